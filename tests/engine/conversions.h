@@ -66,7 +66,7 @@ static inline void fill_fitting(tdict_tensor *t, const pair_of *p) {
   }
 }
 /* The source tree, in one of four layouts: plain, strided, pinned, views of one storage. */
-static inline tdict_tree *make_sources(const world *w, int layout) {
+static inline tdict_tree *make_sources(const place *w, int layout) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < NUM_PAIRS; i++) {
     const int64_t rows = i == 0 ? 151 : 1 + 7 * i, columns = i == 3 ? 300 : 131;
@@ -80,7 +80,7 @@ static inline tdict_tree *make_sources(const world *w, int layout) {
   return td;
 }
 
-static inline void check_converted(const world *w, const pair_of *p, const tdict_tensor *src, const tdict_tensor *got) {
+static inline void check_converted(const place *w, const pair_of *p, const tdict_tensor *src, const tdict_tensor *got) {
   const naive_dtype *from = naive_find(p->from), *to = naive_find(p->to), *single = naive_find(TDICT_F32);
   const bool is_scaled = p->scale != 1 || p->offset != 0;
   assert_int_equal(tdict_tensor_dtype(got), p->to);
@@ -104,7 +104,7 @@ static inline void check_converted(const world *w, const pair_of *p, const tdict
                (unsigned long long)naive_load(to, b, (size_t)i), (unsigned long long)want);
   }
 }
-static inline void check_all(const world *w, const tdict_tree *src, const tdict_tree *out, tdict_device device) {
+static inline void check_all(const place *w, const tdict_tree *src, const tdict_tree *out, tdict_device device) {
   for (int i = 0; i < NUM_PAIRS; i++)
     check_converted(w, &pairs[i], td_leaf(src, pairs[i].path), td_leaf(out, pairs[i].path));
   check_device(out, device);

@@ -1,65 +1,30 @@
-/* What the tests of transfers share: a place to work in, reading leaves by means that are not the library's, comparing
- * trees, and every way to transfer. Trees to move are in trees.h. What is made here is released by the test that asked
- * for it. Thread rule: the main thread. */
+/* What the tests of transfers share: reading leaves by means that are not the library's, comparing trees, and every way
+ * to transfer. Trees to move are in trees.h. What is made here is released by the test that asked for it. Thread rule:
+ * the main thread. */
 #ifndef TDICT_TESTS_ENGINE_HELP_H
 #define TDICT_TESTS_ENGINE_HELP_H
 
 #include <unistd.h>
 
-#include "basics.h"
 #include "core/tensor/naive.h"
-#include "core/tensor/tensor.h"
-#include "support/raw.h"
-#include "support/test.h"
+#include "place.h"
 
 enum { POISON = 0xA5, STAGING = 1 << 20, SLOT = STAGING / 32 };
 
-/* A context and raw access to its device and to the host. */
-typedef struct world {
-  tdict_context *c;
-  tdict_device device;
-  bool gpu;
-  tdict_memory *memory, *pinned; /* of the device; pinned is NULL without a gpu */
-  raw_memory *raw, *host;
-} world;
-
-static inline world world_over(tdict_context *c) {
-  world w = {.c = c, .device = td_device()};
-  w.gpu = w.device.type != TDICT_DEVICE_CPU;
-  w.memory = tdict_device_memory(c, w.device);
-  w.pinned = w.gpu ? tdict_pinned_memory(c) : NULL;
-  w.raw = raw_open(c, w.device);
-  w.host = raw_open(c, tdict_cpu());
-  return w;
-}
-/* With so many threads, or -1: as many as the library chooses. */
-static inline world open_sized(size_t staging_bytes, int32_t num_threads) {
-  tdict_context_options o = td_with(tdict_context_options, staging_bytes = staging_bytes, num_threads = num_threads);
-  return world_over(td_context(&o));
-}
-static inline world open_world(void) { return open_sized(STAGING, -1); }
-static inline void close_world(world *w) {
-  raw_close(w->raw);
-  raw_close(w->host);
-  tdict_context_destroy(w->c);
-}
-#define scoped_world TD_SCOPED(close_world, world)
-static inline raw_memory *raw_of(const world *w, const tdict_tensor *t) {
-  return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? w->host : w->raw;
-}
+static inline place open_place(void) { return place_sized(STAGING, -1); }
 
 /* The whole storage of a tensor: filled with one byte, or read. */
-static inline void fill_storage(const world *w, const tdict_tensor *t, unsigned char byte) {
+static inline void fill_storage(const place *w, const tdict_tensor *t, unsigned char byte) {
   raw_fill(raw_of(w, t), t->storage->data, byte, t->storage->bytes);
 }
-static inline unsigned char *read_storage(const world *w, const tdict_tensor *t) {
+static inline unsigned char *read_storage(const place *w, const tdict_tensor *t) {
   unsigned char *bytes = td_alloc(t->storage->bytes + 1);
   raw_read(raw_of(w, t), bytes, t->storage->data, t->storage->bytes);
   return bytes;
 }
 
 /* The elements in C order, to be freed. */
-static inline unsigned char *read_elements(const world *w, const tdict_tensor *t) {
+static inline unsigned char *read_elements(const place *w, const tdict_tensor *t) {
   size_t bytes = tdict_tensor_bytes(t), item = tdict_dtype_bytes(tdict_tensor_dtype(t));
   unsigned char *out = td_alloc(bytes + 1);
   if (tdict_tensor_is_contiguous(t)) {
@@ -110,7 +75,7 @@ static inline void check_same_shape(const tdict_tensor *a, const tdict_tensor *b
   assert_int_equal(tdict_tensor_ndim(a), tdict_tensor_ndim(b));
   for (int i = 0; i < tdict_tensor_ndim(a); i++) assert_int_equal(tdict_tensor_shape(a)[i], tdict_tensor_shape(b)[i]);
 }
-static inline void check_tensor(const world *w, const tdict_tensor *want, const tdict_tensor *got, const char *path) {
+static inline void check_tensor(const place *w, const tdict_tensor *want, const tdict_tensor *got, const char *path) {
   check_same_shape(want, got);
   scoped_bytes a = read_elements(w, want), b = read_elements(w, got);
   if (memcmp(a, b, tdict_tensor_bytes(want)) != 0) {
@@ -121,7 +86,7 @@ static inline void check_tensor(const world *w, const tdict_tensor *want, const 
   }
 }
 /* Same keys in the same order, same shapes, same elements, whatever the strides and the device. */
-static inline void check_tree(const world *w, const tdict_tree *want, const tdict_tree *got) {
+static inline void check_tree(const place *w, const tdict_tree *want, const tdict_tree *got) {
   leaf_list a = list_entries(want), b = list_entries(got);
   assert_int_equal(a.count, b.count);
   for (size_t i = 0; i < a.count; i++) {
@@ -133,7 +98,7 @@ static inline void check_tree(const world *w, const tdict_tree *want, const tdic
   free_list(&b);
 }
 /* The same of a tree that the test has got and does not need any more. */
-static inline void check_and_release(const world *w, const tdict_tree *want, tdict_tree *got) {
+static inline void check_and_release(const place *w, const tdict_tree *want, tdict_tree *got) {
   check_tree(w, want, got);
   tdict_release(got);
 }
@@ -143,7 +108,7 @@ static inline void check_device(const tdict_tree *td, tdict_device device) {
     if (l.tensors[i]) assert_true(tdict_device_equal(tdict_tensor_device(l.tensors[i]), device));
 }
 /* Overwrites what a tree of the test's own holds, so that memory that is used again holds nothing right. */
-static inline void spoil_tree(const world *w, const tdict_tree *td) {
+static inline void spoil_tree(const place *w, const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   const tdict_storage *filled = NULL; /* leaves that follow each other often share a storage */
   for (size_t i = 0; i < l.count; i++) {
@@ -154,7 +119,7 @@ static inline void spoil_tree(const world *w, const tdict_tree *td) {
 }
 
 /* Checks a tree, leaves its memory filled with poison, and releases it. */
-static inline void check_and_spoil(const world *w, const tdict_tree *want, tdict_tree *got) {
+static inline void check_and_spoil(const place *w, const tdict_tree *want, tdict_tree *got) {
   check_tree(w, want, got);
   spoil_tree(w, got);
   tdict_release(got);
@@ -168,7 +133,7 @@ typedef struct held_stream {
 static inline void hold_until_open(void *user) {
   while (!atomic_load((atomic_bool *)user)) usleep(100);
 }
-static inline void hold_stream(const world *w, held_stream *h) {
+static inline void hold_stream(const place *w, held_stream *h) {
   atomic_init(&h->open, false);
   td_ok(tdict_stream_create(w->c, w->device, &h->s, err));
   td_ok(tdict_sim_launch(h->s, hold_until_open, &h->open, err));
@@ -186,7 +151,7 @@ static inline size_t line_bytes(const tdict_tree *td) {
   return at;
 }
 /* Leaves memory of that size filled with 0xA5 for the next allocation to take. */
-static inline void poison(const world *w, tdict_memory *memory, size_t bytes) {
+static inline void poison(const place *w, tdict_memory *memory, size_t bytes) {
   const int64_t count = (int64_t)bytes;
   scoped_tensor t = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &count, memory, &made, err));
   if (bytes) fill_storage(w, t, POISON);
@@ -209,40 +174,22 @@ static inline way way_at(int i) {
   v.o.mode = TDICT_MODE_AUTO + i / 10;
   return v;
 }
-/* The result of a future that is released; its transfer must have gone well. */
-static inline tdict_tree *result_of(tdict_future *f) {
-  tdict_tree *out = td_made(tree, tdict_future_wait(f, &made, err));
-  tdict_future_release(f);
-  return out;
+static inline void check_result(const place *w, const tdict_tree *want, tdict_future *f) {
+  check_and_release(w, want, finish(f));
 }
-static inline void check_result(const world *w, const tdict_tree *want, tdict_future *f) {
-  check_and_release(w, want, result_of(f));
+static inline tdict_tree *move_tree(const place *w, const tdict_tree *src, tdict_device device, const way *v) {
+  return v->async ? finish(move_async(w, src, device, &v->o)) : move_with(w, src, device, &v->o);
 }
-static inline tdict_future *start_move(const world *w, const tdict_tree *src, tdict_device device,
-                                       const tdict_transfer_options *o) {
-  return td_made(future, tdict_to_device_async(w->c, src, device, o, &made, err));
-}
-static inline tdict_future *start_copy(const world *w, const tdict_tree *src, tdict_tree *dst,
-                                       const tdict_transfer_options *o) {
-  return td_made(future, tdict_transfer_into_async(w->c, dst, src, o, &made, err));
-}
-static inline tdict_tree *move_with(const world *w, const tdict_tree *src, tdict_device device,
-                                    const tdict_transfer_options *o) {
-  return td_made(tree, tdict_to_device(w->c, src, device, o, &made, err));
-}
-static inline tdict_tree *move_tree(const world *w, const tdict_tree *src, tdict_device device, const way *v) {
-  return v->async ? result_of(start_move(w, src, device, &v->o)) : move_with(w, src, device, &v->o);
-}
-static inline void copy_tree(const world *w, const tdict_tree *src, tdict_tree *dst, const way *v) {
+static inline void copy_tree(const place *w, const tdict_tree *src, tdict_tree *dst, const way *v) {
   if (!v->async) {
     td_ok(tdict_transfer_into(w->c, dst, src, &v->o, err));
     return;
   }
-  scoped_tree out = result_of(start_copy(w, src, dst, &v->o));
+  scoped_tree out = finish(copy_async(w, src, dst, &v->o));
   assert_ptr_equal(out, dst);
 }
 /* The plain call. */
-static inline tdict_tree *to_device(const world *w, const tdict_tree *src, tdict_device device) {
+static inline tdict_tree *to_device(const place *w, const tdict_tree *src, tdict_device device) {
   const tdict_transfer_options o = threads(0);
   return move_with(w, src, device, &o);
 }

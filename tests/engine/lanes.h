@@ -8,14 +8,14 @@
 
 static inline tdict_transfer *transfer_of(tdict_future *f) { return (tdict_transfer *)f; }
 
-static inline tdict_gpu *gpu_of(const world *w) {
+static inline tdict_gpu *gpu_of(const place *w) {
   tdict_gpu *gpu = NULL;
   td_ok(tdict_devices_gpu(tdict_context_engine(w->c)->config.devices, w->device, &gpu, err));
   return gpu;
 }
 
 /* Leaves of so many bytes, one behind the other on the line. */
-static inline tdict_transfer *planned(const world *w, const size_t *bytes, uint32_t count) {
+static inline tdict_transfer *planned(const place *w, const size_t *bytes, uint32_t count) {
   tdict_transfer *t = NULL;
   td_ok(tdict_transfer_create(tdict_context_engine(w->c), 2, 1, &t, err));
   t->plan.items = calloc(count, sizeof *t->plan.items);
@@ -48,7 +48,7 @@ static inline int take_slots(tdict_ring *ring, int count, tdict_slot **out) {
 }
 
 /* Takes all slots of the device's ring but so many; how many that were. */
-static inline int take_all_but(const world *w, int left, tdict_ring **ring, tdict_slot **out) {
+static inline int take_all_but(const place *w, int left, tdict_ring **ring, tdict_slot **out) {
   tdict_gpu_scope scope;
   td_ok(tdict_gpu_enter(gpu_of(w), &scope, err));
   td_ok(tdict_rings_get(&tdict_context_engine(w->c)->rings, gpu_of(w), ring, err));

@@ -10,7 +10,7 @@ static inline tdict_transfer_options narrow_options(tdict_transfer_stats *s) {
   return td_with(tdict_transfer_options, narrow = 1, stats = s);
 }
 /* Slots of 1 MiB, which hold many blocks. */
-static inline world large_world(void) { return open_sized(32 << 20, -1); }
+static inline place large_world(void) { return place_sized(32 << 20, -1); }
 
 static inline tdict_tensor *pv_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, pv_kind kind,
                                       tdict_memory *memory) {

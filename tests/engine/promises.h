@@ -1,4 +1,4 @@
-/* What the tests of a transfer's promises share: a place to work in, trees whose bytes follow from a number, gates that
+/* What the tests of a transfer's promises share: trees whose bytes follow from a number, gates that
  * hold a function until the test says so, kernels of the simulated device, and a shim over the driver's table. What is
  * made here is released by the test that asked for it. Thread rule: the main thread, but where it says otherwise. */
 #ifndef TDICT_TESTS_ENGINE_PROMISES_H
@@ -9,45 +9,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "basics.h"
 #include "core/base/clock.h"
-#include "core/tensor/tensor.h"
-#include "device/devices.h"
 #include "device/sim/driver.h"
-#include "support/raw.h"
+#include "place.h"
 #include "support/shim.h"
 #include "support/test.h"
 
 enum { PROMISE_STAGING = 8 << 20, PROMISE_POISON = 0xA5, PROMISE_LONG_MS = 20000 };
 
-/* A context with its gpu and raw access to its device. */
-typedef struct place {
-  tdict_context *c;
-  tdict_device device;
-  tdict_gpu *gpu; /* borrowed from the context, like its driver */
-  tdict_driver *d;
-  tdict_memory *memory, *pinned;
-  raw_memory *raw;
-} place;
-
-/* The place owns the context. */
-static inline place place_around(tdict_context *c) {
-  place p = {.c = c, .device = td_device()};
-  td_ok(tdict_devices_gpu(tdict_context_devices(p.c), p.device, &p.gpu, err));
-  p.d = p.gpu->driver;
-  p.memory = tdict_device_memory(p.c, p.device);
-  p.pinned = tdict_pinned_memory(p.c);
-  p.raw = raw_open(p.c, p.device);
-  return p;
-}
-static inline place place_over(const tdict_context_options *options) { return place_around(td_context(options)); }
 static inline tdict_context_options place_options(int32_t num_threads) {
   return td_with(tdict_context_options, num_threads = num_threads, staging_bytes = PROMISE_STAGING);
 }
-static inline place place_open(int32_t num_threads) {
-  tdict_context_options o = place_options(num_threads);
-  return place_over(&o);
-}
+static inline place place_open(int32_t num_threads) { return place_sized(PROMISE_STAGING, num_threads); }
 /* A simulated device whose copies take long enough that what does not wait for them comes too early; rate 0: as fast as
  * may be. */
 static inline place place_sim(int32_t num_threads, double bytes_per_second, int32_t num_devices) {
@@ -57,11 +30,6 @@ static inline place place_sim(int32_t num_threads, double bytes_per_second, int3
   o.sim = &sim;
   return place_over(&o);
 }
-static inline void place_close(place *p) {
-  raw_close(p->raw);
-  tdict_context_destroy(p->c);
-}
-#define scoped_place TD_SCOPED(place_close, place)
 static inline void hold(const place *p) { td_ok(tdict_sim_hold(p->c, err)); }
 static inline void resume(const place *p) { td_ok(tdict_sim_resume(p->c, err)); }
 
@@ -82,19 +50,13 @@ static inline tdict_tensor *new_tensor(tdict_dtype dtype, int ndim, const int64_
 static inline tdict_tensor *new_bytes(int64_t count, tdict_memory *memory) {
   return new_tensor(TDICT_U8, 1, &count, memory);
 }
-/* Writes and reads by means that are not the library's; nothing is waited for. */
+/* Nothing is waited for. */
 static inline void put_bytes(const place *p, const tdict_tensor *t, const void *bytes) {
-  if (tdict_tensor_device(t).type == TDICT_DEVICE_CPU)
-    memcpy(t->data, bytes, tdict_tensor_bytes(t));
-  else
-    raw_write(p->raw, t->data, bytes, tdict_tensor_bytes(t));
+  raw_write(raw_of(p, t), t->data, bytes, tdict_tensor_bytes(t));
 }
 static inline unsigned char *get_bytes(const place *p, const tdict_tensor *t) {
   unsigned char *bytes = td_alloc(tdict_tensor_bytes(t) + 1);
-  if (tdict_tensor_device(t).type == TDICT_DEVICE_CPU)
-    memcpy(bytes, t->data, tdict_tensor_bytes(t));
-  else
-    raw_read(p->raw, bytes, t->data, tdict_tensor_bytes(t));
+  raw_read(raw_of(p, t), bytes, t->data, tdict_tensor_bytes(t));
   return bytes;
 }
 static inline void put_number(const place *p, const tdict_tensor *t, uint64_t number) {
@@ -160,23 +122,8 @@ static inline void poison_arena(const place *p, tdict_memory *memory) {
   put_bytes(p, t, bytes);
 }
 
-/* Transfers. */
 static inline tdict_tree *moved(const place *p, const tdict_tree *src, tdict_device device) {
-  return td_made(tree, tdict_to_device(p->c, src, device, NULL, &made, err));
-}
-static inline tdict_future *move_async(const place *p, const tdict_tree *src, tdict_device device,
-                                       const tdict_transfer_options *o) {
-  return td_made(future, tdict_to_device_async(p->c, src, device, o, &made, err));
-}
-static inline tdict_future *copy_async(const place *p, const tdict_tree *src, tdict_tree *dst,
-                                       const tdict_transfer_options *o) {
-  return td_made(future, tdict_transfer_into_async(p->c, dst, src, o, &made, err));
-}
-/* Ends a future, whose transfer must have gone well; its tree, to be released, or NULL when `out` is not wanted. */
-static inline tdict_tree *finish(tdict_future *f) {
-  tdict_tree *out = td_made(tree, tdict_future_wait(f, &made, err));
-  tdict_future_release(f);
-  return out;
+  return move_with(p, src, device, NULL);
 }
 static inline void finish_copy(tdict_future *f) { tdict_release(finish(f)); }
 static inline void check_pending(tdict_future *f) {

@@ -56,7 +56,7 @@ static size_t whole_bytes(const tdict_tree *td) {
 
 /* Memory that served before holds no old bytes in the padding. */
 DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_memory *const memories[] = {NULL, w.memory, w.pinned};
   scoped_tree td = td_tree("a:u8[70001] b:f64[3]");
   for (int i = 0; i < (w.gpu ? 3 : 1); i++) {
@@ -73,7 +73,7 @@ DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
 
 /* One copy in every mode, with any threads, in blocking and _async calls, to the device and back to pinned memory. */
 GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = td_made(tree, tdict_consolidate(plain, w.pinned, &made, err));
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) {
     way v = way_at(i), back = v;
@@ -97,7 +97,7 @@ GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
 
 /* Unlocking leads back to the ordinary path: its leaves are not one run, because the padding is not the library's. */
 GPU_CASE(consolidated_tree_moves_by_leaf_after_unlock) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = NULL;
   tdict_tree *out = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
@@ -109,7 +109,7 @@ GPU_CASE(consolidated_tree_moves_by_leaf_after_unlock) {
   check_and_release(&w, plain, out);
 }
 
-static tdict_plan collect(const world *w, const tdict_tree *src, const tdict_tree *dst) {
+static tdict_plan collect(const place *w, const tdict_tree *src, const tdict_tree *dst) {
   tdict_plan p;
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices,
                           .device = w->device,
@@ -119,7 +119,7 @@ static tdict_plan collect(const world *w, const tdict_tree *src, const tdict_tre
   return p;
 }
 GPU_CASE(consolidated_tree_is_one_plan_item) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = consolidated(thousand_leaves(), NULL), dst = to_device(&w, src, w.device);
   tdict_plan p = collect(&w, src, NULL);
   assert_int_equal(p.num_items, 1);
@@ -145,7 +145,7 @@ GPU_CASE(consolidated_tree_is_one_plan_item) {
 
 /* Pageable: through the ring, in chunks. */
 GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree plain = thousand_leaves(), src = NULL;
   tdict_tree *out = NULL;
   td_ok(tdict_consolidate(plain, NULL, &src, err));
@@ -165,7 +165,7 @@ GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
 
 /* Above 16 MiB a copy is made in pieces, so that the program's own copies can run between them. */
 GPU_CASE(consolidated_large_tree_moves_in_pieces) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   tdict_tree *td = new_tree();
   td_put(td, "a", random_tensor(TDICT_U8, SHAPE(9 * MIB + 1), NULL));
   td_put(td, "b", random_tensor(TDICT_U8, SHAPE(8 * MIB), NULL));
@@ -179,7 +179,7 @@ GPU_CASE(consolidated_large_tree_moves_in_pieces) {
 
 /* Every kind of tree, in every way. */
 DEVICE_CASE(consolidated_trees_of_every_kind) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int k = 0; k < NUM_TREE_KINDS; k++) {
     if (!w.gpu && (k == TREE_PINNED || k == TREE_MIXED)) continue;
     scoped_tree plain = make_tree(&w, (tree_kind)k);
@@ -204,7 +204,7 @@ DEVICE_CASE(consolidated_trees_of_every_kind) {
 /* Text and columns of a consolidated tree are shared with the result. The tensors still move in one copy, also in a
  * second transfer. */
 GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   static const char *const texts[] = {"p", "q", "r"};
   tdict_tree *td = thousand_leaves();
   td_ok(tdict_set_text(td, "group3.text", "hello", err));
@@ -232,7 +232,7 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
 }
 
 GPU_CASE(consolidated_trees_are_pinned) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree plain = thousand_leaves(), src = NULL, out = NULL, again = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_pin_options o = td_with(tdict_pin_options, stats = &s);
@@ -254,7 +254,7 @@ GPU_CASE(consolidated_trees_are_pinned) {
 
 /* A tree without bytes, and a tree without leaves whose device is not known yet. */
 GPU_CASE(consolidated_empty_trees_move) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int k = 0; k < 2; k++) {
     tdict_tree *td = new_tree();
     td_put_tree(td, "n", new_tree());
@@ -275,18 +275,18 @@ GPU_CASE(consolidated_empty_trees_move) {
 
 /* Into a consolidated tree of the same structure: one copy. Into any other tree: leaf by leaf, with the same errors. */
 GPU_CASE(consolidated_tree_is_copied_into_trees) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   tdict_tree *first = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, first, w.device);
   tdict_tree *second = consolidated(thousand_leaves(), w.pinned); /* equal keys in tables of its own */
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
-    void *place = td_leaf(dst, "group3.leaf300")->data;
+    void *data = td_leaf(dst, "group3.leaf300")->data;
     const tdict_tree *src = i % 2 ? first : second;
     int64_t before = num_copies();
     copy_tree(&w, src, dst, &v);
     assert_int_equal(num_copies() - before, 1);
     assert_true(tdict_is_consolidated(dst));
-    assert_ptr_equal(td_leaf(dst, "group3.leaf300")->data, place);
+    assert_ptr_equal(td_leaf(dst, "group3.leaf300")->data, data);
     check_tree(&w, src, dst);
   }
   td_release(dst, first, second);
@@ -325,12 +325,12 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
 
 /* The program changes the source tree after the call has returned. */
 SIM_CASE(consolidated_source_may_change_after_the_call) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree plain = thousand_leaves(), src = NULL, out = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
   tdict_storage *storage = td_leaf(src, "group0.leaf0")->storage;
   td_ok(tdict_sim_hold(w.c, err));
-  scoped_future f = start_move(&w, src, w.device, NULL);
+  scoped_future f = move_async(&w, src, w.device, NULL);
   assert_false(tdict_storage_is_idle(storage)); /* accessors wait */
   td_ok(tdict_unlock(src, err));
   td_ok(tdict_delete(src, "group0", err));
@@ -344,7 +344,7 @@ SIM_CASE(consolidated_source_may_change_after_the_call) {
 
 /* A failed copy loses the leaves. The error names no leaf, because the copy is of all leaves. */
 SIM_CASE(consolidated_copies_that_fail) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
   tdict_tree *out = NULL;
   fail_call(CALL_COPY, 1);
@@ -378,7 +378,7 @@ SIM_CASE(consolidated_copies_that_fail) {
 
 /* Bytes that a transfer which runs earlier fails to write. */
 SIM_CASE(consolidated_source_is_lost_meanwhile) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
   tdict_tree *child = td_made(tree, tdict_get_tree(dst, "group4", &made, err)), *from = NULL;
   td_ok(tdict_get_tree(src, "group4", &from, err));
@@ -396,14 +396,14 @@ __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t 
   ((unsigned char *)data)[at] ^= 1;
 }
 SIM_CASE(consolidated_sources_are_checked_by_leaf) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = consolidated(thousand_leaves(), w.pinned), *out = NULL;
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
   tdict_tensor *t = td_leaf(src, "group7.leaf723");
   void *data = tdict_tensor_data(t);
   for (int k = 0; k < 3; k++) { /* unchanged, the last byte of a leaf, the padding after it */
     td_ok(tdict_sim_hold(w.c, err));
-    scoped_future f = start_move(&w, src, w.device, &o);
+    scoped_future f = move_async(&w, src, w.device, &o);
     if (k) spoil_bit(data, tdict_tensor_bytes(t) - (k == 1));
     td_ok(tdict_sim_resume(w.c, err));
     if (k == 1) {
@@ -416,7 +416,7 @@ SIM_CASE(consolidated_sources_are_checked_by_leaf) {
 }
 
 SIM_CASE(consolidated_transfers_survive_enomem) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *td = batch_tree(NULL);
   scoped_tree src = consolidated(td, w.pinned), dst = to_device(&w, src, w.device);
   tdict_transfer_options o = threads(0);
@@ -446,7 +446,7 @@ SIM_CASE(consolidated_transfers_survive_enomem) {
 
 /* A device of another context: the ordinary path names the leaf. */
 SIM_CASE(consolidated_trees_of_another_context_are_refused) {
-  scoped_world w = open_world(), other = open_world();
+  scoped_place w = open_place(), other = open_place();
   scoped_tree src = consolidated(thousand_leaves(), NULL), there = to_device(&other, src, other.device);
   tdict_tree *out = NULL;
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(w.c, there, tdict_cpu(), NULL, &out, err));
@@ -455,7 +455,7 @@ SIM_CASE(consolidated_trees_of_another_context_are_refused) {
 
 /* Below another tree, a consolidated tree moves leaf by leaf, and its result is not consolidated. */
 GPU_CASE(consolidated_child_moves_by_leaf) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *td = new_tree(), *child = NULL;
   td_put_tree(td, "child", consolidated(batch_tree(NULL), NULL));
   scoped_tree out = to_device(&w, td, w.device);

@@ -10,12 +10,12 @@ enum { BYTES = 30000 };
 
 /* One pinned leaf that fits a slot, so that each transfer is one copy of the device. */
 static tdict_tree *one_leaf(tdict_memory *memory) { return bytes_tree("x", BYTES, memory); }
-static tdict_tree *one_there(const world *w) {
+static tdict_tree *one_there(const place *w) {
   tdict_tree *host = one_leaf(NULL), *there = to_device(w, host, w->device);
   tdict_release(host);
   return there;
 }
-static tdict_tree *plain_copy(const world *w, const tdict_tree *td) {
+static tdict_tree *plain_copy(const place *w, const tdict_tree *td) {
   tdict_tree *copy = new_tree();
   const tdict_tensor *t = td_leaf(td, "x");
   unsigned char *bytes = read_elements(w, t);
@@ -32,11 +32,11 @@ static void end(tdict_future *f) {
 
 /* Copies trees[0] to trees[1], then trees[2] to trees[3], where a tree is in both copies. The second copy begins when
  * the first has ended. */
-static void check_second_waits(const world *w, tdict_tree *const trees[4]) {
+static void check_second_waits(const place *w, tdict_tree *const trees[4]) {
   scoped_tree want_first = plain_copy(w, trees[0]), want_second = NULL;
   want_second = trees[2] == trees[1] ? tdict_retain(want_first) : plain_copy(w, trees[2]);
   td_ok(tdict_sim_hold(w->c, err));
-  tdict_future *first = start_copy(w, trees[0], trees[1], NULL), *second = start_copy(w, trees[2], trees[3], NULL);
+  tdict_future *first = copy_async(w, trees[0], trees[1], NULL), *second = copy_async(w, trees[2], trees[3], NULL);
   expect_pending(1);
   assert_int_equal(tdict_future_state(second), TDICT_FUTURE_PENDING);
   td_ok(tdict_sim_step(w->c, 1, err));
@@ -50,46 +50,46 @@ static void check_second_waits(const world *w, tdict_tree *const trees[4]) {
   check_tree(w, want_second, trees[3]);
 }
 
-static void read_after_write(const world *w, tdict_tree *a, tdict_tree *x, tdict_tree *b) {
+static void read_after_write(const place *w, tdict_tree *a, tdict_tree *x, tdict_tree *b) {
   check_second_waits(w, (tdict_tree *[]){a, x, x, b});
   td_release(a, x, b);
 }
 SIM_CASE(engine_read_after_write) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   read_after_write(&w, one_leaf(w.pinned), one_there(&w), one_leaf(w.pinned));
   read_after_write(&w, one_there(&w), one_leaf(w.pinned), one_there(&w));
   read_after_write(&w, one_there(&w), one_there(&w), one_there(&w));
   read_after_write(&w, one_leaf(NULL), one_there(&w), one_leaf(NULL));
 }
 
-static void write_after_read(const world *w, tdict_tree *x, tdict_tree *a, tdict_tree *b) {
+static void write_after_read(const place *w, tdict_tree *x, tdict_tree *a, tdict_tree *b) {
   check_second_waits(w, (tdict_tree *[]){x, a, b, x});
   td_release(x, a, b);
 }
 SIM_CASE(engine_write_after_read) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   write_after_read(&w, one_leaf(w.pinned), one_there(&w), one_there(&w));
   write_after_read(&w, one_there(&w), one_leaf(w.pinned), one_leaf(w.pinned));
   write_after_read(&w, one_there(&w), one_there(&w), one_leaf(w.pinned));
 }
 
-static void write_after_write(const world *w, tdict_tree *a, tdict_tree *b, tdict_tree *x) {
+static void write_after_write(const place *w, tdict_tree *a, tdict_tree *b, tdict_tree *x) {
   check_second_waits(w, (tdict_tree *[]){a, x, b, x});
   td_release(a, b, x);
 }
 SIM_CASE(engine_write_after_write) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   write_after_write(&w, one_leaf(w.pinned), one_leaf(w.pinned), one_there(&w));
   write_after_write(&w, one_there(&w), one_there(&w), one_leaf(w.pinned));
   write_after_write(&w, one_there(&w), one_leaf(w.pinned), one_there(&w));
 }
 
 SIM_CASE(engine_readers_do_not_wait_for_each_other) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree x = one_leaf(w.pinned), a = one_there(&w), b = one_there(&w), out = NULL;
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *first = start_copy(&w, x, a, NULL), *second = start_copy(&w, x, b, NULL);
-  scoped_future third = start_move(&w, x, w.device, NULL);
+  tdict_future *first = copy_async(&w, x, a, NULL), *second = copy_async(&w, x, b, NULL);
+  scoped_future third = move_async(&w, x, w.device, NULL);
   expect_pending(3);
   td_ok(tdict_sim_resume(w.c, err));
   end(first);
@@ -102,20 +102,20 @@ SIM_CASE(engine_readers_do_not_wait_for_each_other) {
 
 /* Each step waits for the one before it, with futures released long before; many wait for one at once. */
 SIM_CASE(engine_chains_and_fans) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   tdict_tree *trees[9], *want;
   for (int i = 0; i < 9; i++) trees[i] = i % 2 ? one_there(&w) : one_leaf(i % 4 ? NULL : w.pinned);
   want = plain_copy(&w, trees[0]);
   td_ok(tdict_sim_hold(w.c, err));
-  for (int i = 0; i < 8; i++) tdict_future_release(start_copy(&w, trees[i], trees[i + 1], NULL));
+  for (int i = 0; i < 8; i++) tdict_future_release(copy_async(&w, trees[i], trees[i + 1], NULL));
   expect_pending(1);
   td_ok(tdict_sim_resume(w.c, err));
   assert_memory_equal(tdict_const_data(trees[8], "x"), tdict_const_data(want, "x"), BYTES); /* waits for all */
   check_tree(&w, want, trees[8]);
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future_release(start_copy(&w, trees[0], trees[1], NULL));
+  tdict_future_release(copy_async(&w, trees[0], trees[1], NULL));
   for (int k = 0; k < 20; k++)
-    for (int i = 2; i < 9; i++) tdict_future_release(start_copy(&w, trees[1], trees[i], NULL));
+    for (int i = 2; i < 9; i++) tdict_future_release(copy_async(&w, trees[1], trees[i], NULL));
   expect_pending(1);
   td_ok(tdict_sim_resume(w.c, err));
   for (int i = 2; i < 9; i++) {
@@ -154,11 +154,11 @@ static void start_asking(asker *a, tdict_tensor *t, bool writes) {
 }
 
 SIM_CASE(transfer_holds_back_host_pointers) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   asker reader, writer;
   scoped_tree x = one_leaf(w.pinned), there = one_there(&w);
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start_copy(&w, x, there, NULL);
+  tdict_future *f = copy_async(&w, x, there, NULL);
   start_asking(&writer, td_leaf(x, "x"), true);
   start_asking(&reader, td_leaf(x, "x"), false);
   assert_int_equal(atomic_load(&writer.stage), 1);
@@ -170,7 +170,7 @@ SIM_CASE(transfer_holds_back_host_pointers) {
   pthread_join(reader.thread, NULL);
   end(f);
   td_ok(tdict_sim_hold(w.c, err));
-  f = start_copy(&w, there, x, NULL);
+  f = copy_async(&w, there, x, NULL);
   start_asking(&writer, td_leaf(x, "x"), true);
   start_asking(&reader, td_leaf(x, "x"), false);
   assert_int_equal(atomic_load(&writer.stage), 1);
@@ -198,14 +198,14 @@ static void launch_kernel(kernel *k, tdict_stream stream, const tdict_tree *td, 
   *k = (kernel){.stream = stream, .address = td_leaf(td, "x")->data, .byte = byte};
   td_ok(tdict_sim_launch(stream, run_kernel, k, err));
 }
-static void check_all(const world *w, const tdict_tree *td, unsigned char byte) {
+static void check_all(const place *w, const tdict_tree *td, unsigned char byte) {
   scoped_bytes bytes = read_elements(w, td_leaf(td, "x"));
   for (int i = 0; i < BYTES; i++)
     if (bytes[i] != byte) fail_msg("byte %d is 0x%02x, wanted 0x%02x", i, bytes[i], byte);
 }
 
 /* What the program has queued on `after` (or on a blocking stream, which the legacy stream stands for) comes first. */
-static void check_behind(const world *w, tdict_stream stream, tdict_stream after) {
+static void check_behind(const place *w, tdict_stream stream, tdict_stream after) {
   kernel k;
   scoped_tree there = one_there(w), other = one_there(w), host = one_leaf(w->pinned), out = NULL, fresh = NULL;
   scoped_tree want = plain_copy(w, host);
@@ -235,7 +235,7 @@ static void check_behind(const world *w, tdict_stream stream, tdict_stream after
   check_tree(w, want, other);
 }
 SIM_CASE(transfer_after_a_stream) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   tdict_stream s, t;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   td_ok(tdict_stream_create(w.c, w.device, &t, err));
@@ -258,7 +258,7 @@ SIM_CASE(transfer_after_a_stream) {
   scoped_tree host = one_leaf(NULL), busy = one_there(&w);
   o.after = s;
   launch_kernel(&k, s, busy, 0x44);
-  tdict_future *f = start_move(&w, host, w.device, &o);
+  tdict_future *f = move_async(&w, host, w.device, &o);
   td_rest();
   td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 1000000, NULL, err));
   atomic_store(&k.go, true);
@@ -266,7 +266,7 @@ SIM_CASE(transfer_after_a_stream) {
   tdict_stream_destroy(w.c, s);
 }
 SIM_CASE(transfer_follows_legacy_stream) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   tdict_driver *d = wrap.driver;
   tdict_cu_context context, popped;
   tdict_cu_stream blocking = NULL;

@@ -5,10 +5,10 @@
 #include "wrap.h"
 
 SIM_CASE(future_wait_for_times_out) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start_move(&w, src, w.device, NULL);
+  tdict_future *f = move_async(&w, src, w.device, NULL);
   td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 0, &out, err));
   const int64_t begin = tdict_now_ns();
   td_fails(TDICT_ETIMEDOUT, "30000000", tdict_future_wait_for(f, 30000000, &out, err));
@@ -24,10 +24,10 @@ SIM_CASE(future_wait_for_times_out) {
 }
 
 SIM_CASE(future_poll) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL);
   td_ok(tdict_sim_hold(w.c, err));
-  scoped_future f = start_move(&w, src, w.device, NULL);
+  scoped_future f = move_async(&w, src, w.device, NULL);
   td_rest();
   assert_false(tdict_future_is_ready(f));
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
@@ -37,28 +37,28 @@ SIM_CASE(future_poll) {
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
   tdict_future_release(f);
   fail_call(CALL_COPY, 1);
-  f = start_move(&w, src, w.device, NULL);
+  f = move_async(&w, src, w.device, NULL);
   td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
   assert_true(tdict_future_is_ready(f));
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
   tdict_future_release(f);
   /* what is there already has ended when the call returns */
   scoped_tree there = to_device(&w, src, w.device), out = NULL;
-  f = start_move(&w, there, w.device, NULL);
+  f = move_async(&w, there, w.device, NULL);
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
   td_ok(tdict_future_wait(f, &out, err));
   assert_ptr_equal(out, there);
 }
 
 GPU_CASE(future_reports_failure) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *const mark = src, *out = mark, *there = NULL;
   td_put(src, "fine", random_tensor(TDICT_U8, SHAPE(SLOT), NULL));             /* fills a slot */
   td_put(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(SLOT), NULL)); /* so does this one */
   there = to_device(&w, src, w.device);
   fail_call(CALL_COPY, 2);
   tdict_transfer_options o = threads(1);
-  tdict_future *f = start_move(&w, src, w.device, &o);
+  tdict_future *f = move_async(&w, src, w.device, &o);
   for (int i = 0; i < 3; i++) {
     td_fails_at(TDICT_EDEVICE, "999", "a.b\\.c.at_fault", tdict_future_wait(f, &out, err));
     assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
@@ -84,36 +84,36 @@ static void note_log(void *user, int32_t level, const char *text) {
 }
 /* A future whose last reference is dropped without its error being returned is logged. */
 SIM_CASE(future_take_releases) {
-  world w = open_wrapped(td_options(tdict_context_options, staging_bytes = STAGING, log = note_log));
+  place w = open_wrapped(td_options(tdict_context_options, staging_bytes = STAGING, log = note_log));
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
-  td_ok(tdict_future_take(start_move(&w, src, w.device, NULL), &out, err));
+  td_ok(tdict_future_take(move_async(&w, src, w.device, NULL), &out, err));
   check_and_release(&w, src, out);
-  td_ok(tdict_future_take(start_move(&w, src, w.device, NULL), NULL, err));
+  td_ok(tdict_future_take(move_async(&w, src, w.device, NULL), NULL, err));
   out = mark;
   for (int with_error = 1; with_error >= 0; with_error--) {
     tdict_error error;
     logged[0] = 0;
     fail_call(CALL_COPY, 1);
-    assert_int_equal(tdict_future_take(start_move(&w, src, w.device, NULL), &out, with_error ? &error : NULL),
+    assert_int_equal(tdict_future_take(move_async(&w, src, w.device, NULL), &out, with_error ? &error : NULL),
                      TDICT_EDEVICE);
     if (with_error) assert_string_equal(logged, "");
   }
   assert_ptr_equal(out, mark);
   td_fails(TDICT_EINVAL, "NULL", tdict_future_take(NULL, &out, err));
   tdict_release(src);
-  close_world(&w); /* waits for the thread that ended the transfer */
+  place_close(&w); /* waits for the thread that ended the transfer */
   assert_non_null(strstr(logged, "a transfer failed and no call returned its error"));
 }
 
 GPU_CASE(future_stats) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   const tdict_transfer_stats nothing = tdict_transfer_stats_default();
   tdict_tree *src = batch_tree(NULL), *there = NULL;
   size_t bytes = tdict_bytes(src);
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
     tdict_transfer_stats s = nothing;
-    tdict_future *f = start_move(&w, src, w.device, &v.o);
+    tdict_future *f = move_async(&w, src, w.device, &v.o);
     td_ok(tdict_future_wait(f, NULL, err));
     td_ok(tdict_future_get_stats(f, &s, err));
     tdict_future_release(f);
@@ -163,11 +163,11 @@ GPU_CASE(future_stats) {
 }
 
 SIM_CASE(future_stats_refuses) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL);
   tdict_transfer_stats s = tdict_transfer_stats_default(), zero = s;
   td_ok(tdict_sim_hold(w.c, err));
-  scoped_future f = start_move(&w, src, w.device, NULL);
+  scoped_future f = move_async(&w, src, w.device, NULL);
   td_fails(TDICT_EINVAL, "not ended", tdict_future_get_stats(f, &s, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_future_get_stats(NULL, &s, err));
   td_ok(tdict_sim_resume(w.c, err));
@@ -197,19 +197,19 @@ SIM_CASE(future_stats_refuses) {
 }
 
 GPU_CASE(future_released_early) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = batch_tree(NULL), dst = to_device(&w, src, w.device);
   spoil_tree(&w, dst);
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
-    tdict_future_release(start_move(&w, src, w.device, &v.o)); /* nobody will ever have the result */
-    tdict_future *f = start_copy(&w, src, dst, &v.o);
+    tdict_future_release(move_async(&w, src, w.device, &v.o)); /* nobody will ever have the result */
+    tdict_future *f = copy_async(&w, src, dst, &v.o);
     tdict_future_release(f); /* it goes on to its end without the future */
     check_and_release(&w, src, to_device(&w, dst, tdict_cpu()));
-    f = start_move(&w, src, w.device, &v.o);
+    f = move_async(&w, src, w.device, &v.o);
     assert_ptr_equal(tdict_future_retain(f), f);
     tdict_future_release(f);
-    check_and_spoil(&w, src, result_of(f));
+    check_and_spoil(&w, src, finish(f));
     spoil_tree(&w, dst);
   }
   tdict_future_release(NULL);
@@ -218,7 +218,7 @@ GPU_CASE(future_released_early) {
 
 /* Source and result live until the copy is done, whoever lets go of them. */
 SIM_CASE(transfer_keeps_source_alive) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   for (int pinned = 0; pinned < 2; pinned++)
     for (int i = 0; i < NUM_WAYS; i += 2) {
       way v = way_at(i);
@@ -226,11 +226,11 @@ SIM_CASE(transfer_keeps_source_alive) {
         continue; /* waits for the device here */
       tdict_tree *src = batch_tree(pinned ? w.pinned : NULL), *want = to_device(&w, src, w.device);
       td_ok(tdict_sim_hold(w.c, err));
-      tdict_future *f = start_move(&w, src, w.device, &v.o);
+      tdict_future *f = move_async(&w, src, w.device, &v.o);
       tdict_release(src); /* the last of it; its memory is used again at once */
       scoped_tree other = batch_tree(pinned ? w.pinned : NULL);
       td_ok(tdict_sim_resume(w.c, err));
-      check_and_spoil(&w, want, result_of(f));
+      check_and_spoil(&w, want, finish(f));
       /* the other way: the device tree goes while it is read */
       v.o.pinned_result = pinned;
       scoped_tree twin = to_device(&w, want, tdict_cpu());
@@ -246,7 +246,7 @@ SIM_CASE(transfer_keeps_source_alive) {
 GPU_CASE(leaves_of_clones_are_sent_once) {
   enum { LEAVES = 7 };
   const int64_t shape[1] = {1000};
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = td_made(tree, tdict_create(0, NULL, &made, err)), *part = NULL, *clone = NULL;
   td_ok(tdict_create(0, NULL, &part, err));
   for (int i = 0; i < LEAVES; i++) { /* each alone in its storage, held by the tree only */
@@ -272,9 +272,9 @@ GPU_CASE(leaves_of_clones_are_sent_once) {
 }
 
 GPU_CASE(future_stats_keep_to_their_size) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL), out = NULL;
-  tdict_future *f = start_move(&w, src, w.device, NULL);
+  tdict_future *f = move_async(&w, src, w.device, NULL);
   td_ok(tdict_future_wait(f, NULL, err));
   tdict_transfer_stats whole = td_filled(tdict_transfer_stats, tdict_future_get_stats(f, &made, err));
   for (size_t size = sizeof size; size <= sizeof whole; size++) {

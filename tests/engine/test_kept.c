@@ -27,7 +27,7 @@ static bool has_device(const tdict_tree *td, const char *path, tdict_device *out
 }
 
 GPU_CASE(kept_entries_stay_where_they_are) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = mixed_sources();
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
@@ -64,7 +64,7 @@ GPU_CASE(kept_entries_stay_where_they_are) {
 
 /* Patterns that match nothing or everything, and tensors that are on the device already. */
 GPU_CASE(kept_entries_all_or_none) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = mixed_sources(), out = NULL;
   tdict_device device;
   static const char *const none[] = {"?no.such", "?*.**.nowhere"}, *const all[] = {"**"}, *const obs[] = {"obs"};
@@ -92,7 +92,7 @@ GPU_CASE(kept_entries_all_or_none) {
 }
 
 GPU_CASE(kept_entries_are_not_pinned) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = mixed_sources(), out = NULL, there = NULL;
   tdict_pin_options o = td_with(tdict_pin_options, keep = kept_patterns, num_keep = 3);
   td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
@@ -114,7 +114,7 @@ GPU_CASE(kept_entries_are_not_pinned) {
 
 /* Kept entries of a destination are not written, and only their keys are compared. */
 DEVICE_CASE(kept_entries_are_not_written) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = mixed_sources(), like = mixed_sources(), dst = NULL;
   td_ok(tdict_clone_deep(like, TD_IN(w.memory), &dst, err));
   td_put(src, "text", random_tensor(TDICT_F64, SHAPE(3, 3), NULL)); /* another dtype and shape */
@@ -144,7 +144,7 @@ DEVICE_CASE(kept_entries_are_not_written) {
 }
 
 DEVICE_CASE(kept_patterns_are_checked_first) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = mixed_sources(), out = NULL;
   tdict_future *f = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -165,7 +165,7 @@ DEVICE_CASE(kept_patterns_are_checked_first) {
 
 /* 30 levels above a kept tensor, so that every walk needs memory. */
 SIM_CASE(kept_entries_survive_enomem) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = mixed_sources();
   char path[128] = "a";
   for (int i = 0; i < 30; i++) strcat(path, ".a");
@@ -196,7 +196,7 @@ SIM_CASE(kept_entries_survive_enomem) {
 
 /* With patterns, consolidated trees go leaf by leaf. */
 GPU_CASE(kept_entries_of_consolidated_trees) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree td = mixed_sources(), src = NULL, out = NULL;
   tdict_transfer_options o = keeping();
   td_ok(tdict_consolidate(td, NULL, &src, err));

@@ -8,7 +8,7 @@
 enum { THREADS = 17 };
 static const int64_t PATIENCE = 20 * INT64_C(1000000000);
 
-static world open_large(void) {
+static place open_large(void) {
   tdict_context_options o = tdict_context_options_default();
   o.staging_bytes = STAGING; /* 32 slots of 32 KiB */
   o.num_threads = THREADS;
@@ -18,7 +18,7 @@ static world open_large(void) {
 /* A transfer behind a stream that stands still, with more chunks than the ring has slots: others come through. In both
  * directions, with few threads and with many. */
 SIM_CASE(lane_keeps_slots_free_for_others) {
-  scoped_world w = open_large();
+  scoped_place w = open_large();
   scoped_tree src = bytes_tree("x", 2500000, NULL), other = bytes_tree("y", 300001, NULL);
   scoped_tree device = to_device(&w, src, w.device), there = NULL;
   for (int i = 0; i < 12; i++) {
@@ -64,14 +64,14 @@ void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
 
 /* A slot that is back in the ring no longer counts for the transfer, so the peak cannot exceed the ring. */
 SIM_CASE(lane_counts_returned_slots_no_more) {
-  scoped_world w = open_large();
+  scoped_place w = open_large();
   tdict_tree *src = new_tree(), *there = NULL;
   held_stream held;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
   hold_stream(&w, &held);
   tdict_transfer_options o = behind(&held);
   o.num_threads = 1;
-  tdict_future *f = start_move(&w, src, w.device, &o);
+  tdict_future *f = move_async(&w, src, w.device, &o);
   while (atomic_load(&transfer_of(f)->slots_held) == 0) usleep(100);
   atomic_store(&counted, f);
   atomic_store(&held.open, true);
@@ -87,7 +87,7 @@ SIM_CASE(lane_counts_returned_slots_no_more) {
 
 /* All slots but one are with somebody else: what is left to others is there for the first that a transfer asks for. */
 GPU_CASE(lane_takes_the_last_slot) {
-  scoped_world w = open_large();
+  scoped_place w = open_large();
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   TD_STREAM(s, w.c, w.device);
@@ -95,7 +95,7 @@ GPU_CASE(lane_takes_the_last_slot) {
   scoped_tree src = bytes_tree("x", 700001, NULL);
   for (int n = 1; n < 6; n++) {
     tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = n, after = s);
-    scoped_future f = start_move(&w, src, w.device, &o);
+    scoped_future f = move_async(&w, src, w.device, &o);
     check_and_release(&w, src, td_made(tree, tdict_future_wait_for(f, PATIENCE, &made, err)));
   }
   give_slots(ring, taken, slots);
@@ -103,14 +103,14 @@ GPU_CASE(lane_takes_the_last_slot) {
 
 /* The ring is with somebody else: a transfer that was cancelled does not wait for it. */
 GPU_CASE(lane_waits_no_longer_than_its_transfer) {
-  scoped_world w = open_large();
+  scoped_place w = open_large();
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   const int taken = take_all_but(&w, 0, &ring, slots);
   scoped_tree src = bytes_tree("x", 2500000, NULL);
   for (int n = 1; n < 4; n++) {
     tdict_transfer_options o = threads(n);
-    scoped_future f = start_move(&w, src, w.device, &o);
+    scoped_future f = move_async(&w, src, w.device, &o);
     td_rest();
     assert_false(tdict_future_is_ready(f));
     tdict_future_cancel(f);
@@ -131,7 +131,7 @@ static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e)
   return TDICT_CU_UNKNOWN;
 }
 SIM_CASE(lane_ends_when_slots_never_come) {
-  scoped_world w = open_large();
+  scoped_place w = open_large();
   scoped_tree src = bytes_tree("x", 2500000, NULL), there = NULL;
   tdict_stream s;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
@@ -139,7 +139,7 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   td_release(there);
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = THREADS, after = s);
   wrap.ops.stream_wait_event = wait_fails;
-  tdict_future *f = start_move(&w, src, w.device, &o);
+  tdict_future *f = move_async(&w, src, w.device, &o);
   while (atomic_load(&stopped) == 0) usleep(100);
   td_rest(); /* until the other threads have filled slots, or wait for one */
   atomic_store(&goes_on, true);
@@ -155,7 +155,7 @@ SIM_CASE(lane_ends_when_slots_never_come) {
 /* A transfer that fails while the device stands still waits for copies that are under way: they read the program's
  * bytes. */
 SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
-  scoped_world w = open_large();
+  scoped_place w = open_large();
   scoped_tree src = new_tree();
   for (int i = 0; i < 3; i++) {
     const char key[2] = {(char)('a' + i), 0};
@@ -165,7 +165,7 @@ SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
   tdict_transfer_options o = threads(1);
   td_ok(tdict_sim_hold(w.c, err));
   fail_call(CALL_COPY, 3);
-  scoped_future f = start_move(&w, src, w.device, &o);
+  scoped_future f = move_async(&w, src, w.device, &o);
   for (int i = 0; i < 50000 && atomic_load(&wrap.calls[CALL_COPY]) < 3; i++) usleep(100);
   td_rest();
   assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 3);
@@ -176,12 +176,12 @@ SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
 
 /* A large copy without a slot has an event, which the device gets back. */
 GPU_CASE(lane_returns_its_events) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree();
   tdict_device_counts first, last;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
   for (int i = 0; i < 50; i++) {
-    check_result(&w, src, start_move(&w, src, w.device, NULL));
+    check_result(&w, src, move_async(&w, src, w.device, NULL));
     td_ok(tdict_context_get_counts(w.c, w.device, i < 10 ? &first : &last, err));
   }
   assert_int_equal(last.num_events, first.num_events);
@@ -189,7 +189,7 @@ GPU_CASE(lane_returns_its_events) {
 
 /* Who looks whether its copies are done is told when the device cannot say, and the transfer has failed. */
 SIM_CASE(lane_reports_a_lost_device) {
-  scoped_world w = open_large();
+  scoped_place w = open_large();
   const size_t line = 200000;
   const int64_t bytes = (int64_t)line;
   uint32_t error_item = 0;

@@ -5,7 +5,7 @@
 #include "wrap.h"
 
 /* All five calls refuse the same options and change nothing. */
-static void refuse(const world *w, const tdict_transfer_options *o, tdict_status wanted, const char *text) {
+static void refuse(const place *w, const tdict_transfer_options *o, tdict_status wanted, const char *text) {
   tdict_tree *src = batch_tree(NULL), *dst = to_device(w, src, w->device), *const mark = src, *out = mark;
   tdict_future *f = (tdict_future *)mark;
   if (w->gpu) spoil_tree(w, dst);
@@ -18,7 +18,7 @@ static void refuse(const world *w, const tdict_transfer_options *o, tdict_status
   td_release(dst, src);
 }
 
-static void refuse_nulls(const world *w) {
+static void refuse_nulls(const place *w) {
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
   tdict_future *f = (tdict_future *)mark;
   td_fails(TDICT_EINVAL, "context is NULL", tdict_to_device(NULL, src, w->device, NULL, &out, err));
@@ -41,7 +41,7 @@ static void refuse_nulls(const world *w) {
   tdict_release(src);
 }
 
-static void refuse_threads(const world *w) {
+static void refuse_threads(const place *w) {
   const int above = tdict_context_num_threads(w->c) + 1, bad[] = {-2, above, INT32_MIN, INT32_MAX};
   tdict_tree *src = batch_tree(NULL), *out = src;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -55,7 +55,7 @@ static void refuse_threads(const world *w) {
   tdict_release(src);
 }
 
-static void refuse_result_memory(const world *w) {
+static void refuse_result_memory(const place *w) {
   scoped_tree src = batch_tree(NULL), dst = to_device(w, src, w->device);
   tdict_tree *out = src;
   tdict_transfer_options o = td_with(tdict_transfer_options, pinned_result = true);
@@ -68,7 +68,7 @@ static void refuse_result_memory(const world *w) {
   assert_ptr_equal(out, src);
 }
 
-static void refuse_stats(const world *w) {
+static void refuse_stats(const place *w) {
   tdict_tree *src = batch_tree(NULL), *out = src;
   tdict_future *f = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -87,7 +87,7 @@ static void refuse_stats(const world *w) {
 }
 
 DEVICE_CASE(transfer_refuses_bad_options) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_transfer_options o = tdict_transfer_options_default();
   const int32_t modes[] = {-1, TDICT_MODE_NON_BLOCKING_PIN + 1, 1000};
   for (size_t i = 0; i < 3; i++) {
@@ -109,7 +109,7 @@ DEVICE_CASE(transfer_refuses_bad_options) {
 
 /* Structs of an older header are shorter, those of a newer one longer. */
 DEVICE_CASE(transfer_option_sizes) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   struct {
     tdict_transfer_options o;
     unsigned char more[24];
@@ -159,7 +159,7 @@ static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
   return TDICT_CU_SUCCESS;
 }
 SIM_CASE(transfer_refuses_capturing_stream) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   TD_STREAM(s, w.c, w.device);
   tdict_transfer_options o = td_with(tdict_transfer_options, after = s);
   wrap.ops.stream_capture_status = say_capturing;
@@ -175,7 +175,7 @@ SIM_CASE(transfer_refuses_capturing_stream) {
 /* With the device standing still: the call comes back before bytes have moved, by a thread of the pool; with
  * num_threads 0 when the last copy is queued. */
 SIM_CASE(transfer_async_returns_early) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL), small = new_tree(), pinned = new_tree();
   td_put(small, "x", random_tensor(TDICT_U8, SHAPE(4 * SLOT), NULL));
   for (int i = 0; i < 4; i++) {
@@ -191,7 +191,7 @@ SIM_CASE(transfer_async_returns_early) {
       if (v.o.num_threads == 0 && (k == 0 || v.o.mode == TDICT_MODE_BLOCKING)) continue; /* more than can be queued */
       poison(&w, w.memory, line_bytes(trees[k]));
       td_ok(tdict_sim_hold(w.c, err));
-      scoped_future f = start_move(&w, trees[k], w.device, &v.o);
+      scoped_future f = move_async(&w, trees[k], w.device, &v.o);
       assert_false(tdict_future_is_ready(f));
       if (v.o.num_threads == 0) expect_pending(k == 1 && v.o.mode == TDICT_MODE_NON_BLOCKING ? 1 : 4);
       td_ok(tdict_sim_resume(w.c, err));

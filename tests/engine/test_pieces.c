@@ -8,7 +8,7 @@
 #include "engine/wrap.h"
 
 /* A plan from one host tree into another, its chunks cut anew. */
-static tdict_plan plan_of(const world *w, const tdict_tree *src, const tdict_tree *dst, size_t chunk_bytes) {
+static tdict_plan plan_of(const place *w, const tdict_tree *src, const tdict_tree *dst, size_t chunk_bytes) {
   tdict_plan p;
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst};
   td_ok(tdict_plan_collect(&(tdict_collected){.plan = &p}, &r, src, err));
@@ -17,7 +17,7 @@ static tdict_plan plan_of(const world *w, const tdict_tree *src, const tdict_tre
 }
 
 /* The line that the plan's leaves make: elements in C order, zeros between. */
-static unsigned char *line_of(const world *w, const tdict_plan *p) {
+static unsigned char *line_of(const place *w, const tdict_plan *p) {
   unsigned char *line = td_zeros(1, p->line_bytes + 1);
   for (uint32_t i = 0; i < p->num_items; i++) {
     scoped_bytes elements = read_elements(w, p->items[i].src);
@@ -59,7 +59,7 @@ static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsign
 }
 
 CASE(pieces_gather_and_scatter) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   naive_random r = {5};
   for (int round = 0; round < 60; round++) {
     scoped_tree dst = NULL, src = random_tree(&r, &dst);
@@ -85,7 +85,7 @@ CASE(pieces_gather_and_scatter) {
 CASE(pieces_gather_leaves_of_every_length) {
   static const int64_t lengths[] = {0,    1,    255,  256,  257,   4000,  4095,  4096,  4097,  4351, 4352,
                                     4353, 4608, 8191, 8192, 12287, 12288, 16384, 40000, 70001, 3};
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree(), dst = new_tree();
   for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
     const char *path = td_text("r%zu", i);
@@ -107,7 +107,7 @@ CASE(pieces_gather_leaves_of_every_length) {
 /* Leaves that lie on the device as on the line are one copy; gaps are bridged where they are nobody's. */
 GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   tdict_context_options o = tdict_context_options_default();
-  world w = open_wrapped(&o); /* slots larger than the tree */
+  place w = open_wrapped(&o); /* slots larger than the tree */
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device), *apart = new_tree();
   leaf_list l = list_entries(src);
   for (size_t i = 0; i < l.count; i++) {
@@ -127,7 +127,7 @@ GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   check_tree(&w, src, there);
   check_and_release(&w, src, apart);
   td_release(there, src);
-  close_world(&w);
+  place_close(&w);
 }
 
 /* What was queued to the device, one copy after the other. */
@@ -142,7 +142,7 @@ static tdict_cu note_h2d(tdict_driver *d, void *device, const void *host, size_t
 
 /* Leaves of so many bytes that lie in one tensor of the device, so many from one to the next; what is between them is
  * the program's. */
-static tdict_tree *side_by_side(const world *w, int64_t bytes, int64_t step) {
+static tdict_tree *side_by_side(const place *w, int64_t bytes, int64_t step) {
   enum { LEAVES = 12 };
   const int64_t all = LEAVES * step, one = 1;
   tdict_tree *td = new_tree();
@@ -161,7 +161,7 @@ GPU_CASE(pieces_as_copy_is_the_copy_that_would_be_queued) {
     bool one; /* every chunk is one copy */
   } cases[] = {{1024, 1024, 4096, true},  {1000, 1024, 4096, false}, {1000, 1024, 512, true},
                {1024, 2048, 4096, false}, {1024, 2048, 1024, true},  {1024, 1024, 1 << 20, true}};
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   wrap.ops.copy_h2d_async = note_h2d;
   tdict_gpu *gpu = gpu_of(&w);
   for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {

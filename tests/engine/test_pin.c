@@ -6,7 +6,7 @@
 #include "support/driver_fault.h"
 
 GPU_CASE(pin_memory_pins_and_shares) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   static const int threads[] = {-1, 0, 1, 2, 8};
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++)
     for (int i = THREAD_SANITIZED ? kind % 3 : 0; i < 5; i += THREAD_SANITIZED ? 3 : 1) {
@@ -51,7 +51,7 @@ GPU_CASE(pin_memory_pins_and_shares) {
 }
 
 GPU_CASE(pin_memory_refuses_device_leaf) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = td_tree("a.b:u8[10]"), *there, *out = src;
   there = to_device(&w, src, w.device);
   tdict_tree *mixed = bytes_tree("host", 10, NULL);
@@ -87,7 +87,7 @@ CASE(pin_memory_without_device) {
 }
 
 DEVICE_CASE(is_pinned_checks_host_leaves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree td = new_tree(), host = batch_tree(NULL);
   assert_false(tdict_is_pinned(NULL));
   assert_true(tdict_is_pinned(td)); /* without leaves */
@@ -106,7 +106,7 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
 
 /* The result is right without memory, also for a tree that is deeper than the cursor's own frames. */
 GPU_CASE(is_pinned_needs_no_memory) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree td = batch_tree(w.pinned);
   for (int i = 0; i < 40; i++) {
     tdict_tree *above = new_tree();
@@ -125,7 +125,7 @@ GPU_CASE(is_pinned_needs_no_memory) {
 /* Over its limit pinned memory is short, and the tree stays as it was; released memory is used again. */
 GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_context_options o = td_with(tdict_context_options, pinned_bytes = (size_t)1 << 20, staging_bytes = STAGING);
-  scoped_world w = world_over(td_context(&o));
+  scoped_place w = place_around(td_context(&o));
   tdict_tree *src = td_tree("x:u8[700000]"), *out = src, *first = NULL;
   td_ok(tdict_pin_memory(w.c, src, NULL, &first, err));
   td_fails(TDICT_ENOMEM, "pinned_bytes", tdict_pin_memory(w.c, src, NULL, &out, err));
@@ -175,7 +175,7 @@ GPU_CASE(pin_memory_tries_one_way_after_the_other) {
     tdict_context_options o =
         td_with(tdict_context_options, device = td_device(), log = count_told, pin_piece_bytes = rows[i].piece);
     tdict_context *c = td_made(context, tdict_context_create_over(&o, driver, &made, err));
-    scoped_world w = world_over(c);
+    scoped_place w = place_around(c);
     tdict_tree *src = td_tree("x:u8[9000000]"), *const mark = src, *out = mark;
     tdict_transfer_stats stats = tdict_transfer_stats_default();
     tdict_fault fault = {.kinds = rows[i].kinds, .n = 1, .code = TDICT_CU_UNKNOWN, .lasts = rows[i].lasts};

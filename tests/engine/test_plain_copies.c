@@ -17,9 +17,9 @@ static int get_sizes(const int64_t **out) {
   return (int)(cuda ? sizeof cuda_sizes / sizeof *cuda_sizes : sizeof sim_sizes / sizeof *sim_sizes);
 }
 
-static world open_with_pieces(size_t piece_bytes) {
+static place open_with_pieces(size_t piece_bytes) {
   tdict_context_options o = td_with(tdict_context_options, staging_bytes = STAGING, pin_piece_bytes = piece_bytes);
-  return world_over(td_context(&o));
+  return place_around(td_context(&o));
 }
 
 /* Eight bytes at a time, since there are gigabytes of them. */
@@ -49,7 +49,7 @@ static tdict_tree *make_sources(const int64_t *sizes, int count) {
 }
 
 /* Device bytes against host bytes, a part at a time. */
-static void check_device_bytes(const world *w, const char *device, const char *host, size_t bytes) {
+static void check_device_bytes(const place *w, const char *device, const char *host, size_t bytes) {
   static char part[16 * MIB];
   for (size_t at = 0; at < bytes; at += sizeof part) {
     size_t size = bytes - at < sizeof part ? bytes - at : sizeof part;
@@ -59,7 +59,7 @@ static void check_device_bytes(const world *w, const char *device, const char *h
 }
 
 /* One copy each way between pinned bytes and the device. */
-static void copy_whole(const world *w, char *device, char *host, size_t bytes) {
+static void copy_whole(const place *w, char *device, char *host, size_t bytes) {
   raw_fill(w->raw, device, POISON, bytes);
   int answer = raw_copy_in(w->raw, device, host, bytes);
   if (answer) fail_msg("a plain copy of %zu bytes at %p to the device: CUDA error %d", bytes, (void *)host, answer);
@@ -72,7 +72,7 @@ static void copy_whole(const world *w, char *device, char *host, size_t bytes) {
 }
 
 /* Every leaf by itself, then all of their storage. The leaves hold what `sources` do, before and after. */
-static void check_tree_copies(const world *w, const tdict_tree *tree, const tdict_tree *sources, char *device) {
+static void check_tree_copies(const place *w, const tdict_tree *tree, const tdict_tree *sources, char *device) {
   leaf_list leaves = list_entries(tree), wanted = list_entries(sources);
   assert_int_equal(leaves.count, wanted.count);
   const tdict_storage *arena = leaves.tensors[0]->storage;
@@ -92,12 +92,12 @@ static void check_tree_copies(const world *w, const tdict_tree *tree, const tdic
   free_list(&wanted);
 }
 
-static tdict_tree *pin(const world *w, const tdict_tree *sources) {
+static tdict_tree *pin(const place *w, const tdict_tree *sources) {
   return td_made(tree, tdict_pin_memory(w->c, sources, NULL, &made, err));
 }
 
 /* A tree in a storage of the pinned pool's, made from a schema. */
-static tdict_tree *make_from_schema(const world *w, const tdict_tree *sources) {
+static tdict_tree *make_from_schema(const place *w, const tdict_tree *sources) {
   static char names[MAX_SIZES][16];
   tdict_field fields[MAX_SIZES];
   scoped_leaf_list wanted = list_entries(sources);
@@ -112,7 +112,7 @@ static tdict_tree *make_from_schema(const world *w, const tdict_tree *sources) {
 }
 
 /* A tree that comes from the device into pinned memory. */
-static tdict_tree *bring_back(const world *w, const tdict_tree *sources) {
+static tdict_tree *bring_back(const place *w, const tdict_tree *sources) {
   tdict_tree *there = NULL, *out = NULL;
   td_ok(tdict_to_device(w->c, sources, w->device, NULL, &there, err));
   td_ok(tdict_to_device(w->c, there, tdict_cpu(), td_options(tdict_transfer_options, pinned_result = true), &out, err));
@@ -121,7 +121,7 @@ static tdict_tree *bring_back(const world *w, const tdict_tree *sources) {
 }
 
 /* Device memory for the largest arena, of the context's. */
-static tdict_tensor *make_target(const world *w, const int64_t *sizes, int count) {
+static tdict_tensor *make_target(const place *w, const int64_t *sizes, int count) {
   int64_t bytes = 0;
   tdict_tensor *t = NULL;
   for (int i = 0; i < count; i++) bytes += sizes[i] + 8192;
@@ -133,9 +133,9 @@ static tdict_tensor *make_target(const world *w, const int64_t *sizes, int count
 }
 
 GPU_CASE(pinned_trees_take_plain_copies) {
-  typedef tdict_tree *(*maker)(const world *, const tdict_tree *);
+  typedef tdict_tree *(*maker)(const place *, const tdict_tree *);
   static const maker makers[] = {pin, make_from_schema, bring_back};
-  scoped_world w = open_with_pieces(0);
+  scoped_place w = open_with_pieces(0);
   const int64_t *sizes;
   int count = get_sizes(&sizes);
   scoped_tensor target = make_target(&w, sizes, count);
@@ -158,7 +158,7 @@ GPU_CASE(pinned_trees_take_plain_copies) {
 /* Blocks that are cut from what was freed, and blocks of neighbours that were put together again. */
 GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
   static const int64_t wholes[] = {40 * MIB}, thirds[] = {12 * MIB, 12 * MIB, 16 * MIB};
-  scoped_world w = open_with_pieces(0);
+  scoped_place w = open_with_pieces(0);
   scoped_tensor target = make_target(&w, wholes, 1);
   tdict_tree *sources = make_sources(wholes, 1), *tree = pin(&w, sources), *parts[3], *part_sources[3];
   tdict_release(tree);
@@ -182,7 +182,7 @@ GPU_CASE(pinned_pieces_end_at_their_borders) {
   static const int64_t sizes[] = {1, 7 * MIB, 4095, 3 * MIB + 5};
   static const size_t wanted[] = {PIECE, PIECE - 1, PIECE - TDICT_PINNED_GRAIN + 1};
   for (int i = 0; i < 3; i++) { /* rounded up to the same */
-    scoped_world w = open_with_pieces(wanted[i]);
+    scoped_place w = open_with_pieces(wanted[i]);
     scoped_tensor target = make_target(&w, sizes, 4);
     tdict_tree *sources = make_sources(sizes, 4), *tree = pin(&w, sources), *there = NULL, *back;
     tdict_tensor *leaf = td_leaf(tree, "leaf0");
@@ -207,7 +207,7 @@ GPU_CASE(pinned_pieces_of_any_size) {
   static const int64_t sizes[] = {9 * MIB};
   static const size_t wanted[] = {1, 9 * MIB, 12 * MIB, (size_t)1 << 62, SIZE_MAX - 1, SIZE_MAX};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-    scoped_world w = open_with_pieces(wanted[i]);
+    scoped_place w = open_with_pieces(wanted[i]);
     scoped_tensor target = make_target(&w, sizes, 1);
     scoped_tree sources = make_sources(sizes, 1), tree = pin(&w, sources);
     tdict_tensor *leaf = td_leaf(tree, "leaf0");

@@ -14,7 +14,7 @@ static void check_at(const tdict_ragged *leaf, tdict_device device) {
 }
 
 DEVICE_CASE(ragged_moves_in_every_mode) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_random(9, 3);
   rows_add(&r, 40000); /* several slots of the staging ring */
   for (int i = 0; i < NUM_WAYS; i++) {
@@ -41,7 +41,7 @@ DEVICE_CASE(ragged_moves_in_every_mode) {
 }
 
 GPU_CASE(ragged_moves_in_one_plan) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   rows r = rows_of(2, COUNTS(3, 0, 2)); /* int32 offsets */
   tdict_tree *src = tree_of(&r, NULL), *there = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -59,7 +59,7 @@ GPU_CASE(ragged_moves_in_one_plan) {
 }
 
 GPU_CASE(ragged_is_pinned) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree src = tree_of(&r, NULL), pinned = NULL, there = NULL, again = NULL;
   char text[600];
@@ -85,7 +85,7 @@ GPU_CASE(ragged_is_pinned) {
 }
 
 DEVICE_CASE(ragged_is_written_by_transfer_into) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 7)), fresh = rows_of(2, COUNTS(3, 0, 2, 7));
   for (int i = 0; i < NUM_WAYS; i += 3) {
     const way v = way_at(i);
@@ -100,7 +100,7 @@ DEVICE_CASE(ragged_is_written_by_transfer_into) {
 }
 
 DEVICE_CASE(ragged_transfer_into_refuses) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), moved = rows_of(2, COUNTS(2, 1, 2)),
               more = rows_of(2, COUNTS(3, 0, 1, 1));
   scoped_tree src = help_tree(0, NULL), dst = help_tree(0, NULL), there = NULL;
@@ -121,7 +121,7 @@ DEVICE_CASE(ragged_transfer_into_refuses) {
 }
 
 GPU_CASE(ragged_records_streams) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree td = help_tree(0, NULL);
   tdict_ragged *leaf = rows_put(td, "x", &r, w.memory); /* two storages */
@@ -133,13 +133,13 @@ GPU_CASE(ragged_records_streams) {
 
 /* A result may be indexed before its bytes have arrived. */
 SIM_CASE(ragged_is_indexed_while_it_moves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 4));
   scoped_tree src = tree_of(&r, NULL), there = NULL, row = NULL;
   held_stream h;
   hold_stream(&w, &h);
   tdict_transfer_options o = behind(&h);
-  tdict_future *f = start_move(&w, src, w.device, &o);
+  tdict_future *f = move_async(&w, src, w.device, &o);
   atomic_store(&h.open, true);
   td_ok(tdict_future_wait(f, &there, err));
   td_ok(tdict_index_get(NULL, there, TDICT_INDEX(TDICT_AT(3)), NULL, &row, err));
@@ -149,7 +149,7 @@ SIM_CASE(ragged_is_indexed_while_it_moves) {
 }
 
 DEVICE_CASE(ragged_transfer_survives_enomem) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), fresh = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree src = tree_of(&r, NULL), there = NULL, value = tree_of(&fresh, NULL);
   tdict_transfer_options o = tdict_transfer_options_default();

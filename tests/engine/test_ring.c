@@ -11,7 +11,7 @@
 #include "support/threads.h"
 
 typedef struct bench {
-  world w;
+  place w;
   tdict_gpu *gpu;
   tdict_gpu_scope scope;
   tdict_ring *ring;
@@ -27,7 +27,7 @@ static void close_bench(bench *b) {
   tdict_ring_destroy(b->ring);
   assert_int_equal(atomic_load(&wrap.pinned), 0);
   tdict_gpu_leave(b->gpu, &b->scope);
-  close_world(&b->w);
+  place_close(&b->w);
 }
 #define scoped_bench TD_SCOPED(close_bench, bench)
 

@@ -102,7 +102,7 @@ static void check_bin(twin *t) {
   bin_clear(&t->b);
 }
 /* Sinks stay unreadable, also after a transfer into them. */
-static void check_unreadable(const world *w, const tdict_tree *sinks) {
+static void check_unreadable(const place *w, const tdict_tree *sinks) {
   scoped_leaf_list l = list_entries(sinks);
   tdict_tree *out = NULL;
   for (size_t i = 0; i < l.count; i++) {
@@ -117,7 +117,7 @@ static void check_unreadable(const world *w, const tdict_tree *sinks) {
 static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_LARGE, TREE_STRIDED, TREE_ODD, TREE_SHARED};
 enum { NUM_KINDS = sizeof kinds / sizeof *kinds };
 
-static void send_all(const world *w) {
+static void send_all(const place *w) {
   for (int k = 0; k < NUM_KINDS; k++) {
     scoped_tree tree = make_tree(w, kinds[k]);
     twin *t = twin_create(tree);
@@ -134,18 +134,18 @@ static void send_all(const world *w) {
   }
 }
 DEVICE_CASE(sinks_receive_trees) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   send_all(&w);
 }
 /* Slots of several leaves, and batches of slots. */
 DEVICE_CASE(sinks_receive_trees_through_large_slots) {
-  scoped_world w = open_sized(16 << 20, -1);
+  scoped_place w = place_sized(16 << 20, -1);
   send_all(&w);
 }
 
 /* Strided device tensors, and bytes that come from a file and go to a file. */
 DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree tree = td_tree("x:i32[70,300]"), there = NULL, turned = new_tree();
   td_ok(tdict_clone_deep(tree, TD_IN(w.gpu ? w.memory : NULL), &there, err));
   td_put(turned, "x", permuted(tdict_tensor_retain(td_leaf(tree, "x")), (const int[]){1, 0}));
@@ -165,7 +165,7 @@ DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
 
 /* A large leaf that is not in C order is written in large pieces by several threads. */
 CASE(sink_gets_large_pieces) {
-  scoped_world w = world_over(td_context(NULL));
+  scoped_place w = place_around(td_context(NULL));
   scoped_tree tree = new_tree();
   td_put(tree, "x", permuted(random_tensor(TDICT_U8, SHAPE(3000, 4000), NULL), (const int[]){1, 0}));
   twin *t = twin_create(tree);
@@ -187,7 +187,7 @@ static tdict_tree *three_leaves(void) {
 /* Every write fails in turn. The error has the status, the errno and the text of the write, and the path of the
  * leaf. */
 DEVICE_CASE(sink_write_that_fails) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree tree = three_leaves();
   twin *t = twin_create(tree);
   for (int i = 0; i < NUM_WAYS; i += 1 + 2 * WAYS_STEP) {
@@ -217,7 +217,7 @@ DEVICE_CASE(sink_write_that_fails) {
 
 /* Memory runs out at each allocation. */
 DEVICE_CASE(sinks_without_memory) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree tree = three_leaves(), there = to_device(&w, tree, w.device);
   twin *t = twin_create(tree);
   tdict_transfer_options o = threads(0);

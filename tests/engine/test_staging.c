@@ -20,7 +20,7 @@ static tdict_tree *large_tree(void) {
 }
 
 static void check_staging(size_t staging, bool all_ways) {
-  world w = open_wrapped(td_options(tdict_context_options, staging_bytes = staging));
+  place w = open_wrapped(td_options(tdict_context_options, staging_bytes = staging));
   tdict_tree *src = large_tree();
   poison(&w, w.memory, line_bytes(src));
   const int step = !all_ways ? NUM_WAYS : THREAD_SANITIZED ? 14 : SANITIZED ? 9 : 6;
@@ -47,7 +47,7 @@ static void check_staging(size_t staging, bool all_ways) {
   assert_int_equal(counts.pinned_bytes, atomic_load(&wrap.pinned));
   assert_int_equal(counts.peak_pinned_bytes, atomic_load(&wrap.peak_pinned));
   td_release(there, src);
-  close_world(&w);
+  place_close(&w);
   assert_int_equal(atomic_load(&wrap.pinned), 0); /* all of it was given back */
 }
 
@@ -60,7 +60,7 @@ GPU_CASE(staging_never_exceeds_other_sizes) {
 
 /* What needs no slots makes no ring. */
 GPU_CASE(staging_is_made_when_needed) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL), there = NULL;
   way v = way_at(0);
   v.o.mode = TDICT_MODE_BLOCKING;
@@ -75,7 +75,7 @@ GPU_CASE(staging_is_made_when_needed) {
 
 /* Slots that the device still reads when their thread has gone are not filled again before it is done. */
 SIM_CASE(staging_slots_in_flight_are_not_reused) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   tdict_tree *src[4], *out[4] = {NULL};
   tdict_future *f[4] = {NULL};
   tdict_transfer_options o = threads(0);
@@ -101,7 +101,7 @@ SIM_CASE(staging_slots_in_flight_are_not_reused) {
 
 /* Without pinned memory for the ring the transfer goes on from ordinary memory, and says so. */
 GPU_CASE(staging_without_pinned_memory) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
@@ -134,7 +134,7 @@ typedef struct usage {
   tdict_memory_counts memory, pinned;
   int threads, descriptors;
 } usage;
-static usage measure(const world *w) {
+static usage measure(const place *w) {
   usage u = {0};
   td_ok(tdict_context_get_counts(w->c, w->device, &u.device, err));
   tdict_memory_get_counts(w->memory, &u.memory);
@@ -159,7 +159,7 @@ static void check_usage(const usage *a, const usage *b) {
 
 /* One small transfer after the other, through every call; one thread each, since how many lanes are open at once is
  * chance. */
-static void transfer_once(const world *w, tdict_tree *src, tdict_tree *kept, int i) {
+static void transfer_once(const place *w, tdict_tree *src, tdict_tree *kept, int i) {
   way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten of them, all modes among them */
   if (v.o.num_threads != 0) v.o.num_threads = 1; /* the library's choice may be several, too */
   scoped_tree there = move_tree(w, src, w->device, &v);
@@ -172,7 +172,7 @@ static void transfer_once(const world *w, tdict_tree *src, tdict_tree *kept, int
 }
 
 GPU_CASE(context_counts_are_stable) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = batch_tree(NULL), *kept = to_device(&w, src, w.device);
   usage first = {0};
   for (int i = 0; i < (SANITIZED ? 200 : 1000); i++) {
@@ -191,7 +191,7 @@ GPU_CASE(context_counts_are_stable) {
 
 /* With many threads the counts are bounded by what may be open at once. */
 GPU_CASE(context_counts_are_bounded) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = batch_tree(NULL);
   tdict_device_counts before = td_device_counts(w.c, w.device);
   for (int i = 0; i < 200; i++) {

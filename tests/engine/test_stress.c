@@ -10,7 +10,7 @@ enum { NUM_THREADS = 4, NUM_TREES = 3, NUM_LEAVES = 12 };
 #define STRESS_NS ((int64_t)2500 * 1000000)
 
 typedef struct stress {
-  world w;
+  place w;
   tdict_tree *host[NUM_TREES], *there[NUM_TREES];
   int64_t deadline_ns;
   _Atomic(int) failures; /* threads count, the main thread looks */
@@ -115,7 +115,7 @@ static void *run(void *argument) {
 }
 
 static void run_stress(bool destroys) {
-  stress s = {.w = open_world()};
+  stress s = {.w = open_place()};
   stressor threads[NUM_THREADS];
   for (int i = 0; i < NUM_TREES; i++) {
     s.host[i] = uniform_tree(s.w.pinned, (unsigned char)(1 + i));
@@ -144,7 +144,7 @@ static void run_stress(bool destroys) {
     assert_true(is_uniform(back));
   }
   for (int i = 0; i < NUM_TREES; i++) td_release(s.host[i], s.there[i]);
-  if (!destroys) close_world(&s.w);
+  if (!destroys) place_close(&s.w);
 }
 
 GPU_CASE(stress_many_threads) { run_stress(false); }
@@ -154,13 +154,13 @@ GPU_CASE(stress_context_destroyed_under_way) {
 
 /* Transfers that wait for others are started by whoever ends: their futures may be gone long since. */
 SIM_CASE(stress_chains_released_early) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree host = uniform_tree(NULL, 1), a = to_device(&w, host, w.device), b = to_device(&w, host, w.device);
   tdict_transfer_options o = tdict_transfer_options_default();
   const int64_t deadline = tdict_now_ns() + STRESS_NS / 3;
   for (int i = 0; tdict_now_ns() < deadline; i++) {
     o.num_threads = 1 + i % 8;
-    scoped_future f = start_copy(&w, i % 2 ? a : b, i % 2 ? b : a, &o);
+    scoped_future f = copy_async(&w, i % 2 ? a : b, i % 2 ? b : a, &o);
   }
   scoped_tree back = to_device(&w, a, tdict_cpu());
   assert_true(is_uniform(back));

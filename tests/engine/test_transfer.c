@@ -3,7 +3,7 @@
 #include "trees.h"
 
 /* From the host to new device memory, checked and spoiled, so that the next one cannot find its bytes there. */
-static void move_in(const world *w, tree_kind kind) {
+static void move_in(const place *w, tree_kind kind) {
   scoped_tree src = make_tree(w, kind);
   poison(w, w->memory, line_bytes(src));
   for (int i = kind % WAYS_STEP; i < NUM_WAYS; i += WAYS_STEP) {
@@ -15,7 +15,7 @@ static void move_in(const world *w, tree_kind kind) {
 }
 
 DEVICE_CASE(transfer_every_mode) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     if (w.gpu) {
       move_in(&w, (tree_kind)kind);
@@ -32,7 +32,7 @@ DEVICE_CASE(transfer_every_mode) {
 }
 
 GPU_CASE(transfer_round_trip) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = to_device(&w, src, w.device);
     check_tree(&w, src, there);
@@ -54,7 +54,7 @@ GPU_CASE(transfer_round_trip) {
 
 /* Strided leaves of a device go to the host, and to plain ones on the device by way of transfer_into. */
 GPU_CASE(transfer_strided_device_leaves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = strided_tree(), there = to_device(&w, src, w.device), views = new_tree(), want = new_tree();
   leaf_list a = list_entries(src), b = list_entries(there);
   const int turn[] = {1, 0};
@@ -80,7 +80,7 @@ GPU_CASE(transfer_strided_device_leaves) {
 }
 
 DEVICE_CASE(transfer_same_place_shares) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *host = batch_tree(NULL), *there = to_device(&w, host, w.device), *again = to_device(&w, there, w.device);
   assert_ptr_equal(again, there);
   tdict_release(again);
@@ -134,7 +134,7 @@ static void check_arena(const tdict_tree *td) {
 }
 
 GPU_CASE(transfer_one_arena) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_PINNED, TREE_MIXED};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     scoped_tree src = make_tree(&w, kinds[i]);
@@ -151,7 +151,7 @@ GPU_CASE(transfer_one_arena) {
 }
 
 GPU_CASE(transfer_shared_leaves_sent_once) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = shared_tree();
   for (int i = 0; i < NUM_WAYS; i += 2) {
     way v = way_at(i);
@@ -173,7 +173,7 @@ GPU_CASE(transfer_shared_leaves_sent_once) {
 }
 
 GPU_CASE(transfer_keeps_shape_of_tree) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = batch_tree(NULL), *next = NULL, *got = NULL;
   tdict_device device;
   td_ok(tdict_get_tree(src, "next", &next, err));
@@ -206,7 +206,7 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
 
 /* The result is in the memory that was given. */
 GPU_CASE(transfer_into_given_memory) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);
   way v = way_at(0);
   v.o.memory = w.pinned;
@@ -226,12 +226,12 @@ GPU_CASE(transfer_into_given_memory) {
 }
 
 GPU_CASE(transfer_result_outlives_context) {
-  world w = open_world();
+  place w = open_place();
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);
   way v = way_at(0);
   v.o.pinned_result = true;
   tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
-  tdict_future *f = start_move(&w, src, w.device, NULL);
+  tdict_future *f = move_async(&w, src, w.device, NULL);
   raw_close(w.raw);
   tdict_context_destroy(w.c); /* waits for the transfer */
   assert_true(tdict_future_is_ready(f));
@@ -247,7 +247,7 @@ GPU_CASE(transfer_result_outlives_context) {
 }
 
 DEVICE_CASE(transfer_refuses_absent_device) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = batch_tree(NULL), *const mark = src;
   tdict_tree *out = mark;
   tdict_future *f = (tdict_future *)mark;
@@ -265,12 +265,12 @@ DEVICE_CASE(transfer_refuses_absent_device) {
 }
 
 DEVICE_CASE(transfer_refuses_foreign_device) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = new_tree(), *out = src;
   tdict_tensor *foreign = NULL;
-  static char place[256];
+  static char nowhere[256];
   const int64_t count = 8;
-  tdict_tensor_desc v = desc_of(place, TDICT_F32, &count);
+  tdict_tensor_desc v = desc_of(nowhere, TDICT_F32, &count);
   v.device = (tdict_device){TDICT_DEVICE_CUDA, 77};
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &foreign, err));
   td_put(src, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));

@@ -5,7 +5,7 @@
 enum { PLAIN, TURNED, BACKWARDS, NUM_LAYOUTS };
 
 /* A tensor like `t` in `memory`, its whole storage filled with 0xA5. */
-static tdict_tensor *like_tensor(const world *w, const tdict_tensor *t, tdict_memory *memory, int layout) {
+static tdict_tensor *like_tensor(const place *w, const tdict_tensor *t, tdict_memory *memory, int layout) {
   int ndim = tdict_tensor_ndim(t);
   int64_t shape[8];
   int order[8];
@@ -33,7 +33,7 @@ static int layout_at(const tdict_tensor *t, size_t i) {
 }
 
 /* A tree like `src` whose leaves are in `memory`, laid out in turn if asked for; nodes as there. */
-static tdict_tree *like_tree(const world *w, const tdict_tree *src, tdict_memory *memory, bool strided) {
+static tdict_tree *like_tree(const place *w, const tdict_tree *src, tdict_memory *memory, bool strided) {
   tdict_tree *dst = new_tree();
   scoped_leaf_list l = list_entries(src);
   for (size_t i = 0; i < l.count; i++) {
@@ -46,7 +46,7 @@ static tdict_tree *like_tree(const world *w, const tdict_tree *src, tdict_memory
 }
 
 /* What the storage of `got` must hold: the elements of `want`, every other byte 0xA5 as before. To be freed. */
-static unsigned char *expect_leaf(const world *w, const tdict_tensor *want, const tdict_tensor *got) {
+static unsigned char *expect_leaf(const place *w, const tdict_tensor *want, const tdict_tensor *got) {
   check_same_shape(want, got);
   naive_layout layout = naive_layout_of(got), c = layout;
   size_t item = tdict_dtype_bytes(tdict_tensor_dtype(got)), bytes = got->storage->bytes;
@@ -59,7 +59,7 @@ static unsigned char *expect_leaf(const world *w, const tdict_tensor *want, cons
   free(elements);
   return expected;
 }
-static void check_leaf(const world *w, const unsigned char *expected, const tdict_tensor *got, const char *path) {
+static void check_leaf(const place *w, const unsigned char *expected, const tdict_tensor *got, const char *path) {
   scoped_bytes found = read_storage(w, got);
   size_t at = 0, bytes = got->storage->bytes;
   if (memcmp(expected, found, bytes) != 0) {
@@ -67,11 +67,11 @@ static void check_leaf(const world *w, const unsigned char *expected, const tdic
     fail_msg("byte %zu of the %zu of '%s' is 0x%02x, wanted 0x%02x", at, bytes, path, found[at], expected[at]);
   }
 }
-static void check_leaf_once(const world *w, const tdict_tensor *want, const tdict_tensor *got, const char *path) {
+static void check_leaf_once(const place *w, const tdict_tensor *want, const tdict_tensor *got, const char *path) {
   scoped_bytes expected = expect_leaf(w, want, got);
   check_leaf(w, expected, got, path);
 }
-static void check_written(const world *w, const tdict_tree *want, const tdict_tree *got) {
+static void check_written(const place *w, const tdict_tree *want, const tdict_tree *got) {
   leaf_list a = list_entries(want), b = list_entries(got);
   assert_int_equal(a.count, b.count);
   for (size_t i = 0; i < a.count; i++) {
@@ -83,7 +83,7 @@ static void check_written(const world *w, const tdict_tree *want, const tdict_tr
 }
 
 /* Every way from src into destinations of `memory`, plain and strided ones. */
-static void copy_everywhere(const world *w, const tdict_tree *src, tdict_memory *memory) {
+static void copy_everywhere(const place *w, const tdict_tree *src, tdict_memory *memory) {
   for (int strided = 0; strided < 2; strided++) {
     scoped_tree dst = like_tree(w, src, memory, strided);
     leaf_list a = list_entries(src), b = list_entries(dst);
@@ -106,7 +106,7 @@ static void copy_everywhere(const world *w, const tdict_tree *src, tdict_memory 
 }
 
 /* The leaves of a tree, strided as in the source, on the device: clones would be plain. */
-static tdict_tree *strided_there(const world *w, const tdict_tree *src) {
+static tdict_tree *strided_there(const place *w, const tdict_tree *src) {
   tdict_tree *dst = like_tree(w, src, w->memory, true);
   const way v = {.o = tdict_transfer_options_default()};
   copy_tree(w, src, dst, &v);
@@ -114,7 +114,7 @@ static tdict_tree *strided_there(const world *w, const tdict_tree *src) {
 }
 
 DEVICE_CASE(transfer_into_from_host) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     if (!w.gpu && (kind == TREE_PINNED || kind == TREE_MIXED)) continue;
     scoped_tree src = make_tree(&w, (tree_kind)kind);
@@ -122,7 +122,7 @@ DEVICE_CASE(transfer_into_from_host) {
   }
 }
 GPU_CASE(transfer_into_host_and_pinned) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = strided_there(&w, src);
     copy_everywhere(&w, there, NULL);
@@ -130,7 +130,7 @@ GPU_CASE(transfer_into_host_and_pinned) {
   }
 }
 GPU_CASE(transfer_into_within_device) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = strided_there(&w, src),
                 plain = to_device(&w, src, w.device);
@@ -140,7 +140,7 @@ GPU_CASE(transfer_into_within_device) {
 }
 
 DEVICE_CASE(transfer_into_keeps_addresses) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = batch_tree(NULL), other = batch_tree(NULL), dst = like_tree(&w, src, w.memory, false);
   scoped_leaf_list before = list_entries(dst);
   void *addresses[16];
@@ -160,9 +160,9 @@ DEVICE_CASE(transfer_into_keeps_addresses) {
 }
 
 DEVICE_CASE(transfer_into_async) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = batch_tree(NULL), dst = like_tree(&w, src, w.memory, true);
-  tdict_future *f = start_copy(&w, src, dst, NULL);
+  tdict_future *f = copy_async(&w, src, dst, NULL);
   tdict_tree *out = td_made(tree, tdict_future_wait(f, &made, err));
   assert_ptr_equal(out, dst);
   check_written(&w, src, dst);
@@ -176,7 +176,7 @@ DEVICE_CASE(transfer_into_async) {
 
 /* The keys of two trees are compared, not their order. */
 DEVICE_CASE(transfer_into_matches_keys) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = td_tree("a:i32[70] b.c:u8[9] b.d:f64[33]"), dst = td_tree("gone:u8[1]");
   static const char *const paths[] = {"b.d", "a", "b.c"};
   for (int i = 0; i < 3; i++) td_put(dst, paths[i], like_tensor(&w, td_leaf(src, paths[i]), w.memory, PLAIN));
@@ -191,7 +191,7 @@ typedef struct refusal {
 } refusal;
 
 /* Nothing is written: every leaf of dst is as it was. */
-static void check_refused(const world *w, const tdict_tree *src, tdict_tree *dst, refusal wanted) {
+static void check_refused(const place *w, const tdict_tree *src, tdict_tree *dst, refusal wanted) {
   spoil_tree(w, dst);
   tdict_future *f = NULL;
   td_fails_at(wanted.status, "", wanted.path, tdict_transfer_into(w->c, dst, src, NULL, err));
@@ -215,7 +215,7 @@ static tdict_tensor *read_only(void) {
 }
 
 DEVICE_CASE(transfer_into_checks_first) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = td_tree("first:f32[64] a.x:f32[100] a.b.y:f32[4,25]");
   const int64_t wrong[] = {100}, longer[] = {101}, one_more[] = {4, 25, 1};
   struct {
@@ -256,7 +256,7 @@ DEVICE_CASE(transfer_into_checks_first) {
 
 /* Leaves that are parts of larger tensors: what lies between them belongs to somebody. */
 DEVICE_CASE(transfer_into_leaves_gaps_alone) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_memory *memories[] = {w.memory, NULL, w.pinned};
   for (int from = 0; from < 3; from++)
     for (int to = 0; to < 3; to++) {
@@ -291,7 +291,7 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone) {
 
 /* Destinations whose addresses follow each other by chance, in storages of their own, from one source storage. */
 GPU_CASE(transfer_into_neighbouring_allocations) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_memory *memories[] = {w.memory, w.pinned};
   static const tdict_field fields[] = {
       {"a", TDICT_U8, 1, {4096}}, {"b", TDICT_U8, 1, {4096}}, {"c", TDICT_U8, 1, {4096}}};
@@ -328,7 +328,7 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
 
 /* Bytes are unspecified where both sides overlap, and that is all. */
 DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree(), dst = new_tree();
   scoped_tensor t = random_tensor(TDICT_U8, SHAPE(5000), NULL);
   td_put(src, "x", sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 0, 4000, 1}));

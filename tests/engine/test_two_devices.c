@@ -7,13 +7,13 @@
 
 /* The same context, seen from each of its two devices. */
 typedef struct pair {
-  world zero, one;
+  place zero, one;
 } pair;
 static pair open_pair(void) {
   tdict_context_options o = tdict_context_options_default();
   o.sim = td_options(tdict_sim_options, num_devices = 2);
   o.staging_bytes = STAGING;
-  pair p = {.zero = world_over(td_context(&o))};
+  pair p = {.zero = place_around(td_context(&o))};
   p.one = p.zero;
   p.one.device = tdict_sim(1);
   p.one.memory = tdict_device_memory(p.zero.c, tdict_sim(1));
@@ -22,13 +22,13 @@ static pair open_pair(void) {
 }
 static void close_pair(pair *p) {
   raw_close(p->one.raw);
-  close_world(&p->zero);
+  place_close(&p->zero);
 }
 #define scoped_pair TD_SCOPED(close_pair, pair)
 
 SIM_CASE(transfer_between_two_devices) {
   scoped_pair p = open_pair();
-  const world *w = &p.zero;
+  const place *w = &p.zero;
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(w, (tree_kind)kind), one = to_device(w, src, tdict_sim(1));
     check_device(one, tdict_sim(1));
@@ -50,7 +50,7 @@ SIM_CASE(transfer_between_two_devices) {
 /* A consolidated tree moves between devices as one item. tdict_consolidate() itself copies within one device. */
 SIM_CASE(consolidate_refuses_two_devices) {
   scoped_pair p = open_pair();
-  const world *w = &p.zero;
+  const place *w = &p.zero;
   tdict_tree *src = NULL, *batch = batch_tree(NULL), *other = NULL;
   td_ok(tdict_consolidate(batch, NULL, &src, err));
   tdict_tree *one = to_device(w, src, tdict_sim(1));
@@ -66,7 +66,7 @@ SIM_CASE(consolidate_refuses_two_devices) {
 /* The second device is on memory node 1, the default one's node is not known. */
 SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   scoped_pair p = open_pair();
-  const world *w = &p.zero;
+  const place *w = &p.zero;
   scoped_tree src = new_tree();
   tdict_gpu *gpu;
   tdict_transfer_options o = td_with(tdict_transfer_options, pinned_result = true);
@@ -86,7 +86,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
 
 /* Leaves of both devices and of the host in turn; those that are there stay. */
 static void move_mixed(const pair *p, tree_kind kind) {
-  const world *w = &p->zero;
+  const place *w = &p->zero;
   tdict_tree *src = make_tree(w, kind);
   scoped_tree mixed = new_tree(), want = new_tree();
   tdict_tree *parts[] = {src, to_device(w, src, tdict_sim(1)), to_device(w, src, tdict_sim(0))};
@@ -120,7 +120,7 @@ SIM_CASE(transfer_from_several_devices) {
 SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
   pool_gate wait_events[2][64]; /* its thread looks at one after it was opened */
   scoped_pair p = open_pair();
-  world *w = &p.zero;
+  place *w = &p.zero;
   tdict_pool *pool = tdict_context_engine(w->c)->config.pool;
   const int threads = tdict_pool_size(pool);
   assert_in_range(threads, 1, 64);
@@ -137,7 +137,7 @@ SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
     td_put(want, "x", strided ? turned[0] : tdict_tensor_retain(at_home));
     td_put(from, "x", strided ? turned[1] : tdict_tensor_retain(plain));
     for (int i = 0; i < threads; i++) pool_gate_close(pool, &wait_events[strided][i]);
-    scoped_future f = start_move(w, from, tdict_sim(1), NULL);
+    scoped_future f = move_async(w, from, tdict_sim(1), NULL);
     assert_int_equal(tdict_latch_is_zero(&((tdict_transfer *)f)->queued), !strided);
     for (int i = 0; i < threads; i++) pool_gate_open(&wait_events[strided][i]);
     td_ok(tdict_future_wait(f, &there, err));

@@ -5,8 +5,8 @@
 #include "support/unloaded.h"
 #include "trees.h"
 
-/* A world with large slots, so that several threads fill a slot together. */
-static world open_large_world(void) { return open_sized(16 << 20, -1); }
+/* A place with large slots, so that several threads fill a slot together. */
+static place open_large_world(void) { return place_sized(16 << 20, -1); }
 
 static const tree_kind host_kinds[] = {TREE_BATCH, TREE_TINY, TREE_LARGE, TREE_STRIDED, TREE_ODD, TREE_SHARED};
 enum { NUM_HOST_KINDS = sizeof host_kinds / sizeof *host_kinds };
@@ -19,7 +19,7 @@ static bool has_unloaded(const tdict_tree *td) {
 }
 
 /* Moves the twin in one way to the device and to the host. */
-static void move_twin(const world *w, const tdict_tree *tree, const tdict_tree *twin, const way *v) {
+static void move_twin(const place *w, const tdict_tree *tree, const tdict_tree *twin, const way *v) {
   scoped_tree there = move_tree(w, twin, w->device, v), back = NULL;
   check_tree(w, tree, there);
   assert_false(has_unloaded(there));
@@ -28,7 +28,7 @@ static void move_twin(const world *w, const tdict_tree *tree, const tdict_tree *
   assert_false(has_unloaded(back));
 }
 
-static void move_all(const world *w, int step) {
+static void move_all(const place *w, int step) {
   for (int k = 0; k < NUM_HOST_KINDS; k++) {
     scoped_tree tree = make_tree(w, host_kinds[k]);
     for (int i = 0; i < NUM_WAYS; i += step) {
@@ -40,18 +40,18 @@ static void move_all(const world *w, int step) {
   }
 }
 DEVICE_CASE(unloaded_trees_are_transferred) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   move_all(&w, WAYS_STEP);
 }
 DEVICE_CASE(unloaded_trees_go_through_large_slots) {
-  scoped_world w = open_large_world();
+  scoped_place w = open_large_world();
   move_all(&w, 2 * WAYS_STEP);
 }
 
 /* Leaves that exist: poisoned, then written from the twin. */
 DEVICE_CASE(unloaded_trees_go_into_trees) {
   static const tree_kind kinds[] = {TREE_BATCH, TREE_LARGE, TREE_ODD, TREE_TINY};
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int k = 0; k < 4; k++) {
     tdict_tree *tree = make_tree(&w, kinds[k]), *dst[2];
     td_ok(tdict_clone_deep(tree, TD_IN(w.gpu ? w.memory : NULL), &dst[0], err));
@@ -72,7 +72,7 @@ DEVICE_CASE(unloaded_trees_go_into_trees) {
 }
 
 GPU_CASE(unloaded_trees_are_pinned) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int k = 0; k < NUM_HOST_KINDS; k++) {
     scoped_tree tree = make_tree(&w, host_kinds[k]), out = NULL;
     disk d = disk_open();
@@ -89,7 +89,7 @@ GPU_CASE(unloaded_trees_are_pinned) {
 
 /* A consolidated tree over one file. */
 DEVICE_CASE(unloaded_consolidated_tree) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree plain = make_tree(&w, TREE_BATCH), tree = td_made(tree, tdict_consolidate(plain, NULL, &made, err));
   scoped_disk d = disk_open();
   scoped_tree twin = disk_twin(&d, plain, 0, 1); /* the nodes */
@@ -124,7 +124,7 @@ static tdict_tree *three_leaves(void) {
 }
 
 /* Every read fails in turn. The status, the path and the message are the read's, and later transfers succeed. */
-static void fail_each_read(const world *w, const way *v, disk_fault fault) {
+static void fail_each_read(const place *w, const way *v, disk_fault fault) {
   static const char *const texts[NUM_DISK_FAULTS] = {"the disk is on fire", "wanted", "wanted", "wanted",
                                                      "without a message",   "999"};
   scoped_tree tree = three_leaves(), dst = NULL;
@@ -157,14 +157,14 @@ static void fail_each_read(const world *w, const way *v, disk_fault fault) {
   assert_non_null(tdict_const_data(dst, "a"));
 }
 DEVICE_CASE(unloaded_read_that_fails) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) {
     const way v = way_at(i);
     fail_each_read(&w, &v, (disk_fault)(i % NUM_DISK_FAULTS));
   }
 }
 DEVICE_CASE(unloaded_part_that_fails) {
-  scoped_world w = open_large_world();
+  scoped_place w = open_large_world();
   for (int fault = 0; fault < NUM_DISK_FAULTS; fault++)
     for (int i = 0; i < 10; i += 2) {
       const way v = way_at(i);
@@ -175,7 +175,7 @@ DEVICE_CASE(unloaded_part_that_fails) {
 /* Reads go straight to where the bytes are needed: into a slot, no more at once than a slot holds, or into the
  * result. */
 DEVICE_CASE(unloaded_reads_need_no_copy) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree tree = make_tree(&w, TREE_LARGE), out = NULL;
   for (int32_t n = -1; n < 3; n++) {
     tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -205,7 +205,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
 
 /* check_sources hashes only what is in memory: nothing is read twice, and changes elsewhere are still found. */
 DEVICE_CASE(unloaded_sources_are_not_hashed) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree tree = three_leaves(), out = NULL;
   disk d = disk_open();
   tdict_tree *twin = disk_twin(&d, tree, 100, 1);
@@ -229,14 +229,14 @@ static void *wait_for_source(void *user) {
 
 /* Two workers read at the same time. The files outlive the program's references until the last read has ended. */
 DEVICE_CASE(unloaded_reads_run_in_parallel) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int to_host = 0; to_host < 2; to_host++) {
     scoped_disk d = disk_open();
     tdict_tree *twin = disk_twin(&d, tree, 100, 1);
     tdict_transfer_options o = threads(2);
     disk_permit(&d, 0);
-    scoped_future f = start_move(&w, twin, to_host ? tdict_cpu() : w.device, &o);
+    scoped_future f = move_async(&w, twin, to_host ? tdict_cpu() : w.device, &o);
     tdict_release(twin);
     disk_await(&d, 2);
     pthread_t waiter = td_start(wait_for_source, f);
@@ -267,7 +267,7 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
 
 /* Readers do not wait for each other. */
 DEVICE_CASE(unloaded_source_of_two_transfers) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree tree = make_tree(&w, TREE_LARGE);
   scoped_disk d = disk_open();
   scoped_tree twin = disk_twin(&d, tree, 100, 1);
@@ -283,14 +283,14 @@ DEVICE_CASE(unloaded_source_of_two_transfers) {
 
 /* A cancelled transfer begins no read, and ends when those that have begun have ended. */
 DEVICE_CASE(unloaded_transfer_is_cancelled) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree tree = make_tree(&w, TREE_LARGE), out = NULL;
   for (int32_t n = 1; n < 3; n++) {
     scoped_disk d = disk_open();
     tdict_tree *twin = disk_twin(&d, tree, 100, 1);
     tdict_transfer_options o = threads(n);
     disk_permit(&d, 0);
-    scoped_future f = start_move(&w, twin, w.device, &o);
+    scoped_future f = move_async(&w, twin, w.device, &o);
     tdict_release(twin);
     disk_await(&d, n);
     tdict_future_cancel(f);
@@ -306,7 +306,7 @@ DEVICE_CASE(unloaded_transfer_is_cancelled) {
 
 /* The first allocation fails, then the second, and so on: of the constructors, and of a transfer on this thread. */
 DEVICE_CASE(unloaded_without_memory) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree tree = three_leaves();
   scoped_disk d = disk_open();
   const tdict_storage_reader reader = {disk_read, NULL, NULL};

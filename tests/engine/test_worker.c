@@ -9,7 +9,7 @@
 enum { MOVE_IN, MOVE_OUT, MOVE_OUT_PINNED, COPY_IN, COPY_OUT, COPY_WITHIN, PIN, NUM_CALLS };
 
 typedef struct field {
-  world w;
+  place w;
   tdict_tree *src, *pinned, *there, *host_dst, *device_dst;
 } field;
 
@@ -30,14 +30,14 @@ static field open_field(void) {
 static void close_field(field *f) {
   tdict_tree *trees[] = {f->src, f->pinned, f->there, f->host_dst, f->device_dst};
   for (size_t i = 0; i < 5; i++) tdict_release(trees[i]);
-  close_world(&f->w);
+  place_close(&f->w);
   assert_int_equal(atomic_load(&wrap.pinned), 0);
 }
 #define scoped_field TD_SCOPED(close_field, field)
 
 /* Runs one call; *out is its result. */
 static tdict_status run_call(const field *f, int call, const way *v, tdict_tree **out, tdict_error *err) {
-  const world *w = &f->w;
+  const place *w = &f->w;
   const tdict_tree *src = call == MOVE_IN || call == COPY_IN ? (v->o.num_threads == 2 ? f->pinned : f->src) : f->there;
   tdict_transfer_options o = v->o;
   tdict_future *future = NULL;
@@ -204,7 +204,7 @@ GPU_CASE(transfer_survives_enomem) {
 
 /* Several leaves share a slot; the one whose copy is refused is named. */
 GPU_CASE(work_names_the_leaf_at_fault) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *apart = new_tree();
   for (int i = 0; i < 7; i++) {
     const char *path = td_text("a.leaf%d", i);
@@ -230,7 +230,7 @@ GPU_CASE(work_names_the_leaf_at_fault) {
 GPU_CASE(work_stops_after_a_failure) {
   tdict_sim_options sim = tdict_sim_options_default();
   sim.h2d_bytes_per_second = 20e6; /* 512 copies take 1.6 s: the thread whose copy fails may come to tell it late */
-  scoped_world w = open_wrapped(td_options(tdict_context_options, sim = &sim, staging_bytes = STAGING));
+  scoped_place w = open_wrapped(td_options(tdict_context_options, sim = &sim, staging_bytes = STAGING));
   scoped_tree src = bytes_tree("x", (int64_t)64 << 20, NULL), out = NULL;
   tdict_transfer_options o = threads(8);
   const int64_t before = atomic_load(&wrap.calls[CALL_COPY]);
@@ -268,7 +268,7 @@ static bool asks_for_huge_pages(const void *address) {
 enum { LARGE = 64 << 20 };
 SIM_CASE(work_new_results_lie_on_huge_pages) {
   if (!has_huge_pages()) td_skip("/sys/kernel/mm/transparent_hugepage/enabled is neither always nor madvise");
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = bytes_tree("x", LARGE, NULL);
   tdict_tree *there = to_device(&w, src, w.device), *home = to_device(&w, there, tdict_cpu());
   const char *data = tdict_const_data(home, "x");
@@ -280,13 +280,13 @@ SIM_CASE(work_new_results_lie_on_huge_pages) {
 
 /* The device is held, so nobody writes to the result: its pages are there because a thread has touched them. */
 SIM_CASE(work_touches_new_results_ahead) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree();
   unsigned char is_there = 0;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(LARGE), NULL));
   scoped_tree there = to_device(&w, src, w.device);
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start_move(&w, there, tdict_cpu(), NULL);
+  tdict_future *f = move_async(&w, there, tdict_cpu(), NULL);
   while (!(is_there & 1)) { /* for ever, if nobody does */
     usleep(100);
     assert_int_equal(mincore(((tdict_transfer *)f)->targets[0].storage->data, 4096, &is_there), 0);

@@ -173,7 +173,7 @@ static inline tdict_tree *mixed_tree(tdict_memory *pinned) {
   return td;
 }
 
-static inline tdict_tree *make_tree(const world *w, tree_kind kind) {
+static inline tdict_tree *make_tree(const place *w, tree_kind kind) {
   switch (kind) {
   case TREE_BATCH:
     return batch_tree(NULL);

@@ -124,8 +124,8 @@ static inline tdict_driver *open_driver(const tdict_sim_options *sim) {
 #endif
 }
 
-/* A world over the wrapped driver, whose counts begin at 0; options may be NULL. */
-static inline world open_wrapped(const tdict_context_options *options) {
+/* A place over the wrapped driver, whose counts begin at 0; options may be NULL. */
+static inline place open_wrapped(const tdict_context_options *options) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = td_with(tdict_context_options, staging_bytes = STAGING);
   if (options) o = *options;
@@ -155,7 +155,7 @@ static inline world open_wrapped(const tdict_context_options *options) {
   wrap.driver->ops = &wrap.ops;
   tdict_context *c = td_made(context, tdict_context_create_over(&o, wrap.driver, &made, err));
   tdict_driver_release(wrap.driver); /* the context's from here on */
-  return world_over(c);
+  return place_around(c);
 }
 /* The n-th call of the kind from now on fails, once; 0: none does. */
 static inline void fail_call(call_kind kind, int64_t n) { atomic_store(&wrap.fail_after[kind], n); }

@@ -106,7 +106,7 @@ static inline tdict_ragged *rows_get(const tdict_tree *td, const char *path) {
 }
 
 /* A tensor has the numbers of one row. */
-static inline void rows_check_row(const world *w, const rows *want, int64_t i, const tdict_tensor *got) {
+static inline void rows_check_row(const place *w, const rows *want, int64_t i, const tdict_tensor *got) {
   assert_int_equal(tdict_tensor_ndim(got), 2);
   assert_int_equal(tdict_tensor_shape(got)[0], want->length[i]);
   assert_int_equal(tdict_tensor_shape(got)[1], want->width);
@@ -114,7 +114,7 @@ static inline void rows_check_row(const world *w, const rows *want, int64_t i, c
   assert_memory_equal(found, want->value[i], (size_t)(want->length[i] * want->width) * sizeof(float));
 }
 /* A leaf has these rows: its values, its offsets and what its functions say. */
-static inline void rows_check(const world *w, const rows *want, const tdict_ragged *got) {
+static inline void rows_check(const place *w, const rows *want, const tdict_ragged *got) {
   const tdict_tensor *values = tdict_ragged_get_info(got).values, *offsets = tdict_ragged_get_info(got).offsets;
   assert_int_equal(tdict_ragged_get_info(got).num_rows, want->count);
   assert_int_equal(tdict_tensor_ndim(values), 2);
@@ -137,7 +137,7 @@ static inline void rows_check(const world *w, const rows *want, const tdict_ragg
   assert_int_equal(tdict_tensor_shape(values)[0], sum);
   assert_int_equal(tdict_ragged_max_length(got), longest);
 }
-static inline void rows_check_at(const world *w, const rows *want, const tdict_tree *td, const char *path) {
+static inline void rows_check_at(const place *w, const rows *want, const tdict_tree *td, const char *path) {
   rows_check(w, want, rows_get(td, path));
 }
 
@@ -154,7 +154,7 @@ static inline tdict_tree *rows_tree(const rows *r, tdict_memory *memory) {
   rows_put(td, "n.x", r, memory);
   return td;
 }
-static inline void rows_check_and_release(const world *w, rows *want, tdict_tree *got) {
+static inline void rows_check_and_release(const place *w, rows *want, tdict_tree *got) {
   assert_int_equal(tdict_batch_ndim(got), 1);
   assert_int_equal(tdict_batch_size(got)[0], want->count);
   rows_check_at(w, want, got, "n.x");

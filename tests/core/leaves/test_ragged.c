@@ -11,7 +11,7 @@ static tdict_tensor *integers(tdict_dtype dtype, int count, const int64_t *value
 #define INTEGERS(...) integers(TDICT_I64, COUNTS(__VA_ARGS__))
 
 DEVICE_CASE(ragged_create_shares) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 12; i++) {
     scoped_rows r = rows_random(i, 1 + i % 3);
@@ -90,7 +90,7 @@ CASE(ragged_create_refuses) {
 }
 
 DEVICE_CASE(ragged_from_rows_copies) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 1; i < 9; i++) {
     scoped_rows r = rows_random(i, 2);
@@ -109,7 +109,7 @@ DEVICE_CASE(ragged_from_rows_copies) {
 }
 
 GPU_CASE(ragged_from_rows_takes_a_memory) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_random(5, 3);
   tdict_tensor *each[5];
   for (int k = 0; k < 5; k++) each[k] = rows_tensor(&r, k, NULL);
@@ -181,7 +181,7 @@ CASE(ragged_offsets_must_fit) {
 }
 
 DEVICE_CASE(ragged_rows_are_views) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_random(7, 2);
   scoped_ragged leaf = rows_make(&r, TDICT_I64, w.gpu ? w.memory : NULL);
   for (int64_t i = 0; i < 7; i++) {

@@ -48,7 +48,7 @@ static tdict_tensor *lengths_of(const rows *r, int64_t longest, int kind, tdict_
 }
 
 DEVICE_CASE(ragged_from_padded_copies_rows) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 24; i++) {
     scoped_rows r = rows_random(i % 9, 1 + i % 3);
@@ -65,7 +65,7 @@ DEVICE_CASE(ragged_from_padded_copies_rows) {
 }
 
 DEVICE_CASE(ragged_to_padded_fills) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 10; i++) {
     scoped_rows r = rows_random(i, 1 + i % 2);
@@ -95,7 +95,7 @@ DEVICE_CASE(ragged_to_padded_fills) {
 }
 
 GPU_CASE(ragged_to_padded_takes_a_memory) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(1, 4, 0));
   scoped_ragged leaf = rows_make(&r, TDICT_I64, w.memory);
   tdict_tensor *padded = NULL, *mask = NULL;

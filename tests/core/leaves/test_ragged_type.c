@@ -2,7 +2,7 @@
 #include "rows.h"
 
 CASE(ragged_set_and_get) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   rows r = rows_random(4, 2), other = rows_random(3, 1);
   tdict_tree *td = TREE(4), *plain = help_tree(0, NULL);
   tdict_ragged *leaf = rows_put(td, "n.x", &r, NULL), *wrong = rows_make(&other, TDICT_I64, NULL), *got = NULL;
@@ -40,7 +40,7 @@ CASE(ragged_set_and_get) {
 }
 
 DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int n = 0; n < 40; n++) {
     rows r = rows_random(1 + n % 7, 1 + n % 3);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *out = NULL;
@@ -66,7 +66,7 @@ DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
 }
 
 DEVICE_CASE(ragged_index_lists_copy) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int n = 0; n < 40; n++) {
     rows r = rows_random(1 + n % 7, 1 + n % 3);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *out = NULL;
@@ -106,7 +106,7 @@ DEVICE_CASE(ragged_index_lists_copy) {
 
 CASE(ragged_shapes_refuse) {
   static const int64_t pairs[] = {2, 2};
-  world w = open_world();
+  place w = open_place();
   rows r = rows_random(4, 2);
   tdict_tree *td = rows_tree(&r, NULL), *out = NULL;
   const tdict_tree *both[] = {td, td};
@@ -124,11 +124,11 @@ CASE(ragged_shapes_refuse) {
   assert_non_null(strstr(td_last_error.message, "would get a second batch dimension, wanted cat"));
   REFUSED(tdict_pad_sequence(both, 2, NULL, NULL, &out, err));
   rows_check_and_release(&w, &r, td);
-  close_world(&w);
+  place_close(&w);
 }
 
 DEVICE_CASE(ragged_split_and_unbind) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   rows r = rows_random(7, 2);
   tdict_tree *td = rows_tree(&r, MEMORY(w)), *parts[8] = {NULL};
   size_t count = 8;
@@ -149,7 +149,7 @@ DEVICE_CASE(ragged_split_and_unbind) {
 }
 
 DEVICE_CASE(ragged_cat_joins_rows) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int n = 0; n < 10; n++) {
     rows r[3], sum = {.width = 2};
     tdict_tree *td[3], *out = NULL;
@@ -168,7 +168,7 @@ DEVICE_CASE(ragged_cat_joins_rows) {
 }
 
 CASE(ragged_cat_refuses) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   rows r = rows_random(3, 2), wide = rows_random(3, 3);
   tdict_tree *a = rows_tree(&r, NULL), *b = rows_tree(&wide, NULL), *out = NULL;
   const tdict_tree *both[] = {a, b}, *same[] = {a, a};
@@ -189,7 +189,7 @@ static void make_samples(const rows *r, tdict_memory *memory, tdict_tree **sampl
 }
 
 DEVICE_CASE(ragged_stack_makes_leaves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int n = 0; n < 6; n++) {
     scoped_rows r = rows_random(5, 2);
     tdict_tree *samples[5], *out = NULL;
@@ -289,7 +289,7 @@ static bool drop_values(void *user, const tdict_leaves *at) {
 }
 
 CASE(ragged_visits_see_values) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree td = rows_tree(&r, NULL), out = NULL;
   const tdict_tree *trees[] = {td};
@@ -318,7 +318,7 @@ CASE(ragged_visits_see_values) {
 }
 
 DEVICE_CASE(ragged_clone_and_compare) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), other = rows_of(2, COUNTS(3, 1, 1));
   scoped_tree td = rows_tree(&r, MEMORY(w)), shallow = NULL, deep = NULL, changed = TREE(3), host = NULL;
   td_ok(tdict_clone(td, &shallow, err));

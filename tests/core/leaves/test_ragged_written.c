@@ -11,7 +11,7 @@ static void replace_row(rows *r, int64_t i, const rows *from, int64_t k) {
 }
 
 DEVICE_CASE(ragged_rows_are_written) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int n = 0; n < 30; n++) {
     rows r = rows_random(2 + n % 6, 2), fresh = rows_of(2, (int)r.count, r.length);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *new_rows = rows_tree(&fresh, MEMORY(w)), *row = NULL, *part = NULL;
@@ -52,7 +52,7 @@ DEVICE_CASE(ragged_rows_are_written) {
 }
 
 CASE(ragged_lists_are_written) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int n = 0; n < 30; n++) {
     rows r = rows_random(6, 2), fresh = {.width = 2};
     int64_t list[8];
@@ -84,7 +84,7 @@ CASE(ragged_lists_are_written) {
 }
 
 CASE(ragged_one_row_is_repeated) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   rows r = rows_of(2, COUNTS(3, 3, 2, 3)), fresh = rows_of(2, COUNTS(3));
   tdict_tree *td = TREE(4), *value = help_tree(0, NULL);
   rows_put(td, "n.x", &r, NULL);
@@ -103,7 +103,7 @@ CASE(ragged_one_row_is_repeated) {
 
 /* Rows of three trees are written one after another, also into offsets of another dtype. */
 DEVICE_CASE(ragged_cat_into_writes_rows) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int n = 0; n < 20; n++) {
     rows parts[3], all = {.width = 2};
     tdict_tree *items[3];
@@ -127,7 +127,7 @@ DEVICE_CASE(ragged_cat_into_writes_rows) {
 }
 
 CASE(ragged_cat_into_refuses) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   rows a = rows_of(2, COUNTS(3, 1)), b = rows_of(2, COUNTS(2)), r = rows_of(2, COUNTS(3, 1, 2));
   rows other = rows_of(2, COUNTS(3, 1, 4)), wide = rows_of(3, COUNTS(2)), many = rows_of(2, COUNTS(2, 2));
   tdict_tree *first = rows_tree(&a, NULL), *second = rows_tree(&b, NULL), *td = rows_tree(&r, NULL);
@@ -162,7 +162,7 @@ CASE(ragged_cat_into_refuses) {
 }
 
 CASE(ragged_writes_refuse) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   rows r = rows_of(2, COUNTS(3, 1, 2)), other = rows_of(2, COUNTS(3, 2, 2)), wide = rows_of(3, COUNTS(3, 1, 2));
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL), *row = NULL;
   tdict_tree *plain = TREE(3), *empty = TREE(3), *objects = TREE(3);
@@ -207,7 +207,7 @@ CASE(ragged_writes_refuse) {
 
 /* A child that was changed through its handle no longer has the rows of its parent. */
 CASE(ragged_changed_child_is_refused) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   rows r = rows_of(1, COUNTS(2, 1)), other = rows_of(1, COUNTS(1, 1, 1));
   tdict_tree *td = rows_tree(&r, NULL), *out = NULL, *row = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
@@ -223,7 +223,7 @@ CASE(ragged_changed_child_is_refused) {
 }
 
 CASE(ragged_operations_survive_enomem) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   rows r = rows_of(2, COUNTS(3, 0, 2, 1)), fresh = rows_of(2, COUNTS(3, 0, 2, 1));
   scoped_tree td = rows_tree(&r, NULL), value = rows_tree(&fresh, NULL), out = NULL;
   const int64_t list[] = {3, 0};

@@ -15,7 +15,7 @@ tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
 
 /* In all modes and with all numbers of threads, to a device, back, and within the host. */
 DEVICE_CASE(narrow_arrives_in_all_ways) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int layout = 0; layout < 3; layout++) {
     scoped_tree src = narrow_tree(layout == 2 ? w.pinned : NULL, layout == 1);
     for (int i = layout; i < NUM_WAYS; i += 3 * WAYS_STEP) {
@@ -31,7 +31,7 @@ DEVICE_CASE(narrow_arrives_in_all_ways) {
 
 /* Slots with many blocks and many leaves. */
 GPU_CASE(narrow_fills_large_slots) {
-  scoped_world w = large_world();
+  scoped_place w = large_world();
   for (int i = 0; i < 6; i++) {
     scoped_tree src = narrow_tree(NULL, i % 2);
     char path[32];
@@ -51,7 +51,7 @@ GPU_CASE(narrow_fills_large_slots) {
 /* All slots are full of heads, with slots of any size. */
 GPU_CASE(narrow_heads_fit_into_slots) {
   for (size_t slot = 4096; slot <= 65536; slot += slot < 16384 ? 4096 : 16384) {
-    scoped_world w = open_sized(32 * slot, -1);
+    scoped_place w = place_sized(32 * slot, -1);
     scoped_tree src = new_tree();
     for (int k = 0; k < 64; k++)
       td_put(src, td_text("r%d", k), pv_tensor(TDICT_U64, SHAPE(512 + k % 3), PV_RANDOM, NULL));
@@ -65,7 +65,7 @@ GPU_CASE(narrow_heads_fit_into_slots) {
 
 /* The statistics have the bytes of the model, if each leaf is in one chunk. */
 GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
-  scoped_world w = large_world();
+  scoped_place w = large_world();
   for (int d = 0; d < PV_DTYPES; d++)
     for (int kind = 0; kind < PV_KINDS; kind++) {
       scoped_tree src = new_tree(), out = NULL;
@@ -91,7 +91,7 @@ GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
 
 /* Large leaves of few values: most bytes do not travel. */
 GPU_CASE(narrow_saves_most_bytes_of_tokens) {
-  scoped_world w = large_world();
+  scoped_place w = large_world();
   scoped_tree src = new_tree();
   td_put(src, "tokens", pv_tensor(TDICT_I64, SHAPE(1 << 19), PV_HALF, NULL));
   td_put(src, "times", pv_tensor(TDICT_U64, SHAPE(1 << 18), PV_WORD, NULL));
@@ -110,7 +110,7 @@ GPU_CASE(narrow_saves_most_bytes_of_tokens) {
 
 /* Pinned tensors that driver copies move are not packed. */
 GPU_CASE(narrow_leaves_pinned_tensors_alone) {
-  scoped_world w = large_world();
+  scoped_place w = large_world();
   scoped_tree src = new_tree(), out = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
@@ -123,7 +123,7 @@ GPU_CASE(narrow_leaves_pinned_tensors_alone) {
 
 /* Without kernels, and on the way to the host, all bytes travel. */
 GPU_CASE(narrow_needs_kernels) {
-  scoped_world w = large_world();
+  scoped_place w = large_world();
   scoped_tree src = narrow_tree(NULL, false), out = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
@@ -142,7 +142,7 @@ GPU_CASE(narrow_needs_kernels) {
 
 /* Existing tensors of any alignment and any strides; the bytes around them stay. */
 DEVICE_CASE(narrow_into_a_destination) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = narrow_tree(NULL, true), dst = new_tree();
   scoped_leaf_list l = list_entries(src);
   for (size_t i = 0; i < l.count; i++) {

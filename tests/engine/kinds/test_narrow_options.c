@@ -7,7 +7,7 @@
 
 /* Converted leaves travel as their conversion says; kept leaves stay; sources are checked. */
 GPU_CASE(narrow_beside_other_options) {
-  scoped_world w = large_world();
+  scoped_place w = large_world();
   scoped_tree src = new_tree(), out = NULL;
   static const char *const keep[] = {"kept"};
   tdict_transfer_stats s = tdict_transfer_stats_default();
@@ -34,7 +34,7 @@ GPU_CASE(narrow_beside_other_options) {
 
 /* Consolidated and locked trees, tied leaves, views with another dtype, and objects. */
 GPU_CASE(narrow_of_other_trees) {
-  scoped_world w = large_world();
+  scoped_place w = large_world();
   scoped_tree src = narrow_tree(NULL, false), whole = NULL, out = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
@@ -77,7 +77,7 @@ GPU_CASE(narrow_of_other_trees) {
 
 /* Leaves that are read by a callback, and reads that fail. */
 GPU_CASE(narrow_of_unloaded_leaves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = narrow_tree(NULL, false), out = NULL;
   for (int i = 0; i < NUM_WAYS; i += 6) {
     way v = way_at(i);
@@ -92,7 +92,7 @@ GPU_CASE(narrow_of_unloaded_leaves) {
   }
 }
 
-static tdict_status move_and_drop(const world *w, const tdict_tree *src, const tdict_transfer_options *o,
+static tdict_status move_and_drop(const place *w, const tdict_tree *src, const tdict_transfer_options *o,
                                   tdict_error *err) {
   tdict_tree *out = NULL;
   const tdict_status status = tdict_to_device(w->c, src, w->device, o, &out, err);
@@ -100,7 +100,7 @@ static tdict_status move_and_drop(const world *w, const tdict_tree *src, const t
   return status;
 }
 DEVICE_CASE(narrow_survives_enomem) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree();
   td_put(src, "plain", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
   td_put(src, "strided", permuted(pv_tensor(TDICT_I32, SHAPE(100, 90), PV_BYTE, NULL), (const int[]){1, 0}));
@@ -112,7 +112,7 @@ DEVICE_CASE(narrow_survives_enomem) {
 
 /* A cancelled transfer ends, and its destination is valid again after the next transfer. */
 SIM_CASE(narrow_can_be_cancelled) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = narrow_tree(NULL, false), dst = to_device(&w, src, w.device);
   tdict_tree *out = NULL;
   for (int i = 0; i < 4; i++) {
@@ -122,7 +122,7 @@ SIM_CASE(narrow_can_be_cancelled) {
     o.narrow = 1;
     o.num_threads = i + 1;
     spoil_tree(&w, dst);
-    tdict_future *f = start_copy(&w, src, dst, &o);
+    tdict_future *f = copy_async(&w, src, dst, &o);
     td_rest();
     tdict_future_cancel(f);
     atomic_store(&h.open, true);

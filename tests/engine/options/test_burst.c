@@ -13,7 +13,7 @@ enum { CHUNKS = 12, LANES = 2, BYTES = CHUNKS * SLOT };
 
 /* A transfer made by hand: a line of leaves of a slot each, which are its chunks, and two lanes. */
 typedef struct hand {
-  world w;
+  place w;
   tdict_transfer *t;
   tdict_lane lanes[LANES];
   tdict_tensor *device;      /* where the line lies there */
@@ -73,7 +73,7 @@ static void close_hand(hand *h) {
     if (h->lanes[i].gpu) td_ok(tdict_lane_close(&h->lanes[i], false, err));
   drop(h->t);
   tdict_tensor_release(h->device);
-  close_world(&h->w);
+  place_close(&h->w);
 }
 #define scoped_hand TD_SCOPED(close_hand, hand)
 
@@ -101,7 +101,7 @@ SIM_CASE(burst_gathers_while_the_link_is_busy) {
 /* A transfer by one thread, in both directions: as many copies as chunks, in fewer calls, and all are queued when the
  * thread says so. */
 SIM_CASE(burst_is_empty_when_all_is_queued) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
     for (int out = 0; out < 2; out++) {
       scoped_tree src = bytes_tree("x", chunks * SLOT, NULL);
@@ -109,7 +109,7 @@ SIM_CASE(burst_is_empty_when_all_is_queued) {
       tdict_transfer_options o = threads(1);
       td_ok(tdict_sim_hold(w.c, err));
       const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]), copies = num_copies();
-      tdict_future *f = start_move(&w, from, out ? tdict_cpu() : w.device, &o);
+      tdict_future *f = move_async(&w, from, out ? tdict_cpu() : w.device, &o);
       tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
       assert_int_equal(transfer_of(f)->burst != NULL, chunks > 3);
       assert_int_equal(num_copies() - copies, chunks);

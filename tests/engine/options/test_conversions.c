@@ -8,7 +8,7 @@
 
 /* To the device, from the device, and within the host, in all modes and with all numbers of threads. */
 DEVICE_CASE(conversions_arrive_in_all_ways) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int layout = 0; layout < 3; layout++) {
     scoped_tree src = make_sources(&w, layout), there = to_device(&w, src, w.device);
     for (int i = layout; i < NUM_WAYS; i += 3 * WAYS_STEP) {
@@ -29,7 +29,7 @@ DEVICE_CASE(conversions_arrive_in_all_ways) {
 /* A large leaf needs many slots and threads, and is cut inside. */
 GPU_CASE(conversions_of_large_leaves_use_many_slots) {
   static const pair_of large[] = {{"a", TDICT_U8, TDICT_F32, 0.5, 1}, {"a", TDICT_F32, TDICT_U8, 1, 0}};
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int k = 0; k < 2; k++) {
     scoped_tree src = new_tree();
     tdict_tensor *t = td_made(tensor, tdict_tensor_empty(large[k].from, SHAPE(211, 1009), NULL, &made, err));
@@ -49,7 +49,7 @@ GPU_CASE(conversions_of_large_leaves_use_many_slots) {
 
 /* The destination has the dtype of the conversion, and any strides. */
 DEVICE_CASE(conversions_into_a_destination) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = make_sources(&w, 1);
   for (int host = 0; host < 2; host++) {
     scoped_tree dst = new_tree();
@@ -81,7 +81,7 @@ DEVICE_CASE(conversions_into_a_destination) {
 
 /* An element that does not fit fails the transfer: to the device, to the host and within the host. */
 DEVICE_CASE(conversions_report_elements_out_of_range) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = new_tree(), *out = NULL, *there;
   tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(5000), NULL), *wide = NULL;
   td_put(src, "other", t);
@@ -96,7 +96,7 @@ DEVICE_CASE(conversions_report_elements_out_of_range) {
     use_conversions(&v.o, &c, 1);
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_to_device(w.c, src, w.device, &v.o, &out, err));
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_to_device(w.c, there, tdict_cpu(), &v.o, &out, err));
-    scoped_future f = start_move(&w, src, w.device, &v.o);
+    scoped_future f = move_async(&w, src, w.device, &v.o);
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_future_wait(f, &out, err));
   }
   assert_null(out);
@@ -105,7 +105,7 @@ DEVICE_CASE(conversions_report_elements_out_of_range) {
 
 /* What is on the target device already is moved only if its elements change. */
 DEVICE_CASE(conversions_of_what_is_there) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = td_tree("a:f32[100] b:u8[100]"), there = NULL, out = NULL;
   there = to_device(&w, src, w.device);
   const tdict_conversion same[2] = {to_dtype("a", TDICT_F32), to_dtype("?nothing.**", TDICT_F16)};
@@ -122,7 +122,7 @@ DEVICE_CASE(conversions_of_what_is_there) {
 
 /* Leaves with the same bytes share the converted bytes, but only if they are converted alike. */
 GPU_CASE(conversions_of_tied_leaves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree(), out = NULL;
   tdict_tensor *t = random_tensor(TDICT_F32, SHAPE(64), NULL), *raw = NULL;
   tdict_tensor_desc desc = desc_of(t->data, TDICT_I32, (const int64_t[]){64});
@@ -147,7 +147,7 @@ GPU_CASE(conversions_of_tied_leaves) {
 
 /* The first pattern wins, kept entries and tensors of objects are left alone, a consolidated tree is taken apart. */
 GPU_CASE(conversions_and_other_options) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = td_tree("a.x:u8[70] a.y:u8[70] kept:u8[70]"), out = NULL, whole = NULL;
   const tdict_conversion rule[3] = {to_dtype("a.x", TDICT_I16), to_dtype("**", TDICT_F32), to_dtype("?a", TDICT_I64)};
   static const char *const keep[] = {"kept"};
@@ -180,7 +180,7 @@ GPU_CASE(conversions_and_other_options) {
 
 /* Patterns do not match the tensors of an object. */
 GPU_CASE(conversions_leave_objects_alone) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree(), out = NULL;
   thing *t = thing_create(random_tensor(TDICT_U8, SHAPE(70), NULL), random_tensor(TDICT_F32, SHAPE(33), NULL));
   td_ok(tdict_set_object(src, "a.thing", &thing_flat, t, err));
@@ -197,7 +197,7 @@ GPU_CASE(conversions_leave_objects_alone) {
 
 /* One destination of two converted sources is refused, unless both are converted alike. */
 DEVICE_CASE(conversions_into_one_place_must_agree) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree(), dst = new_tree();
   scoped_tensor s = random_tensor(TDICT_U8, SHAPE(500), NULL), d = NULL;
   td_ok(tdict_tensor_empty(TDICT_F32, SHAPE(500), w.memory, &d, err));
@@ -225,7 +225,7 @@ static void sink_release(void *user) { (void)user; }
 DEVICE_CASE(conversions_into_sinks) {
   enum { ROWS = 150, COLUMNS = 301, ALL = ROWS * COLUMNS };
   static uint16_t got[ALL];
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree(), dst = new_tree();
   tdict_storage *s = NULL;
   const tdict_tensor_desc layout = {.dtype = TDICT_BF16, .ndim = 2, .shape = (const int64_t[]){COLUMNS, ROWS}};
@@ -252,7 +252,7 @@ DEVICE_CASE(conversions_into_sinks) {
 
 /* Leaves that are read by a callback. */
 DEVICE_CASE(conversions_of_unloaded_leaves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = make_sources(&w, 0);
   for (int i = 0; i < NUM_WAYS; i += 6) {
     way v = way_at(i);
@@ -264,7 +264,7 @@ DEVICE_CASE(conversions_of_unloaded_leaves) {
 }
 
 DEVICE_CASE(conversions_are_checked_first) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = td_tree("a:f32[10] c:c64[10]"), *out = NULL;
   tdict_conversion c[2] = {to_dtype("a", TDICT_F16), to_dtype("b", TDICT_F16)};
   tdict_transfer_options o = td_with(tdict_transfer_options, num_conversions = 2);
@@ -299,7 +299,7 @@ DEVICE_CASE(conversions_are_checked_first) {
   tdict_release(src);
 }
 
-static tdict_status move_and_drop(const world *w, const tdict_tree *src, tdict_device device,
+static tdict_status move_and_drop(const place *w, const tdict_tree *src, tdict_device device,
                                   const tdict_transfer_options *o, tdict_error *err) {
   tdict_tree *out = NULL;
   const tdict_status status = tdict_to_device(w->c, src, device, o, &out, err);
@@ -307,7 +307,7 @@ static tdict_status move_and_drop(const world *w, const tdict_tree *src, tdict_d
   return status;
 }
 DEVICE_CASE(conversions_survive_enomem) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = make_sources(&w, 1), there = to_device(&w, src, w.device);
   tdict_transfer_options o = tdict_transfer_options_default();
   use_rules(&o);
@@ -322,7 +322,7 @@ DEVICE_CASE(conversions_survive_enomem) {
 DEVICE_CASE(conversions_in_any_float_env) {
   for (int i = 0; i < TD_FLOAT_ENVS; i++) {
     (void)td_float_env_set(i);
-    scoped_world w = open_world();
+    scoped_place w = open_place();
     td_float_env_reset();
     scoped_tree src = make_sources(&w, i % 3), there = to_device(&w, src, w.device);
     for (int k = i; k < NUM_WAYS; k += FEW_WAYS_STEP) {

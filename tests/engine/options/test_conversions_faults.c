@@ -19,7 +19,7 @@ static const char *const names[NUM_FAULTY_WAYS] = {"to the device", "to the host
 /* A context over a simulated driver that fails on demand, and the trees of a transfer. */
 typedef struct faults {
   tdict_driver *inner, *d;
-  world w;
+  place w;
   tdict_tree *source, *pinned, *there, *dst; /* on the host, in pinned memory, and on the device */
   tdict_transfer_options o;
   tdict_conversion rules[NUM_CONVERTED];
@@ -33,7 +33,7 @@ static void faults_open(faults *f, int32_t mode) {
   tdict_context_options o =
       td_with(tdict_context_options, device = td_device(), staging_bytes = STAGING, num_threads = 1);
   tdict_context *c = td_made(context, tdict_context_create_over(&o, f->d, &made, err));
-  f->w = world_over(c);
+  f->w = place_around(c);
   f->source = new_tree();
   f->dst = new_tree();
   for (int i = 0; i < NUM_CONVERTED; i++) {
@@ -54,7 +54,7 @@ static void faults_open(faults *f, int32_t mode) {
 static void faults_close(faults *f) {
   tdict_fault_live live, none = {0};
   td_release(f->source, f->there, f->pinned, f->dst);
-  close_world(&f->w);
+  place_close(&f->w);
   tdict_driver_fault_get_live(f->d, &live);
   assert_memory_equal(&live, &none, sizeof live); /* nothing leaks */
   td_release(f->d, f->inner);

@@ -37,7 +37,7 @@ tdict_status __wrap_tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, c
 }
 
 /* Moves the tree to the device with one thread, and counts what is queued. */
-static tdict_tree *move_counted(const world *w, const tdict_tree *src, tdict_transfer_options *o) {
+static tdict_tree *move_counted(const place *w, const tdict_tree *src, tdict_transfer_options *o) {
   num_launches = num_copies = 0;
   num_entries = 0;
   o->num_threads = 1;
@@ -53,7 +53,7 @@ static void give_fitting(tdict_tree *td, const pair_of *p, int64_t count, tdict_
 }
 
 /* Checks large leaves faster than check_converted(). */
-static void check_halves(const world *w, const tdict_tensor *src, const tdict_tensor *got) {
+static void check_halves(const place *w, const tdict_tensor *src, const tdict_tensor *got) {
   const unsigned char *from = tdict_tensor_const_data(src);
   TD_FREED float *to = (float *)(void *)read_elements(w, got);
   for (int64_t i = 0; i < tdict_tensor_numel(src); i++)
@@ -65,7 +65,7 @@ static const pair_of tokens = {"tokens", TDICT_U16, TDICT_I64, 1, 0}, targets = 
 /* One batch of tokens: no copy and one launch, from pinned memory and from slots. */
 GPU_CASE(conversions_of_a_batch_need_one_launch) {
   enum { COUNT = 64 * 1024 };
-  scoped_world w = open_sized(16 << 20, -1);
+  scoped_place w = place_sized(16 << 20, -1);
   const tdict_conversion c = to_dtype("**", TDICT_I64);
   tdict_transfer_stats s = tdict_transfer_stats_default();
   for (int pinned = 0; pinned < 2; pinned++) {
@@ -87,7 +87,7 @@ GPU_CASE(conversions_of_a_batch_need_one_launch) {
 
 /* Kernels read up to 1 MiB of a transfer from pinned sources. Other leaves are copied as before. */
 GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = td_tree_in(w.pinned, "plain:i32[70000]");
   give_fitting(src, &tokens, 333, w.pinned);
   td_put(src, "large", random_tensor(TDICT_U8, SHAPE((1 << 20) - 665), w.pinned));
@@ -109,7 +109,7 @@ GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
 /* A kernel needs aligned elements, so host threads copy a pinned leaf whose address is odd. */
 GPU_CASE(conversions_of_odd_pinned_addresses) {
   const int64_t count = 1000;
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int odd = 0; odd < 2; odd++) {
     scoped_tree src = new_tree();
     tdict_tensor *below = random_tensor(TDICT_U8, SHAPE(2 * count + 1), w.pinned);
@@ -127,7 +127,7 @@ GPU_CASE(conversions_of_odd_pinned_addresses) {
 
 /* The chunks of a large leaf are as large as the slots allow, measured in the narrow elements of the wire. */
 GPU_CASE(conversions_fill_large_slots) {
-  scoped_world w = open_sized(16 << 20, -1); /* 32 slots */
+  scoped_place w = place_sized(16 << 20, -1); /* 32 slots */
   scoped_tree src = bytes_tree("a", 1 << 20, NULL);
   const tdict_conversion c = scaled("a", TDICT_F32, 0.5, 1);
   tdict_transfer_stats s = tdict_transfer_stats_default();
@@ -172,7 +172,7 @@ SIM_CASE(conversions_cut_chunks_by_slots) {
   enum { LEAVES = 120 };
   const tdict_conversion c[] = {to_dtype("*.a", TDICT_F64), to_dtype("*.b", TDICT_BF16), to_dtype("*.c", TDICT_I64),
                                 to_dtype("*.e", TDICT_F8E4M3)};
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   naive_random r = {next_seed()};
   tdict_conversions *conversions = NULL;
   td_ok(tdict_conversions_create("test", c, 4, &conversions, err));
@@ -205,7 +205,7 @@ SIM_CASE(conversions_cut_chunks_by_slots) {
 /* With a limit of queued bytes, chunks are cut inside of leaves that kernels read. */
 GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   static const pair_of half = {"half", TDICT_U16, TDICT_I32, 1, 0};
-  scoped_world w = open_sized(16 << 20, -1);
+  scoped_place w = place_sized(16 << 20, -1);
   scoped_tree src = new_tree();
   give_fitting(src, &tokens, 60001, w.pinned);
   give_fitting(src, &half, 70003, NULL);

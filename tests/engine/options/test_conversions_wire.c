@@ -24,7 +24,7 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
                {TDICT_F32, TDICT_I64, 8, 4, 8, 4}, /* a kernel would find an element out of range too late */
                {TDICT_I64, TDICT_U8, 1, 8, 1, 8}};
   enum { COUNT = 40000 };
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int k = 0; k < 10; k++) {
     const tdict_dtype from = wires[k / 2].from, to = wires[k / 2].to;
     const pair_of p = {"a", from, to, 1, 0};
@@ -51,7 +51,7 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
 /* A named wire dtype rounds twice. Within the host and in place, the name has no effect. */
 GPU_CASE(conversions_with_a_named_wire) {
   enum { COUNT = 30001 };
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree(), out = NULL;
   tdict_tensor *t = NULL;
   const pair_of p = {"a", TDICT_F32, TDICT_BF16, 1, 0}, again = {"a", TDICT_BF16, TDICT_F64, 1, 0};
@@ -94,7 +94,7 @@ GPU_CASE(conversions_with_a_named_wire) {
 
 /* Within a device, only contiguous tensors whose elements always fit are converted. */
 GPU_CASE(conversions_within_a_device) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = make_sources(&w, 0), there = to_device(&w, src, w.device);
   tdict_tree *out = NULL;
   tdict_tree *large = new_tree();
@@ -124,7 +124,7 @@ GPU_CASE(conversions_mix_in_large_slots) {
   static const tdict_dtype from[] = {TDICT_U8, TDICT_F32, TDICT_I16, TDICT_F64};
   static const pair_of wide = {"wide", TDICT_U8, TDICT_F32, 0.5, 1}, narrow = {"narrow", TDICT_F64, TDICT_BF16, 1, 0};
   enum { COUNT = 300 };
-  scoped_world w = open_sized(16 << 20, -1);
+  scoped_place w = place_sized(16 << 20, -1);
   scoped_tree src = new_tree();
   char path[64];
   for (int i = 0; i < COUNT; i++) {
@@ -152,7 +152,7 @@ GPU_CASE(conversions_mix_in_large_slots) {
 SIM_CASE(conversions_between_two_devices) {
   tdict_context_options co = tdict_context_options_default();
   co.sim = td_options(tdict_sim_options, num_devices = 2);
-  scoped_world w = world_over(td_context(&co));
+  scoped_place w = place_around(td_context(&co));
   scoped_tree src = bytes_tree("a", 100, NULL), there = NULL;
   tdict_tree *out = NULL;
   there = to_device(&w, src, tdict_sim(0));

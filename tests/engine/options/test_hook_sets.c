@@ -76,11 +76,7 @@ static void run_move(const place *w, int set, tdict_transfer_options *o, tdict_d
 
 /* On the host, the context has no device. */
 DEVICE_CASE(hook_sets_move_in_each_mode) {
-  const bool has_gpu = td_device().type != TDICT_DEVICE_CPU;
-  scoped_place w = {.device = tdict_cpu()};
-  if (has_gpu) w = place_open(2);
-  if (!has_gpu) w.c = td_context(NULL);
-  if (!has_gpu) w.raw = raw_open(w.c, w.device);
+  scoped_place w = td_device().type != TDICT_DEVICE_CPU ? place_open(2) : place_around(td_context(NULL));
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
       for (int way = 0; way < 2 * 3; way++) {

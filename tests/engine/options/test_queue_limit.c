@@ -42,11 +42,11 @@ static tdict_cu noted_rect(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_
 }
 
 enum { LIMIT = 128 << 10, BIG_SLOTS = 32 << 20 };
-/* A world whose copies are counted. With `slow`, each copy takes a while, so that copies pile up. */
-static world open_counted(size_t staging, bool slow) {
+/* A place whose copies are counted. With `slow`, each copy takes a while, so that copies pile up. */
+static place open_counted(size_t staging, bool slow) {
   tdict_context_options o = td_with(tdict_context_options, staging_bytes = staging);
   o.sim = td_options(tdict_sim_options, latency_ns = slow ? 20000 : 0);
-  world w = open_wrapped(&o);
+  place w = open_wrapped(&o);
   wrap.ops.copy_h2d_async = noted_h2d;
   wrap.ops.copy_d2h_async = noted_d2h;
   wrap.ops.copy_d2d_async = noted_d2d;
@@ -65,7 +65,7 @@ static tdict_tree *large_tree(tdict_memory *memory) {
 }
 
 /* Moves the tree there and back, under a limit. Returns the most bytes that were queued at once. */
-static size_t move_limited(const world *w, const tdict_tree *src, way v, size_t limit, bool pinned) {
+static size_t move_limited(const place *w, const tdict_tree *src, way v, size_t limit, bool pinned) {
   tdict_transfer_stats there = tdict_transfer_stats_default(), back = there;
   atomic_store(&most_queued, 0);
   v.o.max_queued_bytes = limit;
@@ -87,7 +87,7 @@ static size_t move_limited(const world *w, const tdict_tree *src, way v, size_t 
 }
 
 SIM_CASE(queue_limit_holds_in_every_way) {
-  scoped_world w = open_counted(BIG_SLOTS, true);
+  scoped_place w = open_counted(BIG_SLOTS, true);
   for (int k = 0; k < 4; k++) {
     scoped_tree td = k == 0   ? large_tree(NULL)
                      : k == 1 ? large_tree(w.pinned)
@@ -108,7 +108,7 @@ SIM_CASE(queue_limit_holds_in_every_way) {
 
 /* A small ring, whose slots run out, in turn with copies that need no slot. */
 SIM_CASE(queue_limit_holds_with_few_slots) {
-  scoped_world w = open_counted(STAGING / 4, true);
+  scoped_place w = open_counted(STAGING / 4, true);
   scoped_tree td = mixed_tree(w.pinned);
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) assert_true(move_limited(&w, td, way_at(i), LIMIT, i % 4 > 1) <= LIMIT);
 }
@@ -128,13 +128,13 @@ static void expect_queued(int least, int most) {
 }
 
 /* Nothing finishes: `num_queued` chunks are queued. Then chunks follow those that finish. */
-static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
+static void expect_queued_chunks(const place *w, size_t limit, int num_queued) {
   for (int k = 0; k < 4; k++) {
     const int num_chunks = 2 * num_queued + 5;
     scoped_tree td = bytes_tree("x", num_chunks * (int64_t)limit / num_queued, k % 2 ? w->pinned : NULL);
     tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = k / 2 ? 3 : 1, max_queued_bytes = limit);
     td_ok(tdict_sim_hold(w->c, err));
-    tdict_future *f = start_move(w, td, w->device, &o);
+    tdict_future *f = move_async(w, td, w->device, &o);
     for (int i = 0; i <= num_chunks - num_queued; i++) {
       const bool shares_slots = k == 2 && num_queued == 4; /* three threads, and memory that is not pinned */
       const int queued = queued_after(i, num_queued, k % 2);
@@ -148,14 +148,14 @@ static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
 }
 
 SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
-  scoped_world w = open_counted(BIG_SLOTS, false);
+  scoped_place w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, LIMIT, 2);
   expect_queued_chunks(&w, 4 * LIMIT, 2);
 }
 
 /* With a large limit, more chunks are queued, so that the link does not wait for a thread. */
 SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
-  scoped_world w = open_counted(BIG_SLOTS, false);
+  scoped_place w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, 16 * LIMIT, 4);
   expect_queued_chunks(&w, 24 * LIMIT, 4);
 }
@@ -164,14 +164,14 @@ SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
  * others wait until a fourth fits into the limit. */
 SIM_CASE(queue_limit_lets_copies_be_queued_together) {
   enum { SLOT_BYTES = BIG_SLOTS / 32, MOST = 8, CHUNKS = 21 };
-  scoped_world w = open_counted(BIG_SLOTS, false);
+  scoped_place w = open_counted(BIG_SLOTS, false);
   scoped_tree td = bytes_tree("x", CHUNKS * SLOT_BYTES, NULL);
   for (int threads = 1; threads <= 3; threads += 2) {
     tdict_transfer_options o =
         td_with(tdict_transfer_options, num_threads = threads, max_queued_bytes = MOST * SLOT_BYTES);
     td_ok(tdict_sim_hold(w.c, err));
     const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]);
-    tdict_future *f = start_move(&w, td, w.device, &o);
+    tdict_future *f = move_async(&w, td, w.device, &o);
     expect_queued(5, threads == 1 ? 5 : MOST);
     assert_in_range(atomic_load(&wrap.calls[CALL_COPY]) - calls, 2, threads == 1 ? 2 : 4);
     td_ok(tdict_sim_step(w.c, 1, err));
@@ -185,12 +185,12 @@ SIM_CASE(queue_limit_lets_copies_be_queued_together) {
 
 /* The threads of a cancelled transfer do not wait for the limit. */
 SIM_CASE(queue_limit_ends_with_a_cancel) {
-  scoped_world w = open_counted(BIG_SLOTS, false);
+  scoped_place w = open_counted(BIG_SLOTS, false);
   for (int k = 0; k < 4; k++) {
     scoped_tree td = bytes_tree("x", 9 * LIMIT, k % 2 ? w.pinned : NULL);
     tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = k / 2 ? 3 : 1, max_queued_bytes = LIMIT);
     td_ok(tdict_sim_hold(w.c, err));
-    scoped_future f = start_move(&w, td, w.device, &o);
+    scoped_future f = move_async(&w, td, w.device, &o);
     expect_pending(2);
     const int64_t copies = num_copies();
     tdict_future_cancel(f);
@@ -203,7 +203,7 @@ SIM_CASE(queue_limit_ends_with_a_cancel) {
 
 /* A driver that fails at any copy: the transfer ends, and a later one has the whole limit. */
 SIM_CASE(queue_limit_survives_failing_copies) {
-  scoped_world w = open_counted(BIG_SLOTS, false);
+  scoped_place w = open_counted(BIG_SLOTS, false);
   for (int k = 0; k < 2; k++) {
     scoped_tree td = large_tree(k ? w.pinned : NULL), out = NULL;
     for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
@@ -226,7 +226,7 @@ SIM_CASE(queue_limit_survives_failing_copies) {
 }
 
 SIM_CASE(queue_limit_is_checked) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree td = tiny_tree(NULL), out = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
   const size_t wrong[] = {1, 256, LIMIT - 1};

@@ -7,7 +7,7 @@
 
 /* The strips follow one another, cover the chunk, begin on multiples of 256 with the item that lies there. */
 GPU_CASE(strips_cover_the_chunk) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
   const uint32_t count = sizeof sizes / sizeof *sizes;
   for (uint32_t strips = 2; strips <= 8; strips++) {
@@ -42,7 +42,7 @@ GPU_CASE(strips_cover_the_chunk) {
 
 /* Trees whose chunks have strips, by any number of threads: every byte, and a copy a chunk. */
 GPU_CASE(strips_queue_full_slots_once) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   const int64_t sizes[] = {70000, 300001, 1105920, 2500000};
   for (int round = 0; round < 5; round++)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -66,7 +66,7 @@ GPU_CASE(strips_queue_full_slots_once) {
  * hang is the failure. */
 GPU_CASE(strips_wait_without_a_slot) {
   enum { AT_ONCE = 3 };
-  scoped_world w = open_sized(4 * STAGING, 8);
+  scoped_place w = place_sized(4 * STAGING, 8);
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   const int taken = take_all_but(&w, 1, &ring, slots);
@@ -95,14 +95,14 @@ GPU_CASE(strips_wait_without_a_slot) {
 /* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
  * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
 SIM_CASE(strips_queue_waits_only_before_copies) {
-  scoped_world w = open_sized(64 << 20, 8);
+  scoped_place w = place_sized(64 << 20, 8);
   scoped_tree src = bytes_tree("x", 350000, NULL);
   for (int i = 0; i < 20; i++) {
     held_stream held;
     hold_stream(&w, &held);
     tdict_transfer_options after = behind(&held);
     after.num_threads = 3;
-    tdict_future *f = start_move(&w, src, w.device, &after);
+    tdict_future *f = move_async(&w, src, w.device, &after);
     tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
     td_rest(); /* lanes without a copy are closed */
     for (int k = 0; k < 3; k++) check_and_release(&w, src, move_with(&w, src, w.device, NULL));
@@ -116,7 +116,7 @@ SIM_CASE(strips_queue_waits_only_before_copies) {
 /* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers
  * whose driver fails at any of their copies. */
 GPU_CASE(strips_give_slots_back_after_a_failure) {
-  scoped_world w = open_wrapped(NULL);
+  scoped_place w = open_wrapped(NULL);
   tdict_engine *engine = tdict_context_engine(w.c);
   tdict_ring *ring = NULL;
   tdict_gpu_scope scope;

@@ -54,7 +54,7 @@ static tdict_tree *locked_tree(int is_scattered, tdict_memory *memory) {
 static const char *const path_of[] = {"next.obs.state", "group3.leaf100"};
 
 GPU_CASE(block_is_found_in_trees_of_one_arena) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree host = locked(from_schema(NULL)), pinned = locked(from_schema(w.pinned)), out = NULL, whole = NULL;
   assert_true(is_block(host) && is_block(pinned));
   out = to_device(&w, host, w.device); /* it ends at its last leaf */
@@ -117,7 +117,7 @@ CASE(block_record_is_kept_while_locked) {
 
 /* The statistics of a block count the padding. */
 GPU_CASE(block_is_copied_by_leaf_with_some_options) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   static const char *const pattern = "action";
   const tdict_conversion conversion = to_dtype("next.reward", TDICT_F32);
   scoped_tree td = locked_tree(0, NULL), dst = to_device(&w, td, w.device), out = NULL;
@@ -154,7 +154,7 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
 /* While a transfer runs, the program unlocks, changes and frees the tree. The result is that of the call. A stream may
  * wait, and the result is there, before any byte has moved. */
 SIM_CASE(block_outlives_its_tree_during_a_transfer) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   TD_STREAM(s, w.c, w.device);
   for (int k = 0; k < 2 * 3; k++) {
     tdict_tree *td = locked_tree(k % 2, k < 2 ? w.pinned : NULL), *twin = NULL, *early = NULL, *out = NULL;
@@ -182,7 +182,7 @@ __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t 
 }
 /* Bytes that were lost, or changed while they were read, after an earlier transfer of the tree. */
 SIM_CASE(block_errors_name_leaves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
   for (int k = 0; k < 2; k++) {
     scoped_tree td = locked_tree(k, NULL), saved = to_device(&w, td, w.device), out = NULL;
@@ -207,7 +207,7 @@ SIM_CASE(block_errors_name_leaves) {
 /* Several threads move one locked tree, whose record none of them finds at first, to the device and to the host. */
 enum { THREADS = 4, MOVES = 4, TREES = THREAD_SANITIZED ? 6 : 20 };
 typedef struct mover {
-  const world *w;
+  const place *w;
   const tdict_tree *td;
   int number, failures;
   tdict_tree *results[MOVES];
@@ -227,7 +227,7 @@ static void *move_often(void *user) {
   return NULL;
 }
 SIM_CASE(block_is_moved_by_several_threads) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int k = 0; k < TREES; k++) {
     scoped_tree td = locked_tree(0, NULL);
     mover movers[THREADS];
@@ -247,7 +247,7 @@ SIM_CASE(block_is_moved_by_several_threads) {
 
 /* Random changes between transfers, of leaves while the tree is unlocked, and of elements while it is locked. */
 GPU_CASE(block_follows_random_changes) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree td = new_tree();
   int num_blocks = 0;
   for (int step = 0; step < 150; step++) {
@@ -277,7 +277,7 @@ GPU_CASE(block_follows_random_changes) {
 }
 
 /* Moves a tree while allocation number `n` fails: the call fails, or its future does. */
-static bool move_without_memory(const world *w, const tdict_tree *td, bool async, int64_t n) {
+static bool move_without_memory(const place *w, const tdict_tree *td, bool async, int64_t n) {
   scoped_tree out = NULL;
   scoped_future f = NULL;
   tdict_error why = {0};
@@ -292,7 +292,7 @@ static bool move_without_memory(const world *w, const tdict_tree *td, bool async
   return has_failed;
 }
 SIM_CASE(block_survives_enomem) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   char path[128] = "";
   for (int i = 0; i < 40; i++) strcat(path, i ? ".d" : "d");
   const tdict_field fields[] = {{path, TDICT_U8, 1, {9}}, {"last", TDICT_U8, 1, {9}}};
@@ -313,7 +313,7 @@ SIM_CASE(block_survives_enomem) {
 
 /* A child unlocks and frees a tree whose transfer runs in the parent. */
 SIM_CASE(block_fork) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int k = 0; k < 2; k++) {
     scoped_tree td = locked_tree(k, NULL), out = NULL;
     td_ok(tdict_sim_hold(w.c, err));

@@ -9,7 +9,7 @@
 
 typedef enum source_kind { MEMORY, FILES, PACKED } source_kind;
 /* A plan of so many bytes that is never carried out. */
-static tdict_choice choose_for(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
+static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
                                source_kind kind) {
   tdict_wire wire = {.slot_bytes = bytes, .packs = true};
   tdict_plan plan = {.line_bytes = bytes, .wire = kind == PACKED ? &wire : NULL};
@@ -20,12 +20,12 @@ static tdict_choice choose_for(const world *w, tdict_way by, size_t bytes, int32
       waits, kind == FILES,  0};
   return tdict_choose(&r);
 }
-static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
+static tdict_choice choose(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
   return choose_for(w, by, bytes, asked, waits, MEMORY);
 }
 
 GPU_CASE(choose_keeps_to_what_was_asked) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   const int threads = tdict_context_num_threads(w.c),
             cpus = tdict_pool_num_cpus(tdict_context_engine(w.c)->config.pool);
   const size_t slot = tdict_context_engine(w.c)->rings.slot_bytes;
@@ -50,7 +50,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
 
 /* Copies on the host leave a processor to the program where there are more than three. */
 GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
-  scoped_world w = open_sized(64 << 20, 16);
+  scoped_place w = place_sized(64 << 20, 16);
   const tdict_cpus set = td_cpus(0, 7);
   (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
   for (int waits = 0; waits < 2; waits++) {
@@ -70,7 +70,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
 
 /* Reading files takes more threads than copying, up to the number of processors. */
 GPU_CASE(choose_more_threads_for_files) {
-  scoped_world w = open_sized(64 << 20, 20);
+  scoped_place w = place_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
   for (int cpus = 6; cpus <= 20; cpus += 7) { /* the pool need not run on so many processors */
     const tdict_cpus set = td_cpus(0, cpus - 1);
@@ -89,7 +89,7 @@ GPU_CASE(choose_more_threads_for_files) {
 
 /* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
 GPU_CASE(choose_caller_moves_small_trees) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
   assert_true(c.on_caller);
   assert_int_equal(c.num_workers, 1);
@@ -101,7 +101,7 @@ GPU_CASE(choose_caller_moves_small_trees) {
 /* The waiting caller does what no thread of the pool has begun. */
 GPU_CASE(choose_caller_needs_no_free_thread) {
   pool_gate wait_events[3];
-  scoped_world w = open_sized(STAGING, 3); /* its threads look at the events after these are open */
+  scoped_place w = place_sized(STAGING, 3); /* its threads look at the events after these are open */
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = bytes_tree("x", 9 << 20, NULL);
   for (int i = 0; i < 3; i++) pool_gate_close(pool, &wait_events[i]);
@@ -111,7 +111,7 @@ GPU_CASE(choose_caller_needs_no_free_thread) {
 
 /* Threads that look for tasks, and a caller that looks for the end: what machines of more than two CPUs do. */
 GPU_CASE(choose_spinning_threads_move_every_byte) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_engine *engine = tdict_context_engine(w.c);
   tdict_pool_set_max_spinning(engine->config.pool, 3);
   const size_t sizes[] = {1, 5000, 300001, 1105920, 3000000, 9000001};
@@ -140,13 +140,13 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
  * end. */
 GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   pool_gate wait_events[2];
-  scoped_world w = open_sized(STAGING, 2); /* as above */
+  scoped_place w = place_sized(STAGING, 2); /* as above */
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
   for (int i = 0; i < 2; i++) pool_gate_close(pool, &wait_events[i]);
   for (int i = 0; i < 3; i++) {
     poison(&w, w.memory, line_bytes(src));
-    scoped_future future = start_move(&w, src, w.device, NULL);
+    scoped_future future = move_async(&w, src, w.device, NULL);
     assert_true(tdict_latch_is_zero(&((tdict_transfer *)future)->queued));
     check_and_spoil(&w, src, td_made(tree, tdict_future_wait(future, &made, err)));
   }
@@ -155,7 +155,7 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
 
 /* But where another transfer writes the leaves first the call does not wait for that. */
 SIM_CASE(choose_calls_do_not_wait_for_transfers) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = bytes_tree("x", 3 << 20, NULL), pinned = bytes_tree("x", 3 << 20, w.pinned);
   scoped_tree device = move_with(&w, src, w.device, NULL), there = NULL;
   held_stream held;
@@ -176,7 +176,7 @@ SIM_CASE(choose_calls_do_not_wait_for_transfers) {
 /* More pinned leaves than a stream takes without waiting, behind a stream that does not come to them: the call
  * returns. */
 SIM_CASE(choose_calls_do_not_wait_for_copies) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   enum { LEAVES = 7 };
   scoped_tree src = new_tree(), there = NULL;
   for (int i = 0; i < LEAVES; i++) {
@@ -186,7 +186,7 @@ SIM_CASE(choose_calls_do_not_wait_for_copies) {
   held_stream held;
   hold_stream(&w, &held);
   const tdict_transfer_options after = behind(&held);
-  tdict_future *future = start_move(&w, src, w.device, &after);
+  tdict_future *future = move_async(&w, src, w.device, &after);
   assert_false(tdict_future_is_ready(future));
   atomic_store(&held.open, true);
   td_ok(tdict_future_wait(future, &there, err));
@@ -201,12 +201,12 @@ static void *wait_beside(void *future) {
 }
 
 /* What the call left is done once, whoever asks and however: by the pool when nobody waits. */
-static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream s) {
+static void end_of(const place *w, const tdict_tree *src, int how, tdict_stream s) {
   tdict_tree *there = NULL;
   pthread_t beside;
   tdict_error why = {0};
   poison(w, w->memory, line_bytes(src));
-  scoped_future f = start_move(w, src, w->device, NULL);
+  scoped_future f = move_async(w, src, w->device, NULL);
   if (how == 0)
     while (!tdict_future_is_ready(f)) usleep(50);
   if (how == 1) td_ok(tdict_future_wait_for(f, INT64_MAX, NULL, err));
@@ -221,7 +221,7 @@ static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream 
 }
 
 GPU_CASE(choose_deferred_tail_runs_once) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
   TD_STREAM(s, w.c, w.device);
   for (int i = 0; i < 70; i++) end_of(&w, src, i % 7, s);

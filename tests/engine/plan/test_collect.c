@@ -28,7 +28,7 @@ static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
 }
 
 /* Collects a plan, and writes to *found what only the starting call must know. */
-static tdict_plan collect(const world *w, const tdict_tree *src, int helpers, bool borrows, tdict_collected *found) {
+static tdict_plan collect(const place *w, const tdict_tree *src, int helpers, bool borrows, tdict_collected *found) {
   tdict_engine *engine = tdict_context_engine(w->c);
   tdict_plan p;
   tdict_plan_request r = {.devices = engine->config.devices,
@@ -79,7 +79,7 @@ static void check_let_go(const tdict_tree *td) {
 }
 
 GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
     scoped_tree src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
     for (int borrows = 0; borrows < 2; borrows++) {
@@ -101,29 +101,29 @@ GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
 }
 
 GPU_CASE(many_leaves_arrive) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   static const int threads[] = {-1, 0, 3};
   for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
     scoped_tree src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
     tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = threads[k % 3]);
     check_and_release(&w, src, move_with(&w, src, w.device, &o));
     check_let_go(src);
-    check_result(&w, src, start_move(&w, src, w.device, &o));
+    check_result(&w, src, move_async(&w, src, w.device, &o));
     check_let_go(src);
   }
 }
 
 /* The threads that mark the sources also say where the copies go. */
 GPU_CASE(many_leaves_are_placed_by_several_threads) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = many_tree(MANY, false, ODD_NONE);
   const tdict_transfer_options o = threads(3);
-  check_result(&w, src, start_move(&w, src, w.device, &o));
+  check_result(&w, src, move_async(&w, src, w.device, &o));
 }
 
 /* A source on which somebody else's mark lies, found by one of the threads. */
 GPU_CASE(many_marks_with_a_transfer_of_another_context) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
   slow_fence stranger;
   begin_use(&stranger, td_leaf(src, "leaf12345")->storage, true);
@@ -138,11 +138,11 @@ GPU_CASE(many_marks_with_a_transfer_of_another_context) {
 
 /* What lies in a slot is read no more: its source is free while the device still copies. */
 SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = tiny_tree(NULL), out = NULL;
   tdict_transfer_options o = threads(1);
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start_move(&w, src, w.device, &o);
+  tdict_future *f = move_async(&w, src, w.device, &o);
   leaf_list l = list_entries(src);
   for (size_t i = 0; i < l.count; i++) {
     if (!l.tensors[i]) continue;
@@ -152,14 +152,14 @@ SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
   free_list(&l);
   assert_false(tdict_future_is_ready(f));
   td_ok(tdict_sim_resume(w.c, err));
-  out = result_of(f);
+  out = finish(f);
   check_tree(&w, src, out);
   check_let_go(src);
 }
 
 /* The memory of a plan serves the next one, its contents do not: whatever a leaf was, it is looked at again. */
 GPU_CASE(plans_see_what_has_changed) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = tiny_tree(NULL), out = NULL;
   static const int64_t count = 300;
   for (int k = 0; k < 12; k++) {
@@ -191,7 +191,7 @@ GPU_CASE(plans_see_what_has_changed) {
 /* Small pinned leaves of a tree are packed, so they are read like any others; one alone is a copy of its own. */
 GPU_CASE(many_small_pinned_leaves_are_uniform) {
   enum { FEW = 300 };
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree(), alone = new_tree();
   char path[32];
   for (int i = 0; i < FEW; i++) {

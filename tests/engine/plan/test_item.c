@@ -3,9 +3,9 @@
 #include "engine/trees.h"
 
 static uint32_t find(const tdict_same_bytes *same, const tdict_tensor *t) {
-  uint32_t place = TDICT_SHARED;
-  tdict_same_bytes_find(same, t, &place);
-  return place;
+  uint32_t found = TDICT_SHARED;
+  tdict_same_bytes_find(same, t, &found);
+  return found;
 }
 
 CASE(same_bytes_are_found) {

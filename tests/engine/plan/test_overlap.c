@@ -23,7 +23,7 @@ static tdict_tensor *matrix(tdict_memory *memory) {
   const int64_t shape[] = {12, 10};
   return td_made(tensor, tdict_tensor_zeros(TDICT_F32, 2, shape, memory, &made, err));
 }
-static bool is_zero(const world *w, const tdict_tensor *t) {
+static bool is_zero(const place *w, const tdict_tensor *t) {
   scoped_bytes all = read_elements(w, t);
   bool zero = true;
   for (size_t i = 0; i < tdict_tensor_bytes(t); i++) zero = zero && all[i] == 0;
@@ -31,7 +31,7 @@ static bool is_zero(const world *w, const tdict_tensor *t) {
 }
 
 DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = new_tree(), dst = new_tree(), other = new_tree();
   scoped_tensor t = bytes(900, w.memory), from = random_tensor(TDICT_U8, SHAPE(900), NULL);
   td_put(src, "a", random_tensor(TDICT_U8, SHAPE(900), NULL));
@@ -51,7 +51,7 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
 
 /* One tensor at one path of a tree that hangs at two. */
 DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *src = new_tree(), *dst = new_tree(), *child = new_tree(), *same = new_tree();
   td_put(child, "m.x", bytes(100, w.memory));
   td_put(src, "left.m.x", random_tensor(TDICT_U8, SHAPE(100), NULL));
@@ -66,7 +66,7 @@ DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
 }
 
 DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   static const struct {
     int dim;
     int64_t at[2], count[2];
@@ -98,7 +98,7 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
 
 /* Memory of the program's own that two tensors were made over. */
 CASE(transfer_into_refuses_memory_wrapped_twice) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   unsigned char memory[200] = {0};
   const int64_t count = 100;
   for (int at = 0; at <= 100; at += 50) {
@@ -117,7 +117,7 @@ CASE(transfer_into_refuses_memory_wrapped_twice) {
 
 /* Columns that lie between one another, each wrapped by itself: they have one layout, and no byte in common. */
 CASE(transfer_into_takes_columns_of_two_storages) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   unsigned char memory[200];
   const int64_t count = 100, stride = 2;
   scoped_tree src = new_tree(), dst = new_tree();
@@ -135,7 +135,7 @@ CASE(transfer_into_takes_columns_of_two_storages) {
 /* Two among many, in any order of addresses; the leaves of a whole batch lie in one storage. */
 CASE(transfer_into_finds_two_among_many) {
   enum { MANY = 2000 };
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   char path[16];
   for (int round = 0; round < 20; round++) {
     tdict_tensor *t = NULL, *all = bytes(MANY * 10, NULL);
@@ -169,7 +169,7 @@ CASE(transfer_into_finds_two_among_many) {
  * all. */
 CASE(transfer_into_finds_leaves_far_apart) {
   enum { SMALL = 40 };
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tensor all = bytes(4000, NULL), from = random_tensor(TDICT_U8, SHAPE(500), NULL);
   scoped_tree src = new_tree(), dst = new_tree();
   char path[16];

@@ -7,14 +7,14 @@
 /* What the last call of the next two functions has found, besides the plan. */
 static tdict_collected found;
 
-static tdict_plan collect(const world *w, const tdict_tree *src, int32_t mode) {
+static tdict_plan collect(const place *w, const tdict_tree *src, int32_t mode) {
   tdict_plan p;
   found.plan = &p;
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .device = w->device, .mode = mode};
   td_ok(tdict_plan_collect(&found, &r, src, err));
   return p;
 }
-static tdict_plan collect_pair(const world *w, const tdict_tree *src, const tdict_tree *dst, int32_t mode) {
+static tdict_plan collect_pair(const place *w, const tdict_tree *src, const tdict_tree *dst, int32_t mode) {
   tdict_plan p;
   found.plan = &p;
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst, .mode = mode};
@@ -28,7 +28,7 @@ static int way_of(const tdict_plan *p, const tdict_tree *src, const char *path) 
 }
 
 GPU_CASE(plan_ways) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = pinned_tree(w.pinned);
   td_put(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
@@ -93,7 +93,7 @@ static void check_chunks(const tdict_plan *p, size_t chunk_bytes) {
 }
 
 GPU_CASE(plan_chunks_cover_the_line) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   const size_t sizes[] = {256, 4096, 65536, 1 << 22};
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = to_device(&w, src, w.device);
@@ -117,7 +117,7 @@ GPU_CASE(plan_chunks_cover_the_line) {
 
 /* The device has something to do soon, and no thread has a large chunk when the others are done. */
 GPU_CASE(plan_chunks_grow_and_shrink) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = bytes_tree("x", 10 << 20, NULL);
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   p.items[0].dst_data = (char *)(uintptr_t)0x10000;
@@ -142,7 +142,7 @@ GPU_CASE(plan_chunks_grow_and_shrink) {
 
 /* One run of pinned leaves is one copy; small ones here and there go through slots; large ones are split. */
 GPU_CASE(plan_packs_small_pinned_leaves) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree batch = batch_tree(w.pinned), many = tiny_tree(w.pinned), large = new_tree();
   tdict_plan p = collect(&w, batch, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
@@ -169,7 +169,7 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
 
 /* Gaps belong to nobody only between whole leaves of an arena. */
 GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree batch = batch_tree(NULL), there = to_device(&w, batch, w.device);
   tdict_tensor *whole = td_leaf(batch, "obs.state"), *far = td_leaf(there, "obs.state");
   scoped_tensor part = sliced(tdict_tensor_retain(far), (tdict_tensor_range){0, 0, 3, 1});
@@ -184,7 +184,7 @@ GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
 /* Leaves of one schema that differ in one thing each: pinned, strided, of another dtype, twice as large, there
  * already. */
 enum { VARIANTS = 6, VARIED = 40 };
-static tdict_tensor *variant(const world *w, int kind) {
+static tdict_tensor *variant(const place *w, int kind) {
   const int turn[] = {1, 0};
   switch (kind) {
   case 1:
@@ -209,7 +209,7 @@ static tdict_tensor *variant(const world *w, int kind) {
 
 /* A plan lies in the memory of the one before it: nothing of that one shows, whatever is different about the tree. */
 GPU_CASE(plan_memory_serves_every_schema) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   for (int step = 0; step < 4 * VARIANTS * VARIANTS; step++) {
     const int most = step % VARIANTS, other = step / VARIANTS % VARIANTS, which = step * 7 % VARIED;
     tdict_tree *src = new_tree();

@@ -5,7 +5,7 @@
 #include "engine/trees.h"
 
 /* Collects into *p. */
-static tdict_collected collect(const world *w, const tdict_tree *src, bool pins, tdict_plan *p) {
+static tdict_collected collect(const place *w, const tdict_tree *src, bool pins, tdict_plan *p) {
   tdict_collected found = {.plan = p};
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices,
                           .device = tdict_cpu(),
@@ -15,7 +15,7 @@ static tdict_collected collect(const world *w, const tdict_tree *src, bool pins,
 }
 
 CASE(result_places_leaves_in_its_storage) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_SHARED};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     tdict_tree *src = make_tree(&w, kinds[k]), *out = NULL;
@@ -78,7 +78,7 @@ CASE(result_paths_by_number) {
 }
 
 CASE(result_survives_enomem) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   scoped_tree src = odd_tree();
   tdict_tree *next = td_made(tree, tdict_get_tree(src, "scalars", &made, err));
   tdict_lock(next);

@@ -37,7 +37,7 @@ static void write_file(int file, const tdict_tree *src) {
 DEVICE_CASE(load_converts_and_narrows) {
   char path[] = "/tmp/tdict-load.XXXXXX.safetensors";
   const int file = mkstemps(path, 12);
-  world w = open_world();
+  place w = open_place();
   tdict_tree *src = new_tree();
   td_put(src, "ids", pv_tensor(TDICT_I64, SHAPE(IDS), PV_HALF, NULL));
   td_put(src, "image", random_tensor(TDICT_U8, SHAPE(PIXELS), NULL));
@@ -68,6 +68,6 @@ DEVICE_CASE(load_converts_and_narrows) {
     }
   }
   tdict_release(src);
-  close_world(&w);
+  place_close(&w);
   assert_int_equal(unlink(path), 0);
 }

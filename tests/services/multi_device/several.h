@@ -1,4 +1,4 @@
-/* What the tests of several devices share: a context with n devices, and for each device a world whose raw access reads
+/* What the tests of several devices share: a context with n devices, and for each device a place whose raw access reads
  * this device. Trees to move are in engine/trees.h. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_SERVICES_MULTI_DEVICE_SEVERAL_H
 #define TDICT_TESTS_SERVICES_MULTI_DEVICE_SEVERAL_H
@@ -15,7 +15,7 @@ typedef struct several {
   size_t count;
   tdict_context *c;
   tdict_device devices[MOST_DEVICES];
-  world at[MOST_DEVICES]; /* the same context; `device` and `raw` are those of one device */
+  place at[MOST_DEVICES]; /* the same context; `device` and `raw` are those of one device */
   tdict_driver *fault;    /* the driver that fails on demand, or NULL */
 } several;
 
@@ -24,11 +24,7 @@ static inline void several_start(several *s, tdict_context *c, size_t count) {
   s->count = count;
   for (size_t i = 0; i < count; i++) {
     s->devices[i] = (tdict_device){td_device().type, (int32_t)i};
-    s->at[i] = (world){.c = c, .device = s->devices[i], .gpu = true};
-    s->at[i].memory = tdict_device_memory(c, s->devices[i]);
-    s->at[i].pinned = tdict_pinned_memory(c);
-    s->at[i].raw = raw_open(c, s->devices[i]);
-    s->at[i].host = raw_open(c, tdict_cpu());
+    s->at[i] = place_on(c, s->devices[i]);
   }
 }
 /* On cuda, as many GPUs as wanted; skips the case if the machine has fewer. The ring has 1 MiB, so trees above 128 KiB

@@ -10,7 +10,7 @@ static tdict_future *start(const several *s, const tdict_tree *src, const tdict_
   return f;
 }
 /* Ends the future; its trees, to be released. */
-static void finish(const several *s, tdict_future *f, tdict_tree **trees) {
+static void finish_all(const several *s, tdict_future *f, tdict_tree **trees) {
   tdict_tree *all = td_made(tree, tdict_future_wait(f, &made, err));
   for (size_t i = 0; i < s->count; i++) {
     tdict_entry entry;
@@ -41,7 +41,7 @@ static void check_neighbours(size_t count, int64_t rows) {
   td_ok(tdict_transfer_into_async(s.c, src, two, NULL, &after, err));
   check_pending(f);
   td_ok(tdict_sim_resume(s.c, err));
-  finish(&s, f, trees);
+  finish_all(&s, f, trees);
   check_replicas(&s, first, trees);
   td_ok(tdict_future_wait(after, NULL, err));
   check_tree(&s.at[0], second, src);
@@ -67,7 +67,7 @@ static void check_steps(size_t count, int32_t peers, const tdict_spread *spread)
       td_ok(tdict_sim_step(s.c, 1 + portion % 5, err));
     }
     td_ok(tdict_sim_resume(s.c, err));
-    finish(&s, f, trees);
+    finish_all(&s, f, trees);
     if (!spread) {
       check_replicas(&s, want, trees);
     } else {
@@ -104,7 +104,7 @@ SIM_CASE(replicate_large_parts_arrive_side_by_side) {
   td_rest();
   const int64_t queued = driver_counts(&s).num_pending;
   td_ok(tdict_sim_resume(s.c, err));
-  finish(&s, f, trees);
+  finish_all(&s, f, trees);
   check_replicas(&s, src, trees);
   assert_true(queued >= 4); /* each device has copies of two rounds in its queue */
   release_all(&s, trees);
@@ -156,7 +156,7 @@ SIM_CASE(replicate_waits_for_the_stream_after) {
   tdict_future *f = start(&s, src, NULL, &o);
   check_pending(f);
   atomic_store(&h.open, true);
-  finish(&s, f, trees);
+  finish_all(&s, f, trees);
   check_replicas(&s, src, trees);
   release_all(&s, trees);
   tdict_stream_destroy(s.c, h.s);
@@ -183,7 +183,7 @@ SIM_CASE(replicate_cancels_all_parts) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
   const int64_t before = driver_counts(&s).num_finished;
-  finish(&s, start(&s, src, NULL, NULL), trees);
+  finish_all(&s, start(&s, src, NULL, NULL), trees);
   release_all(&s, trees);
   const int64_t whole = driver_counts(&s).num_finished - before;
   td_ok(tdict_sim_hold(s.c, err));

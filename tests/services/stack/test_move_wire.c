@@ -5,7 +5,7 @@
 
 /* The items are the children "0", "1", ... of one tree, and patterns match their paths. */
 DEVICE_CASE(wire_options_of_lazy_stacks) {
-  scoped_world w = open_world();
+  scoped_place w = open_place();
   tdict_tree *layers[3];
   scoped_lazy_stack stack = NULL, moved = NULL;
   const tdict_conversion c = scaled("*.image", TDICT_F32, 0.5, 1);
