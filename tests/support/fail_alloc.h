@@ -16,20 +16,47 @@ bool td_fail_alloc_stop(void);
 /* Returns the number of allocations of this thread since td_fail_alloc(). */
 int64_t td_allocs_seen(void);
 
-/* Runs `call`, which names `err` for its error, again and again, with a later allocation failing each time, until the
- * call succeeds. A failed call must return ENOMEM. Runs `check` after each failure. */
+/* A loop in whose rounds a call fails for want of memory. In each round a later allocation fails. The last round is the
+ * one in which none fails.
+ *
+ *   TD_SWEEP(s)
+ *     if (td_refused(s, tdict_load(context, path, device, NULL, &out, err))) assert_null(out); */
+typedef struct td_sweep {
+  int64_t n;   /* the allocation that fails, from 0 */
+  bool failed; /* it has failed */
+  tdict_error error;
+} td_sweep;
+#define TD_SWEEP(sweep) for (td_sweep sweep = {.n = -1, .failed = true}; sweep.failed;)
+/* Makes the call of a round, for which `err` is in scope. Returns its status, which is TDICT_ENOMEM or TDICT_OK. */
+#define td_sweep_call(sweep, call)                                                       \
+  __extension__({                                                                        \
+    tdict_error *err = &(sweep).error;                                                   \
+    memset(err, 0, sizeof *err);                                                         \
+    assert_true((sweep).n++ < 100000);                                                   \
+    td_fail_alloc((sweep).n, false);                                                     \
+    const tdict_status got_ = (call);                                                    \
+    (sweep).failed = td_fail_alloc_stop();                                               \
+    if (got_ != TDICT_OK && (got_ != TDICT_ENOMEM || !(sweep).failed))                   \
+      fail_msg("%s: allocation %d: %s", #call, (int)(sweep).n, tdict_status_name(got_)); \
+    got_;                                                                                \
+  })
+/* The same for calls that need all their memory. Returns true if an allocation has failed. */
+#define td_refused(sweep, call)                                             \
+  __extension__({                                                           \
+    const bool refused_ = td_sweep_call(sweep, call) != TDICT_OK;           \
+    if (refused_ != (sweep).failed) fail_msg("%s: hides a failure", #call); \
+    refused_;                                                               \
+  })
+
+/* Makes a call in each round, and runs `check` after each failure. `err` is in scope of both. */
 #define TD_WITHOUT_MEMORY_THEN(call, check)        \
   do {                                             \
-    for (int64_t n_ = 0;; n_++) {                  \
-      tdict_error error_ = {0}, *err = &error_;    \
-      td_fail_alloc(n_, false);                    \
-      const tdict_status got_ = (call);            \
-      if (!td_fail_alloc_stop()) {                 \
-        assert_int_equal(got_, TDICT_OK);          \
-        assert_true(n_ > 0);                       \
+    TD_SWEEP(sweep_) {                             \
+      if (!td_refused(sweep_, call)) {             \
+        assert_true(sweep_.n > 0);                 \
         break;                                     \
       }                                            \
-      assert_int_equal(got_, TDICT_ENOMEM);        \
+      tdict_error *err = &sweep_.error;            \
       assert_int_equal(err->status, TDICT_ENOMEM); \
       check;                                       \
     }                                              \

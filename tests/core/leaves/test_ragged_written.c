@@ -139,14 +139,7 @@ CASE(ragged_cat_into_refuses) {
               tdict_cat_into(longer, both, 2, NULL, NULL, err));
   td_fails_at(TDICT_ESHAPE, "has shape", "n.x.values", tdict_cat_into(td, misfit, 2, NULL, NULL, err));
   rows_check_at(&w, &r, td, "n.x"); /* nothing of the first tree was written */
-  for (int64_t n = 0, done = 0; !done; n++) {
-    tdict_error error, *err = &error;
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_cat_into(td, both, 2, NULL, NULL, err);
-    done = !td_fail_alloc_stop();
-    assert_int_equal(status, done ? TDICT_OK : TDICT_ENOMEM);
-    if (!done) rows_check_at(&w, &r, td, "n.x");
-  }
+  TD_WITHOUT_MEMORY_THEN(tdict_cat_into(td, both, 2, NULL, NULL, err), rows_check_at(&w, &r, td, "n.x"));
   /* a child whose leaf has other rows than the tree */
   td_ok(tdict_set_batch_size(td_child(second, "n"), 0, NULL, err));
   rows_put(td_child(second, "n"), "x", &many, NULL);
@@ -235,14 +228,9 @@ CASE(ragged_operations_survive_enomem) {
   td_release(out);
   TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -2)), NULL, &out, err));
   td_release(out);
-  for (int64_t n = 0, done = 0; !done; n++) { /* nothing is written before everything was checked */
-    tdict_error error, *err = &error;
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_copy(td, value, NULL, err);
-    done = !td_fail_alloc_stop();
-    assert_int_equal(status, done ? TDICT_OK : TDICT_ENOMEM);
-    rows_check_at(&w, done ? &fresh : &r, td, "n.x");
-  }
+  /* nothing is written before everything was checked */
+  TD_WITHOUT_MEMORY_THEN(tdict_copy(td, value, NULL, err), rows_check_at(&w, &r, td, "n.x"));
+  rows_check_at(&w, &fresh, td, "n.x");
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &out, err));
   TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), out, NULL, err));
   td_release(out, value);

@@ -79,19 +79,11 @@ CASE(schema_export_survives_enomem) {
   int ends = 0;
   tdict_tree *td = rig_tree(&ends), *deep = deep_tree(100);
   td_put_tree(td, "deep", deep);
-  for (int64_t n = 0;; n++) {
-    tdict_schema *s = NULL;
-    tdict_error error = {0};
-    char *before = help_snapshot(td);
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_schema_from_tree(td, &s, &error);
-    bool failed = td_fail_alloc_stop();
-    help_unchanged(td, before);
-    tdict_schema_release(s);
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    assert_true(!failed || (s == NULL && error.message[0]));
-    if (!failed) break;
-    assert_true(n < 100);
+  TD_SWEEP(sweep) {
+    scoped_schema s = NULL;
+    scoped_chars before = help_snapshot(td);
+    if (td_refused(sweep, tdict_schema_from_tree(td, &s, err))) assert_true(!s && sweep.error.message[0]);
+    help_is(td, before);
   }
   tdict_release(td);
 }

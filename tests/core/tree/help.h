@@ -110,9 +110,12 @@ static inline char *help_snapshot(const tdict_tree *td) {
   td_ok(tdict_walk(td, help_visit, &all, err));
   return all.text;
 }
+static inline void help_is(const tdict_tree *td, const char *before) {
+  scoped_chars now = help_snapshot(td);
+  assert_string_equal(now, before);
+}
 static inline void help_unchanged(const tdict_tree *td, char *before) {
-  scoped_chars after = help_snapshot(td);
-  assert_string_equal(before, after);
+  help_is(td, before);
   free(before);
 }
 /* The paths in the order of a walk, with a blank between them. */

@@ -33,22 +33,15 @@ static rig *rig_of_one(void) {
 
 static void refuse_each(int op, tdict_tree *tree, const tdict_tree *wanted) {
   int refused = 0;
-  for (int64_t n = 0;; n++) {
-    rig *g = rig_of_one();
-    tdict_error err = {0};
-    tdict_tree *got = NULL;
+  TD_SWEEP(s) {
+    scoped_rig g = rig_of_one();
+    scoped_tree got = NULL;
     const op_args a = {.op = op, .tree = tree, .reduce = TDICT_REDUCE_MAX};
-    td_fail_alloc(n, false);
-    const tdict_status status = op_call(&g->ranks[0], &a, &got, &err);
-    const bool was_refused = td_fail_alloc_stop();
-    assert_true(status == TDICT_OK || (was_refused && status == TDICT_ENOMEM && (int)err.status == TDICT_ENOMEM));
+    const tdict_status status = td_sweep_call(s, op_call(&g->ranks[0], &a, &got, err));
+    assert_true(status == TDICT_OK || (int)s.error.status == TDICT_ENOMEM);
     assert_true(!got == (status != TDICT_OK || op == OP_BROADCAST_INTO || op == OP_REDUCE));
     tree_check_equal(tree, wanted);
     refused += status == TDICT_ENOMEM;
-    tdict_release(got);
-    rig_destroy(g);
-    if (!was_refused) break;
-    assert_true(n < 1000);
   }
   assert_true(refused > 0);
 }
@@ -99,16 +92,10 @@ CASE(comm_create_without_memory_returns_enomem) {
   tdict_context *context = rig_context();
   tdict_comm_table table;
   thread_world_table(w, 0, &table);
-  for (int64_t n = 0;; n++) {
-    tdict_comm *comm = NULL;
-    tdict_error err = {0};
-    td_fail_alloc(n, false);
-    const tdict_status status = tdict_comm_create(context, &table, NULL, &comm, &err);
-    const bool refused = td_fail_alloc_stop();
-    assert_int_equal(status, refused ? TDICT_ENOMEM : TDICT_OK);
-    assert_true(!comm == refused);
-    tdict_comm_destroy(comm);
-    if (!refused) break;
+  TD_SWEEP(s) {
+    scoped_comm comm = NULL;
+    const bool refused = td_refused(s, tdict_comm_create(context, &table, NULL, &comm, err));
+    assert_int_equal(refused, !comm);
   }
   thread_world_destroy(w);
 }

@@ -83,15 +83,8 @@ static tdict_tree *save_tree(const folder *f, const format_case *c) {
   return tree;
 }
 
-/* Checks the status of a call in which an allocation may have failed. */
-static void check_status(const char *name, int64_t n, tdict_status status, bool has_failed) {
-  if (status != TDICT_OK && (status != TDICT_ENOMEM || !has_failed))
-    fail_msg("%s: allocation %d: status %d: %s", name, (int)n, status, td_last_error.message);
-}
-/* Checks the status and the result. */
-static void check(const format_case *c, int64_t n, tdict_status status, bool has_failed, tdict_tree *found,
-                  const tdict_tree *tree) {
-  check_status(c->name, n, status, has_failed);
+/* Checks the result of a call in which an allocation may have failed. */
+static void check(tdict_status status, tdict_tree *found, const tdict_tree *tree) {
   if (status != TDICT_OK) {
     assert_null(found);
     return;
@@ -108,17 +101,15 @@ CASE(every_allocation_of_an_open_fails_once) {
     /* A folder with an index is opened by the name of the folder, too. */
     const bool is_index = formats[i].max_shard_bytes != 0;
     for (int by_folder = 0; by_folder <= is_index; by_folder++) {
-      bool has_failed = true;
-      int64_t n = 0;
-      for (; has_failed; n++) {
+      int64_t rounds = 0;
+      TD_SWEEP(s) {
         tdict_tree *found = NULL;
-        td_fail_alloc(n, false);
-        const tdict_status status =
-            tdict_open(by_folder ? f.path : in(&f, formats[i].name), NULL, &found, &td_last_error);
-        has_failed = td_fail_alloc_stop();
-        check(&formats[i], n, status, has_failed, found, tree);
+        const char *path = by_folder ? f.path : in(&f, formats[i].name);
+        const tdict_status status = td_sweep_call(s, tdict_open(path, NULL, &found, err));
+        check(status, found, tree);
+        rounds++;
       }
-      assert_true(n > 10);
+      assert_true(rounds > 10);
     }
   }
   ignores_order = false;
@@ -148,13 +139,11 @@ DEVICE_CASE(every_allocation_of_a_load_fails_once) {
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
     scoped_directory f = folder_create();
     scoped_tree tree = save_tree(&f, &formats[i]);
-    bool has_failed = true;
-    for (int64_t n = 0; has_failed; n++) {
+    TD_SWEEP(s) {
       tdict_tree *found = NULL;
-      td_fail_alloc(n, false);
-      const tdict_status status = tdict_load(context, in(&f, formats[i].name), td_device(), &o, &found, &td_last_error);
-      has_failed = td_fail_alloc_stop();
-      check(&formats[i], n, status, has_failed, on_host(context, found), tree);
+      const char *path = in(&f, formats[i].name);
+      const tdict_status status = td_sweep_call(s, tdict_load(context, path, td_device(), &o, &found, err));
+      check(status, on_host(context, found), tree);
     }
   }
   ignores_order = false;
@@ -183,12 +172,8 @@ CASE(every_allocation_of_a_load_into_a_tree_fails_once) {
     int byte = 0x5a;
     td_ok(tdict_walk(found, fill, &byte, err));
     td_ok(tdict_clone_deep(found, NULL, &filled, err));
-    bool has_failed = true;
-    for (int64_t n = 0; has_failed; n++) {
-      td_fail_alloc(n, false);
-      const tdict_status status = td_load_into(context, found, in(&f, formats[i].name), &o, &td_last_error);
-      has_failed = td_fail_alloc_stop();
-      check_status(formats[i].name, n, status, has_failed);
+    TD_SWEEP(s) {
+      const tdict_status status = td_sweep_call(s, td_load_into(context, found, in(&f, formats[i].name), &o, err));
       same_trees(found, status == TDICT_OK ? tree : filled);
       td_ok(tdict_walk(found, fill, &byte, err));
     }
@@ -243,16 +228,13 @@ static void same_images(const image *a, const image *b) {
 CASE(every_allocation_of_an_append_fails_once) {
   const format_case memmap = {"x", TDICT_FORMAT_MEMMAP, 0, CONTENT_ROWS};
   scoped_tree rows = make_tree(CONTENT_ROWS, 1), whole = NULL;
-  bool has_failed = true;
-  int64_t n = 0;
-  for (; has_failed; n++) {
+  int64_t rounds = 0;
+  TD_SWEEP(s) {
     scoped_directory f = folder_create();
     scoped_tree tree = save_tree(&f, &memmap), found = NULL;
     image before = take_image(in(&f, "x"));
-    td_fail_alloc(n, false);
-    const tdict_status status = tdict_append(NULL, in(&f, "x"), rows, NULL, &td_last_error);
-    has_failed = td_fail_alloc_stop();
-    check_status("append", n, status, has_failed);
+    const tdict_status status = td_sweep_call(s, tdict_append(NULL, in(&f, "x"), rows, NULL, err));
+    rounds++;
     image after = take_image(in(&f, "x"));
     if (status != TDICT_OK) {
       same_images(&before, &after);
@@ -266,5 +248,5 @@ CASE(every_allocation_of_an_append_fails_once) {
     release_image(&after);
     release_image(&before);
   }
-  assert_true(n > 30);
+  assert_true(rounds > 30);
 }

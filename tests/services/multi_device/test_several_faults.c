@@ -137,20 +137,14 @@ SIM_CASE(several_survive_enomem) {
     for (int job = 0; job < NUM_JOBS; job++) {
       tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
       int num_failed = 0;
-      bool fired = true;
-      for (int64_t n = 0; fired; n++) {
-        tdict_error why = {0};
-        td_fail_alloc(n, false);
-        const tdict_status status = run_job(&s, job, src, trees, &whole, &why);
-        fired = td_fail_alloc_stop();
+      TD_SWEEP(sweep) {
+        const tdict_status status = td_sweep_call(sweep, run_job(&s, job, src, trees, &whole, err));
         num_failed += status != TDICT_OK;
         if (status == TDICT_OK) { /* some memory is only for speed */
           check_job(&s, job, src, trees, &whole);
           continue;
         }
-        assert_true(fired);
-        assert_int_equal(status, TDICT_ENOMEM);
-        assert_int_equal(why.status, TDICT_ENOMEM);
+        assert_int_equal(sweep.error.status, TDICT_ENOMEM);
         check_failed(&s, trees, whole);
       }
       assert_true(num_failed > 20);

@@ -206,10 +206,8 @@ SIM_CASE(index_with_refuses) {
   o.struct_size = 0;
   td_fails(TDICT_EINVAL, "run", tdict_index_get(NULL, td, index, &o, &out, err));
   assert_null(out);
-  rig_check_snapshot(td, before);
-  rig_check_snapshot(part, part_before);
-  free(before);
-  free(part_before);
+  help_unchanged(td, before);
+  help_unchanged(part, part_before);
 }
 
 SIM_CASE(index_with_survives_enomem) {

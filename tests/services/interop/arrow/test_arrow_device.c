@@ -281,22 +281,22 @@ GPU_CASE(arrow_import_device_refuses) {
            tdict_arrow_import_device(context, &root.schema, &array, NULL, &out, err));
 }
 
+static tdict_status there_and_back(tdict_context *context, const tdict_tree *there, struct ArrowSchema *schema,
+                                   struct ArrowDeviceArray *array, tdict_tree **back, tdict_error *err) {
+  const tdict_status status = tdict_arrow_export_device(there, schema, array, err);
+  return status == TDICT_OK ? tdict_arrow_import_device(context, schema, array, NULL, back, err) : status;
+}
+
 GPU_CASE(arrow_device_calls_survive_enomem) {
   scoped_context context = td_context(NULL);
   scoped_tree tree = sample_tree(5, 3);
   scoped_tree there = moved(context, tdict_retain(tree), td_device());
-  bool done = false;
   int failures = 0;
-  for (int64_t n = 0; !done; n++) {
+  TD_SWEEP(s) {
     struct ArrowSchema schema = {0};
     struct ArrowDeviceArray array = {.device_id = 0};
     scoped_tree back = NULL;
-    tdict_error error = {0};
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_arrow_export_device(there, &schema, &array, &error);
-    if (status == TDICT_OK) status = tdict_arrow_import_device(context, &schema, &array, NULL, &back, &error);
-    done = !td_fail_alloc_stop();
-    if (status != TDICT_OK) assert_int_equal(status, TDICT_ENOMEM);
+    const tdict_status status = td_sweep_call(s, there_and_back(context, there, &schema, &array, &back, err));
     if (status != TDICT_OK && array.array.release) array.array.release(&array.array);
     if (schema.release) schema.release(&schema);
     failures += status != TDICT_OK;

@@ -334,20 +334,12 @@ CASE(arrow_export_survives_enomem) {
   td_ok(tdict_tensor_slice(t, &range, &strided, err));
   put(tree, "strided", strided);
   tdict_tensor_release(t);
-  bool done = false;
   int64_t failures = 0;
-  for (int64_t n = 0; !done; n++) {
+  TD_SWEEP(s) {
     exported e;
-    tdict_error error = {0};
-    td_fail_alloc(n, false);
-    const tdict_status status = tdict_arrow_export(tree, &e.schema, &e.array, &error);
-    done = !td_fail_alloc_stop();
-    if (status == TDICT_OK) {
-      release_exported(&e);
-    } else {
-      assert_int_equal(status, TDICT_ENOMEM);
-      failures++;
-    }
+    const tdict_status status = td_sweep_call(s, tdict_arrow_export(tree, &e.schema, &e.array, err));
+    failures += status != TDICT_OK;
+    if (status == TDICT_OK) release_exported(&e);
   }
   assert_true(failures > 40);
 }

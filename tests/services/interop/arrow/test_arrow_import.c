@@ -444,24 +444,17 @@ CASE(arrow_import_survives_enomem) {
   static const uint8_t valid[] = {0x16};
   scoped_tree tree = sample_tree(5, 4);
   tdict_arrow_import_options o = nulls_as(TDICT_ARROW_NULLS_MASK);
-  bool done = false;
   int64_t failures = 0;
-  for (int64_t n = 0; !done; n++) {
+  TD_SWEEP(s) {
     exported e = export_tree(tree);
-    tdict_tree *back = NULL;
-    tdict_error error = {0};
+    scoped_tree back = NULL;
     struct ArrowArray *ragged = e.array.children[2];
     const void *without = ragged->buffers[0];
     ragged->buffers[0] = e.array.children[0]->buffers[0] = valid;
     ragged->null_count = e.array.children[0]->null_count = -1;
-    td_fail_alloc(n, false);
-    const tdict_status status = tdict_arrow_import(&e.schema, &e.array, &o, &back, &error);
-    done = !td_fail_alloc_stop();
-    if (status == TDICT_OK) {
+    if (td_sweep_call(s, tdict_arrow_import(&e.schema, &e.array, &o, &back, err)) == TDICT_OK) {
       assert_null(e.array.release);
-      tdict_release(back);
     } else {
-      assert_int_equal(status, TDICT_ENOMEM);
       assert_null(back);
       assert_non_null(e.array.release); /* not taken */
       ragged->buffers[0] = without;
