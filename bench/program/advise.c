@@ -78,15 +78,11 @@ static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way
 
 /* Measures pinning the tree before sending it, as programs without a staging ring do. */
 static bool measure_pinning(advise_job *job, const tdict_tree *src) {
-  tdict_error err;
   tdict_tree *pinned;
   advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false};
   tdict_context_trim(job->place.context, tdict_cpu(), 0);
   double begin = bench_now();
-  if (tdict_pin_memory(job->place.context, src, NULL, &pinned, &err) != TDICT_OK) {
-    bench_print_status("pin_memory", &err);
-    return false;
-  }
+  if (!bench_ok("pin_memory", tdict_pin_memory(job->place.context, src, NULL, &pinned, err))) return false;
   job->pin_ms = (bench_now() - begin) * 1e3 * scale_to_tree(job);
   bool good = measure_way(job, pinned, &way);
   job->pinned_ms = way.ms;
@@ -289,13 +285,9 @@ static void print_record(const advise_job *job) {
 }
 
 static int run_advise(advise_job *job) {
-  tdict_error err;
   tdict_tuning table = tdict_tuning_default();
   if (!bench_sink_open(&job->sink, job->o.json)) return BENCH_FAILED;
-  if (job->o.tuning && tdict_tuning_read(job->o.tuning, &table, NULL, &err) != TDICT_OK) {
-    bench_print_status("--tuning", &err);
-    return BENCH_FAILED;
-  }
+  if (job->o.tuning && !bench_ok("--tuning", tdict_tuning_read(job->o.tuning, &table, NULL, err))) return BENCH_FAILED;
   job->place.tuning_file = job->o.tuning;
   if (!place_open_device(&job->place, job->o.device, "advise")) return BENCH_FAILED;
   if (!measure_ways(job)) return BENCH_FAILED;

@@ -7,12 +7,9 @@
 #include "tdict/memory.h"
 
 static bool take_pinned(bench_job *job, tdict_tensor **out) {
-  tdict_error err;
   const int64_t shape[1] = {(int64_t)job->total_bytes};
   tdict_memory *memory = tdict_pinned_memory(job->place->context);
-  if (tdict_tensor_empty(TDICT_U8, 1, shape, memory, out, &err) == TDICT_OK) return true;
-  bench_print_status("pinned memory", &err);
-  return false;
+  return bench_ok("pinned memory", tdict_tensor_empty(TDICT_U8, 1, shape, memory, out, err));
 }
 
 /* Verifies that every byte can be written and read, and that the tensor is pinned. */

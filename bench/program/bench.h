@@ -83,6 +83,15 @@ int bench_columns(void);
  * status. */
 void bench_print_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_print_status(const char *what, const tdict_error *err);
+/* Makes a call of the library, for which `err` is in scope. Returns true if the call has succeeded. Else prints an error
+ * that begins with `what`. */
+#define bench_ok(what, call)                            \
+  __extension__({                                       \
+    tdict_error bench_error_, *err = &bench_error_;     \
+    const bool has_succeeded_ = (call) == TDICT_OK;     \
+    if (!has_succeeded_) bench_print_status(what, err); \
+    has_succeeded_;                                     \
+  })
 
 /* Formats bytes in powers of ten: "4.00 GB", "100.00 MB", "12 bytes". Returns @p buffer. */
 char *bench_format_bytes(double bytes, char *buffer, size_t size);

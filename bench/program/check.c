@@ -176,14 +176,11 @@ const void *check_read(const check_place *p, const void *device, size_t bytes) {
 bool check_poison_result(const check_place *p, const check_source *s, check_poison *out) {
   memset(out, 0, sizeof *out);
   if (p->device.type == TDICT_DEVICE_CPU) return true;
-  tdict_error err;
   tdict_tensor *block = NULL;
   const int64_t shape[1] = {(int64_t)check_padded_bytes(s)};
   tdict_memory *memory = tdict_device_memory(p->context, p->device);
-  if (tdict_tensor_empty(TDICT_U8, 1, shape, memory, &block, &err) != TDICT_OK) {
-    bench_print_status("cannot allocate device memory to fill", &err);
+  if (!bench_ok("cannot allocate device memory to fill", tdict_tensor_empty(TDICT_U8, 1, shape, memory, &block, err)))
     return false;
-  }
   void *device = tdict_tensor_data(block);
   bool good = fill_bytes(p, device, (size_t)shape[0]);
   tdict_tensor_release(block);
@@ -221,7 +218,6 @@ static int check_leaf(const check_place *p, const check_source *s, int64_t i, co
 
 int check_result(const check_place *p, const check_source *s, tdict_tree *result, const check_poison *poison,
                  size_t *poisoned_bytes) {
-  tdict_error err;
   if (tdict_num_leaves(result) != (size_t)s->leaves) {
     bench_print_error("%zu leaves arrived, wanted %" PRId64, tdict_num_leaves(result), s->leaves);
     return BENCH_DIFFERS;
@@ -232,10 +228,7 @@ int check_result(const check_place *p, const check_source *s, tdict_tree *result
     tdict_tensor *leaf = NULL;
     snprintf(key, sizeof key, "%" PRId64, i);
     if (i % 64 == 0) bench_bar_show(&bar, (double)i, "reading back leaf %" PRId64 " of %" PRId64, i, s->leaves);
-    if (tdict_get(result, key, &leaf, &err) != TDICT_OK) {
-      bench_print_status("a leaf did not arrive", &err);
-      return BENCH_DIFFERS;
-    }
+    if (!bench_ok("a leaf did not arrive", tdict_get(result, key, &leaf, err))) return BENCH_DIFFERS;
     if (!tdict_device_equal(tdict_tensor_device(leaf), p->device) || tdict_tensor_dtype(leaf) != s->values.dtype ||
         tdict_tensor_bytes(leaf) != s->bytes[i] || !tdict_tensor_is_contiguous(leaf)) {
       bench_print_error("leaf \"%s\" arrived on another device, or with another dtype or size", key);

@@ -106,11 +106,7 @@ static int run_ranks(comm_job *job) {
 }
 
 static int measure(comm_job *job, int argc, char **argv) {
-  tdict_error err;
-  if (tdict_nccl_create_id(job->library, &job->id, &err) != TDICT_OK) {
-    bench_print_status("no NCCL", &err);
-    return BENCH_FAILED;
-  }
+  if (!bench_ok("no NCCL", tdict_nccl_create_id(job->library, &job->id, err))) return BENCH_FAILED;
   if (job->is_simulated) printf("SIMULATED devices: no figure here is a GPU's\n");
   job->ranks[0].rank.rows = json_array();
   const int answer = run_ranks(job);

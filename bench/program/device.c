@@ -350,15 +350,12 @@ int device_main(int argc, char **argv) {
                             "lines to standard output. bench/peers/compare-device starts it.";
   common_options o = {"auto", false, false, NULL, 1};
   device_job job = {.argc = argc, .argv = argv};
-  tdict_error err;
   const bench_option options[] = {DEVICE_OPTION(&o.device), {0}};
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   bool good = place_open(&job.place, o.device);
   const bool device = good && job.place.device.type != TDICT_DEVICE_CPU;
-  if (device && tdict_stream_create(job.place.context, job.place.device, &job.stream, &err) != TDICT_OK) {
-    bench_print_status("no stream", &err);
+  if (device && !bench_ok("no stream", tdict_stream_create(job.place.context, job.place.device, &job.stream, err)))
     good = false;
-  }
   if (good && !device) bench_print_error("the scenario `device` needs a device");
   good = good && device;
   if (good) serve_requests(device_ops, &job);

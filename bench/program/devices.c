@@ -127,16 +127,13 @@ static int verify(devices_job *job, const devices_row *row, way *run) {
   check_poison poison = {0, 0};
   size_t poisoned = 0;
   double seconds;
-  tdict_error err;
   int answer = run_way(job, run, trees, &seconds) ? BENCH_OK : BENCH_FAILED;
   o.device = job->devices[0];
   if (answer == BENCH_OK && row->is_split &&
-      (tdict_gather_devices_async(job->context, (const tdict_tree *const *)trees, (size_t)job->count, &o, &future,
-                                  &err) != TDICT_OK ||
-       tdict_future_take(future, &joined, &err) != TDICT_OK)) {
-    bench_print_status("devices: gather", &err);
+      (!bench_ok("devices: gather", tdict_gather_devices_async(job->context, (const tdict_tree *const *)trees,
+                                                               (size_t)job->count, &o, &future, err)) ||
+       !bench_ok("devices: gather", tdict_future_take(future, &joined, err))))
     answer = BENCH_FAILED;
-  }
   if (joined) answer = check_result(&job->places[0], &job->source, joined, &poison, &poisoned);
   for (int i = 0; i < job->count && answer == BENCH_OK && !row->is_split; i++)
     answer = check_result(&job->places[i], &job->source, trees[i], &poison, &poisoned);

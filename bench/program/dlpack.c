@@ -5,16 +5,13 @@
 #include "rows.h"
 
 static bool export_entries(bench_job *job, tdict_dlpack_entry **entries, size_t *count) {
-  tdict_error err;
-  const bool good = tdict_dlpack_export_tree(NULL, job->place->sources[0].tree, NULL, entries, count, &err) == TDICT_OK;
-  if (!good) bench_print_status("cannot export the tree", &err);
+  const bool good = bench_ok("cannot export the tree",
+                             tdict_dlpack_export_tree(NULL, job->place->sources[0].tree, NULL, entries, count, err));
   return good;
 }
 
 static bool import_entries(tdict_dlpack_entry *entries, size_t count, tdict_tree **out) {
-  tdict_error err;
-  const bool good = tdict_dlpack_import_tree(NULL, entries, count, NULL, out, &err) == TDICT_OK;
-  if (!good) bench_print_status("cannot import the tree", &err);
+  const bool good = bench_ok("cannot import the tree", tdict_dlpack_import_tree(NULL, entries, count, NULL, out, err));
   return good;
 }
 

@@ -22,15 +22,13 @@ static bool fresh_prepare(bench_job *job) {
 static bool first_prepare(bench_job *job) {
   if (!fresh_prepare(job)) return false;
   fresh_state *state = job->state;
-  tdict_error err;
   tdict_tensor *block = NULL;
   const bench_place *p = job->place;
   const int64_t shape[1] = {(int64_t)check_padded_bytes(&p->sources[0])};
   double begin = bench_now();
-  if (tdict_tensor_empty(TDICT_U8, 1, shape, tdict_device_memory(p->context, p->device), &block, &err) != TDICT_OK) {
-    bench_print_status("the first device memory", &err);
+  if (!bench_ok("the first device memory",
+                tdict_tensor_empty(TDICT_U8, 1, shape, tdict_device_memory(p->context, p->device), &block, err)))
     return false;
-  }
   state->allocation = bench_now() - begin;
   tdict_tensor_release(block);
   return check_poison_result(&p->check, &p->sources[0], &state->poison);

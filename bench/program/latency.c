@@ -77,7 +77,6 @@ static bool idle_sample(bench_job *job, int tree, double *seconds) {
 
 /* Opens a context that pins in pieces. Registering a large block at once would delay the program's copies. */
 static bool pinning_prepare(bench_job *job) {
-  tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   if (!copies_prepare(job)) return false;
@@ -85,9 +84,7 @@ static bool pinning_prepare(bench_job *job) {
   o.device = job->place->device;
   if (o.device.type == TDICT_DEVICE_SIM) o.sim = &sim;
   o.pin_piece_bytes = (size_t)32 << 20;
-  if (tdict_context_create(&o, &state->pieces, &err) == TDICT_OK) return true;
-  bench_print_status("no context that pins in pieces", &err);
-  return false;
+  return bench_ok("no context that pins in pieces", tdict_context_create(&o, &state->pieces, err));
 }
 
 /* Pins the sources on another thread, with no pinned memory cached, while the program copies. */

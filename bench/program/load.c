@@ -69,30 +69,22 @@ void load_put_row(load_job *job, const load_row *row, uint64_t bytes, const benc
 /* Loads the file once. The time does not include the release of the result. */
 static bool load_once(load_job *job, const load_file *f, double *seconds, tdict_transfer_stats *stats,
                       tdict_tree **out) {
-  tdict_error err;
   tdict_load_options o = tdict_load_options_default();
   tdict_transfer_options transfer = tdict_transfer_options_default();
   *stats = tdict_transfer_stats_default();
   transfer.stats = stats;
   o.transfer = &transfer;
   const double begin = bench_now();
-  if (tdict_load(job->place.context, f->path, job->place.device, &o, out, &err) != TDICT_OK) {
-    bench_print_status("load", &err);
-    return false;
-  }
+  if (!bench_ok("load", tdict_load(job->place.context, f->path, job->place.device, &o, out, err))) return false;
   *seconds = bench_now() - begin;
   return true;
 }
 
 static int verify_leaf(load_job *job, const load_file *f, int64_t leaf, tdict_tree *result) {
   char name[64];
-  tdict_error err;
   tdict_tensor *t = NULL;
   f->shape->leaf_name(leaf, name, sizeof name);
-  if (tdict_get(result, name, &t, &err) != TDICT_OK) {
-    bench_print_status("a tensor did not arrive", &err);
-    return BENCH_DIFFERS;
-  }
+  if (!bench_ok("a tensor did not arrive", tdict_get(result, name, &t, err))) return BENCH_DIFFERS;
   const size_t wanted = (size_t)(f->offsets[leaf + 1] - f->offsets[leaf]);
   if (!tdict_device_equal(tdict_tensor_device(t), job->place.device) || tdict_tensor_dtype(t) != f->shape->type ||
       tdict_tensor_bytes(t) != wanted || !tdict_tensor_is_contiguous(t)) {
@@ -182,13 +174,9 @@ static int measure_first(load_job *job, const load_file *f, load_row *row, json_
 
 /* Maps the file. This time shows how long a load works on the header and the tree, before and beside the copies. */
 static bool open_once(const load_file *f, bench_samples *samples) {
-  tdict_error err;
   tdict_tree *tree = NULL;
   const double begin = bench_now();
-  if (tdict_open(f->path, NULL, &tree, &err) != TDICT_OK) {
-    bench_print_status("open", &err);
-    return false;
-  }
+  if (!bench_ok("open", tdict_open(f->path, NULL, &tree, err))) return false;
   bench_samples_add(samples, bench_now() - begin);
   tdict_release(tree);
   return true;

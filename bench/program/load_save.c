@@ -20,7 +20,6 @@ typedef struct save_state {
 } save_state;
 
 static bool open_save(load_job *job, save_state *s) {
-  tdict_error err;
   const int64_t leaf = ((int64_t)32 << 20) / job->options.divide & ~INT64_C(7);
   const check_group group = {load_save_bytes >> 25, (size_t)(leaf < 8 ? 8 : leaf)};
   snprintf(s->path, sizeof s->path, "%.480s/tdict-load-saved.safetensors", job->options.folder);
@@ -29,19 +28,14 @@ static bool open_save(load_job *job, save_state *s) {
     return false;
   check_source_seed(&s->source, 5);
   tdict_tree *source = s->source.tree;
-  if (tdict_to_device(job->place.context, source, job->place.device, NULL, &s->tree, &err) == TDICT_OK) return true;
-  bench_print_status("the tree to save", &err);
-  return false;
+  return bench_ok("the tree to save",
+                  tdict_to_device(job->place.context, source, job->place.device, NULL, &s->tree, err));
 }
 
 static bool save_once(load_job *job, save_state *s, bench_samples *samples) {
-  tdict_error err;
   (void)unlink(s->path); /* freeing the pages of an old file would add to the time */
   const double begin = bench_now();
-  if (tdict_save(job->place.context, s->path, s->tree, NULL, &err) != TDICT_OK) {
-    bench_print_status("save", &err);
-    return false;
-  }
+  if (!bench_ok("save", tdict_save(job->place.context, s->path, s->tree, NULL, err))) return false;
   bench_samples_add(samples, bench_now() - begin);
   return true;
 }
@@ -57,14 +51,11 @@ static bool write_once(save_state *s, bench_samples *samples) {
 
 /* Loads the saved file and compares all bytes with the source. Other rows verify loads independently of the library. */
 static int verify_save(load_job *job, save_state *s) {
-  tdict_error err;
   tdict_tree *back = NULL;
   const check_poison none = {0, 0};
   size_t poisoned = 0;
-  if (tdict_load(job->place.context, s->path, job->place.device, NULL, &back, &err) != TDICT_OK) {
-    bench_print_status("the saved file", &err);
+  if (!bench_ok("the saved file", tdict_load(job->place.context, s->path, job->place.device, NULL, &back, err)))
     return BENCH_DIFFERS;
-  }
   int answer = check_result(&job->place.check, &s->source, back, &none, &poisoned);
   tdict_release(back);
   if (answer != BENCH_OK) return answer;

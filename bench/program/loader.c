@@ -55,14 +55,11 @@ static bool write_shard(const run *r, const char *path) {
 }
 
 static bool open_shard(const char *path, tdict_dataset **out) {
-  tdict_error err;
   tdict_token_options o = tdict_token_options_default();
   o.paths = &path;
   o.num_paths = 1;
   o.window = WINDOW;
-  if (tdict_dataset_from_tokens(&o, out, &err) == TDICT_OK) return true;
-  bench_print_status("the shard", &err);
-  return false;
+  return bench_ok("the shard", tdict_dataset_from_tokens(&o, out, err));
 }
 
 /* Removes the temporary shard at once. The dataset keeps the file mapped until the program ends. */
@@ -96,17 +93,11 @@ static bool open_tokens(run *r, tdict_dataset **out) {
 
 /* Makes the samples of a dataset in memory. */
 static bool make_samples(run *r, const tdict_field *fields, size_t num_fields, int64_t samples) {
-  tdict_error err;
-  if (tdict_create_from(fields, num_fields, 1, &samples, NULL, &r->source, &err) == TDICT_OK) return true;
-  bench_print_status("the samples", &err);
-  return false;
+  return bench_ok("the samples", tdict_create_from(fields, num_fields, 1, &samples, NULL, &r->source, err));
 }
 
 static bool open_tree(run *r, tdict_dataset **out) {
-  tdict_error err;
-  if (tdict_dataset_from_tree(r->source, out, &err) == TDICT_OK) return true;
-  bench_print_status("the samples", &err);
-  return false;
+  return bench_ok("the samples", tdict_dataset_from_tree(r->source, out, err));
 }
 
 /* Makes the samples of the shard that write_shard() writes, in memory and with 16-bit tokens. */
@@ -179,14 +170,10 @@ static bool open_loader(run *r) {
 }
 
 static bool open_loader_context(run *r) {
-  tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   options_place(r->device, &sim, &o);
-  if (tdict_context_create(&o, &r->context, &err) != TDICT_OK) {
-    bench_print_status("no context", &err);
-    return false;
-  }
+  if (!bench_ok("no context", tdict_context_create(&o, &r->context, err))) return false;
   r->place = tdict_context_device(r->context, NULL);
   return true;
 }
@@ -247,7 +234,6 @@ static tdict_status add_leaf(void *user, const tdict_entry *entry, tdict_error *
 }
 
 static bool read_state(run *r) {
-  tdict_error err;
   tdict_loader_state s = tdict_loader_state_default();
   FILE *file = r->state ? fopen(r->state, "r") : NULL;
   if (!file) return true; /* no saved state: start at the beginning */
@@ -260,9 +246,7 @@ static bool read_state(run *r) {
     bench_print_error("%s is not a state that this program wrote", r->state);
     return false;
   }
-  if (tdict_loader_set_state(r->loader, &s, &err) == TDICT_OK) return true;
-  bench_print_status("the state", &err);
-  return false;
+  return bench_ok("the state", tdict_loader_set_state(r->loader, &s, err));
 }
 
 static bool write_state(const run *r) {

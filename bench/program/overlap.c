@@ -43,16 +43,13 @@ static tdict_stream overlap_stream(const bench_job *job) {
 }
 
 static bool launch_kernel(bench_job *job) {
-  tdict_error err;
   overlap_state *state = job->state;
   if (place_is_gpu(job->place)) {
     if (raw_spin(job->place->check.raw, (uint64_t)state->kernel_ns)) return true;
     bench_print_error("the kernel: %s", raw_why(job->place->check.raw));
     return false;
   }
-  if (tdict_sim_launch(overlap_stream(job), sim_kernel, state, &err) == TDICT_OK) return true;
-  bench_print_status("the simulated kernel", &err);
-  return false;
+  return bench_ok("the simulated kernel", tdict_sim_launch(overlap_stream(job), sim_kernel, state, err));
 }
 
 static void sim_mark(void *user) { __atomic_store_n((bool *)user, true, __ATOMIC_RELEASE); }

@@ -11,7 +11,6 @@ enum { OWN_BYTES = 51200 };
 bool own_copy_open(own_copy *c, bench_place *place) {
   raw_driver *raw = place->check.raw;
   const check_group group = {1, OWN_BYTES};
-  tdict_error err;
   *c = (own_copy){.place = place};
   if (raw) {
     if (raw_alloc(raw, OWN_BYTES, &c->device) && raw_host_alloc(raw, OWN_BYTES, &c->host)) return true;
@@ -19,9 +18,8 @@ bool own_copy_open(own_copy *c, bench_place *place) {
     return false;
   }
   if (!check_source_make(&c->source, &group, 1, tdict_pinned_memory(place->context))) return false;
-  if (tdict_to_device(place->context, c->source.tree, place->device, NULL, &c->target, &err) == TDICT_OK) return true;
-  bench_print_status("the program's own leaf", &err);
-  return false;
+  return bench_ok("the program's own leaf",
+                  tdict_to_device(place->context, c->source.tree, place->device, NULL, &c->target, err));
 }
 
 void own_copy_close(own_copy *c) {

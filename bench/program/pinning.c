@@ -20,8 +20,11 @@ typedef struct pinning_options {
 } pinning_options;
 
 /* The times of one repetition in seconds. */
-typedef struct times {
-  bench_samples pin, pin_wait, unpin, unpin_wait;
+typedef union times {
+  struct {
+    bench_samples pin, pin_wait, unpin, unpin_wait;
+  };
+  bench_samples each[4];
 } times;
 
 typedef struct pinning_job {
@@ -93,9 +96,7 @@ static bool copy_during(pinner *p, void *(*work)(void *), bench_samples *seconds
 
 static bool measure_pinning(pinning_job *job, int repeats) {
   times *t = &job->all;
-  if (!bench_samples_reserve(&t->pin, repeats) || !bench_samples_reserve(&t->pin_wait, repeats) ||
-      !bench_samples_reserve(&t->unpin, repeats) || !bench_samples_reserve(&t->unpin_wait, repeats))
-    return false;
+  if (!bench_samples_reserve_all(t->each, 4, repeats)) return false;
   double first = 0; /* The first copy initializes the driver; it is not counted. */
   for (int i = 0; i < ALONE; i++)
     if (!time_small_copy(job, i < ALONE / 10 ? &first : &job->alone)) return false;
@@ -162,7 +163,6 @@ int pinning_main(int argc, char **argv) {
   answer = run_pinning(&job, &common, argc, argv);
   own_copy_close(&job.own);
   if (job.place.context) place_close(&job.place);
-  bench_samples *all[] = {&job.all.pin, &job.all.pin_wait, &job.all.unpin, &job.all.unpin_wait};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) bench_samples_free(all[i]);
+  bench_samples_free_all(job.all.each, 4);
   return answer;
 }

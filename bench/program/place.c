@@ -16,7 +16,6 @@ static const size_t touch_bytes = (size_t)64 << 20;  /* a larger block does not 
 static const int64_t pause_ns = 5000000;             /* about the time of a training step between two batches */
 
 static bool open_place_context(bench_place *p, const char *device) {
-  tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   sim.memory_bytes = (size_t)64 << 30;
@@ -25,10 +24,7 @@ static bool open_place_context(bench_place *p, const char *device) {
   o.tuning_file = p->tuning_file;
   o.pin_piece_bytes = p->pin_piece_bytes;
   if (p->staging_bytes) o.staging_bytes = p->staging_bytes;
-  if (tdict_context_create(&o, &p->context, &err) != TDICT_OK) {
-    bench_print_status("no context", &err);
-    return false;
-  }
+  if (!bench_ok("no context", tdict_context_create(&o, &p->context, err))) return false;
   p->device = tdict_context_device(p->context, &p->why);
   if (o.device.type == TDICT_DEVICE_CPU) p->why.message[0] = 0; /* another device was chosen */
   return true;
@@ -58,7 +54,6 @@ bool place_furnish(bench_place *p) {
 }
 
 static bool open_sim(bench_place *p) {
-  tdict_error err;
   const check_group group = {1, line_bytes_sim};
   check_place *c = &p->check;
   p->line_bytes = line_bytes_sim;
@@ -70,11 +65,9 @@ static bool open_sim(bench_place *p) {
   }
   if (!check_source_make(&p->line_source, &group, 1, tdict_pinned_memory(p->context))) return false;
   check_source_seed(&p->line_source, 99);
-  if (tdict_stream_create(p->context, p->device, &c->stream, &err) == TDICT_OK &&
-      tdict_to_device(p->context, p->line_source.tree, p->device, NULL, &p->line_target, &err) == TDICT_OK)
-    return true;
-  bench_print_status("the simulated device", &err);
-  return false;
+  return bench_ok("the simulated device",
+                  tdict_stream_create(p->context, p->device, &c->stream, err) == TDICT_OK &&
+                      tdict_to_device(p->context, p->line_source.tree, p->device, NULL, &p->line_target, err));
 }
 
 bool place_open(bench_place *p, const char *device) {

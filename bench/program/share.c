@@ -106,7 +106,6 @@ static bool start_worker(share_job *job) {
 }
 
 static bool open_pass(share_job *job, const pass *p) {
-  tdict_error err;
   tdict_share_ring_options o = tdict_share_ring_options_default();
   o.num_slots = SLOTS;
   for (int i = 0; i < SLOTS; i++) {
@@ -114,11 +113,9 @@ static bool open_pass(share_job *job, const pass *p) {
     if (!job->own[i]) return false;
     fill_batch(job->own[i], (uint64_t)i);
   }
-  if (tdict_share_ring_create(job->own[0], &o, &job->ring, &err) != TDICT_OK ||
-      (p->is_pinned && tdict_share_ring_pin(job->place.context, job->ring, &err) != TDICT_OK)) {
-    bench_print_status("the ring", &err);
+  if (!bench_ok("the ring", tdict_share_ring_create(job->own[0], &o, &job->ring, err)) ||
+      (p->is_pinned && !bench_ok("the ring", tdict_share_ring_pin(job->place.context, job->ring, err))))
     return false;
-  }
   return start_worker(job);
 }
 
@@ -135,21 +132,16 @@ static void close_pass(share_job *job) {
 
 /* Transfers a batch. If `number` is not negative, verifies the result. */
 static int move_batch(share_job *job, const tdict_tree *batch, bench_samples *samples, int64_t number) {
-  tdict_error err;
   tdict_tree *result = NULL, *host = NULL;
   const double begin = bench_now();
-  if (tdict_to_device(job->place.context, batch, job->place.device, NULL, &result, &err) != TDICT_OK) {
-    bench_print_status("share", &err);
-    return BENCH_FAILED;
-  }
+  if (!place_move(&job->place, batch, NULL, "share", &result)) return BENCH_FAILED;
   int answer = BENCH_OK;
   if (number < 0) {
     tdict_release(result);
     bench_samples_add(samples, bench_now() - begin);
     return answer;
   }
-  if (tdict_to_device(job->place.context, result, tdict_cpu(), NULL, &host, &err) != TDICT_OK) {
-    bench_print_status("share", &err);
+  if (!bench_ok("share", tdict_to_device(job->place.context, result, tdict_cpu(), NULL, &host, err))) {
     answer = BENCH_FAILED;
   } else if (!is_filled(host, (uint64_t)number)) {
     bench_print_error("verification failed for batch %lld", (long long)number);
@@ -164,17 +156,13 @@ static int move_batch(share_job *job, const tdict_tree *batch, bench_samples *sa
  * the transfers. Then fills this process's batch again, while the worker fills the slot. Each kind therefore moves
  * batches that were filled SLOTS turns ago, so their bytes are in the same caches. */
 static int do_turn(share_job *job, pass *p, int number, bool verifies) {
-  tdict_error err;
   tdict_tree *own = job->own[number % SLOTS], *slot;
   const int64_t wanted = verifies ? number : -1;
-  if (tdict_share_ring_take(job->ring, limit_ns, &slot, &err) != TDICT_OK) {
-    bench_print_status("the ring", &err);
-    return BENCH_FAILED;
-  }
+  if (!bench_ok("the ring", tdict_share_ring_take(job->ring, limit_ns, &slot, err))) return BENCH_FAILED;
   int answer = number % 2 ? move_batch(job, slot, &p->ring, wanted) : move_batch(job, own, &p->own, wanted);
   if (answer == BENCH_OK)
     answer = number % 2 ? move_batch(job, own, &p->own, wanted) : move_batch(job, slot, &p->ring, wanted);
-  if (tdict_share_ring_give_back(job->ring, slot, &err) != TDICT_OK) answer = BENCH_FAILED;
+  if (!bench_ok("the ring", tdict_share_ring_give_back(job->ring, slot, err))) answer = BENCH_FAILED;
   fill_batch(own, (uint64_t)number + SLOTS);
   return answer;
 }

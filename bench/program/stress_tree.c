@@ -278,7 +278,6 @@ static void choose_path(stress_leaf *l, uint64_t *state, int number) {
 }
 
 static bool add_tensor(stress_tree *t, tdict_context *context, uint64_t *state, size_t bytes) {
-  tdict_error err;
   int number = t->count;
   bool again = number > 0 && stress_below(state, 16) == 0;
   stress_leaf *l = again ? &t->leaves[t->count++] : make_leaf(t, context, state, bytes);
@@ -294,9 +293,7 @@ static bool add_tensor(stress_tree *t, tdict_context *context, uint64_t *state, 
     t->total_bytes += l->want_bytes;
   }
   choose_path(l, state, number);
-  if (tdict_set(t->tree, l->path, l->tensor, &err) == TDICT_OK) return true;
-  bench_print_status("cannot set a leaf", &err);
-  return false;
+  return bench_ok("cannot set a leaf", tdict_set(t->tree, l->path, l->tensor, err));
 }
 
 static bool add_object(stress_tree *t, tdict_context *context, uint64_t *state, size_t bytes) {

@@ -258,19 +258,12 @@ static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
 
 /* Writes the file, and checks it by creating a context with it. */
 static bool write_table(const tune_job *job, const char *machine) {
-  tdict_error err;
   tdict_context *context = NULL;
   tdict_context_options o = tdict_context_options_default();
-  if (tdict_tuning_write(job->o.out, &job->table, machine, &err) != TDICT_OK) {
-    bench_print_status("the table", &err);
-    return false;
-  }
+  if (!bench_ok("the table", tdict_tuning_write(job->o.out, &job->table, machine, err))) return false;
   o.device = job->place.device;
   o.tuning_file = job->o.out;
-  if (tdict_context_create(&o, &context, &err) != TDICT_OK) {
-    bench_print_status("a context with this table", &err);
-    return false;
-  }
+  if (!bench_ok("a context with this table", tdict_context_create(&o, &context, err))) return false;
   tdict_context_destroy(context);
   if (job->num_cut)
     bench_print_text("the time limit has ended the search of %d of %d sizes: --seconds sets another limit",
