@@ -171,17 +171,22 @@ static void *finish_own_stream_first(void *user) {
   return NULL;
 }
 
+static void compute_nothing(void *user) { (void)user; }
+
 /* A lane that queues what others posted waits before that for what the transfer waits for, and does not give its stream
  * to another transfer before the copies are done. */
 SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   scoped_hand h;
   open_hand(&h);
   tdict_fence *use;
-  td_ok(tdict_use_create(gpu_of(&h.w), NULL, NULL, &use, err));
+  tdict_stream busy;
+  td_ok(tdict_stream_create(h.w.c, tdict_sim(0), &busy, err));
+  td_ok(tdict_sim_hold(h.w.c, err));
+  td_ok(tdict_sim_launch(busy, compute_nothing, NULL, err));
+  td_ok(tdict_use_create(gpu_of(&h.w), busy.handle, NULL, &use, err));
   assert_true(tdict_stream_waits_add(h.t, use));
   use->ops->release(use);
   td_ok(tdict_stream_waits_record(h.t, tdict_no_stream(), false, err));
-  td_ok(tdict_sim_hold(h.w.c, err));
   for (int i = 0; i < 3; i++) post(&h, 0);
   assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 2);
   td_ok(tdict_lane_flush(&h.lanes[1], err));
@@ -194,6 +199,7 @@ SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   pthread_join(thread, NULL);
   td_ok(tdict_lane_wait_all(&h.lanes[0], err));
   check_line(&h);
+  tdict_stream_destroy(h.w.c, busy);
 }
 
 /* A burst that cannot be queued fails the transfer at the first of its leaves, whoever queued it. Whose slots it was
