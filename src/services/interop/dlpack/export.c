@@ -12,6 +12,7 @@
 #include "core/tree/objects.h"
 #include "services/interop/dlpack/stream.h"
 #include "services/interop/dlpack/values.h"
+#include "services/io/text.h"
 #include "tdict/dlpack.h"
 
 typedef union export_leaf {
@@ -56,8 +57,7 @@ typedef struct listed {
 typedef struct leaf_list {
   listed *leaves;
   size_t count, cap;
-  char *names; /* paths, each ended by 0 */
-  size_t name_bytes, cap_names;
+  tdict_io_text names;    /* paths, each ended by 0 */
   tdict_tree **flattened; /* owned; the trees of the objects */
   size_t num_flattened, cap_flattened;
   const char *above; /* path of the object whose tensors are being added; NULL: none */
@@ -85,19 +85,12 @@ static tdict_status add_entry(void *user, const tdict_entry *entry, tdict_error 
   leaf_list *list = user;
   if (entry->tree) return TDICT_OK;
   if (!entry->tensor) return add_object(list, entry, err);
-  const size_t above = list->above ? strlen(list->above) + 1 : 0,
-               path = strlen(entry->path) + 1; /* each with its end */
-  if (!TDICT_RESERVE(list->leaves, list->cap, list->count + 1) ||
-      !TDICT_RESERVE(list->names, list->cap_names, list->name_bytes + above + path))
+  const size_t name = list->names.length;
+  if (list->above) tdict_io_text_format(&list->names, "%s.", list->above);
+  tdict_io_text_add(&list->names, entry->path, strlen(entry->path) + 1);
+  if (list->names.has_failed || !TDICT_RESERVE(list->leaves, list->cap, list->count + 1))
     return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory to list the leaves");
-  char *name = list->names + list->name_bytes;
-  if (above) {
-    memcpy(name, list->above, above - 1);
-    name[above - 1] = '.';
-  }
-  memcpy(name + above, entry->path, path);
-  list->leaves[list->count++] = (listed){entry->tensor, list->name_bytes};
-  list->name_bytes += above + path;
+  list->leaves[list->count++] = (listed){entry->tensor, name};
   return TDICT_OK;
 }
 
@@ -105,7 +98,7 @@ static void reset_list(leaf_list *list) {
   for (size_t i = 0; i < list->num_flattened; i++) tdict_release(list->flattened[i]);
   free(list->flattened);
   free(list->leaves);
-  free(list->names);
+  tdict_io_text_reset(&list->names);
 }
 
 /* The state of one export. */
@@ -258,11 +251,11 @@ tdict_status tdict_dlpack_export_tree(tdict_context *context, const tdict_tree *
   if (status == TDICT_OK) status = tdict_walk(tree, add_entry, &list, err);
   e.leaves = list.leaves;
   e.count = list.count;
-  e.names = list.names ? list.names : "";
+  e.names = list.names.bytes ? list.names.bytes : "";
   if (status == TDICT_OK) status = make_block(&e, &b, err);
   if (status == TDICT_OK) {
-    b->names = list.names; /* the block owns the names now */
-    list.names = NULL;
+    b->names = list.names.bytes; /* the block owns the names now */
+    list.names.bytes = NULL;
     for (size_t i = 0; i < e.count; i++) b->entries[i] = entry_of(&e, &b->leaves[i], e.names + list.leaves[i].name);
     *entries = b->entries;
     *count = e.count;
