@@ -259,6 +259,12 @@ tdict_status tdict_contents_metadata(tdict_contents *contents, tdict_tree **out,
   return tdict_error_at(err, status, contents->path);
 }
 
+int tdict_item_compare_spans(const void *a, const void *b) {
+  const tdict_span x = (*(const tdict_item *const *)a)->span, y = (*(const tdict_item *const *)b)->span;
+  if (x.offset != y.offset) return x.offset < y.offset ? -1 : 1;
+  return x.bytes < y.bytes ? -1 : x.bytes > y.bytes;
+}
+
 static tdict_status read_span(const tdict_contents *c, tdict_span span, int fd, void *to, tdict_error *err) {
   const tdict_source_file *file = &c->files[span.file];
   uint64_t done = 0;

@@ -57,6 +57,8 @@ typedef struct tdict_item {
 static inline bool tdict_item_has_tensor(const tdict_item *item) {
   return item->kind != TDICT_ITEM_TREE && item->kind != TDICT_ITEM_VALUES;
 }
+/* Orders pointers to items of one file by their spans, for tdict_array_sorted(). */
+int tdict_item_compare_spans(const void *a, const void *b);
 
 typedef struct tdict_source_file {
   const char *path; /* for messages */

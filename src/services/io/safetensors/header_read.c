@@ -174,18 +174,12 @@ static tdict_status add_tensor(tdict_contents *c, size_t file, const char *name,
   return status == TDICT_OK ? tdict_contents_add(c, &item, err) : status;
 }
 
-static int compare_spans(const void *a, const void *b) {
-  const tdict_item *x = *(const tdict_item *const *)a, *y = *(const tdict_item *const *)b;
-  if (x->span.offset != y->span.offset) return x->span.offset < y->span.offset ? -1 : 1;
-  return x->span.bytes < y->span.bytes ? -1 : x->span.bytes > y->span.bytes;
-}
-
 /* Checks that the tensors cover the bytes after the header without holes and overlaps. */
 static tdict_status check_spans(const tdict_contents *c, size_t file, size_t first, uint64_t data, tdict_error *err) {
   const size_t count = c->num_items - first;
   const tdict_source_file *f = &c->files[file];
   const tdict_item **sorted =
-      tdict_array_sorted(count ? &c->items[first] : NULL, count, sizeof *c->items, compare_spans);
+      tdict_array_sorted(count ? &c->items[first] : NULL, count, sizeof *c->items, tdict_item_compare_spans);
   uint64_t end = 0;
   tdict_status status = TDICT_OK;
   if (!sorted) return tdict_fail_memory(err, c->what, f->path, "%zu keys", count);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "services/io/json/document.h"
 #include "services/io/tensordict/tensordict.h"
@@ -232,27 +233,21 @@ static tdict_status read_node(node_reader *r, tdict_json node, tdict_error *err)
   return read_tree(r, node, metadata, err);
 }
 
-static int compare_spans(const void *a, const void *b) {
-  const tdict_item *x = *(const tdict_item *const *)a, *y = *(const tdict_item *const *)b;
-  return x->span.offset < y->span.offset ? -1 : x->span.offset > y->span.offset;
-}
-
 /* Checks that no two leaves have the same bytes. */
 static tdict_status check_overlap(const node_reader *r, tdict_error *err) {
   const tdict_contents *c = r->base.contents;
-  const tdict_item **sorted = malloc((c->num_items + 1) * sizeof *sorted);
-  size_t count = 0;
+  const tdict_item **sorted = tdict_array_sorted(c->items, c->num_items, sizeof *c->items, tdict_item_compare_spans);
+  uint64_t end = 0;
   tdict_status status = TDICT_OK;
   if (!sorted) return tdict_fail_memory(err, c->what, c->path, "the keys");
-  for (size_t i = 0; i < c->num_items; i++)
-    if (tdict_item_has_tensor(&c->items[i]) && c->items[i].span.bytes) sorted[count++] = &c->items[i];
-  qsort((void *)sorted, count, sizeof *sorted, compare_spans);
-  for (size_t i = 1; i < count && status == TDICT_OK; i++) {
-    const tdict_span *last = &sorted[i - 1]->span;
-    const tdict_json_place place = {c, r->base.place.file, "key", sorted[i]->path, NULL};
-    if (sorted[i]->span.offset < last->offset + last->bytes)
+  for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
+    const tdict_item *item = sorted[i];
+    const tdict_json_place place = {c, r->base.place.file, "key", item->path, NULL};
+    if (!tdict_item_has_tensor(item) || !item->span.bytes) continue;
+    if (item->span.offset < end)
       status = tdict_json_fail(&place, err, "start is %" PRIu64 ", wanted %" PRIu64 " or more: two leaves overlap",
-                               sorted[i]->span.offset, last->offset + last->bytes);
+                               item->span.offset, end);
+    end = item->span.offset + item->span.bytes;
   }
   free((void *)sorted);
   return status;
