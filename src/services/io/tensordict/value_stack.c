@@ -36,13 +36,11 @@ static tdict_status fail_memory(const tdict_reader *r, tdict_error *err) {
   return tdict_fail_memory(err, r->contents->what, r->place.file, "values");
 }
 
-/* Counts the elements of the first `ndim` sizes. */
-static tdict_status count_elements(const tdict_reader *r, const tdict_sizes *shape, int ndim, size_t *out,
-                                   tdict_error *err) {
+static tdict_status count_elements(const tdict_reader *r, const tdict_sizes *shape, size_t *out, tdict_error *err) {
   *out = 1;
-  for (int d = 0; d < ndim; d++) /* check for 0 first: the product of the other sizes may overflow */
+  for (int d = 0; d < shape->count; d++) /* check for 0 first: the product of the other sizes may overflow */
     if (shape->at[d] == 0) *out = 0;
-  for (int d = 0; d < ndim && *out; d++) {
+  for (int d = 0; d < shape->count && *out; d++) {
     if ((uint64_t)shape->at[d] > MOST_VALUES / *out)
       return tdict_json_refuse(&r->place, err, "a NonTensorStack of more than 50,000,000 values cannot be read");
     *out *= (size_t)shape->at[d];
@@ -51,7 +49,7 @@ static tdict_status count_elements(const tdict_reader *r, const tdict_sizes *sha
 }
 
 static tdict_status make_values(const tdict_reader *r, stack *s, tdict_error *err) {
-  tdict_status status = count_elements(r, &s->shape, s->shape.count, &s->count, err);
+  tdict_status status = count_elements(r, &s->shape, &s->count, err);
   if (status != TDICT_OK) return status;
   s->values = malloc((s->count + 1) * sizeof *s->values);
   return s->values ? TDICT_OK : fail_memory(r, err);
@@ -185,7 +183,7 @@ static tdict_status add_stack(tdict_reader *r, const stack *s, tdict_error *err)
   void *values = NULL;
   if (tree->ndim) memcpy(batch.at, tree->shape, (size_t)tree->ndim * sizeof *batch.at);
   if (!begins_with(&s->shape, &batch)) batch.count = 0;
-  tdict_status status = count_elements(r, &batch, batch.count, &count, err);
+  tdict_status status = count_elements(r, &batch, &count, err);
   if (status == TDICT_OK) status = tdict_contents_alloc(r->contents, count * sizeof(tdict_value), &values, err);
   const tdict_json *next = s->values;
   for (size_t i = 0; i < count && status == TDICT_OK; i++)
