@@ -9,7 +9,7 @@
 #include "core/tree/create_from.h"
 #include "engine/transfer.h"
 #include "services/loader/loader_internal.h"
-#include "services/loader/sampler_order.h"
+#include "services/loader/sampler.h"
 #include "tdict/combine.h"
 #include "tdict/index.h"
 

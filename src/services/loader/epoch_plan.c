@@ -5,7 +5,7 @@
 
 #include "core/base/array.h"
 #include "core/base/error.h"
-#include "services/loader/sampler_order.h"
+#include "services/loader/sampler.h"
 
 /* A growing list of batches. */
 typedef struct batch_list {

@@ -4,7 +4,7 @@
  * Thread rule: see tdict/loader.h. The loader's lock is not held while a function of the dataset runs. */
 #include "core/base/error.h"
 #include "services/loader/loader_internal.h"
-#include "services/loader/sampler_order.h"
+#include "services/loader/sampler.h"
 
 /* Creates or retains the sampler of an epoch over `length` samples. */
 static tdict_status make_sampler(const tdict_loader *l, int64_t length, tdict_sampler **out, tdict_error *err) {

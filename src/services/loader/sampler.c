@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/float_env.h"
 #include "core/base/options.h"
-#include "services/loader/sampler_order.h"
+#include "services/loader/sampler.h"
 #include "services/loader/shuffle.h"
 
 static tdict_status check_sampler_options(int64_t length, const tdict_sampler_options *o, tdict_error *err) {

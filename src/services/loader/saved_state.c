@@ -4,7 +4,7 @@
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "services/loader/loader_internal.h"
-#include "services/loader/sampler_order.h"
+#include "services/loader/sampler.h"
 
 /* Maximum epoch of a saved state. Counting from here to INT64_MAX takes centuries, so the code that increments epochs
  * and batches needs no overflow check. */

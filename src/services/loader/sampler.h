@@ -1,7 +1,7 @@
 /* Defines the sampler. Saved states of loaders contain the settings that its order depends on. A sampler owns its alias
  * table. Thread rule: after creation only the reference count changes. */
-#ifndef TDICT_SERVICES_LOADER_SAMPLER_ORDER_H
-#define TDICT_SERVICES_LOADER_SAMPLER_ORDER_H
+#ifndef TDICT_SERVICES_LOADER_SAMPLER_H
+#define TDICT_SERVICES_LOADER_SAMPLER_H
 
 #include <stdatomic.h>
 
