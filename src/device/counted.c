@@ -10,56 +10,43 @@ static void add_pinned(tdict_driver *d, size_t bytes) {
   while (now > peak && !atomic_compare_exchange_weak_explicit(&d->peak_pinned_bytes, &peak, now, memory_order_relaxed,
                                                               memory_order_relaxed)) {}
 }
-static void remove_pinned(tdict_driver *d, size_t bytes) {
-  atomic_fetch_sub_explicit(&d->pinned_bytes, bytes, memory_order_relaxed);
-}
 
-tdict_cu tdict_counted_host_alloc(tdict_driver *d, void **out, size_t bytes) {
-  tdict_cu result = d->ops->host_alloc(d, out, bytes, TDICT_CU_HOST_PORTABLE);
-  if (result == TDICT_CU_SUCCESS) add_pinned(d, bytes);
+/* Counts `bytes` pinned bytes more, or fewer if `adds` is false, unless the call has failed. */
+static tdict_cu count_pinned(tdict_driver *d, tdict_cu result, size_t bytes, bool adds) {
+  if (result == TDICT_CU_SUCCESS && adds) add_pinned(d, bytes);
+  if (result == TDICT_CU_SUCCESS && !adds) atomic_fetch_sub_explicit(&d->pinned_bytes, bytes, memory_order_relaxed);
   return result;
+}
+tdict_cu tdict_counted_host_alloc(tdict_driver *d, void **out, size_t bytes) {
+  return count_pinned(d, d->ops->host_alloc(d, out, bytes, TDICT_CU_HOST_PORTABLE), bytes, true);
 }
 tdict_cu tdict_counted_host_free(tdict_driver *d, void *host, size_t bytes) {
-  tdict_cu result = d->ops->host_free(d, host, bytes);
-  if (result == TDICT_CU_SUCCESS) remove_pinned(d, bytes);
-  return result;
+  return count_pinned(d, d->ops->host_free(d, host, bytes), bytes, false);
 }
 tdict_cu tdict_counted_host_register(tdict_driver *d, void *host, size_t bytes) {
-  tdict_cu result = d->ops->host_register(d, host, bytes, TDICT_CU_HOST_PORTABLE);
-  if (result == TDICT_CU_SUCCESS) add_pinned(d, bytes);
-  return result;
+  return count_pinned(d, d->ops->host_register(d, host, bytes, TDICT_CU_HOST_PORTABLE), bytes, true);
 }
 tdict_cu tdict_counted_host_unregister(tdict_driver *d, void *host, size_t bytes) {
-  tdict_cu result = d->ops->host_unregister(d, host, bytes);
-  if (result == TDICT_CU_SUCCESS) remove_pinned(d, bytes);
-  return result;
+  return count_pinned(d, d->ops->host_unregister(d, host, bytes), bytes, false);
 }
 
-tdict_cu tdict_counted_stream_create(tdict_driver *d, tdict_cu_stream *out) {
-  tdict_cu result = d->ops->stream_create(d, out, TDICT_CU_STREAM_NON_BLOCKING);
-  if (result == TDICT_CU_SUCCESS) atomic_fetch_add_explicit(&d->num_streams, 1, memory_order_relaxed);
+/* Adds `by` to the number of streams or events, unless the call has failed. */
+static tdict_cu count(_Atomic(int64_t) *number, tdict_cu result, int by) {
+  if (result == TDICT_CU_SUCCESS) atomic_fetch_add_explicit(number, by, memory_order_relaxed);
   return result;
+}
+tdict_cu tdict_counted_stream_create(tdict_driver *d, tdict_cu_stream *out) {
+  return count(&d->num_streams, d->ops->stream_create(d, out, TDICT_CU_STREAM_NON_BLOCKING), 1);
 }
 tdict_cu tdict_counted_stream_destroy(tdict_driver *d, tdict_cu_stream stream) {
-  tdict_cu result = d->ops->stream_destroy(d, stream);
-  if (result == TDICT_CU_SUCCESS) atomic_fetch_sub_explicit(&d->num_streams, 1, memory_order_relaxed);
-  return result;
-}
-
-/* Creates an event and counts the event if the call succeeds. */
-static tdict_cu create_counted_event(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
-  tdict_cu result = d->ops->event_create(d, out, flags);
-  if (result == TDICT_CU_SUCCESS) atomic_fetch_add_explicit(&d->num_events, 1, memory_order_relaxed);
-  return result;
+  return count(&d->num_streams, d->ops->stream_destroy(d, stream), -1);
 }
 tdict_cu tdict_counted_event_create(tdict_driver *d, tdict_cu_event *out) {
-  return create_counted_event(d, out, TDICT_CU_EVENT_DISABLE_TIMING);
+  return count(&d->num_events, d->ops->event_create(d, out, TDICT_CU_EVENT_DISABLE_TIMING), 1);
 }
 tdict_cu tdict_counted_timing_event_create(tdict_driver *d, tdict_cu_event *out) {
-  return create_counted_event(d, out, TDICT_CU_EVENT_DEFAULT);
+  return count(&d->num_events, d->ops->event_create(d, out, TDICT_CU_EVENT_DEFAULT), 1);
 }
 tdict_cu tdict_counted_event_destroy(tdict_driver *d, tdict_cu_event event) {
-  tdict_cu result = d->ops->event_destroy(d, event);
-  if (result == TDICT_CU_SUCCESS) atomic_fetch_sub_explicit(&d->num_events, 1, memory_order_relaxed);
-  return result;
+  return count(&d->num_events, d->ops->event_destroy(d, event), -1);
 }
