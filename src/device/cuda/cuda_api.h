@@ -16,64 +16,44 @@
 /* The oldest supported driver, in the format of cuDriverGetVersion: 1000 * major + 10 * minor. */
 enum { TDICT_CUDA_OLDEST_DRIVER = 12000 };
 
+/* Declares a type as the type of cuda.h, and without cuda.h as a type of this library. The structs of both are compared
+ * member by member. The handles of the table are the driver's own pointers. */
 #ifdef TDICT_CUDA_HEADER_CHECK
-typedef CUresult tdict_cuda_result;
-typedef CUdevice_attribute tdict_cuda_device_attribute;
-typedef CUmemPool_attribute tdict_cuda_pool_attribute;
-typedef CUpointer_attribute tdict_cuda_pointer_attribute;
-typedef CUstreamCaptureMode tdict_cuda_capture_mode;
-typedef CUstreamCaptureStatus tdict_cuda_capture_status;
-typedef CUdriverProcAddressQueryResult tdict_cuda_lookup_result;
-typedef CUmemorytype tdict_cuda_memory_type;
-typedef CUmemLocationType tdict_cuda_location_type;
-typedef CUmemAllocationType tdict_cuda_allocation_type;
-typedef CUmemAllocationHandleType tdict_cuda_handle_type;
-typedef CUmemAccess_flags tdict_cuda_access_flags;
-typedef CUDA_MEMCPY2D tdict_cuda_rect_arg; /* the structs are compared member by member */
-typedef CUmemPoolProps tdict_cuda_pool_props_arg;
-#if CUDA_VERSION >= 13000
+#define TDICT_CUDA_TYPE_(name, cuda_type, own_type) typedef cuda_type name
+#else
+#include "device/driver.h"
+#define TDICT_CUDA_TYPE_(name, cuda_type, own_type) typedef own_type name
+#endif
+TDICT_CUDA_TYPE_(tdict_cuda_result, CUresult, int);
+TDICT_CUDA_TYPE_(tdict_cuda_device_attribute, CUdevice_attribute, int);
+TDICT_CUDA_TYPE_(tdict_cuda_pool_attribute, CUmemPool_attribute, int);
+TDICT_CUDA_TYPE_(tdict_cuda_pointer_attribute, CUpointer_attribute, int);
+TDICT_CUDA_TYPE_(tdict_cuda_capture_mode, CUstreamCaptureMode, int);
+TDICT_CUDA_TYPE_(tdict_cuda_capture_status, CUstreamCaptureStatus, int);
+TDICT_CUDA_TYPE_(tdict_cuda_lookup_result, CUdriverProcAddressQueryResult, int);
+TDICT_CUDA_TYPE_(tdict_cuda_memory_type, CUmemorytype, int);
+TDICT_CUDA_TYPE_(tdict_cuda_location_type, CUmemLocationType, int);
+TDICT_CUDA_TYPE_(tdict_cuda_allocation_type, CUmemAllocationType, int);
+TDICT_CUDA_TYPE_(tdict_cuda_handle_type, CUmemAllocationHandleType, int);
+TDICT_CUDA_TYPE_(tdict_cuda_access_flags, CUmemAccess_flags, int);
+TDICT_CUDA_TYPE_(tdict_cuda_rect_arg, CUDA_MEMCPY2D, struct tdict_cuda_rect);
+TDICT_CUDA_TYPE_(tdict_cuda_peer_rect_arg, CUDA_MEMCPY3D_PEER, struct tdict_cuda_peer_rect);
+TDICT_CUDA_TYPE_(tdict_cuda_pool_props_arg, CUmemPoolProps, struct tdict_cuda_pool_props);
+TDICT_CUDA_TYPE_(tdict_cuda_access_arg, CUmemAccessDesc, struct tdict_cuda_access);
+TDICT_CUDA_TYPE_(tdict_cuda_ctx, CUcontext, tdict_cu_context);
+TDICT_CUDA_TYPE_(tdict_cuda_stream, CUstream, tdict_cu_stream);
+TDICT_CUDA_TYPE_(tdict_cuda_event, CUevent, tdict_cu_event);
+TDICT_CUDA_TYPE_(tdict_cuda_pool, CUmemoryPool, tdict_cu_pool);
+TDICT_CUDA_TYPE_(tdict_cuda_module, CUmodule, tdict_cu_module);
+TDICT_CUDA_TYPE_(tdict_cuda_function, CUfunction, tdict_cu_function);
+#if defined TDICT_CUDA_HEADER_CHECK && CUDA_VERSION >= 13000
 typedef CUmemcpySrcAccessOrder tdict_cuda_access_order;
 typedef CUmemcpyAttributes tdict_cuda_copy_hints_arg;
 #else
 typedef int tdict_cuda_access_order;
 typedef struct tdict_cuda_copy_hints tdict_cuda_copy_hints_arg;
 #endif
-typedef CUDA_MEMCPY3D_PEER tdict_cuda_peer_rect_arg;
-typedef CUmemAccessDesc tdict_cuda_access_arg;
-typedef CUcontext tdict_cuda_ctx;
-typedef CUstream tdict_cuda_stream;
-typedef CUevent tdict_cuda_event;
-typedef CUmemoryPool tdict_cuda_pool;
-typedef CUmodule tdict_cuda_module;
-typedef CUfunction tdict_cuda_function;
-#else
-#include "device/driver.h"
-typedef int tdict_cuda_result;
-typedef int tdict_cuda_device_attribute;
-typedef int tdict_cuda_pool_attribute;
-typedef int tdict_cuda_pointer_attribute;
-typedef int tdict_cuda_capture_mode;
-typedef int tdict_cuda_capture_status;
-typedef int tdict_cuda_lookup_result;
-typedef int tdict_cuda_memory_type;
-typedef int tdict_cuda_location_type;
-typedef int tdict_cuda_allocation_type;
-typedef int tdict_cuda_handle_type;
-typedef int tdict_cuda_access_flags;
-typedef struct tdict_cuda_rect tdict_cuda_rect_arg;
-typedef struct tdict_cuda_pool_props tdict_cuda_pool_props_arg;
-typedef int tdict_cuda_access_order;
-typedef struct tdict_cuda_copy_hints tdict_cuda_copy_hints_arg;
-typedef struct tdict_cuda_peer_rect tdict_cuda_peer_rect_arg;
-typedef struct tdict_cuda_access tdict_cuda_access_arg;
-/* the handles of the table are the driver's own pointers */
-typedef tdict_cu_context tdict_cuda_ctx;
-typedef tdict_cu_stream tdict_cuda_stream;
-typedef tdict_cu_event tdict_cuda_event;
-typedef tdict_cu_pool tdict_cuda_pool;
-typedef tdict_cu_module tdict_cuda_module;
-typedef tdict_cu_function tdict_cuda_function;
-#endif
+#undef TDICT_CUDA_TYPE_
 
 typedef int tdict_cuda_device;                 /* CUdevice */
 typedef unsigned long long tdict_cuda_address; /* CUdeviceptr */
