@@ -227,7 +227,7 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
   if (!gpu) {
     status = d->num_gpus == MAX_GPUS ? tdict_fail(err, TDICT_ENODEVICE, "a context opens at most %d devices", MAX_GPUS)
                                      : tdict_gpu_open(driver, device.index, d->cache_bytes, &gpu, err);
-    if (status == TDICT_OK) tdict_gpu_set_mark(gpu, d->mark);
+    if (status == TDICT_OK) gpu->mark = tdict_forkmark_retain(d->mark);
     if (status == TDICT_OK && d->sysfs) gpu->node = tdict_placement_node(d->sysfs, gpu);
     if (status == TDICT_OK) gpu->pin_piece = d->pin_piece;
     if (status == TDICT_OK) d->gpus[d->num_gpus++] = gpu;

@@ -90,8 +90,6 @@ void tdict_gpu_enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   if (push_context(gpu, scope, NULL) != TDICT_OK) (void)!push_context(gpu, scope, NULL);
 }
 
-void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark) { gpu->mark = tdict_forkmark_retain(mark); }
-
 tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu) {
   atomic_fetch_add_explicit(&gpu->refs, 1, memory_order_relaxed);
   return gpu;

@@ -53,7 +53,7 @@ struct tdict_gpu {
   size_t pin_piece;    /* piece size in bytes, see tdict_pinner. Set before other threads use the gpu */
   bool reads_pageable; /* the gpu reads ordinary host memory through the page tables of the host. Constant after open */
   _Atomic(bool) logged_refused_node; /* relaxed: a message about a failed binding was logged */
-  tdict_forkmark *mark;              /* retained; NULL: forks are not detected */
+  tdict_forkmark *mark;              /* retained; NULL: forks are not detected. Set before other threads use the gpu */
   _Atomic(uint64_t) peers_asked;     /* relaxed; bit n: allow_peer_access() ran for ordinal n */
   _Atomic(int32_t) lost;             /* relaxed; the driver's code if the device is lost, else 0 */
   pthread_mutex_t lock;              /* guards: the fields from `streams` to large_bytes */
@@ -75,10 +75,6 @@ tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu);
 /* Drops a reference. The last release frees the gpu and all resources of the gpu, except in a forked child. NULL is
  * allowed. */
 void tdict_gpu_release(tdict_gpu *gpu);
-
-/* Sets the mark with which tdict_gpu_enter() detects a forked child. Retains the mark. Call before other threads use
- * the gpu. */
-void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark);
 
 /* The state of the calling thread before tdict_gpu_enter(). tdict_gpu_leave() restores this state. */
 typedef struct tdict_gpu_scope {

@@ -27,18 +27,24 @@ tdict_status tdict_destination_check_leaf(const tdict_tensor *src, tdict_dtype d
   return TDICT_OK;
 }
 
+/* Returns the leaf of `other` with the key of the cursor's current leaf, or 0 if `other` has no such key. */
+static tdict_leaf find_other(const tdict_cursor *cursor, const tdict_tree *other) {
+  const tdict_frame *top = &cursor->frames[cursor->depth - 1];
+  const tdict_key *key = tdict_cursor_key(cursor);
+  const bool shares_keys = top->node->keys == other->keys;
+  const int64_t slot = shares_keys ? (int64_t)top->slot - 1 : tdict_keys_find(other->keys, key->name, key->length);
+  return slot < 0 ? 0 : other->leaves[slot];
+}
+
 tdict_status tdict_destination_find(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err) {
   const tdict_tree *other = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
+  *out = find_other(cursor, other);
+  if (*out) return TDICT_OK;
   const tdict_key *key = tdict_cursor_key(cursor);
-  int64_t slot = tdict_keys_find(other->keys, key->name, key->length);
-  if (slot < 0) {
-    const tdict_name name = tdict_name_of(key->name, key->length);
-    char similar[160] = "";
-    if (err) tdict_suggest(other->keys, &name, similar, sizeof similar);
-    return tdict_fail(err, TDICT_ENOTFOUND, "transfer_into: the destination has no such key%s", similar);
-  }
-  *out = other->leaves[slot];
-  return TDICT_OK;
+  const tdict_name name = tdict_name_of(key->name, key->length);
+  char similar[160] = "";
+  if (err) tdict_suggest(other->keys, &name, similar, sizeof similar);
+  return tdict_fail(err, TDICT_ENOTFOUND, "transfer_into: the destination has no such key%s", similar);
 }
 
 tdict_status tdict_destination_check_keys(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
@@ -62,15 +68,6 @@ static bool tensors_match(const tdict_tensor *a, const tdict_tensor *b) {
   /* an empty tensor has no bytes, so its offset does not matter */
   return a->numel == 0 ||
          (uintptr_t)a->data - (uintptr_t)a->storage->data == (uintptr_t)b->data - (uintptr_t)b->storage->data;
-}
-
-/* Returns the leaf of `other` with the key of the cursor's current leaf, or 0 if `other` has no such key. */
-static tdict_leaf find_other(const tdict_cursor *cursor, const tdict_tree *other) {
-  const tdict_frame *top = &cursor->frames[cursor->depth - 1];
-  const tdict_key *key = tdict_cursor_key(cursor);
-  const bool shares_keys = top->node->keys == other->keys;
-  const int64_t slot = shares_keys ? (int64_t)top->slot - 1 : tdict_keys_find(other->keys, key->name, key->length);
-  return slot < 0 ? 0 : other->leaves[slot];
 }
 
 bool tdict_destination_matches(const tdict_tree *dst, const tdict_tree *src) {
