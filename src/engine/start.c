@@ -346,7 +346,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
     t->future.result = tdict_retain(start->src);
     return TDICT_OK;
   }
-  const int num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
+  const int num_helpers = s->choice.how.num_workers > 1 ? count_plan_helpers(s) : 0;
   const bool places_items = num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && !start->dst && !start->storage &&
                             !t->plan.objects && s->collected.num_uniform == t->plan.num_items;
   s->beginning = (tdict_beginning){start->src,  start->awaits, start->num_awaits,
@@ -430,8 +430,9 @@ static void choose_work(starter *s) {
                                                    .mode = s->mode,
                                                    .max_copy_bytes = s->max_copy_bytes,
                                                    .caller_waits = start->caller_waits,
-                                                   .reads_files = start->reads_files});
-  int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
+                                                   .reads_files = start->reads_files,
+                                                   .best_stores = s->engine->best_stores});
+  int others = s->choice.how.num_workers - (s->choice.how.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
   if (others > 0 && s->choice.wakes_in_chain)
     tdict_pool_wake_chain(s->engine->config.pool, others);
@@ -448,7 +449,7 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   if (status != TDICT_OK) return status;
   tdict_gpu *gpu = find_transfer_gpu(s);
   choose_work(s);
-  status = tdict_transfer_create(s->engine, choice->num_workers, 1 + start->num_more_targets, &t, err);
+  status = tdict_transfer_create(s->engine, choice->how.num_workers, 1 + start->num_more_targets, &t, err);
   if (status != TDICT_OK) {
     tdict_plan_reset(&s->plan);
     return status;
@@ -459,13 +460,7 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   for (int i = 0; i < t->how.num_workers; i++) t->workers[i].task.run = tdict_work;
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   t->future.begin_ns = s->begin_ns;
-  t->how = (tdict_how){.mode = s->mode,
-                       .num_workers = choice->num_workers,
-                       .max_slots = choice->row.slots,
-                       .stores = choice->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN,
-                       .spin_ns = choice->spin_ns,
-                       .on_caller = choice->on_caller,
-                       .caller_waits = start->caller_waits};
+  t->how = choice->how;
   if (t->plan.objects || start->options.num_keep || start->options.num_conversions) count_entries(s, t);
   t->targets[0].position = start->position;
   if (start->promise) tdict_future_begin_part(start->promise, &t->future);

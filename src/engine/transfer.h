@@ -41,17 +41,6 @@ typedef struct tdict_target {
   size_t position;        /* of the tree in the result of the promise; 0 if the transfer is not part of a promise */
 } tdict_target;
 
-/* How a transfer runs. These fields do not change after the transfer has begun. */
-typedef struct tdict_how {
-  int32_t mode; /* never TDICT_MODE_AUTO */
-  int num_workers;
-  int max_slots;            /* maximum number of slots that a worker holds, see tdict_tuning_row */
-  tdict_stream_kind stores; /* store instructions with which host threads copy */
-  int64_t spin_ns;          /* a thread that waits for the transfer's end spins for this time before it sleeps */
-  bool on_caller;           /* see tdict_choice; may become false when the transfer begins */
-  bool caller_waits; /* the starting call blocks until the transfer has ended, so no stream can wait for the transfer */
-} tdict_how;
-
 struct tdict_transfer {
   tdict_future future; /* first member, so that a pointer to the transfer is also a pointer to the future */
 

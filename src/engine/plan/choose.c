@@ -64,6 +64,7 @@ static tdict_tuning_direction find_direction(const tdict_plan *p) {
 static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes,
                            tdict_choice *c) {
   const tdict_pool *pool = r->pool;
+  tdict_how *how = &c->how;
   const bool on_worker = tdict_pool_is_worker(pool);
   const int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
   /* in modes other than NON_BLOCKING_PIN the driver makes nearly all copies, so more threads would only wait for each
@@ -79,14 +80,14 @@ static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction
   const int least = bytes <= SPIN_MAX_BYTES ? 0 : r->reads_files ? FILE_WORKERS : packs ? PACK_WORKERS : 0;
   int chosen = c->row.workers < least ? least : c->row.workers;
   chosen = at_most(chosen, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
-  c->num_workers = single_threaded || r->num_threads == 0 ? 1 : r->num_threads > 0 ? r->num_threads : chosen;
-  c->num_workers = at_most(c->num_workers, threads + (caller_helps ? 1 : 0));
-  c->on_caller = r->num_threads == 0 || (r->caller_waits && single_threaded) || caller_helps || on_worker;
-  c->on_caller_if_ready = r->num_threads < 0 && !r->caller_waits && !c->on_caller && is_queued_soon(r, bytes);
-  c->on_caller |= c->on_caller_if_ready;
-  if (c->on_caller && !caller_helps) c->num_workers = 1;
-  if (on_worker) c->num_workers = 1;
-  c->spin_ns = cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
+  how->num_workers = single_threaded || r->num_threads == 0 ? 1 : r->num_threads > 0 ? r->num_threads : chosen;
+  how->num_workers = at_most(how->num_workers, threads + (caller_helps ? 1 : 0));
+  how->on_caller = r->num_threads == 0 || (r->caller_waits && single_threaded) || caller_helps || on_worker;
+  c->on_caller_if_ready = r->num_threads < 0 && !r->caller_waits && !how->on_caller && is_queued_soon(r, bytes);
+  how->on_caller |= c->on_caller_if_ready;
+  if (how->on_caller && !caller_helps) how->num_workers = 1;
+  if (on_worker) how->num_workers = 1;
+  how->spin_ns = cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
 }
 
 /* Adjusts the chunk size. If the calling thread of an _async call makes the copies, enlarges the chunks, because the
@@ -95,7 +96,7 @@ static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction
  * a large last chunk while the other threads have no work. Keeps the chunk size for copies into a new host result. */
 static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes, tdict_choice *c) {
   size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
-  if (c->on_caller && !r->caller_waits) {
+  if (c->how.on_caller && !r->caller_waits) {
     size_t fitting = (r->plan->line_bytes / r->num_slots / step + 1) * step;
     if (fitting <= slot && c->row.chunk_bytes < fitting) c->row.chunk_bytes = fitting;
     if (fitting <= slot && c->row.first_bytes < fitting) c->row.first_bytes = fitting;
@@ -124,11 +125,16 @@ tdict_choice tdict_choose(const tdict_choice_request *r) {
   const size_t bytes = thread_bytes(r);
   const bool is_small = bytes <= SPIN_MAX_BYTES;
   tdict_choice c = {.row = *tdict_choose_row(r->tuning, direction, bytes), .num_strips = 1};
+  c.how = (tdict_how){.mode = r->mode,
+                      .max_slots = c.row.slots,
+                      .stores = c.row.streaming ? r->best_stores : TDICT_STREAM_PLAIN,
+                      .caller_waits = r->caller_waits};
   choose_threads(r, direction, bytes, &c);
   fit_chunks(r, direction, bytes, &c);
   /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the
    * first slot. In a larger transfer each thread fills its own slots, which takes less time in total. */
-  if (c.num_workers > 1 && direction == TDICT_TUNING_IN && is_small && !(r->plan->wire && r->plan->wire->uses_kernels))
+  if (c.how.num_workers > 1 && direction == TDICT_TUNING_IN && is_small &&
+      !(r->plan->wire && r->plan->wire->uses_kernels))
     c.num_strips = tdict_strips_of_bytes(c.row.chunk_bytes);
   c.wakes_in_chain = !r->caller_waits && !is_small;
   return c;

@@ -14,26 +14,38 @@ typedef struct tdict_choice_request {
   const tdict_tuning *tuning;
   size_t slot_bytes; /* bytes of a slot in a staging ring */
   size_t num_slots;
-  int32_t num_threads;   /* value of the option num_threads; -1: the tuning table determines the number */
-  int32_t mode;          /* never TDICT_MODE_AUTO */
-  bool caller_waits;     /* true: the public call blocks until the transfer has ended */
-  bool reads_files;      /* true: the threads read the source from files instead of memory */
-  size_t max_copy_bytes; /* maximum bytes of a chunk, a multiple of 256; 0: no limit */
+  int32_t num_threads;           /* value of the option num_threads; -1: the tuning table determines the number */
+  int32_t mode;                  /* never TDICT_MODE_AUTO */
+  bool caller_waits;             /* true: the public call blocks until the transfer has ended */
+  bool reads_files;              /* true: the threads read the source from files instead of memory */
+  size_t max_copy_bytes;         /* maximum bytes of a chunk, a multiple of 256; 0: no limit */
+  tdict_stream_kind best_stores; /* stores that bypass the cache */
 } tdict_choice_request;
+/* How a transfer runs. These fields do not change after the transfer has begun. */
+typedef struct tdict_how {
+  int32_t mode; /* never TDICT_MODE_AUTO */
+  int num_workers;
+  int max_slots;            /* maximum number of slots that a worker holds, see tdict_tuning_row */
+  tdict_stream_kind stores; /* store instructions with which host threads copy */
+  int64_t spin_ns;          /* a thread that waits for the transfer's end spins for this time before it sleeps */
+  /* true: the starting thread is the first worker, and pool threads are the other workers. May become false when the
+   * transfer begins */
+  bool on_caller;
+  bool caller_waits; /* the starting call blocks until the transfer has ended, so no stream can wait for the transfer */
+} tdict_how;
+
 /* The threads and the chunks of a transfer. */
 typedef struct tdict_choice {
+  tdict_how how;
   tdict_tuning_row row; /* chunk sizes, threads and slots. If the transfer uses slots, chunk_bytes is at most the slot
                          * size */
-  int num_workers;
-  uint32_t num_strips; /* maximum number of strips of a chunk; threads fill the strips in parallel */
-  bool on_caller;      /* true: the starting thread is the first worker, and pool threads are the other workers */
+  uint32_t num_strips;  /* maximum number of strips of a chunk; threads fill the strips in parallel */
   /* true: on_caller must become false if the copies cannot be queued without waiting, or if the transfer must wait for
    * another transfer */
   bool on_caller_if_ready;
   /* true: the calling thread wakes only one thread, because the call should return soon, and the transfer takes much
    * longer than waking threads */
   bool wakes_in_chain;
-  int64_t spin_ns; /* a thread that waits for the transfer's end spins for this time before it sleeps */
 } tdict_choice;
 
 /* Below this size, handing out a strip of a chunk costs more than filling the strip. */

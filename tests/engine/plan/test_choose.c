@@ -17,7 +17,7 @@ static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32
   const tdict_engine *e = tdict_context_engine(w->c);
   tdict_choice_request r = {
       &plan, e->config.pool, &e->tuning, e->rings.slot_bytes, e->rings.num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN,
-      waits, kind == FILES,  0};
+      waits, kind == FILES,  0,          TDICT_STREAM_PLAIN};
   return tdict_choose(&r);
 }
 static tdict_choice choose(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
@@ -36,12 +36,12 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
       const int32_t asked = k / 2 == 0 ? -1 : k / 2 == 1 ? 0 : k / 2 == 2 ? 1 : threads;
       const bool waits = k % 2;
       const tdict_choice c = choose(&w, i % 3 ? TDICT_WAY_STAGE_IN : TDICT_WAY_STAGE_OUT, sizes[i], asked, waits);
-      assert_in_range(c.num_workers, 1, threads + 1);
-      if (asked > 0) assert_int_equal(c.num_workers, asked);
-      if (asked > 0) assert_false(c.on_caller); /* n threads of the pool */
-      if (asked == 0) assert_true(c.on_caller && c.num_workers == 1);
-      if (asked < 0) assert_in_range(c.num_workers, 1, cpus);
-      if (asked < 0 && !waits) assert_false(c.on_caller);
+      assert_in_range(c.how.num_workers, 1, threads + 1);
+      if (asked > 0) assert_int_equal(c.how.num_workers, asked);
+      if (asked > 0) assert_false(c.how.on_caller); /* n threads of the pool */
+      if (asked == 0) assert_true(c.how.on_caller && c.how.num_workers == 1);
+      if (asked < 0) assert_in_range(c.how.num_workers, 1, cpus);
+      if (asked < 0 && !waits) assert_false(c.how.on_caller);
       assert_in_range(c.row.chunk_bytes, 256, slot);
       assert_in_range(c.row.first_bytes, 256, c.row.chunk_bytes);
       assert_int_equal(c.row.chunk_bytes % 256 + c.row.first_bytes % 256, 0);
@@ -54,16 +54,16 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
   const tdict_cpus set = td_cpus(0, 7);
   (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
   for (int waits = 0; waits < 2; waits++) {
-    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).num_workers, 7);
-    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, 8, waits).num_workers, 8); /* as asked */
-    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).num_workers, 8);
+    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).how.num_workers, 7);
+    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, 8, waits).how.num_workers, 8); /* as asked */
+    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).how.num_workers, 8);
   }
   /* A quota limits the default, but not a number that the program names. */
   tdict_pool_set_quota(tdict_context_engine(w.c)->config.pool, 2);
   for (int waits = 0; waits < 2; waits++) {
-    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).num_workers, 2);
-    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).num_workers, 2);
-    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, 8, waits).num_workers, 8);
+    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).how.num_workers, 2);
+    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).how.num_workers, 2);
+    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, 8, waits).how.num_workers, 8);
   }
   assert_int_equal(tdict_context_num_threads(w.c), 16);
 }
@@ -76,14 +76,15 @@ GPU_CASE(choose_more_threads_for_files) {
     const tdict_cpus set = td_cpus(0, cpus - 1);
     (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
     const int wanted = cpus < 16 ? cpus : 16;
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, FILES).num_workers, wanted);
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, true, FILES).num_workers, wanted);
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, 3, false, FILES).num_workers, 3);
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, FILES).num_workers,
-                     choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).num_workers);
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, PACKED).num_workers, cpus < 12 ? cpus : 12);
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, PACKED).num_workers,
-                     choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).num_workers);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, FILES).how.num_workers, wanted);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, true, FILES).how.num_workers, wanted);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, 3, false, FILES).how.num_workers, 3);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, FILES).how.num_workers,
+                     choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).how.num_workers);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, PACKED).how.num_workers,
+                     cpus < 12 ? cpus : 12);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, PACKED).how.num_workers,
+                     choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).how.num_workers);
   }
 }
 
@@ -91,8 +92,8 @@ GPU_CASE(choose_more_threads_for_files) {
 GPU_CASE(choose_caller_moves_small_trees) {
   scoped_place w = open_place();
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
-  assert_true(c.on_caller);
-  assert_int_equal(c.num_workers, 1);
+  assert_true(c.how.on_caller);
+  assert_int_equal(c.how.num_workers, 1);
   const size_t slot = tdict_context_engine(w.c)->rings.slot_bytes;
   const tdict_choice two = choose(&w, TDICT_WAY_STAGE_IN, slot + 256, 1, true);
   assert_in_range(two.row.chunk_bytes, slot / 2, slot / 2 + 256);
