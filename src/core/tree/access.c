@@ -44,47 +44,29 @@ static tdict_status find_leaf(const tdict_tree *td, const char *path, const char
   return TDICT_OK;
 }
 
-/* Returns TDICT_ETYPE. The message names the kind that was found and the kind that was wanted. */
-static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char *wanted, const char *path,
-                                   tdict_error *err) {
-  return tdict_fail_at(err, TDICT_ETYPE, path, "%s: found %s, wanted %s", what, TDICT_LEAF_TEXT(leaf), wanted);
-}
-
-/* Handles escaped paths and errors if find_leaf_fast() found no tensor. `what` is the name of the public call. */
-static TDICT_COLD tdict_status get_tensor_slow(const char *what, const tdict_tree *td, const char *path,
-                                               tdict_tensor **out, tdict_error *err) {
+/* Handles escaped paths and errors if find_leaf_fast() found no leaf of the kind. `out` is the address of a pointer to
+ * a tensor or tree. `what` is the name of the public call. */
+static TDICT_COLD tdict_status get_slow(const tdict_tree *td, const char *path, const char *what, int kind, void *out,
+                                        tdict_error *err) {
   tdict_leaf leaf = 0;
   if (!out) return tdict_fail_null(err, what, "out");
   tdict_status status = find_leaf(td, path, what, &leaf, err);
-  if (status != TDICT_OK) return status;
-  tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-  if (!tensor) return fail_leaf_kind(what, leaf, "a tensor", path, err);
-  *out = tensor;
-  return TDICT_OK;
-}
-
-static TDICT_COLD tdict_status get_tree_slow(const tdict_tree *td, const char *path, tdict_tree **out,
-                                             tdict_error *err) {
-  tdict_leaf leaf = 0;
-  if (!out) return tdict_fail_null(err, "get_tree", "out");
-  tdict_status status = find_leaf(td, path, "get_tree", &leaf, err);
-  if (status != TDICT_OK) return status;
-  tdict_tree *tree = tdict_leaf_tree(leaf);
-  if (!tree) return fail_leaf_kind("get_tree", leaf, "a tree", path, err);
-  *out = tree;
-  return TDICT_OK;
+  if (status == TDICT_OK) status = tdict_leaf_check(leaf, kind, what, path, err);
+  const void *found = tdict_leaf_pointer(leaf);
+  if (status == TDICT_OK) memcpy(out, &found, sizeof found);
+  return status;
 }
 
 tdict_status tdict_get(const tdict_tree *tree, const char *path, tdict_tensor **out, tdict_error *err) {
   tdict_tensor *tensor = tree && path && out ? tdict_leaf_tensor(find_leaf_fast(tree, path)) : NULL;
-  if (!tensor) return get_tensor_slow("get", tree, path, out, err);
+  if (!tensor) return get_slow(tree, path, "get", TDICT_LEAF_TENSOR, out, err);
   *out = tensor;
   return TDICT_OK;
 }
 
 tdict_status tdict_get_tree(const tdict_tree *tree, const char *path, tdict_tree **out, tdict_error *err) {
   tdict_tree *child = tree && path && out ? tdict_leaf_tree(find_leaf_fast(tree, path)) : NULL;
-  if (!child) return get_tree_slow(tree, path, out, err);
+  if (!child) return get_slow(tree, path, "get_tree", TDICT_LEAF_TREE, out, err);
   *out = child;
   return TDICT_OK;
 }
@@ -136,7 +118,7 @@ static tdict_status find_tensor(const char *what, const tdict_tree *tree, const 
     return tdict_fail(err, TDICT_EINVAL, "%s: num_dims is %d%s, wanted -1 to %d and a shape", what, w->ndim,
                       w->shape ? "" : " and shape is NULL", TDICT_MAX_NDIM);
   *out = tree && path ? tdict_leaf_tensor(find_leaf_fast(tree, path)) : NULL;
-  tdict_status status = *out ? TDICT_OK : get_tensor_slow(what, tree, path, out, err);
+  tdict_status status = *out ? TDICT_OK : get_slow(tree, path, what, TDICT_LEAF_TENSOR, out, err);
   if (status == TDICT_OK) status = check_tensor(what, *out, w, err);
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }

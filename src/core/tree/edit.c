@@ -100,12 +100,6 @@ tdict_status tdict_set_tree(tdict_tree *tree, const char *path, tdict_tree *chil
 
 enum { ANY_KIND = -1 };
 
-static tdict_status check_leaf_kind(const tdict_place *place, int kind, tdict_error *err) {
-  if (kind == ANY_KIND || tdict_leaf_kind(tdict_place_leaf(place)) == kind) return TDICT_OK;
-  return tdict_fail_at(err, TDICT_ETYPE, place->path.whole, "%s: found %s, wanted a %s", place->path.what,
-                       TDICT_LEAF_TEXT(tdict_place_leaf(place)), kind == TDICT_LEAF_TREE ? "tree" : "tensor");
-}
-
 /* Makes the key table and the leaves of the node private, because the caller is about to change them. */
 static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *err) {
   if (tdict_node_own(place->node)) return TDICT_OK;
@@ -121,7 +115,7 @@ static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *wh
   tdict_place place;
   tdict_status status = tdict_place_get(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
-  status = check_leaf_kind(&place, kind, err);
+  if (kind != ANY_KIND) status = tdict_leaf_check(tdict_place_leaf(&place), kind, what, path, err);
   if (status == TDICT_OK) status = tdict_place_check_lock(&place, err);
   if (status == TDICT_OK) status = own_keys_and_leaves(&place, err);
   if (status == TDICT_OK) {
