@@ -51,22 +51,6 @@ static tdict_status enter_part(tdict_tree **node, const char *part, size_t lengt
   return TDICT_OK;
 }
 
-/* Prepares a leaf for the node `under`. *out is a reference that the caller owns. If a child tree lacks batch
- * dimensions or the device of `under`, *out is a shallow copy with these dimensions and the device. */
-static tdict_status adopt_leaf(const tdict_tree *under, tdict_leaf leaf, tdict_leaf *out, tdict_error *err) {
-  const tdict_demand demand = tdict_demand_of(under, what, NULL);
-  tdict_tree *tree = tdict_leaf_tree(leaf), *adopted = NULL;
-  tdict_status status;
-  if (tree) {
-    status = tdict_agree_adopt(&demand, tree, &adopted, err);
-    if (status == TDICT_OK) *out = tdict_leaf_of_tree(adopted);
-    return status;
-  }
-  status = tdict_agree_leaf(&demand, leaf, NULL, err);
-  if (status == TDICT_OK) *out = tdict_leaf_retain(leaf);
-  return status;
-}
-
 /* Puts the leaf of a slot at the path that the parts of the slot's key form. */
 static tdict_status put_leaf(const unflattener *u, size_t slot, tdict_error *err) {
   const char *name = u->td->keys->slots[slot].name;
@@ -91,7 +75,7 @@ static tdict_status put_leaf(const unflattener *u, size_t slot, tdict_error *err
   if (is_unchanged)
     held = tdict_leaf_retain(u->td->leaves[slot]);
   else
-    status = adopt_leaf(node, u->td->leaves[slot], &held, err);
+    status = tdict_map_adopt(node, u->td->leaves[slot], what, &held, err);
   if (status != TDICT_OK) return status;
   if (tdict_node_add(node, name, length, tdict_keys_hash(name, length), held)) return TDICT_OK;
   tdict_leaf_release(held);
