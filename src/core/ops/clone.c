@@ -39,10 +39,7 @@ tdict_status tdict_clone_deep(const tdict_tree *tree, const tdict_run *run, tdic
                          .describes_shapes = true,
                          .moves = &moves,
                          .way = TDICT_OBJECT_CLONE};
-  status = tdict_moves_check_objects(&moves, tree, err);
-  if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
-  tdict_moves_reset(&moves);
-  return status;
+  return tdict_map_run(&map, tree, out, err);
 }
 
 static bool is_not_contiguous(const tdict_map *map, size_t tensor, const tdict_tensor *from) {
@@ -65,10 +62,7 @@ tdict_status tdict_contiguous(const tdict_tree *tree, const tdict_run *run, tdic
                          .moves = &moves,
                          .way = TDICT_OBJECT_ELEMENTS,
                          .keeps_bare = true};
-  status = tdict_moves_check_objects(&moves, tree, err);
-  if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
-  tdict_moves_reset(&moves);
-  return status;
+  return tdict_map_run(&map, tree, out, err);
 }
 
 /* Copies the elements. Writes zeros to the padding after the elements, so that the padding never holds old bytes of the
@@ -165,7 +159,6 @@ tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdi
   size_t num_tensors = 0;
   tdict_status status = count_tensors(tree, &num_tensors, err);
   if (status == TDICT_OK) status = tdict_map_run(&map, tree, &made, err);
-  tdict_moves_reset(&moves);
   if (status == TDICT_OK) status = find_storage(made, memory, &storage, err);
   if (status == TDICT_OK) status = tdict_make_consolidated(made, num_tensors, storage, err);
   tdict_storage_release(storage);

@@ -230,7 +230,6 @@ static tdict_status join_into_new_tree(joiner *j, const join_options *options, t
                          .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : first, &made, err);
   if (status == TDICT_OK && opened) status = tdict_objects_unflatten(j->what, first, made, err);
-  tdict_moves_reset(&j->moves);
   tdict_aligned_reset(&j->aligned);
   tdict_aligned_close(opened, j->count);
   return TDICT_HAND_OVER(status, made, out, tdict_release);

@@ -430,9 +430,8 @@ static tdict_status run_moves(maker *m, const tdict_tree *root, tdict_error *err
   return fail_at_leaf(m, status, err);
 }
 
-/* Measures and creates the tree, without locks. If measure_all() stops at an object, sets *found_objects to true and
- * creates nothing. */
-static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, bool *found_objects, tdict_error *err) {
+/* Measures and creates the tree, without locks. If measure_all() stops at an object, creates nothing. */
+static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   tdict_tree *made = NULL;
   m->entry = m->tensor = m->num_tensors = m->num_dims = 0;
   m->found_objects = false;
@@ -443,7 +442,6 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   m->last.tensor = NULL;
   tdict_cursor_rewind(&m->cursor, td);
   tdict_status status = measure_all(m, err);
-  *found_objects = m->found_objects;
   if (status != TDICT_OK || m->found_objects) return status;
   status = allocate_result(m, err);
   if (status == TDICT_OK) status = make_mapped_node(m, td, td, &made, err);
@@ -462,12 +460,11 @@ static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tre
                                       td->batch_size, NULL,     map->keeps_bare};
   tdict_map changed = *map;
   tdict_tree *opened, *made = NULL;
-  bool found_objects;
   tdict_status status = tdict_objects_flatten(&opening, td, &opened, err);
   if (status != TDICT_OK) return status;
   changed.objects_opened = true;
   m->map = &changed;
-  status = map_once(m, opened, &made, &found_objects, err);
+  status = map_once(m, opened, &made, err);
   if (status == TDICT_OK) status = tdict_objects_unflatten(map->what, td, made, err);
   m->map = map;
   tdict_release(opened);
@@ -477,17 +474,18 @@ static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tre
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   maker m;
   tdict_tree *made = NULL;
-  bool found_objects;
   m.map = map;
   m.may_be_locked = tdict_node_is_locked(td);
   tdict_cursor_init(&m.cursor, td, false);
-  tdict_status status = map_once(&m, td, &made, &found_objects, err);
-  if (status == TDICT_OK && found_objects) {
+  tdict_status status = tdict_moves_check_objects(map->moves, td, err);
+  if (status == TDICT_OK) status = map_once(&m, td, &made, err);
+  if (status == TDICT_OK && m.found_objects) {
     status = map_opened_objects(&m, td, &made, err);
     m.may_be_locked = true; /* the first measuring pass stopped at the first object, so it did not visit all nodes */
   }
   if (status == TDICT_OK && m.may_be_locked && !map->drops_locks) copy_locks(&m, td, made);
   tdict_cursor_reset(&m.cursor);
+  if (map->moves) tdict_moves_reset(map->moves);
   if (status == TDICT_OK) *out = made;
   return status;
 }

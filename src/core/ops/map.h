@@ -35,7 +35,7 @@ struct tdict_map {
    * less often. */
   bool describes_shapes;
   void *user;
-  tdict_moves *moves; /* run after all calls of `fill`; NULL: `fill` makes all copies at once */
+  tdict_moves *moves; /* run after all calls of `fill`, and then reset; NULL: `fill` makes all copies at once */
   /* `way` says how objects are handled. If `way` names a hook, this hook makes the result of an object of the program:
    * TDICT_OBJECT_INDEX needs `pick`, and TDICT_OBJECT_STACK needs `join`. An object without the hook is flattened: a
    * tree of its tensors replaces the object, and `describe` is called for these tensors. If `memory` is not NULL, an
@@ -61,11 +61,12 @@ struct tdict_map {
 /* Makes a new tree from `td` as `map` describes. If drops_locks is false, locks the new tree like the source. Returns
  * TDICT_ENOMEM if memory is exhausted, and TDICT_EOVERFLOW if the result is too large. Returns TDICT_ESHAPE if a node
  * would have too many batch dimensions, or if an object of a built-in type does not fit its new node. Also returns
- * TDICT_ESHAPE if a tensor, or an object of a built-in type, does not begin with the first batch_in batch dimensions of
- * the source. Returns the errors of the callbacks, and sets err->path to the leaf if a callback left err->path empty.
- * Returns TDICT_ENOTSUP for an object whose type has neither the hook nor `flatten`, or if the new elements belong to
- * more than 16 memories. Returns TDICT_EWRONGDEVICE if no memory is known for the new elements of a tensor in device
- * memory of the program. Returns TDICT_EHOOK, and the errors of hooks and of built-in types. */
+ * TDICT_ESHAPE if a tensor, or an object of a built-in type, does not begin with the first batch_in batch dimensions
+ * of the source. Returns the errors of the callbacks, and sets err->path to the leaf if a callback left err->path
+ * empty. Returns TDICT_ENOTSUP for an object whose type has neither the hook nor `flatten`, or if the new elements
+ * belong to more than 16 memories, or if moves on a stream refuse an object. Returns TDICT_EWRONGDEVICE if no memory
+ * is known for the new elements of a tensor in device memory of the program. Returns TDICT_EHOOK, and the errors of
+ * hooks and of built-in types. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* A `describe`: describes a new tensor with the shape of `from`. */
 tdict_status tdict_map_describe_new(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,

@@ -123,7 +123,6 @@ tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype, const tdi
                          .way = TDICT_OBJECT_ELEMENTS,
                          .keeps_bare = true};
   if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
-  tdict_moves_reset(&moves);
   free(c.answers);
   return status;
 }

@@ -285,6 +285,7 @@ tdict_status tdict_tree_write_run(tdict_tree_write *w, tdict_error *err) {
   if (status == TDICT_OK) status = tdict_moves_run(w->moves, err);
   tdict_cursor_reset(&cursor);
   tdict_flat_pairs_reset(&w->pairs);
+  if (w->moves) tdict_moves_reset(w->moves);
   return status;
 }
 
@@ -311,9 +312,7 @@ static tdict_status copy_tree_elements(tdict_moves *moves, bool needs_same_keys,
                         .needs_same_keys = needs_same_keys,
                         .objects = {.what = moves->what, .pick = &whole, .is_whole = true},
                         .moves = moves};
-  tdict_status status = tdict_tree_write_run(&w, err);
-  tdict_moves_reset(moves);
-  return status;
+  return tdict_tree_write_run(&w, err);
 }
 
 tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, const tdict_run *run, tdict_error *err) {

@@ -20,9 +20,9 @@ struct tdict_tree_write {
   void *user;
   tdict_flat_pairs pairs; /* of the objects, in the order of the walk; initialize all members to 0 */
 };
-/* Checks all leaves, then writes them, then runs the moves, and resets the pairs. Returns TDICT_ENOTFOUND for a key
- * that `to` lacks, and TDICT_ETYPE for entries of different kinds. Also returns the errors of w->tensor, of
- * tdict_flat_pairs_add() and of the moves. */
+/* Checks all leaves, then writes them, then runs the moves, and resets the moves and the pairs. Returns
+ * TDICT_ENOTFOUND for a key that `to` lacks, and TDICT_ETYPE for entries of different kinds. Also returns the errors
+ * of w->tensor, of tdict_flat_pairs_add() and of the moves. */
 tdict_status tdict_tree_write_run(tdict_tree_write *w, tdict_error *err);
 
 /* Copies the elements of pair->from to the tensors of pair->to with the same paths. If `checks_only` is true, only

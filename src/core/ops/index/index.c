@@ -152,9 +152,7 @@ tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree, con
                          .moves = &g.moves,
                          .way = tdict_pick_method(pick),
                          .pick = pick};
-  if (status == TDICT_OK) status = tdict_moves_check_objects(&g.moves, tree, err);
   if (status == TDICT_OK) status = get_checked(&g, &map, tree, out, err);
-  tdict_moves_reset(&g.moves);
   tdict_index_plan_reset(&g.plan);
   return status;
 }
@@ -296,7 +294,6 @@ tdict_status tdict_index_into(tdict_context *context, tdict_tree *dst, const tdi
   if (status != TDICT_OK) return status;
   status = tdict_check_batch_size(plan.what, dst, plan.ndim, plan.shape, err);
   if (status == TDICT_OK) status = write_value(dst, &plan, &call.helpers, src, true, err);
-  tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
   return status;
 }
@@ -331,7 +328,6 @@ static tdict_status set_indexed(tdict_tree *td, const index_call *call, const td
   if (status == TDICT_OK)
     status = tdict_num_keys(td) == 0 && tdict_num_keys(value) != 0 ? write_to_empty_tree(td, &plan, helpers, value, err)
                                                                    : write_value(td, &plan, helpers, value, false, err);
-  tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
   return status;
 }
