@@ -8,6 +8,11 @@
 #include "core/tree/node.h"
 #include "tdict/path.h"
 
+void tdict_schema_tables_free(tdict_schema_tables *tables) {
+  for (size_t i = 0; tables && i < tables->count; i++) tdict_keys_release(tables->tables[i]);
+  free(tables);
+}
+
 tdict_schema *tdict_schema_retain(const tdict_schema *schema) {
   tdict_schema *s = (tdict_schema *)(uintptr_t)schema;
   atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);

@@ -7,8 +7,17 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "core/schema/tables.h"
+#include "core/tree/keys.h"
 #include "tdict/schema.h"
+
+/* The key tables that the trees of a schema share. The tables do not change after the schema has them. */
+typedef struct tdict_schema_tables {
+  size_t count;
+  tdict_keys *tables[]; /* retained: the root, then all trees in the order of the entries */
+} tdict_schema_tables;
+
+/* Releases the key tables. NULL is allowed. */
+void tdict_schema_tables_free(tdict_schema_tables *tables);
 
 /* The size of the storage that tdict_schema_create_over() needs, and what else all entries have in common. */
 typedef struct tdict_schema_size {
@@ -32,6 +41,10 @@ struct tdict_schema {
   _Atomic(tdict_schema_tables *) tables;
   tdict_schema_entry entries[];
 };
+
+/* Returns true if tdict_schema_from_tree() would make a schema that is equal to `schema`. Returns false also if
+ * memory for the walk is exhausted, which only a tree of more than 24 levels needs. */
+bool tdict_schema_matches(const tdict_schema *schema, const tdict_tree *tree);
 
 /* Size of a buffer for the path of an entry in a tdict_error. */
 enum { TDICT_SCHEMA_PATH_BYTES = sizeof((tdict_error *)NULL)->path };

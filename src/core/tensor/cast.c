@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/tensor/convert_vector.h"
+#include "core/tensor/convert.h"
 
 enum { CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4, BLOCK = 1024 };
 

@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/float_env.h"
 #include "core/kernel/work.h"
-#include "core/tensor/convert_vector.h"
+#include "core/tensor/convert.h"
 #include "core/tensor/element.h"
 #include "core/tensor/layout.h"
 

@@ -1,11 +1,9 @@
 /* Converts elements of the most frequent pairs with AVX2 or AVX-512, or some of these pairs with NEON. See
- * convert_vector.h for ownership and threads. */
-#include "core/tensor/convert_vector.h"
+ * convert.h for ownership and threads. */
+#include "core/tensor/convert.h"
 
 #include <stdint.h>
 #include <string.h>
-
-#include "core/tensor/convert.h"
 
 /* A step is a fixed number of elements, the same for all pairs. Every step fills whole cache lines of the result. */
 enum { STEP = 32, BLOCK = 64 * STEP, LINE_BYTES = 64, MOST_ITEM_BYTES = 8, MIN_STREAM_BYTES = 4 << 20 };

@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/schema/blob.h"
-#include "core/schema/match.h"
+#include "core/schema/schema.h"
 
 static int find(const tdict_schema_cache *cache, tdict_hash128 hash, size_t blob_bytes) {
   for (int i = 0; i < cache->count; i++) {

@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/float_env.h"
-#include "core/tensor/convert_vector.h"
+#include "core/tensor/convert.h"
 #include "services/mpi/state.h"
 
 /* Defines a function that MPI calls: combines `in[i]` as `a` with `inout[i]` as `b`. MPI gives 4 arguments. */

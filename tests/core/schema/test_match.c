@@ -1,5 +1,5 @@
 /* Trees against schemas: a tree matches a schema exactly if its own schema has the same bytes. */
-#include "core/schema/match.h"
+#include "core/schema/schema.h"
 #include "rig.h"
 #include "support/random.h"
 

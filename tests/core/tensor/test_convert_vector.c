@@ -2,7 +2,6 @@
 #include "naive_convert.h"
 
 #include "core/tensor/convert.h"
-#include "core/tensor/convert_vector.h"
 
 #ifdef __aarch64__ /* NEON, with ordinary stores */
 static const tdict_stream_kind kinds[] = {TDICT_STREAM_PLAIN};
