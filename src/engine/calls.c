@@ -90,7 +90,8 @@ tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src, con
 static tdict_status pin_in_tree(tdict_context *c, tdict_tree *wrapper, tdict_box *box, const tdict_pin_options *o,
                                 void **out, tdict_error *err) {
   tdict_tree *pinned;
-  tdict_status status = tdict_node_add(wrapper, "object", 6, tdict_keys_hash("object", 6), tdict_leaf_of_box(box))
+  const tdict_name name = tdict_name_of("object", 6);
+  tdict_status status = tdict_node_add_name(wrapper, &name, tdict_leaf_of_box(box))
                             ? TDICT_OK
                             : tdict_fail(err, TDICT_ENOMEM, "pin_object: no host memory for a tree");
   if (status != TDICT_OK) return status;

@@ -41,14 +41,10 @@ static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_st
 static tdict_status check_no_extra_keys(const aligner *a, size_t mark, tdict_error *err) {
   const tdict_tree *first = get_node_of_tree(a, mark, 0);
   for (size_t t = 1; t < a->aligned->count; t++) {
-    const tdict_keys *keys = get_node_of_tree(a, mark, t)->keys;
-    if (keys == first->keys || keys->num_live <= first->keys->num_live) continue;
-    for (uint32_t i = 0; i < keys->num_slots; i++) {
-      const tdict_key *key = &keys->slots[i];
-      if (!key->name || tdict_keys_find_hashed(first->keys, key->name, key->length, key->hash) >= 0) continue;
-      tdict_fail(err, TDICT_ENOTFOUND, "%s: tree %zu has a key that tree 0 lacks", a->what, t);
-      return fail_at_key(a, key, TDICT_ENOTFOUND, err);
-    }
+    const tdict_key *key = tdict_keys_find_extra(get_node_of_tree(a, mark, t)->keys, first->keys);
+    if (!key) continue;
+    tdict_fail(err, TDICT_ENOTFOUND, "%s: tree %zu has a key that tree 0 lacks", a->what, t);
+    return fail_at_key(a, key, TDICT_ENOTFOUND, err);
   }
   return TDICT_OK;
 }
@@ -85,7 +81,7 @@ static tdict_status add_entry(aligner *a, tdict_leaf leaf, tdict_error *err) {
     const tdict_tree *node = get_node_of_tree(a, top->mark, t);
     int64_t slot = top->slot - 1;
     /* Trees that share a key table have the same slots, so no search is needed. */
-    if (node->keys != top->node->keys) slot = tdict_keys_find_hashed(node->keys, key->name, key->length, key->hash);
+    if (node->keys != top->node->keys) slot = tdict_keys_find_key(node->keys, key);
     if (slot < 0) {
       tdict_fail(err, TDICT_ENOTFOUND, "%s: tree %zu lacks a key that tree 0 has", a->what, t);
       return fail_at_key(a, NULL, TDICT_ENOTFOUND, err);

@@ -43,15 +43,11 @@ static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b)
     note_difference(c, NULL);
     return false;
   }
-  if (b->keys->num_live <= a->keys->num_live) return true; /* compare_leaf() finds keys that b lacks */
-  for (uint32_t i = 0; i < b->keys->num_slots; i++) {
-    const tdict_key *key = &b->keys->slots[i];
-    if (!key->name || tdict_keys_find_hashed(a->keys, key->name, key->length, key->hash) >= 0) continue;
-    SET_MESSAGE(c, "only the second tree has this key");
-    note_difference(c, key);
-    return false;
-  }
-  return true;
+  const tdict_key *key = tdict_keys_find_extra(b->keys, a->keys); /* compare_leaf() finds keys that b lacks */
+  if (!key) return true;
+  SET_MESSAGE(c, "only the second tree has this key");
+  note_difference(c, key);
+  return false;
 }
 
 /* Compares like numpy.isclose(): the tolerance is relative to b. */
@@ -224,7 +220,7 @@ static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **belo
   const tdict_frame *top = &c->cursor.frames[c->cursor.depth - 1];
   const tdict_key *key = tdict_cursor_key(&c->cursor);
   const tdict_tree *b = (const tdict_tree *)top->mark;
-  int64_t slot = tdict_keys_find_hashed(b->keys, key->name, key->length, key->hash);
+  int64_t slot = tdict_keys_find_key(b->keys, key);
   tdict_leaf other_leaf = slot < 0 ? 0 : b->leaves[slot];
   if (tdict_leaf_tree(leaf) && tdict_leaf_tree(other_leaf)) {
     *below = tdict_leaf_tree(other_leaf);

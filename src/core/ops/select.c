@@ -17,7 +17,7 @@ static tdict_status no_memory_to_select(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-tdict_status tdict_put_leaf(const char *what, tdict_tree *to, const tdict_key *key, int64_t slot, tdict_leaf leaf,
+tdict_status tdict_put_leaf(const char *what, tdict_tree *to, const tdict_name *name, int64_t slot, tdict_leaf leaf,
                             tdict_error *err) {
   if (slot >= 0) {
     if (!tdict_node_own_leaves(to)) {
@@ -28,7 +28,7 @@ tdict_status tdict_put_leaf(const char *what, tdict_tree *to, const tdict_key *k
     to->leaves[slot] = leaf;
     return TDICT_OK;
   }
-  if (tdict_node_add(to, key->name, key->length, key->hash, leaf)) return TDICT_OK;
+  if (tdict_node_add_name(to, name, leaf)) return TDICT_OK;
   tdict_leaf_release(leaf);
   return no_memory_to_select(what, err);
 }
@@ -43,21 +43,20 @@ static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree
   while (status == TDICT_OK) {
     int64_t from = tdict_keys_find_name(td->keys, &path.name);
     int64_t slot = tdict_keys_find_name(to->keys, &path.name);
-    const tdict_key *key = &td->keys->slots[from];
     tdict_tree *tree = tdict_leaf_tree(td->leaves[from]), *node = NULL;
     /* Copy the nodes of a tree at the end of the path, and share other leaves. */
     if (path.last) {
       tdict_leaf leaf = 0;
       if (tree) status = tdict_map_share(tree, what, &node, err);
       if (status == TDICT_OK) leaf = tree ? tdict_leaf_of_tree(node) : tdict_leaf_retain(td->leaves[from]);
-      if (status == TDICT_OK) status = tdict_put_leaf(what, to, key, slot, leaf, err);
+      if (status == TDICT_OK) status = tdict_put_leaf(what, to, &path.name, slot, leaf, err);
       break;
     }
     /* Create the child tree, unless an earlier path has created this child tree. */
     if (slot < 0) {
       node = tdict_node_create_under(tree);
-      status =
-          node ? tdict_put_leaf(what, to, key, slot, tdict_leaf_of_tree(node), err) : no_memory_to_select(what, err);
+      status = node ? tdict_put_leaf(what, to, &path.name, slot, tdict_leaf_of_tree(node), err)
+                    : no_memory_to_select(what, err);
       if (status != TDICT_OK) break;
     } else {
       node = tdict_leaf_tree(to->leaves[slot]);

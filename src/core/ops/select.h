@@ -27,7 +27,7 @@ tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const td
                                 tdict_tree **out, tdict_error *err);
 /* Adds or replaces a key of a node that only the caller holds. `slot` is the slot of the key; -1: the key is new. Takes
  * over the reference to the leaf, also on failure. Returns TDICT_ENOMEM if memory is exhausted. */
-tdict_status tdict_put_leaf(const char *what, tdict_tree *to, const tdict_key *key, int64_t slot, tdict_leaf leaf,
+tdict_status tdict_put_leaf(const char *what, tdict_tree *to, const tdict_name *name, int64_t slot, tdict_leaf leaf,
                             tdict_error *err);
 
 #endif

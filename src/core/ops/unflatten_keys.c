@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/ops/map.h"
+#include "core/ops/select.h"
 #include "core/tree/agree.h"
 #include "tdict/keysets.h"
 
@@ -28,14 +29,10 @@ static size_t get_part_length(const unflattener *u, const char *text) {
   return end ? (size_t)(end - text) : strlen(text);
 }
 
-static int64_t find_key(const tdict_tree *node, const char *name, size_t length) {
-  return tdict_keys_find_hashed(node->keys, name, length, tdict_keys_hash(name, length));
-}
-
-/* Sets *node to the child of *node with the key `part`. If *node has no such
- * child, creates the child. Returns TDICT_EEXIST if a tensor or object has this key. */
-static tdict_status enter_part(tdict_tree **node, const char *part, size_t length, tdict_error *err) {
-  const int64_t slot = find_key(*node, part, length);
+/* Sets *node to the child of *node with the key `part`. If *node has no such child, creates the child. Returns
+ * TDICT_EEXIST if a tensor or object has this key. */
+static tdict_status enter_part(tdict_tree **node, const tdict_name *part, tdict_error *err) {
+  const int64_t slot = tdict_keys_find_name((*node)->keys, part);
   if (slot >= 0) {
     tdict_tree *tree = tdict_leaf_tree((*node)->leaves[slot]);
     if (!tree) return tdict_fail(err, TDICT_EEXIST, "%s: a tensor or object is at the path of a tree", what);
@@ -43,12 +40,10 @@ static tdict_status enter_part(tdict_tree **node, const char *part, size_t lengt
     return TDICT_OK;
   }
   tdict_tree *made = tdict_node_create_under(*node);
-  if (!made || !tdict_node_add(*node, part, length, tdict_keys_hash(part, length), tdict_leaf_of_tree(made))) {
-    tdict_release(made);
-    return no_memory_to_unflatten(err);
-  }
+  if (!made) return no_memory_to_unflatten(err);
+  tdict_status status = tdict_put_leaf(what, *node, part, -1, tdict_leaf_of_tree(made), err);
   *node = made;
-  return TDICT_OK;
+  return status;
 }
 
 /* Puts the leaf of a slot at the path that the parts of the slot's key form. */
@@ -64,22 +59,20 @@ static tdict_status put_leaf(const unflattener *u, size_t slot, tdict_error *err
     const size_t length = get_part_length(u, name);
     if (length == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the key has an empty part", what);
     if (!name[length]) break;
-    status = enter_part(&node, name, length, err);
+    const tdict_name part = tdict_name_of(name, length);
+    status = enter_part(&node, &part, err);
     if (status != TDICT_OK) return status;
     name += length + strlen(u->separator);
   }
   /* Add the last part as a key. */
-  const size_t length = strlen(name);
-  if (find_key(node, name, length) >= 0)
+  const tdict_name last = tdict_name_of(name, strlen(name));
+  if (tdict_keys_find_name(node->keys, &last) >= 0)
     return tdict_fail(err, TDICT_EEXIST, "%s: another key has the same path", what);
   if (is_unchanged)
     held = tdict_leaf_retain(u->td->leaves[slot]);
   else
     status = tdict_map_adopt(node, u->td->leaves[slot], what, &held, err);
-  if (status != TDICT_OK) return status;
-  if (tdict_node_add(node, name, length, tdict_keys_hash(name, length), held)) return TDICT_OK;
-  tdict_leaf_release(held);
-  return no_memory_to_unflatten(err);
+  return status == TDICT_OK ? tdict_put_leaf(what, node, &last, -1, held, err) : status;
 }
 
 /* Places the leaf of a slot, unless this leaf has been placed before. On failure, sets err->path to the key. */
@@ -100,7 +93,7 @@ static tdict_status place_after_prefixes(unflattener *u, size_t slot, tdict_erro
   tdict_status status = TDICT_OK;
   for (const char *end = name; status == TDICT_OK && (end = strstr(end, u->separator)) != NULL;
        end += strlen(u->separator)) {
-    const int64_t above = find_key(u->td, name, (size_t)(end - name));
+    const int64_t above = tdict_keys_find(u->td->keys, name, (size_t)(end - name));
     if (above >= 0) status = place_once(u, (size_t)above, err);
   }
   return status == TDICT_OK ? place_once(u, slot, err) : status;

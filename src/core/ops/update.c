@@ -19,12 +19,12 @@ typedef struct merger {
 /* Merges the entry at the cursor. If both trees have a tree at this path, only sets *below to the tree of the
  * destination. */
 static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
-  const tdict_key *key = tdict_cursor_key(&m->cursor);
+  const tdict_name name = tdict_key_name(tdict_cursor_key(&m->cursor));
   tdict_tree *node = (tdict_tree *)m->cursor.frames[m->cursor.depth - 1].mark;
   tdict_tree *current = tdict_pointers_get(&m->changes.replacement, node);
   tdict_leaf held = 0;
   if (!current) current = node;
-  int64_t slot = tdict_keys_find_hashed(current->keys, key->name, key->length, key->hash);
+  int64_t slot = tdict_keys_find_name(current->keys, &name);
   tdict_leaf dst_leaf = slot < 0 ? 0 : current->leaves[slot];
   if (tdict_leaf_tree(dst_leaf) && tdict_leaf_tree(leaf)) {
     *below = tdict_leaf_tree(dst_leaf);
@@ -32,7 +32,7 @@ static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, t
   }
   tdict_status status = current == node ? tdict_changes_get(&m->changes, node, &current, err) : TDICT_OK;
   if (status == TDICT_OK) status = tdict_map_adopt(current, leaf, what, &held, err);
-  return status == TDICT_OK ? tdict_put_leaf(what, current, key, slot, held, err) : status;
+  return status == TDICT_OK ? tdict_put_leaf(what, current, &name, slot, held, err) : status;
 }
 
 /* Walks through the source and merges each entry into the replacements of the destination's nodes. */

@@ -145,12 +145,16 @@ failed:
   return NULL;
 }
 
-uint32_t tdict_keys_hash(const char *name, size_t length) { return tdict_name_of(name, length).hash; }
-
-int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash) {
-  tdict_name wanted = {name, length, 0, 0, hash};
-  tdict_name_words(&wanted);
+int64_t tdict_keys_find_key(const tdict_keys *keys, const tdict_key *key) {
+  const tdict_name wanted = tdict_key_name(key);
   return tdict_keys_find_name(keys, &wanted);
+}
+
+const tdict_key *tdict_keys_find_extra(const tdict_keys *keys, const tdict_keys *base) {
+  if (keys == base || keys->num_live <= base->num_live) return NULL;
+  for (uint32_t i = 0; i < keys->num_slots; i++)
+    if (keys->slots[i].name && tdict_keys_find_key(base, &keys->slots[i]) < 0) return &keys->slots[i];
+  return NULL;
 }
 
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length) {
@@ -231,11 +235,6 @@ bool tdict_keys_make_room(tdict_keys *keys, size_t slots) {
 
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes) {
   return tdict_keys_make_room(keys, slots) && (!name_bytes || add_name_chunk(keys, name_bytes));
-}
-
-int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length) {
-  const tdict_name added = tdict_name_of(name, length);
-  return tdict_keys_append(keys, &added);
 }
 
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot) {

@@ -38,16 +38,21 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys);
 /* Returns the slot of a key, or -1 if the table does not have the key. `name` has `length` bytes and needs no final
  * 0. */
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
-uint32_t tdict_keys_hash(const char *name, size_t length);
-/* Returns the same slot as tdict_keys_find(). `hash` is the result of tdict_keys_hash() for the name. */
-int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash);
+/* Returns the slot of a key of another table, or -1. */
+int64_t tdict_keys_find_key(const tdict_keys *keys, const tdict_key *key);
+/* Returns the first key that `base` lacks, or NULL. A table that has no more keys than `base` is not searched. */
+const tdict_key *tdict_keys_find_extra(const tdict_keys *keys, const tdict_keys *base);
+/* Returns the name of a key. */
+static inline tdict_name tdict_key_name(const tdict_key *key) {
+  tdict_name name = {key->name, key->length, 0, 0, key->hash};
+  tdict_name_words(&name);
+  return name;
+}
 /* The functions from here to tdict_keys_compact() change the table, which must have only one reference. The same holds
  * for tdict_keys_append(). */
 /* Allocates room for `slots` slots and `name_bytes` bytes of names, including a 0 for each name. Returns false if
  * memory is exhausted or `slots` is more than 2^30. */
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes);
-/* Makes a tdict_name of the text and calls tdict_keys_append(). */
-int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length);
 /* Deletes the key of a slot. The slot numbers of other keys do not change. Cannot fail. */
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot);
 /* Renames the key of a slot. The new name must not be in the table. Returns false if memory is exhausted or the name

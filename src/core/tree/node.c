@@ -343,12 +343,6 @@ bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf
   return true;
 }
 
-bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf) {
-  tdict_name added = {name, length, 0, 0, hash};
-  tdict_name_words(&added);
-  return tdict_node_add_name(td, &added, leaf);
-}
-
 void tdict_node_swap(tdict_tree *a, tdict_tree *b) {
   tdict_keys *keys = a->keys;
   tdict_leaf *leaves = a->leaves;

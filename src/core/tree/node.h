@@ -107,7 +107,6 @@ bool tdict_node_own(tdict_tree *td);
 bool tdict_node_reserve(tdict_tree *td, size_t count);
 /* Adds a key, which must not be in the node. Takes over the caller's reference to the leaf on success. Returns false if
  * memory is exhausted or a limit of tdict_keys_append() is exceeded; the keys and leaves are then unchanged. */
-bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf);
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf);
 /* Deletes the key of a slot. The node must own its keys and leaves. The caller takes over the reference to the leaf.
  * Slot numbers can change. */

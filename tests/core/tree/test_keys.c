@@ -3,7 +3,11 @@
 
 #include "support/test.h"
 
-static int64_t add(tdict_keys *keys, const char *name) { return tdict_keys_add(keys, name, strlen(name)); }
+static int64_t add_bytes(tdict_keys *keys, const char *text, size_t length) {
+  const tdict_name name = tdict_name_of(text, length);
+  return tdict_keys_append(keys, &name);
+}
+static int64_t add(tdict_keys *keys, const char *name) { return add_bytes(keys, name, strlen(name)); }
 static int64_t find(const tdict_keys *keys, const char *name) { return tdict_keys_find(keys, name, strlen(name)); }
 static void name_of(char *buffer, unsigned i) { snprintf(buffer, 32, "key number %u", i * 2654435761u); }
 
@@ -123,7 +127,7 @@ CASE(keys_free_the_names_of_deleted_keys) {
     assert_true(keys->dead_bytes < 8192);
   }
   for (unsigned i = 0; i < 20000; i++) {
-    int64_t slot = tdict_keys_add(keys, "passing by", 10);
+    int64_t slot = add_bytes(keys, "passing by", 10);
     tdict_keys_delete(keys, (uint32_t)slot);
     tdict_keys_compact(keys, leaves);
     assert_true(keys->dead_bytes < 8192);
@@ -166,7 +170,7 @@ CASE(keys_cost_is_constant_per_key) {
   td_fail_alloc(INT64_MAX, false);
   for (unsigned i = 0; i < COUNT; i++) {
     int n = snprintf(name, sizeof name, "leaf_%u", i);
-    assert_int_equal(tdict_keys_add(keys, name, (size_t)n), i);
+    assert_int_equal(add_bytes(keys, name, (size_t)n), i);
   }
   td_fail_alloc_stop();
   assert_true(td_allocs_seen() < 200);
@@ -186,7 +190,7 @@ static double probes_of(const char *format, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     int n = snprintf(name, sizeof name, format, i);
     assert_true(tdict_keys_find(keys, name, (size_t)n) < 0);
-    assert_int_equal(tdict_keys_add(keys, name, (size_t)n), i);
+    assert_int_equal(add_bytes(keys, name, (size_t)n), i);
   }
   const uint32_t mask = keys->cap_index - 1;
   uint64_t probes = 0;

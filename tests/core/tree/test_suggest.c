@@ -8,7 +8,10 @@ static const char *suggest(const char *const *names, size_t count, const char *a
   static char text[400];
   tdict_keys *keys = tdict_keys_create();
   assert_non_null(keys);
-  for (size_t i = 0; i < count; i++) assert_true(tdict_keys_add(keys, names[i], strlen(names[i])) >= 0);
+  for (size_t i = 0; i < count; i++) {
+    const tdict_name name = tdict_name_of(names[i], strlen(names[i]));
+    assert_true(tdict_keys_append(keys, &name) >= 0);
+  }
   const tdict_name name = tdict_name_of(asked, strlen(asked));
   memset(text, 'x', sizeof text);
   assert_ptr_equal(tdict_suggest(keys, &name, text, bytes), text);
