@@ -16,7 +16,7 @@ bool tdict_cast_scales(tdict_dtype to, tdict_dtype from) {
 
 /* The product and the sum are two statements, so that no compiler merges them into one instruction that rounds only
  * once. */
-static void scale_each(float *values, size_t count, float scale, float offset) {
+static inline __attribute__((always_inline)) void scale_each(float *values, size_t count, float scale, float offset) {
   for (size_t i = 0; i < count; i++) {
     const float product = values[i] * scale;
     values[i] = product + offset;
@@ -24,35 +24,25 @@ static void scale_each(float *values, size_t count, float scale, float offset) {
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-
-/* Scales the values in whole vectors, and returns their number. */
-__attribute__((target("avx512f"))) static size_t scale_512(float *values, size_t count, float scale, float offset) {
-  const __m512 factor = _mm512_set1_ps(scale), added = _mm512_set1_ps(offset);
-  size_t at = 0;
-  for (; at + 16 <= count; at += 16) {
-    const __m512 product = _mm512_mul_ps(_mm512_loadu_ps(values + at), factor);
-    _mm512_storeu_ps(values + at, _mm512_add_ps(product, added));
-  }
-  return at;
+/* The compiler makes vector instructions of the loop. */
+__attribute__((target("avx512f"))) static void scale_512(float *values, size_t count, float scale, float offset) {
+  scale_each(values, count, scale, offset);
 }
-__attribute__((target("avx2"))) static size_t scale_256(float *values, size_t count, float scale, float offset) {
-  const __m256 factor = _mm256_set1_ps(scale), added = _mm256_set1_ps(offset);
-  size_t at = 0;
-  for (; at + 8 <= count; at += 8) {
-    const __m256 product = _mm256_mul_ps(_mm256_loadu_ps(values + at), factor);
-    _mm256_storeu_ps(values + at, _mm256_add_ps(product, added));
-  }
-  return at;
+__attribute__((target("avx2"))) static void scale_256(float *values, size_t count, float scale, float offset) {
+  scale_each(values, count, scale, offset);
 }
-static size_t scale_vectors(tdict_stream_kind kind, float *values, size_t count, float scale, float offset) {
-  if (kind == TDICT_STREAM_AVX512) return scale_512(values, count, scale, offset);
-  return kind == TDICT_STREAM_AVX2 ? scale_256(values, count, scale, offset) : 0;
+static void scale_all(tdict_stream_kind kind, float *values, size_t count, float scale, float offset) {
+  if (kind == TDICT_STREAM_AVX512)
+    scale_512(values, count, scale, offset);
+  else if (kind == TDICT_STREAM_AVX2)
+    scale_256(values, count, scale, offset);
+  else
+    scale_each(values, count, scale, offset);
 }
 #else
-static size_t scale_vectors(tdict_stream_kind kind, float *values, size_t count, float scale, float offset) {
-  (void)kind, (void)values, (void)count, (void)scale, (void)offset;
-  return 0;
+static void scale_all(tdict_stream_kind kind, float *values, size_t count, float scale, float offset) {
+  (void)kind;
+  scale_each(values, count, scale, offset);
 }
 #endif
 
@@ -62,8 +52,7 @@ static void cast_scaled(tdict_stream_kind kind, const tdict_cast *c, char *dst, 
   for (size_t at = 0, some; at < count; at += some) {
     some = count - at < BLOCK ? count - at : BLOCK;
     (void)tdict_convert_vector(kind, TDICT_F32, values, c->from, src + at * from_bytes, some);
-    const size_t done = scale_vectors(kind, values, some, c->scale, c->offset);
-    scale_each(values + done, some - done, c->scale, c->offset);
+    scale_all(kind, values, some, c->scale, c->offset);
     if (c->to == TDICT_F32)
       memcpy(dst + at * to_bytes, values, some * to_bytes);
     else
