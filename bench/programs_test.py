@@ -1,4 +1,4 @@
-"""Tests of what the programs say to who uses them wrongly or in a way of their own, on the cpu and the simulated device.
+"""Tests the messages of the programs for wrong and unusual uses, on the cpu and the simulated device.
 Usage: programs_test.py TDICT_BENCH. Prints OK at the end of a good run."""
 import json
 import os

@@ -19,7 +19,7 @@ LONG_SECONDS = 0.4   # the warm-up of what takes so long counts as a turn
 
 
 class Failed(Exception):
-    """A worker reported an error, or did not answer."""
+    """A worker reported an error, or did not reply."""
 
 
 class Worker:

@@ -25,7 +25,7 @@ class Single:
         self.name, self.setting, self.worker = name, setting, worker
 
     def prepare(self, row, place):
-        """Sends the requests. ready() waits for the answers."""
+        """Sends the requests. ready() waits for the replies."""
         self.worker.send(op="hello", device=place)
         if self.name == records.LIBRARY:
             self.worker.send(op="prepare", scenario=row["scenario"], row=row["row"])

@@ -207,7 +207,7 @@ class Peer:
             self.work = request["work"]
             self.make_sources(self.work)
             if self.work["cache"] == "cold":
-                self.empty_caches()  # its memory is there from now on
+                self.empty_caches()  # its memory is allocated from now on
             self.prepare_row()
             return {}
         if op == "verify":
@@ -243,7 +243,7 @@ def main(make, collects=False):
     parser = argparse.ArgumentParser(description="A worker of bench/peers/compare.")
     parser.parse_args()
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # libraries that print do not disturb the answers
+    os.dup2(2, 1)  # what libraries print does not mix with the replies
     peer = None
     if not collects:
         gc.disable()  # as timeit does; make_sources() collects between rows

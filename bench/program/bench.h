@@ -83,8 +83,8 @@ int bench_columns(void);
  * status. */
 void bench_print_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_print_status(const char *what, const tdict_error *err);
-/* Makes a call of the library, for which `err` is in scope. Returns true if the call has succeeded. Else prints an error
- * that begins with `what`. */
+/* Makes a call of the library, for which `err` is in scope. Returns true if the call has succeeded. Else prints an
+ * error that begins with `what`. */
 #define bench_ok(what, call)                            \
   __extension__({                                       \
     tdict_error bench_error_, *err = &bench_error_;     \

@@ -36,7 +36,7 @@ size_t comm_trees_bytes(const comm_trees *t); /* returns the bytes of `whole` */
 typedef struct comm_numbers {
   uint64_t salt;   /* two salts give different numbers */
   int first_rank;  /* ranks have different numbers */
-  int count_ranks; /* the numbers of so many ranks are added; 0: all numbers are 0 */
+  int count_ranks; /* how many ranks' numbers are added; 0: all numbers are 0 */
   bool is_corrupt; /* one number is wrong, to show that verification finds it */
 } comm_numbers;
 /* Writes numbers to `whole` or `part`. The part of a rank has the numbers that this rank's range of `whole` has. */

@@ -47,7 +47,7 @@ static int agree(run *r, int answer, double *seconds) {
   const report own = {*seconds, answer};
   if (rank->is_broken) return BENCH_FAILED;
   if (rank->table.exchange(rank->table.self, &own, all, sizeof own, COMM_TIMEOUT_NS, &err) != TDICT_OK) {
-    bench_print_status("the ranks do not answer", &err);
+    bench_print_status("the ranks do not reply", &err);
     return give_up(r);
   }
   for (int i = 0; i < rank->table.world_size; i++) {

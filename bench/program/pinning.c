@@ -1,7 +1,7 @@
 /* tdict-bench pinning: measures how long it takes to pin and unpin a block, in one registration or in pieces. Also
- * measures the longest delay of another thread's copies meanwhile. Only the first repetition is the first pinning of
- * the process; bench/costs/pinning starts a new process for each repetition. The job owns its memory. Thread rule: the
- * copies run on the main thread, the pinning on a second thread. */
+ * measures the longest delay of another thread's copies during this time. Only the first repetition is the first
+ * pinning of the process; bench/costs/pinning starts a new process for each repetition. The job owns its memory. Thread
+ * rule: the copies run on the main thread, the pinning on a second thread. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -183,7 +183,7 @@ class Owner(np.ndarray):
 
 
 def arrays():
-    """Arrays with many layouts, and what they are."""
+    """Returns arrays with many layouts, each with its description."""
     rng = np.random.default_rng(1)
     for name in DTYPES:
         bytes_ = rng.integers(0, 2 if name == "bool" else 100, 4 * 3 * 5)

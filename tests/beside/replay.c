@@ -303,8 +303,8 @@ static bool has_same_entries(const tdict_tree *td, const tdict_tree *wanted) {
   return true;
 }
 
-/* As TensorDict changes keys in place: children that stay are the same nodes, and change too. With `dry`, only answers
- * whether a lock forbids it. */
+/* As TensorDict changes keys in place: children that stay are the same nodes, and change too. With `dry`, only returns
+ * whether a lock forbids the change. */
 static tdict_status assign_nested(tdict_tree *td, const tdict_tree *wanted, bool dry) {
   tdict_tree *mine[MOST_CHILDREN] = {NULL}, *theirs;
   const bool changes = !has_same_entries(td, wanted);

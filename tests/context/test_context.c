@@ -32,7 +32,7 @@ static void hear(void *user, int32_t level, const char *text) {
   snprintf(h->text, sizeof h->text, "%s", text);
 }
 
-/* A context that should use a GPU and finds none says so. A context whose device is named says nothing. */
+/* If no GPU exists, a context that should use one logs a warning. A context whose device is named says nothing. */
 CASE(context_without_a_gpu_logs_a_warning) {
   tdict_sim_options sim = tdict_sim_options_default();
   for (int way = 0; way < 2 * 3; way++) {
@@ -53,7 +53,7 @@ CASE(context_without_a_gpu_logs_a_warning) {
   }
 }
 
-/* Holds on machines with a gpu and without. */
+/* This is so on machines with and without a GPU. */
 CASE(context_auto_device) {
   tdict_sim_options sim = tdict_sim_options_default();
   scoped_context c = NULL;
@@ -107,7 +107,7 @@ CASE(context_option_sizes) {
   newer.unknown[1] = 1;
   td_fails(TDICT_ENOTSUP, "context options", tdict_context_create((const tdict_context_options *)&newer, &c, err));
   assert_null(c);
-  tdict_context_options older = tdict_context_options_default(); /* knew nothing behind num_threads */
+  tdict_context_options older = tdict_context_options_default(); /* has no fields after num_threads */
   older.device = tdict_cpu();
   older.num_threads = 3;
   older.staging_bytes = 1;
@@ -232,13 +232,13 @@ static void check_tree(const tdict_tree *moved) {
 GPU_CASE(context_destroy_waits) {
   enum { COUNT = 4 };
   tdict_sim_options sim = tdict_sim_options_default();
-  sim.latency_ns = 5000000; /* so that a context that did not wait would be gone before its transfers */
+  sim.latency_ns = 5000000; /* if the context did not wait, it would be destroyed before its transfers end */
   tdict_context *c = td_context(td_options(tdict_context_options, num_threads = 3, sim = &sim));
   tdict_tree *src = make_tree(), *results[COUNT];
   tdict_future *futures[COUNT];
   for (int i = 0; i < COUNT; i++) td_ok(tdict_to_device_async(c, src, td_device(), NULL, &futures[i], err));
   td_release(src, c);
-  for (int i = 0; i < COUNT; i++) { /* finished, and needing no context */
+  for (int i = 0; i < COUNT; i++) { /* has ended, and needs no context */
     assert_int_equal(tdict_future_state(futures[i]), TDICT_FUTURE_DONE);
     td_ok(tdict_future_wait(futures[i], &results[i], err));
     tdict_future_release(futures[i]);

@@ -100,7 +100,7 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
   assert_int_equal(counts.live_bytes, 0);
   assert_int_equal(counts.num_allocations, 12);
   assert_true(counts.peak_bytes >= COUNT && counts.peak_bytes < 2 * COUNT);
-  /* a tensor: filled, copied into, cloned; and it keeps the memory when the program has let go of it */
+  /* a tensor is filled, copied into and cloned, and keeps the memory after the program has released it */
   tdict_tensor *t = NULL, *host = NULL;
   const int64_t count = 1000;
   td_ok(tdict_tensor_zeros(TDICT_U8, 1, &count, m, &t, err));

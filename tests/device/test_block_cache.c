@@ -1,4 +1,4 @@
-/* Freed blocks that are kept: which allocation gets one, how many are kept, and what the driver is asked meanwhile. */
+/* Tests freed blocks that are kept: which allocation gets one, how many are kept, and which driver calls are made. */
 #include "device/block_cache.h"
 
 #include "device/gpu_help.h"
@@ -113,7 +113,7 @@ typedef struct held {
 static void hold(void *user) {
   while (!atomic_load(&((held *)user)->open)) usleep(100);
 }
-/* A use on a new stream that is done when the kernel there has been let go. */
+/* A use on a new stream, which ends when the kernel on this stream is released. */
 static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *stream) {
   tdict_fence *use = NULL;
   td_ok(tdict_stream_create(b->context, td_device(), stream, err));
@@ -122,8 +122,8 @@ static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *strea
   return use;
 }
 
-/* A block that a stream still uses is passed by for one that is ready, or for the driver, and is there when it is
- * done. */
+/* Instead of a block that a stream still uses, an allocation gets a free block or a new one. The block can be reused
+ * when the stream has ended its use. */
 SIM_CASE(kept_blocks_are_reused_after_their_uses) {
   scoped_fixture b = fixture_open(NULL);
   tdict_stream s;

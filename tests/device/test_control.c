@@ -4,7 +4,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* Waits for everything on the device, streams that are gone included. */
+/* Waits for all work on the device, also on destroyed streams. */
 static void drain(tdict_driver *d) {
   void *p;
   CU(SUCCESS, mem_alloc, &p, 256);
@@ -162,7 +162,7 @@ GPU_CASE(context_trim) {
   tdict_memory_counts n = td_memory_counts(pinned);
   assert_int_equal(n.cached_bytes, 6 * MIB);
   assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
-  tdict_context_trim(b.context, tdict_cpu(), 5 * MIB); /* the one MiB is the oldest, and enough */
+  tdict_context_trim(b.context, tdict_cpu(), 5 * MIB); /* the block of 1 MiB is the oldest, and freeing it is enough */
   n = td_memory_counts(pinned);
   assert_int_equal(n.cached_bytes, 5 * MIB);
   assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);

@@ -124,7 +124,7 @@ static tdict_cu no_context(tdict_driver *d, int ordinal, tdict_cu_context *out) 
   return TDICT_CU_UNKNOWN;
 }
 
-/* A gpu that is there and does not open: no context is refused for it unless it was named. */
+/* If a GPU exists but cannot be opened, only contexts that name it are refused. */
 CASE(devices_broken_gpu_is_absent_with_its_reason) {
   scoped_driver d = open_as_cuda();
   shim_begin(&broken, d);
@@ -146,7 +146,7 @@ CASE(devices_broken_gpu_is_absent_with_its_reason) {
   assert_true(tdict_device_equal(pinned->device, tdict_cpu()));
   shim_end(&broken, d);
   tdict_gpu *gpu = NULL;
-  td_ok(tdict_devices_gpu(devices, tdict_cuda(0), &gpu, err)); /* it works again, and is not absent for ever */
+  td_ok(tdict_devices_gpu(devices, tdict_cuda(0), &gpu, err)); /* it works again, and does not stay absent */
   tdict_devices_destroy(devices);
 }
 

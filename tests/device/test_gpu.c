@@ -34,7 +34,7 @@ static void *scope_on_a_new_thread(void *user) { return (void *)(uintptr_t)scope
 
 GPU_CASE(gpu_scope_leaves_the_thread_as_found) {
   scoped_fixture b = fixture_open(NULL);
-  const char *wrong = scope_leaves(b.gpu, b.gpu->context); /* the fixture's own is current */
+  const char *wrong = scope_leaves(b.gpu, b.gpu->context); /* the context of the fixture is current */
   assert_null(wrong);
   tdict_gpu_leave(b.gpu, &b.scope);
   tdict_gpu_leave(b.gpu, &b.scope); /* what was not entered is not left */
@@ -217,7 +217,7 @@ GPU_CASE(gpu_pinner_registers_and_unregisters) {
   p.ops->release(p.self);
 }
 
-/* A node that is on no machine: pages are pinned all the same, and the log says so once. */
+/* If the node does not exist, pages are still pinned, and a warning is logged once. */
 static void count_refusals(void *user, int32_t level, const char *text) {
   if (level == TDICT_LOG_INFO && strstr(text, "binding it to node 1023 failed")) ++*(int *)user;
 }

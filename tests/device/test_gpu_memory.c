@@ -1,4 +1,5 @@
-/* Device memory: sizes and counts, reuse, copies of rectangles in three directions, what a failure leaves behind. */
+/* Tests device memory: sizes and counts, reuse, copies of rectangles in three directions, and the state after
+ * failures. */
 #include "device/gpu.h"
 
 #include "core/memory/pinned_pool.h"
@@ -394,7 +395,7 @@ GPU_CASE(gpu_copies_are_split_at_registrations) {
   raw_close(raw);
 }
 
-/* Copies that are queued together are right with a driver that has a call for it and with one that has none. */
+/* Copies that are queued together are correct, whether or not the driver has a call for this. */
 static tdict_cu no_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                          tdict_cu_stream s) {
   (void)d, (void)kind, (void)lines, (void)count, (void)s;

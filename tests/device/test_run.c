@@ -230,7 +230,7 @@ SIM_CASE(run_follows_the_legacy_stream) {
   CU(SUCCESS, host_free, host, BYTES);
 }
 
-/* Results are there when the run returns, on a stream, too. */
+/* When the run returns, its results have arrived, also on a stream. */
 GPU_CASE(run_waits_for_results) {
   for (int on_stream = 0; on_stream < 2; on_stream++) {
     scoped_run_case c;
@@ -297,7 +297,7 @@ GPU_CASE(run_of_an_empty_work) {
 static struct load_shim {
   shim s;
   int loads, unloads;
-  tdict_cu result; /* what module_load answers; SUCCESS: it is forwarded */
+  tdict_cu result; /* what module_load returns; SUCCESS: the call is forwarded */
   int capture;     /* the status that stream_capture_status reports */
 } loading;
 static tdict_cu counted_load(tdict_driver *d, const char *image, tdict_cu_module *out) {

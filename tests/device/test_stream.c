@@ -1,4 +1,4 @@
-/* Waiting for a stream. Streams that are made and ended are in test_control.c. */
+/* Waiting for a stream. test_control.c tests how streams are created and destroyed. */
 #include "device/stream.h"
 
 #include "device/counted.h"

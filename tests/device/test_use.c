@@ -125,7 +125,7 @@ SIM_CASE(use_returns_its_event_to_the_gpu) {
   scoped_driver d = tdict_driver_retain(b.d);
   tdict_stream_destroy(b.context, s);
   fixture_close(&b);
-  assert_true(use->ops->poll(use)); /* the context is gone, the gpu is not */
+  assert_true(use->ops->poll(use)); /* the context is destroyed, but the GPU object is not */
   use->ops->release(use);
 }
 
@@ -191,7 +191,7 @@ SIM_CASE(use_create_fails_without_leaks) {
   use = use_of(&b, s);
   x.ops.stream_wait_event = refuse_wait;
   td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", use->ops->wait_on_stream(use, b.gpu, s.handle, err));
-  x.ops.event_query = event_fault; /* an event that answers an error will never be done: nobody waits for ever */
+  x.ops.event_query = event_fault; /* an event whose query fails never completes, so no call may wait for it */
   x.ops.event_synchronize = event_fault;
   assert_true(use->ops->poll(use));
   assert_true(use->ops->wait(use, INT64_MAX));

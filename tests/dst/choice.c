@@ -27,7 +27,7 @@ static struct settings {
   unsigned stay;      /* of 256 */
   uint64_t pct_steps; /* in which the changes of priorities are distributed */
   int depth;
-  uint64_t rarity[DST_NUM_KINDS]; /* 1 of so many calls; 0: never */
+  uint64_t rarity[DST_NUM_KINDS]; /* one call in this many; 0: never */
 } settings;
 static const char *const kind_names[DST_NUM_KINDS] = {"spurious", "early_timeout", "alloc", "thread", "driver", "io"};
 static unsigned allowed; /* kinds */

@@ -104,7 +104,7 @@ static header *header_of(void *at) {
   return h;
 }
 
-/* A thread that has given the token away for ever must change nothing. */
+/* A thread that has given the token away for the last time must change nothing. */
 static bool is_leaving(void) { return dst_the.is_on && dst_self < 0; }
 
 static void release(void *at) {

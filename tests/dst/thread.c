@@ -43,7 +43,7 @@ static void *run_thread(void *argument) {
   return s.run(s.argument);
 }
 
-/* Waits for the real end of a thread that has given the token away for ever. */
+/* Waits for the real end of a thread that has given the token away for the last time. */
 static void reap(dst_thread *t, void **result) {
   DST_REAL(pthread_join)(t->real, result);
   dst_stack_give(t->stack);

@@ -107,7 +107,7 @@ static inline void check_device(const tdict_tree *td, tdict_device device) {
   for (size_t i = 0; i < l.count; i++)
     if (l.tensors[i]) assert_true(tdict_device_equal(tdict_tensor_device(l.tensors[i]), device));
 }
-/* Overwrites what a tree of the test's own holds, so that memory that is used again holds nothing right. */
+/* Overwrites the bytes of a tree of the test, so that reused memory has no correct bytes. */
 static inline void spoil_tree(const place *w, const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   const tdict_storage *filled = NULL; /* leaves that follow each other often share a storage */
@@ -125,7 +125,7 @@ static inline void check_and_spoil(const place *w, const tdict_tree *want, tdict
   tdict_release(got);
 }
 
-/* A stream of the simulated device that comes to nothing until it is let go; destroyed then, by the test. */
+/* A stream of the simulated device that does no work until the test releases it. The test then destroys it. */
 typedef struct held_stream {
   tdict_stream s;
   atomic_bool open;

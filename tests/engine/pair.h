@@ -10,7 +10,7 @@ typedef struct pair pair;
 /* What the hooks of a test saw. */
 typedef struct probe {
   atomic_int live, pins, moves, flattens, unflattens, asks;
-  atomic_int wrong;  /* something that a hook saw was not as it should be */
+  atomic_int wrong;  /* a hook has found something wrong */
   atomic_int inside; /* hooks that run now */
   atomic_int most_inside;
 } probe;
@@ -19,8 +19,7 @@ struct pair {
   int number;
   tdict_tensor *inp, *tgt; /* counted */
   probe *p;
-  /* Called in pin_memory and to_device before anything else, with `user`; anything but TDICT_OK is the hook's
-   * answer. */
+  /* Called first in pin_memory and to_device, with `user`. The hook returns its status if this is not TDICT_OK. */
   tdict_status (*also)(const pair *self, const tdict_hook *hook, tdict_error *err);
   void *user;
 };
@@ -143,7 +142,7 @@ static inline pair *pair_at(const tdict_tree *td, const char *path, const tdict_
   td_ok(tdict_get_object(td, path, type, &self, err));
   return self;
 }
-/* Every pair has been released; a thread of the pool may be the last to let go. */
+/* Checks that every pair has been released. A thread of the pool may release the last one, so waits for it. */
 static inline void check_gone(probe *p) {
   for (int i = 0; i < PROMISE_LONG_MS * 10 && atomic_load(&p->live); i++) usleep(100);
   assert_int_equal(atomic_load(&p->live), 0);

@@ -31,7 +31,7 @@ static inline place place_on(tdict_context *c, tdict_device device) {
 /* The place owns the context. */
 static inline place place_around(tdict_context *c) { return place_on(c, td_device()); }
 static inline place place_over(const tdict_context_options *options) { return place_around(td_context(options)); }
-/* With so many threads, or -1: as many as the library chooses. */
+/* `num_threads`: -1 lets the library choose. */
 static inline place place_sized(size_t staging_bytes, int32_t num_threads) {
   return place_over(td_options(tdict_context_options, staging_bytes = staging_bytes, num_threads = num_threads));
 }

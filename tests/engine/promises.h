@@ -21,8 +21,8 @@ static inline tdict_context_options place_options(int32_t num_threads) {
   return td_with(tdict_context_options, num_threads = num_threads, staging_bytes = PROMISE_STAGING);
 }
 static inline place place_open(int32_t num_threads) { return place_sized(PROMISE_STAGING, num_threads); }
-/* A simulated device whose copies take long enough that what does not wait for them comes too early; rate 0: as fast as
- * may be. */
+/* A simulated device with slow copies, so that a read that does not wait for them comes too early. Rate 0 means no
+ * limit. */
 static inline place place_sim(int32_t num_threads, double bytes_per_second, int32_t num_devices) {
   tdict_context_options o = place_options(num_threads);
   tdict_sim_options sim = td_with(tdict_sim_options, memory_bytes = (size_t)1 << 30, num_devices = num_devices);

@@ -103,7 +103,8 @@ static void wait_for_word(void *user) {
   while (!atomic_load(&may_go)) usleep(100);
 }
 
-/* The transfer to sim:0 stands behind a function that waits; what follows on sim:1's legacy stream waits for it. */
+/* The transfer to sim:0 is queued after a function that waits. Later work on the legacy stream of sim:1 waits for the
+ * transfer. */
 SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
   scoped_place w = place_sim(2, 0, 2);
   scoped_tree src = numbered_tree(&w, NULL, 5);
@@ -174,7 +175,8 @@ SIM_CASE(streams_are_checked_for_capture_first) {
   shim_begin(&h, w.d);
   h.ops.stream_capture_status = say_capturing;
   td_fails(TDICT_ECAPTURE, "captured", tdict_future_wait_on_stream(f, s, &out, err));
-  td_fails(TDICT_ECAPTURE, "captured", tdict_to_device(w.c, dev, w.device, &o, &out, err)); /* it is there already */
+  td_fails(TDICT_ECAPTURE, "captured",
+           tdict_to_device(w.c, dev, w.device, &o, &out, err)); /* it is already on this device */
   td_fails(TDICT_ECAPTURE, "captured", tdict_record_stream(dev, s, err));
   td_fails(TDICT_ECAPTURE, "captured", tdict_stream_synchronize(w.c, s, err));
   shim_end(&h, w.d);
@@ -182,7 +184,7 @@ SIM_CASE(streams_are_checked_for_capture_first) {
   tdict_release(td_made(tree, tdict_to_device(w.c, dev, w.device, &o, &made, err)));
 }
 
-/* The transfer has ended well before the device is lost, and the wait says so: it writes no error. */
+/* The transfer succeeded before the device was lost, so the wait succeeds and writes no error. */
 static tdict_cu lose_the_device(tdict_driver *d, tdict_cu_stream s, int *status) {
   return (void)d, (void)s, (void)status, TDICT_CU_ILLEGAL_ADDRESS;
 }

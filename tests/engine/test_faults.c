@@ -13,8 +13,8 @@ enum { UNKNOWN = TDICT_CU_UNKNOWN, LAUNCH_FAILED = 719, MOST_FAULTS = 2000 };
 
 /* What may come of one fault. */
 typedef enum verdict {
-  EITHER,       /* a clear error, or right bytes */
-  GOES_ON,      /* right bytes, by another way */
+  EITHER,       /* a clear error, or correct bytes */
+  GOES_ON,      /* correct bytes, by another way */
   FAILS,        /* a clear error */
   FAILS_AT_LEAF /* a clear error with the path of a leaf or an object */
 } verdict;
@@ -50,7 +50,7 @@ static void check_clear(const fw_world *w, const fw_run *run, const char *where,
   const tdict_error *e = &run->err;
   tdict_status wanted = code == TDICT_CU_OUT_OF_MEMORY ? TDICT_ENOMEM : TDICT_EDEVICE;
   if (run->status != wanted || e->status != (int32_t)wanted || e->native != code)
-    fail_msg("%s: answered %s, the error says %s, native %d: %s", where, tdict_status_name(run->status),
+    fail_msg("%s: returned %s, the error has %s, native %d: %s", where, tdict_status_name(run->status),
              tdict_status_name((tdict_status)e->status), (int)e->native, e->message);
   if (strlen(e->message) < 10) fail_msg("%s: the message is '%s'", where, e->message);
   char path[sizeof e->path];
@@ -82,7 +82,7 @@ static void check_next(fw_world *w, fw_run *run, const char *where) {
 }
 
 typedef struct tally {
-  int64_t met, failed; /* faults met; of those, what answered an error */
+  int64_t met, failed; /* faults that occurred; of these, how many returned an error */
   int64_t calls;       /* of the kind in a run without faults */
 } tally;
 
@@ -168,7 +168,7 @@ GPU_CASE(faults_context) { sweep(FW_CONTEXT, 0, 1); }
 
 ALL_FAULT_CASES(faults_long)
 
-/* Page-locked memory is not to be had at all, by any way: transfers go through ordinary memory, pinning says so. */
+/* If no page-locked memory is available in any way, transfers use ordinary memory, and pinning returns an error. */
 GPU_CASE(faults_no_pinned_memory_at_all) {
   fw_world w;
   fw_open(&w);
@@ -198,8 +198,8 @@ GPU_CASE(faults_no_pinned_memory_at_all) {
   fw_close(&w);
 }
 
-/* From the n-th call on, of whatever kind, the device is lost: all that follows says so, and nothing hangs. What the
- * driver holds is gone with the device, so it is not asked; host memory is, by the sanitizer. */
+/* From the n-th call on, of any kind, the device is lost. All later calls return this error, and none waits for ever.
+ * The resources of the driver are lost with the device, so they are not counted. The sanitizer checks host memory. */
 static bool lose(fw_world *w, fw_op op, const fw_variant *variant, int64_t n) {
   const tdict_fault lost = {.kinds = TDICT_FAULT_ALL, .n = n, .code = LAUNCH_FAILED, .lasts = true};
   const char *where = td_text("%s/%s, lost at call %lld", fw_op_name(op), variant->name, (long long)n);

@@ -1,6 +1,6 @@
 /* The sweeps of test_faults.c over the host's memory: the first, second, ... allocation fails until a run meets none;
  * once those of the calling thread are counted, once those of the pool, which has one thread here. Allocations of the
- * driver are not among them: what a driver that is short of memory answers is in test_faults.c. */
+ * driver are not among them; test_faults.c lets these fail. */
 #include "context.h"
 #include "core/sched/latch.h"
 #include "core/sched/pool.h"
@@ -84,7 +84,7 @@ static void judge(const fw_world *w, const fw_run *run, const char *where) {
     return;
   }
   if (run->status != TDICT_ENOMEM || e->status != TDICT_ENOMEM)
-    fail_msg("%s: answered %s, the error says %s: %s", where, tdict_status_name(run->status),
+    fail_msg("%s: returned %s, the error has %s: %s", where, tdict_status_name(run->status),
              tdict_status_name((tdict_status)e->status), e->message);
   if (strlen(e->message) < 10) fail_msg("%s: the message is '%s'", where, e->message);
   char path[sizeof e->path];

@@ -76,7 +76,7 @@ GPU_CASE(faults_threads_of_a_context) {
       assert_true(strlen(why.message) > 10);
       assert_null(context);
       if (fails_at <= o.num_threads) assert_int_equal(started, before); /* the pool's are joined */
-      td_ok(tdict_context_create_over(&o, driver, &context, err));      /* the next is right */
+      td_ok(tdict_context_create_over(&o, driver, &context, err));      /* the next is correct */
     } else {
       assert_int_equal(status, TDICT_OK);
     }

@@ -1,5 +1,5 @@
-/* A fork of the process that made a context: what needs threads or a driver is refused, what frees does not hang or
- * crash, and the parent goes on as if nothing had been. */
+/* Tests a fork of a process with a context. In the child, calls that need threads or a driver are refused, and calls
+ * that free do not hang or crash. The parent works as before. */
 #include "pair.h"
 
 #include <sys/mman.h>
@@ -10,7 +10,8 @@
 #include "engine/transfer.h"
 #include "support/threads.h"
 
-/* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */
+/* In the child, the first call with another result ends the child, and its line is the exit status. cmocka's asserts
+ * are the parent's. */
 #define CHILD(true_one)                                                            \
   do {                                                                             \
     if (!(true_one)) {                                                             \
@@ -21,7 +22,7 @@
 
 typedef struct family {
   place w;
-  tdict_tree *host, *dev, *pinned, *dst; /* dst: written by a pending transfer where there is a simulator to hold it */
+  tdict_tree *host, *dev, *pinned, *dst; /* dst: on the simulated device, a pending transfer writes it */
   tdict_future *pending, *done;
   tdict_stream s;
   void *cached; /* pages of the pinned pool that the parent keeps and the child does not have */
@@ -131,7 +132,7 @@ static family begin_family(void) {
   f.s = new_stream(&f.w);
   f.done = move_async(&f.w, f.host, f.w.device, NULL);
   td_ok(tdict_future_wait(f.done, NULL, err));
-  td_rest(); /* its threads have gone back to their sleep */
+  td_rest(); /* its threads sleep again */
   if (sim) {
     hold(&f.w);
     f.pending = copy_async(&f.w, f.dev, f.dst, NULL);

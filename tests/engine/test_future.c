@@ -1,4 +1,4 @@
-/* Futures: waiting, polling, failing, being let go of, and what they tell. */
+/* Tests futures: waits, polls, failures, early releases, and their statistics. */
 #include "core/base/clock.h"
 #include "support/guarded.h"
 #include "trees.h"
@@ -42,7 +42,7 @@ SIM_CASE(future_poll) {
   assert_true(tdict_future_is_ready(f));
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
   tdict_future_release(f);
-  /* what is there already has ended when the call returns */
+  /* if nothing has to move, the transfer has ended when the call returns */
   scoped_tree there = to_device(&w, src, w.device), out = NULL;
   f = move_async(&w, there, w.device, NULL);
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
@@ -204,7 +204,7 @@ GPU_CASE(future_released_early) {
     const way v = way_at(i);
     tdict_future_release(move_async(&w, src, w.device, &v.o)); /* nobody will ever have the result */
     tdict_future *f = copy_async(&w, src, dst, &v.o);
-    tdict_future_release(f); /* it goes on to its end without the future */
+    tdict_future_release(f); /* the transfer ends without the future */
     check_and_release(&w, src, to_device(&w, dst, tdict_cpu()));
     f = move_async(&w, src, w.device, &v.o);
     assert_ptr_equal(tdict_future_retain(f), f);
@@ -216,7 +216,7 @@ GPU_CASE(future_released_early) {
   assert_null(tdict_future_retain(NULL));
 }
 
-/* Source and result live until the copy is done, whoever lets go of them. */
+/* The source and the result live until the copy has ended, also if all others have released them. */
 SIM_CASE(transfer_keeps_source_alive) {
   scoped_place w = open_wrapped(NULL);
   for (int pinned = 0; pinned < 2; pinned++)

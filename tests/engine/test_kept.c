@@ -81,7 +81,7 @@ GPU_CASE(kept_entries_all_or_none) {
   o.keep = obs;
   td_ok(tdict_set_device(src, NULL, err));
   td_ok(tdict_set(src, "obs", td_leaf(out, "obs"), err));
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &again, err)); /* is kept and is there: one device */
+  td_ok(tdict_to_device(w.c, src, w.device, &o, &again, err)); /* is kept, and is on the one device already */
   assert_ptr_equal(td_leaf(again, "obs"), td_leaf(out, "obs"));
   assert_true(tdict_get_device(again, &device) && tdict_device_equal(device, w.device));
   tdict_release(again);

@@ -1,4 +1,4 @@
-/* Lanes: which slots a transfer leaves to others, and what it waits for when there are none. */
+/* Tests lanes: which slots a transfer leaves to others, and what it waits for if no slot is free. */
 #include "engine/lane.h"
 
 #include "engine/lanes.h"
@@ -15,8 +15,8 @@ static place open_large(void) {
   return open_wrapped(&o);
 }
 
-/* A transfer behind a stream that stands still, with more chunks than the ring has slots: others come through. In both
- * directions, with few threads and with many. */
+/* A transfer with more chunks than the ring has slots waits for a stopped stream. Other transfers must still end. In
+ * both directions, with few threads and with many. */
 SIM_CASE(lane_keeps_slots_free_for_others) {
   scoped_place w = open_large();
   scoped_tree src = bytes_tree("x", 2500000, NULL), other = bytes_tree("y", 300001, NULL);
@@ -85,7 +85,8 @@ SIM_CASE(lane_counts_returned_slots_no_more) {
   tdict_release(src);
 }
 
-/* All slots but one are with somebody else: what is left to others is there for the first that a transfer asks for. */
+/* Others hold all slots except one. A transfer that asks for its first slot gets this slot, although slots are reserved
+ * for others. */
 GPU_CASE(lane_takes_the_last_slot) {
   scoped_place w = open_large();
   tdict_ring *ring = NULL;

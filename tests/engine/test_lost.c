@@ -139,7 +139,7 @@ SIM_CASE(cancel_in_every_state) {
   cancel_at_random();
 }
 
-/* A future that is cancelled and let go at once: the transfer ends without it, and the context waits for that. */
+/* A future is cancelled and released at once. The transfer ends without it, and the context waits for this end. */
 SIM_CASE(cancel_and_release) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, NULL, 8);
@@ -299,7 +299,7 @@ GPU_CASE(cancel_after_the_last_copy_changes_nothing) {
   tdict_transfer_options o = threads(1);
   const bool sim = w.device.type == TDICT_DEVICE_SIM;
   l.program = pthread_self();
-  if (sim) hold(&w); /* so that the transfer is the last to let go of the source */
+  if (sim) hold(&w); /* so that the transfer holds the last reference to the source */
   tdict_future *f = move_async(&w, src, w.device, &o);
   tdict_release(src);
   if (sim) resume(&w);
@@ -373,7 +373,7 @@ GPU_CASE(unreported_errors_are_logged) {
   while (!tdict_future_is_ready(f)) usleep(100);
   tdict_future_release(f);
   assert_int_equal(errors_of(&h), 0);
-  /* not told: let go when it has ended, and before */
+  /* not reported: released after it has ended, and before */
   f = move_async(&w, bad, w.device, NULL);
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EIO); /* neither a status nor a state says what went wrong */
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
@@ -429,7 +429,8 @@ GPU_CASE(unreported_errors_are_logged_until_destroy) {
 
 enum { LAUNCH_FAILED = 719 };
 static shim losing;
-static atomic_int copies_left, copies_after; /* the copy that counts to zero answers LAUNCH_FAILED; those after it */
+static atomic_int copies_left,
+    copies_after; /* the copy that counts to zero returns LAUNCH_FAILED, and so do later ones */
 static tdict_cu_context lost_context;
 static bool loses(tdict_driver *d) {
   tdict_cu_context now = NULL;
@@ -456,7 +457,7 @@ static tdict_cu lose_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_c
   return lost ? LAUNCH_FAILED : losing.real->copy_batch_async(d, kind, lines, count, s);
 }
 
-/* From the loss on every call that needs the device says so; what does not need it goes on. */
+/* After the loss, each call that needs the device returns its error. Calls that do not need the device still work. */
 static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *dst, const tdict_tree *on_host) {
   tdict_tree *out = NULL;
   tdict_tensor *t = NULL;

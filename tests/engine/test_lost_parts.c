@@ -1,5 +1,5 @@
-/* Bytes that never came are told apart where leaves share a storage: what is lost are the leaves that a transfer was to
- * write, and what is there again are the leaves that were written since. */
+/* Where leaves share a storage, lost bytes are recorded for each leaf. The leaves that the failed transfer should have
+ * written are lost, and leaves that were written since are not. */
 #include "promises.h"
 
 static const tdict_field fields[] = {
@@ -31,7 +31,7 @@ static tdict_device away_from(const place *w, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? w->device : tdict_cpu();
 }
 
-/* The leaf is there, with these bytes, for accessors and for transfers. */
+/* Checks that accessors and transfers find these bytes in the leaf. */
 static void check_there(const place *w, const tdict_tree *td, const char *path, uint64_t number) {
   scoped_tree part = part_of(td, path, NULL), out = NULL;
   assert_non_null(tdict_const_data(td, path));

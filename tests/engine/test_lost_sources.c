@@ -71,7 +71,7 @@ GPU_CASE(lost_source_is_refused) {
   }
 }
 
-/* Behind a transfer that is cancelled, and behind one that then brings the bytes. */
+/* After a transfer that is cancelled, and after one that then writes the bytes. */
 SIM_CASE(lost_source_of_a_queued_transfer) {
   scoped_place w = place_sim(4, 20e6, 1);
   scoped_tree src = numbered_tree(&w, NULL, 1), dst = numbered_tree(&w, w.memory, 2), out = NULL;
@@ -127,7 +127,7 @@ enum { ENDING_LEAVES = 30000, MOST_READS = 3000 };
 typedef struct reading {
   const place *w;
   const tdict_tree *td;
-  tdict_future *ending; /* the transfer; reads begin until it has ended */
+  tdict_future *ending; /* the transfer; new reads begin until the transfer has ended */
   tdict_future *reads[MOST_READS];
   atomic_int begun;
   int count, refused, strange; /* the thread's */

@@ -132,7 +132,7 @@ static void settle(player *p, const char *what) {
   if (oldest.generation != NONE) check_tree(p, what, td, oldest.generation);
 }
 
-/* Keeps a future, or lets it go at once; the transfer goes on either way. */
+/* Keeps a future, or releases it at once. The transfer runs in both cases. */
 static void keep(player *p, tdict_future *f, int64_t generation) {
   if (draw(p, 8) == 0) {
     tdict_future_release(f);
@@ -160,7 +160,7 @@ static bool move(player *p, const tdict_tree *src, tdict_device to, tdict_tree *
   return went_well(p, "to_device", tdict_to_device(draw_context(p), src, to, &o, out, &err), &err);
 }
 
-/* There and back again, with the middle let go of while it is being read. */
+/* Copies a tree to the device and back. The copy on the device is released while it is read. */
 static void play_round_trip(player *p, const tdict_tree *src, int64_t generation) {
   tdict_future *f;
   scoped_tree there = NULL;

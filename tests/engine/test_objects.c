@@ -168,7 +168,7 @@ GPU_CASE(objects_flatten_moves_in_one_plan) {
   assert_int_equal(atomic_load(&p.unflattens), 2);
 }
 
-/* What is there already is neither flattened anew nor copied: the object itself. */
+/* An object that is already on the device is neither flattened nor copied. The result has the object itself. */
 GPU_CASE(objects_already_in_place_are_shared) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);
@@ -246,11 +246,11 @@ static tdict_status say(const pair *self, tdict_error *err) {
     if (err) {
       memset(err, 0, sizeof *err);
       err->status = TDICT_EIO;
-      snprintf(err->message, sizeof err->message, "the file of pair %d is gone", self->number);
+      snprintf(err->message, sizeof err->message, "the file of pair %d does not exist", self->number);
     }
     return TDICT_EIO;
   case SAY_MESSAGE: /* and no status in the struct */
-    if (err) snprintf(err->message, sizeof err->message, "the file of pair %d is gone", self->number);
+    if (err) snprintf(err->message, sizeof err->message, "the file of pair %d does not exist", self->number);
     return TDICT_EIO;
   case SAY_SILENT:
     return TDICT_EFORMAT;

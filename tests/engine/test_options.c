@@ -130,7 +130,7 @@ DEVICE_CASE(transfer_option_sizes) {
   refuse(&w, &longer.o, TDICT_ENOTSUP, "struct_size");
   pin.more[0] = 1;
   td_fails(TDICT_ENOTSUP, "struct_size", tdict_pin_memory(w.c, src, &pin.o, &out, err));
-  /* older ones: the rest has its defaults, whatever lies behind */
+  /* older structs: further fields have their defaults, whatever bytes follow */
   tdict_transfer_options old;
   const size_t sizes[] = {offsetof(tdict_transfer_options, mode), offsetof(tdict_transfer_options, num_threads),
                           offsetof(tdict_transfer_options, after), offsetof(tdict_transfer_options, pinned_result),
@@ -152,7 +152,7 @@ DEVICE_CASE(transfer_option_sizes) {
   }
 }
 
-/* A stream that is being captured is refused, and the capture goes on. */
+/* A stream that is being captured is refused, and the capture stays valid. */
 static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
   (void)d, (void)s;
   *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;

@@ -1,5 +1,5 @@
-/* Order: transfers among themselves, behind a program's stream, before a program's stream; and streams that are
- * captured. */
+/* Tests the order of transfers: among themselves, after and before work on a program's stream. Also tests captured
+ * streams. */
 #include "promises.h"
 
 #include <dlfcn.h>
@@ -244,7 +244,7 @@ GPU_CASE(wait_on_stream_orders_large_trees) {
   }
 }
 
-/* To the host: the stream is behind the copies, and accessors wait for the bytes. */
+/* For a transfer to the host, the stream waits for the copies, and accessors wait for the bytes. */
 SIM_CASE(wait_on_stream_of_a_host_result) {
   for (int pinned = 0; pinned < 2; pinned++) {
     scoped_place w = place_sim(2, SLOW, 1);

@@ -111,7 +111,7 @@ GPU_CASE(two_devices_second_to_first) {
   one_way(&t, t.other, t.w.device);
 }
 
-/* Copies in pieces; and there and back again into memory that is there. */
+/* Copies in pieces, and copies in both directions into existing memory. */
 GPU_CASE(two_devices_large_leaf) {
   scoped_two t = two_open();
   scoped_tree one = tree_of(new_bytes(((int64_t)33 << 20) + 13, t.w.memory)), back = NULL;
@@ -167,7 +167,7 @@ SIM_CASE(two_devices_without_a_link) {
   strided_between(&t, t.w.device, t.other);
 }
 
-/* A copy between devices that fails names its leaf, and the next one is right. */
+/* A copy between devices that fails names its leaf, and the next one is correct. */
 static tdict_cu refuse_copy(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                             tdict_cu_stream s) {
   (void)d, (void)rect, (void)to, (void)from, (void)s;

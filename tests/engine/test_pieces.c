@@ -47,7 +47,7 @@ static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
   return td;
 }
 
-/* Gathers a chunk by stores of that kind and looks at every byte, and at those behind the chunk. */
+/* Gathers a chunk with stores of this kind, and checks every byte of the chunk and the bytes after it. */
 static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsigned char *line, tdict_stream_kind kind) {
   enum { BEHIND = 64 };
   const size_t bytes = c->end - c->begin;
@@ -81,7 +81,7 @@ CASE(pieces_gather_and_scatter) {
   }
 }
 
-/* What is asked for ahead of a copy changes none of its bytes, however much lies before it and behind. */
+/* Prefetching before a copy changes no bytes, whatever is stored before and after them. */
 CASE(pieces_gather_leaves_of_every_length) {
   static const int64_t lengths[] = {0,    1,    255,  256,  257,   4000,  4095,  4096,  4097,  4351, 4352,
                                     4353, 4608, 8191, 8192, 12287, 12288, 16384, 40000, 70001, 3};
@@ -140,8 +140,8 @@ static tdict_cu note_h2d(tdict_driver *d, void *device, const void *host, size_t
   return wrap.real->copy_h2d_async(d, device, host, bytes, s);
 }
 
-/* Leaves of so many bytes that lie in one tensor of the device, so many from one to the next; what is between them is
- * the program's. */
+/* Leaves of `bytes` bytes in one tensor on the device, at a distance of `step` bytes. The bytes between them belong to
+ * the program. */
 static tdict_tree *side_by_side(const place *w, int64_t bytes, int64_t step) {
   enum { LEAVES = 12 };
   const int64_t all = LEAVES * step, one = 1;

@@ -104,7 +104,7 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
   }
 }
 
-/* The result is right without memory, also for a tree that is deeper than the cursor's own frames. */
+/* The result is correct without memory, also for a tree that is deeper than the frames of the cursor. */
 GPU_CASE(is_pinned_needs_no_memory) {
   scoped_place w = open_place();
   scoped_tree td = batch_tree(w.pinned);
@@ -135,8 +135,8 @@ GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_release(src);
 }
 
-/* The ways to pinned memory, one after the other as the driver refuses them: as it was asked for, small pieces for who
- * asks for pieces, the driver's own pages, none. Statistics and one line of the log say which. */
+/* How pinned memory is obtained, as the driver refuses one way after the other: one registration, smaller pieces if the
+ * option asks for pieces, pages of the driver, and then none. Statistics and one line of the log say which. */
 static tdict_driver *faulty_driver(void) {
   tdict_driver *inner = NULL, *driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();

@@ -30,7 +30,7 @@ SIM_CASE(two_simulated_devices) {
   assert_int_equal(w.d->ops->ctx_pop(w.d, &popped), 0);
 }
 
-/* The same ordered behind streams of either device, and with a tree whose leaves lie on both. */
+/* The same after streams of both devices, and with a tree that has leaves on both. */
 SIM_CASE(two_simulated_devices_in_one_tree) {
   scoped_place w = place_sim(4, 50e6, 2);
   scoped_tree src = numbered_tree(&w, NULL, 5), one = moved(&w, src, tdict_sim(0)), two = moved(&w, src, tdict_sim(1)),

@@ -177,7 +177,8 @@ GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
   td_release(tree, sources);
 }
 
-/* With pieces: a copy over a border is refused, copies that are cut there are not, and the library's own are right. */
+/* Memory in pieces: the driver refuses a copy across a border, but not copies that are cut there. The copies of the
+ * library are correct. */
 GPU_CASE(pinned_pieces_end_at_their_borders) {
   static const int64_t sizes[] = {1, 7 * MIB, 4095, 3 * MIB + 5};
   static const size_t wanted[] = {PIECE, PIECE - 1, PIECE - TDICT_PINNED_GRAIN + 1};

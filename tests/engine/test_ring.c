@@ -1,5 +1,5 @@
-/* The staging ring: its slots, who gets them, and that a slot given back busy is not handed out before its copy is
- * done. */
+/* Tests the slots of the staging ring, which transfers get them, and that a slot is not reused before its copy has
+ * ended. */
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -194,7 +194,7 @@ GPU_CASE(ring_waits_for_slots_of_others) {
   for (int i = 0; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, i < 4 ? waiting[i].slot : slots[i], false);
 }
 
-/* One of the slots stands behind a stream, the others are with others: whichever comes first is taken. */
+/* One slot waits for a stream, and other transfers hold the rest. The slot that becomes free first is taken. */
 SIM_CASE(ring_waits_for_whichever_comes_first) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64];

@@ -73,7 +73,7 @@ GPU_CASE(staging_is_made_when_needed) {
   check_tree(&w, src, staged);
 }
 
-/* Slots that the device still reads when their thread has gone are not filled again before it is done. */
+/* Slots that the device still reads are not filled again before the read has ended, also if their thread has ended. */
 SIM_CASE(staging_slots_in_flight_are_not_reused) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *src[4], *out[4] = {NULL};
@@ -99,7 +99,7 @@ SIM_CASE(staging_slots_in_flight_are_not_reused) {
   }
 }
 
-/* Without pinned memory for the ring the transfer goes on from ordinary memory, and says so. */
+/* Without pinned memory for the ring, the transfer uses ordinary memory, and a warning is logged. */
 GPU_CASE(staging_without_pinned_memory) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL);

@@ -1,5 +1,6 @@
-/* Many threads, overlapping trees, both directions, all modes, futures let go of early. Every tree holds one byte all
- * over; transfers move whole trees, so that whoever looks must find one byte all over, whatever the order was. */
+/* Many threads move overlapping trees in both directions and in all modes, and release futures early. Every tree holds
+ * one byte all over; transfers move whole trees, so that whoever looks must find one byte all over, whatever the order
+ * was. */
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -54,7 +55,7 @@ static void note(stress *s, tdict_status status) {
   if (status != TDICT_OK) atomic_fetch_add(&s->failures, 1);
 }
 
-/* A future is waited for, polled, or just let go of. */
+/* Waits for a future, polls it, or only releases it. */
 static void treat(stressor *r, tdict_status started, tdict_future *const *future, bool look) {
   scoped_tree out = NULL;
   note(r->s, started);
@@ -152,7 +153,7 @@ GPU_CASE(stress_context_destroyed_under_way) {
   for (int i = 0; i < 3; i++) run_stress(true);
 }
 
-/* Transfers that wait for others are started by whoever ends: their futures may be gone long since. */
+/* A transfer that waits for others is started by the one that ends last. Its future may be released by then. */
 SIM_CASE(stress_chains_released_early) {
   scoped_place w = open_place();
   scoped_tree host = uniform_tree(NULL, 1), a = to_device(&w, host, w.device), b = to_device(&w, host, w.device);

@@ -22,7 +22,7 @@ DEVICE_CASE(transfer_every_mode) {
       continue;
     }
     if (kind == TREE_PINNED || kind == TREE_MIXED) continue;
-    scoped_tree src = make_tree(&w, (tree_kind)kind); /* on the host everything is there already */
+    scoped_tree src = make_tree(&w, (tree_kind)kind); /* on the host, nothing has to move */
     for (int i = 0; i < NUM_WAYS; i++) {
       const way v = way_at(i);
       scoped_tree there = move_tree(&w, src, w.device, &v);
@@ -91,7 +91,7 @@ DEVICE_CASE(transfer_same_place_shares) {
   tdict_tree *home = to_device(&w, host, tdict_cpu());
   assert_ptr_equal(home, host);
   tdict_release(home);
-  /* some leaves are there, some are not: those that are stay the same tensors */
+  /* some leaves are on the device already and stay the same tensors */
   tdict_tree *mixed = new_tree();
   tdict_tensor *stays = td_leaf(there, "obs.pixels");
   td_ok(tdict_set(mixed, "a.stays", stays, err));

@@ -1,5 +1,5 @@
-/* Copying into a tree that is there: every direction and layout; that nothing but the elements is written; what is
- * refused before anything is written. */
+/* Tests copies into existing trees in every direction and layout: only the elements are written, and what is refused
+ * writes nothing. */
 #include "trees.h"
 
 enum { PLAIN, TURNED, BACKWARDS, NUM_LAYOUTS };
@@ -167,7 +167,7 @@ DEVICE_CASE(transfer_into_async) {
   assert_ptr_equal(out, dst);
   check_written(&w, src, dst);
   td_release(f, out);
-  /* the destination is let go of while it is written */
+  /* the destination is released while it is written */
   tdict_tree *late = like_tree(&w, src, w.memory, false);
   td_ok(tdict_transfer_into_async(w.c, late, src, NULL, &f, err));
   tdict_release(late);

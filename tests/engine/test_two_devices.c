@@ -40,7 +40,7 @@ SIM_CASE(transfer_between_two_devices) {
       check_device(zero, tdict_sim(0));
       check_tree(w, src, zero);
       spoil_tree(&p.one, one);
-      copy_tree(w, zero, one, &v); /* and back into what was there */
+      copy_tree(w, zero, one, &v); /* and back into the existing tree */
       check_tree(&p.one, src, one);
       spoil_tree(w, zero);
     }
@@ -84,7 +84,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   assert_int_equal(counts.num_reused, 2);
 }
 
-/* Leaves of both devices and of the host in turn; those that are there stay. */
+/* Leaves of both devices and of the host in turn. Leaves that are on the target already stay. */
 static void move_mixed(const pair *p, tree_kind kind) {
   const place *w = &p->zero;
   tdict_tree *src = make_tree(w, kind);

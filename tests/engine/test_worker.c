@@ -1,5 +1,5 @@
-/* Transfers over a driver that fails: the call's status, the leaf's path, nothing left behind, and the next transfer is
- * right. */
+/* Tests transfers with a driver that fails: the call returns the status and the path of the leaf, releases what it has
+ * allocated, and the next transfer is correct. */
 #include <sys/mman.h>
 
 #include "engine/transfer.h"
@@ -96,7 +96,7 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
       assert_int_equal(td_memory_counts(f->w.memory).live_bytes, before.live_bytes);
       assert_int_equal(td_memory_counts(f->w.pinned).live_bytes, pinned_before.live_bytes);
       out = NULL;
-      td_ok(run_call(f, call, v, &out, err)); /* the next one is right */
+      td_ok(run_call(f, call, v, &out, err)); /* the next one is correct */
       check_field(f, call, v, out);
     }
     /* the source of some and destination of others */
@@ -216,7 +216,7 @@ GPU_CASE(work_names_the_leaf_at_fault) {
     const char *path = td_text("a.leaf%d", i);
     fail_call(CALL_COPY, i + 1);
     td_fails_at(TDICT_EDEVICE, "", path, tdict_transfer_into(w.c, apart, src, NULL, err));
-    td_ok(tdict_transfer_into(w.c, apart, src, NULL, err)); /* what was lost is there again */
+    td_ok(tdict_transfer_into(w.c, apart, src, NULL, err)); /* the lost leaves are valid again */
     fail_call(CALL_COPY, i + 1);
     td_fails_at(TDICT_EDEVICE, "", path, tdict_transfer_into(w.c, home, apart, NULL, err));
   }
@@ -240,7 +240,7 @@ GPU_CASE(work_stops_after_a_failure) {
   assert_null(out);
 }
 
-/* Whether the kernel gives huge pages to who asks for them. */
+/* Returns whether the kernel gives huge pages to programs that ask for them. */
 static bool has_huge_pages(void) {
   char text[128] = "";
   FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
@@ -278,7 +278,8 @@ SIM_CASE(work_new_results_lie_on_huge_pages) {
   tdict_release(there);
 }
 
-/* The device is held, so nobody writes to the result: its pages are there because a thread has touched them. */
+/* The device is stopped and writes nothing to the result, so its pages are present only because a thread has touched
+ * them. */
 SIM_CASE(work_touches_new_results_ahead) {
   scoped_place w = open_place();
   scoped_tree src = new_tree();
@@ -287,7 +288,7 @@ SIM_CASE(work_touches_new_results_ahead) {
   scoped_tree there = to_device(&w, src, w.device);
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *f = move_async(&w, there, tdict_cpu(), NULL);
-  while (!(is_there & 1)) { /* for ever, if nobody does */
+  while (!(is_there & 1)) { /* this would wait for ever otherwise */
     usleep(100);
     assert_int_equal(mincore(((tdict_transfer *)f)->targets[0].storage->data, 4096, &is_there), 0);
   }

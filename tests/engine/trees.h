@@ -15,7 +15,7 @@ typedef enum tree_kind {
   TREE_STRIDED, /* permuted, stepped, backwards and repeated leaves */
   TREE_ODD,     /* every dtype, scalars, leaves without elements, an empty tree, a deep one */
   TREE_SHARED,  /* leaves at two keys, a tree at two places, views of one storage */
-  TREE_PINNED,  /* pinned leaves of many sizes, a pinned view of the program's own, and one that only says so */
+  TREE_PINNED,  /* pinned leaves of many sizes, a pinned view of the program, and an unpinned view with the flag */
   TREE_MIXED,   /* pinned and pageable leaves in turn */
   NUM_TREE_KINDS
 } tree_kind;

@@ -157,7 +157,7 @@ static inline place open_wrapped(const tdict_context_options *options) {
   tdict_driver_release(wrap.driver); /* the context's from here on */
   return place_around(c);
 }
-/* The n-th call of the kind from now on fails, once; 0: none does. */
+/* Makes the n-th call of the kind from now on fail, once. 0: no call fails. */
 static inline void fail_call(call_kind kind, int64_t n) { atomic_store(&wrap.fail_after[kind], n); }
 
 /* The simulated device's work that is queued and not finished. */

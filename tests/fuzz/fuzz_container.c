@@ -14,7 +14,7 @@ void fuzz_print_counts(void);
 
 static ops o;
 
-/* How often each operation answered OK, and failed as it should. */
+/* Prints how often each operation succeeded, and how often it failed as the model had said. */
 void fuzz_print_counts(void) {
   for (int i = 0; ops_kind_name(i); i++)
     fprintf(stderr, "%-14s %10lld good %10lld refused\n", ops_kind_name(i), (long long)o.good[i], (long long)o.bad[i]);

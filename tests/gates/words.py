@@ -39,7 +39,7 @@ def names(file):
 
 
 def tokens(name):
-    """The words of a name, each as it is and without the plural's s."""
+    """Returns the words of a name, each in full and without the s of a plural."""
     for token in name.lower().split("_"):
         yield token
         if token.endswith("s"):

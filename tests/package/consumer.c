@@ -1,5 +1,5 @@
-/* A program of somebody else's: it has the installed library and nothing of this repository. A tree goes to the
- * simulated device and back, and the bytes are compared. */
+/* A program of a user, who has the installed library but not this repository. A tree goes to the simulated device and
+ * back, and the bytes are compared. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Counts the descriptors of the process, to find files that stay open. Thread rule: no other thread may open or close
- * descriptors meanwhile. */
+/* Counts the descriptors of the process, to find files that stay open. Thread rule: other threads must not open or
+ * close descriptors during the count. */
 #ifndef TDICT_TESTS_SUPPORT_DESCRIPTORS_H
 #define TDICT_TESTS_SUPPORT_DESCRIPTORS_H
 

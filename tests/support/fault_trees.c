@@ -188,7 +188,7 @@ void fw_check_lost(fw_world *w, const fw_run *run) {
   const char *given = NULL;
   if (run->op != FW_INTO_HOST_ASYNC) return;
   td_ok(tdict_walk(w->dst_host, see_lost, &given, err));
-  if (given) fail_msg("the transfer failed, and an accessor gives the address of '%s'", given);
+  if (given) fail_msg("the transfer failed, but an accessor returned the address of '%s'", given);
 }
 
 static tdict_status see_free(void *user, const tdict_entry *e, tdict_error *err) {

@@ -93,7 +93,8 @@ m_entry *m_path(m_tree *t, const char *const *keys, int count, bool *through, m_
 /* Arrays in the order of a walk, at most `room`; with their paths (escaped) when paths is not NULL. */
 int m_arrays(const m_tree *t, m_array **out, char (*paths)[2 * M_KEY], int room);
 
-/* Compares; NULL when all is as it should be, else what is not. Addresses of cells are noted or checked. */
+/* Compares a tree with the model. Returns NULL if they agree, else a text with the difference. Addresses of cells are
+ * noted or checked. */
 extern bool m_ignore_places; /* for trees that were copied to be looked at */
 const char *m_check(const m_tree *t, const tdict_tree *td);
 

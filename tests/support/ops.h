@@ -25,8 +25,8 @@ struct ops {
   m_tree *model[OPS_POOL];
   tdict_error error, *err;                 /* err: error, or NULL */
   const char *name;                        /* of the operation that is run */
-  char wrong[700];                         /* what is not as it should be; "" while all is well */
-  int64_t good[OPS_KINDS], bad[OPS_KINDS]; /* operations that answered OK, and that failed as they should */
+  char wrong[700];                         /* the first difference; "" if there is none */
+  int64_t good[OPS_KINDS], bad[OPS_KINDS]; /* operations that succeeded, and operations that failed as the model said */
   uint64_t step;
   int64_t refusals, cells; /* sum over all operations of what the pool held */
 };
@@ -52,7 +52,7 @@ uint32_t ops_pick(ops *o, uint32_t below);
 void ops_arm(ops *o);
 tdict_status ops_disarm(ops *o, tdict_status status);
 #define OPS_CALL(o, call) (ops_arm(o), ops_disarm(o, (call)))
-/* True when the call answered what the model wants, and it is OK: the operation goes on. */
+/* Returns true if the call returned the model's status and this is TDICT_OK. The operation then continues. */
 bool ops_judge(ops *o, tdict_status status, tdict_status wanted);
 /* Puts a result (taken) into the pool; releases it when the operation failed. */
 void ops_keep(ops *o, tdict_tree *td, m_tree *model);

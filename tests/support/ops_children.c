@@ -98,8 +98,8 @@ static void grow_below(m_tree *t, const m_tree *wanted) {
     if (t->entries[i].tree) ops_grow(t->entries[i].tree, wanted);
 }
 
-/* A shorter batch size for a tree, and a tensor that fits only that: a tree above that does not agree any more says
- * so. */
+/* A shorter batch size for a tree, and a tensor that fits only that: a tree above that no longer agrees reports
+ * this. */
 static void op_child_shrink(ops *o) {
   const node n = pick_node(o);
   m_tree shorter = *n.model;

@@ -35,7 +35,7 @@ static void op_set(ops *o) {
   bool through;
   m_entry *e = m_path(t, w.keys, w.count, &through, &last);
   bool shaped = ops_pick(o, 6) != 0;
-  int depth = 0; /* nodes on the way that are there */
+  int depth = 0; /* existing nodes on the path */
   m_tree *node = t;
   while (depth < w.count - 1 && m_find(node, w.keys[depth]) && m_find(node, w.keys[depth])->tree)
     node = m_find(node, w.keys[depth++])->tree;
@@ -69,7 +69,7 @@ static void op_delete(ops *o) {
   m_tree *t = o->model[s], *last = t;
   way w = pick_way(o);
   bool through;
-  char key[M_KEY], escaped[2 * M_KEY]; /* mostly one that is there */
+  char key[M_KEY], escaped[2 * M_KEY]; /* mostly one that exists */
   const char *path = w.path;
   if (t->count && ops_pick(o, 4)) {
     memcpy(key, t->entries[ops_pick(o, (uint32_t)t->count)].key, sizeof key);

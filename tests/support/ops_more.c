@@ -204,7 +204,7 @@ static void op_misfits(ops *o) {
   ops_judge(o, status, TDICT_ESHAPE);
 }
 
-/* Two trees of the pool: both ways give the same answer, and a tree is like itself. */
+/* Compares two trees of the pool in both orders, with the same result. A tree equals itself. */
 static void op_compare_two(ops *o) {
   int a = ops_slot(o), b = ops_slot(o);
   tdict_difference_options options = tdict_difference_options_default();

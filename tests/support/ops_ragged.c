@@ -83,7 +83,7 @@ static void check_rows(ops *o, const row_list *r, const tdict_tree *td) {
   }
 }
 
-/* The same tree without the leaf, to ask which answer an operation has. */
+/* The same tree without the leaf, to find the status of an operation. */
 static tdict_tree *plain_of(const tdict_tree *td) {
   tdict_tree *plain = NULL;
   must(tdict_clone(td, &plain, NULL) == TDICT_OK && tdict_delete(plain, "n", NULL) == TDICT_OK);

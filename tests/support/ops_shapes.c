@@ -35,7 +35,7 @@ static void end_choice(index_choice *c) {
   for (int i = 0; i < M_DIMS; i++) tdict_tensor_release(c->masks[i]);
 }
 
-/* Notes a list or mask of `count` positions for dimensions [d, d + dims), whose coords are there. */
+/* Notes a list or mask of `count` positions for dimensions [d, d + dims), whose coordinates are known. */
 static tdict_status note_list(index_choice *c, int d, int dims, int64_t count) {
   if (c->lists && c->map.out_ndim != c->at) c->apart = true;
   if (c->lists++ == 0) {

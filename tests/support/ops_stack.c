@@ -1,5 +1,5 @@
-/* Operations on lazy stacks. The items are trees of the pool and trees that are like these; what a stack shows is held
- * against the items and their models. See ops.h. */
+/* Operations on lazy stacks. The items are trees of the pool and trees that are like these; the views of a stack are
+ * compared with the items and their models. See ops.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,7 +231,7 @@ static void op_entries(ops *o) {
 
 /* Puts an array at a path of keys, as tdict_set() does. */
 static tdict_status put_at(m_tree *t, const char *const *keys, int count, m_array *a, bool checks_only) {
-  int depth = 0; /* nodes on the way that are there */
+  int depth = 0; /* existing nodes on the path */
   bool through;
   m_tree *last = t;
   (void)m_path(t, keys, count, &through, &last);

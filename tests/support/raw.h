@@ -1,4 +1,4 @@
-/* Device memory read and written by means that are not the library's, so that a test can check what the library did.
+/* Reads and writes device memory without the library, so that a test can check what the library did.
  *
  * cpu: memcpy. cuda: libcuda's own plain copies, declared and opened here. sim: the bytes behind the device address,
  * found with tdict_sim_host_pointer(). Nothing here waits for the library's work: the caller does so first. A write or

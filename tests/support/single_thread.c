@@ -1,4 +1,4 @@
-/* Keeps tests/single_thread.txt right: in the cases of the files that it names, the start of a thread ends the program.
+/* Checks tests/single_thread.txt: in the cases of the files that it names, the start of a thread ends the program.
  * CTest sets TDICT_TEST_SINGLE_THREAD for these cases. A test file may define __wrap_pthread_create itself, if it is
  * not in the list. */
 #include <pthread.h>

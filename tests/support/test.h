@@ -8,8 +8,8 @@
  *   SIM_CASE(name)     runs on sim
  *   CUDA_CASE(name)    runs on cuda
  *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/services/mpi only
- * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`, and answers 0, 77 (skipped, the reason printed) or
- * a failure.
+ * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It returns 0, 77 (skipped; it prints the reason)
+ * or a failure.
  *
  * Asserts (cmocka's) work on the main thread only: other threads count their failures and the main thread looks. */
 #ifndef TDICT_TESTS_SUPPORT_TEST_H
@@ -115,16 +115,16 @@ enum { TD_UNWRITTEN = -1 };
 /* The call must fail with this status and a message that holds `text`; `err` is in scope for it. The error is kept in
  * td_last_error. */
 extern tdict_error td_last_error;
-#define td_fails(wanted, text, call)                                                                     \
-  do {                                                                                                   \
-    memset(&td_last_error, 0, sizeof td_last_error);                                                     \
-    tdict_error *err = &td_last_error;                                                                   \
-    tdict_status td_status_ = (call);                                                                    \
-    if (td_status_ != (wanted) || err->status != (int32_t)(wanted))                                      \
-      fail_msg("%s: answered %s (error says %s, '%s'), wanted %s", #call, tdict_status_name(td_status_), \
-               tdict_status_name((tdict_status)err->status), err->message, #wanted);                     \
-    if (!strstr(err->message, (text)))                                                                   \
-      fail_msg("%s: the message '%s' does not hold '%s'", #call, err->message, (text));                  \
+#define td_fails(wanted, text, call)                                                                        \
+  do {                                                                                                      \
+    memset(&td_last_error, 0, sizeof td_last_error);                                                        \
+    tdict_error *err = &td_last_error;                                                                      \
+    tdict_status td_status_ = (call);                                                                       \
+    if (td_status_ != (wanted) || err->status != (int32_t)(wanted))                                         \
+      fail_msg("%s: returned %s (the error has %s, '%s'), wanted %s", #call, tdict_status_name(td_status_), \
+               tdict_status_name((tdict_status)err->status), err->message, #wanted);                        \
+    if (!strstr(err->message, (text)))                                                                      \
+      fail_msg("%s: the message '%s' does not hold '%s'", #call, err->message, (text));                     \
   } while (0)
 /* The same, and the error must name the path `where`. */
 #define td_fails_at(wanted, text, where, call)      \

@@ -62,7 +62,7 @@ static inline void disk_permit(disk *d, int64_t permits) {
   pthread_cond_broadcast(&d->changed);
   pthread_mutex_unlock(&d->lock);
 }
-/* Waits until so many reads have begun. */
+/* Waits until this many reads have begun. */
 static inline void disk_await(disk *d, int64_t begun) {
   pthread_mutex_lock(&d->lock);
   while (d->begun < begun) pthread_cond_wait(&d->changed, &d->lock);

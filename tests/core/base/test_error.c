@@ -201,7 +201,7 @@ CASE(try_return_prints_and_returns) {
   assert_string_equal(text, "");
 }
 
-/* What a program's function answers is one of the codes, or says so. */
+/* A status that a function of the program returns is a known code, or the message says that it is unknown. */
 CASE(callback_statuses_are_codes) {
   tdict_error said = {0};
   assert_int_equal(tdict_callback_status(TDICT_OK, "f", &said), TDICT_OK);

@@ -48,7 +48,7 @@ CASE(file_is_written_and_read) {
 static void refused(const char *at, bool reads, bool writes, tdict_status status, const char *text) {
   FILE *file = NULL;
   int fd = -1;
-  alarm(30); /* an open that waits for the other end would wait for ever */
+  alarm(30); /* a blocking open would wait for ever for the other end */
   if (reads) td_fails(status, text, tdict_file_open_to_read("test", at, &fd, err));
   if (reads) assert_string_equal(td_last_error.path, at);
   if (reads) td_fails(status, text, tdict_file_stream_to_read("test", at, &file, err));

@@ -6,7 +6,7 @@
 
 #include "support/test.h"
 
-/* What a child answers: 0 when all is as it should be. */
+/* The exit status of a child: 0 if all checks hold. */
 static int ask_child(const tdict_forkmark *mark) {
   tdict_error err = {0};
   if (!tdict_forkmark_forked(mark)) return 1;

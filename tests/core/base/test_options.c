@@ -75,7 +75,7 @@ CASE(options_size_below_itself_is_refused) {
   }
 }
 
-/* Of a saved struct, only the size is read unless the size is right. */
+/* If the size of a saved struct is wrong, only the size is read. */
 CASE(options_saved_need_their_size) {
   const known_options saved = {sizeof saved, 10, 20, 30};
   known_options known = defaults;

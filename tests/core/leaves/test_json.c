@@ -4,7 +4,7 @@
 #include "naive_json.h"
 #include "support/test.h"
 
-/* A copy without room behind it. */
+/* A copy with no bytes after it, so that a sanitizer sees reads beyond it. */
 static bool is_json(const void *bytes, size_t length, tdict_json_fault *fault) {
   scoped_chars copy = td_alloc(length ? length : 1);
   if (length) memcpy(copy, bytes, length);

@@ -308,7 +308,7 @@ CASE(values_are_skipped_by_visits) {
   assert_ptr_equal(values_of(out, "s"), values_of(td, "s"));
 }
 
-/* The functions that write in place take values that need no writing. */
+/* Functions that write in place accept trees whose values are equal already. */
 CASE(values_are_not_written) {
   static const char advice[] = "tdict_set_values() or tdict_set_texts()";
   scoped_tree td = tree_of_six(), same = tree_of_six(), other = tree_of_six(), row = NULL, text_only = TREE(2, 3);

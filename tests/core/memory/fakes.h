@@ -12,7 +12,7 @@
 #include "core/memory/storage.h"
 #include "support/test.h"
 
-/* A fence that is done when the test says so. */
+/* A fence that the test ends. */
 typedef struct fake_fence {
   tdict_fence fence; /* first */
   atomic_int refs, waits;

@@ -1,4 +1,4 @@
-/* Extents and sets of them, held against an array of one flag a byte. */
+/* Compares extents and sets of extents with an array that has a flag for each byte. */
 #include "core/memory/extent.h"
 
 #include "core/memory/storage.h"
@@ -127,7 +127,7 @@ CASE(storage_without_memory_for_its_list_is_lost) {
     tdict_storage_lose_all(s);
     assert_true(is_lost(s, 99, 100));
     td_fail_alloc(0, true);
-    tdict_storage_regain(s, &b); /* without memory it all stays lost */
+    tdict_storage_regain(s, &b); /* without memory, all bytes stay lost */
     (void)td_fail_alloc_stop();
     assert_true(is_lost(s, 20, 30));
     tdict_storage_regain(s, &all);

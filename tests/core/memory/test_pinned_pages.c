@@ -1,4 +1,4 @@
-/* Page-locked pages: which way they are come by, and that nothing is left behind when a way fails. */
+/* Tests how page-locked pages are obtained, and that a way that fails leaves nothing allocated or registered. */
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ CASE(pinned_pages_small_blocks_come_from_the_driver) {
   assert_int_equal(atomic_load(&fake.frees), 5);
 }
 
-/* Registering begins when every page is there: the driver would fault them in one by one. */
+/* The registration begins when all pages are present, because the driver would fault them in one by one. */
 static tdict_status all_resident(void *pages, size_t bytes) {
   scoped_bytes there = calloc(bytes / PAGE, 1);
   bool all = there && mincore(pages, bytes, there) == 0;
@@ -162,7 +162,7 @@ CASE(pinned_pages_are_one_registration) { check_registered(3 * TDICT_PINNED_PIEC
 CASE(pinned_pages_are_registered_in_pieces) {
   check_registered(TDICT_PINNED_PIECE + 5 * (size_t)PAGE, TDICT_PINNED_PIECE, 2);
   check_registered(2 * TDICT_PINNED_PIECE + 5 * (size_t)PAGE, 3 * TDICT_PINNED_GRAIN, 6);
-  check_registered(3 * TDICT_PINNED_PIECE, 2 * TDICT_PINNED_PIECE, 2); /* larger ones have a pause behind them, too */
+  check_registered(3 * TDICT_PINNED_PIECE, 2 * TDICT_PINNED_PIECE, 2); /* a pause also follows larger blocks */
   check_registered(TDICT_PINNED_PIECE, TDICT_PINNED_PIECE, 1);
 }
 
@@ -219,8 +219,8 @@ CASE(pinned_pages_unregister_pieces_on_failure) {
   }
 }
 
-/* What the library asks of mbind(), which is all that it uses syscall() for here, and which answers what the test says,
- * or is the system's own. */
+/* Replaces syscall(), which the library calls here only for mbind(). It returns what the test has set, or calls the
+ * system. */
 enum { WORD = 8 * sizeof(unsigned long), WORDS = 1024 / WORD };
 static struct {
   int count, mode, refuse_with;
@@ -285,7 +285,7 @@ CASE(pinned_pages_prefer_their_node) {
     }
 }
 
-/* By the system's own word. Node 0 is there on every machine. */
+/* By the system's own word. Every machine has node 0. */
 CASE(pinned_pages_are_bound_by_the_system) {
   fake_pinner fake;
   tdict_pinned_pages pages;

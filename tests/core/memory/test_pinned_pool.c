@@ -1,5 +1,5 @@
-/* The pinned pool over a pinner that fails on request and fences that end when the test says so; and its limit as a
- * program meets it. */
+/* Tests the pinned pool with a pinner that fails on request and with fences that the test ends. Also tests the limit as
+ * a program sees it. */
 #include "core/memory/pinned_pool.h"
 
 #include "core/memory/pools.h"
@@ -381,7 +381,7 @@ CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   fake.registers_left = fake.allocates_left = 0;
   tdict_block block;
   td_fails(TDICT_ENOMEM, "allocate refused", memory->ops->allocate(memory, 3 * PAGE, &block, err));
-  assert_int_equal(atomic_load(&fake.allocates), 3); /* once more after the cache had gone */
+  assert_int_equal(atomic_load(&fake.allocates), 3); /* once more after the cache was emptied */
   assert_int_equal(atomic_load(&fake.frees), 1);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   memory->ops->release(memory);

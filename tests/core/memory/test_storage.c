@@ -1,4 +1,4 @@
-/* Storage: where bytes come from and when they go back, and the marks of those who use them. */
+/* Tests storages: where their bytes come from, when they are freed, and how uses are recorded. */
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -31,14 +31,14 @@ CASE(storage_plain_is_aligned_and_zeroed) {
 /* New pages cost as much as the copy that fills them: what was freed serves again, whatever its alignment took. */
 CASE(storage_plain_pages_are_reused) {
 #if SANITIZED
-  skip(); /* their allocators keep what is freed, to find who still uses it */
+  skip(); /* their allocators keep freed memory, to find later uses */
 #endif
   static const size_t sizes[] = {65536, 300001, 2000000, 10948608, (size_t)31 << 20};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     struct rusage before, after;
     for (int again = 0; again < 4; again++) { /* the second time malloc no longer maps a block of that size apart */
       scoped_storage s = NULL;
-      void *small = malloc(300); /* something comes to lie behind the block */
+      void *small = malloc(300); /* something is allocated after the block */
       assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
       td_ok(tdict_storage_create(NULL, sizes[i], false, &s, err));
       memset(s->data, 0xA5, sizes[i]);
@@ -409,7 +409,7 @@ static void count_fence(void *user, tdict_fence *fence) {
   ++*(int *)user;
 }
 
-/* The program's own bytes go back to it only when who uses them is through. */
+/* Bytes of the program are released only after their last use has ended. */
 CASE(storage_release_callback_follows_uses) {
   fake_fence fence;
   tdict_storage *s = NULL;
@@ -426,7 +426,7 @@ CASE(storage_release_callback_follows_uses) {
   assert_int_equal(atomic_load(&fence.refs), 1);
 }
 
-/* Work that fills the bytes: readers wait for it, too, and giving the bytes back to the program does not. */
+/* Readers also wait for work that fills the bytes. The return of the bytes to the program does not wait for it. */
 CASE(storage_fillers_hold_readers) {
   fake_fence filler, use;
   char bytes[16];
@@ -450,12 +450,12 @@ CASE(storage_fillers_hold_readers) {
   pthread_join(thread, NULL);
   assert_true(atomic_load(&filler.done));
   assert_int_equal(atomic_load(&use.waits), 0);         /* readers do not wait for readers */
-  assert_true(tdict_storage_wait(s, false, INT64_MAX)); /* the filler is gone */
+  assert_true(tdict_storage_wait(s, false, INT64_MAX)); /* the filler has ended */
   assert_int_equal(atomic_load(&filler.refs), 1);
   fake_fence_end(&use);
   tdict_storage_release(s);
   assert_int_equal(atomic_load(&use.refs), 1);
-  /* released while the work goes on */
+  /* released while the work runs */
   fake_fence_init(&filler);
   td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
   td_ok(tdict_storage_add(s, &filler.fence, TDICT_USE_FILLS, err));

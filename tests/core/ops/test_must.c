@@ -106,7 +106,7 @@ DEVICE_CASE(must_keep_order) {
   td_put(td, "z", NEW(&r, 2, 2)); /* in its place */
   char *before = help_snapshot(td);
   scoped_tensor bad = NEW(&r, 3);
-  td_fails(TDICT_ESHAPE, "[3]", tdict_set(td, "new.path.x", bad, err)); /* and the old node is gone */
+  td_fails(TDICT_ESHAPE, "[3]", tdict_set(td, "new.path.x", bad, err)); /* and the old node is released */
   help_unchanged(td, before);
 }
 
@@ -181,7 +181,7 @@ DEVICE_CASE(must_flatten_and_unflatten_keys) {
   help_paths(flat, "a n\\.b n\\.m\\.u");
   assert_ptr_equal(td_leaf(flat, "n\\.m\\.u"), td_leaf(td, "n.m.u"));
   td_ok(tdict_unflatten_keys(flat, NULL, &back, err));
-  help_paths(back, "a n n.b n.m n.m.u"); /* the empty one is gone */
+  help_paths(back, "a n n.b n.m n.m.u"); /* the empty one was removed */
   td_put(td, "n\\.b", NEW(&r, 3));
   char *before = help_snapshot(td);
   tdict_tree *const nothing = NULL, *out = nothing;
@@ -384,7 +384,7 @@ GPU_CASE(must_to) {
   td_ok(tdict_to_device(r.context, device, td_device(), NULL, &again, err));
   assert_ptr_equal(again, device); /* the same tree */
   td_ok(tdict_to_device(r.context, device, tdict_cpu(), NULL, &back, err));
-  assert_true(tdict_equal(back, host)); /* right when the call returns */
+  assert_true(tdict_equal(back, host)); /* correct when the call returns */
   const void *before = address(device, "n.b");
   td_ok(tdict_fill(host, NULL, 0, NULL, err));
   td_ok(tdict_transfer_into(r.context, device, host, NULL, err));

@@ -1,4 +1,4 @@
-/* The latch: who waits, for how long, and when it may be gone. */
+/* Tests the latch: which calls wait, how long they wait, and when the latch may be destroyed. */
 #include "support/test.h"
 
 #include <unistd.h>
@@ -23,7 +23,7 @@ CASE(latch_waits_for_all) {
   tdict_latch_down(&latch);
   assert_true(tdict_latch_is_zero(&latch));
   assert_true(tdict_latch_wait(&latch, INT64_MAX));
-  assert_true(tdict_latch_wait(&latch, 0)); /* the deadline is long gone, but there is nothing to wait for */
+  assert_true(tdict_latch_wait(&latch, 0)); /* the deadline has passed, but the count is 0 */
   tdict_latch_destroy(&latch);
 }
 
@@ -52,7 +52,7 @@ CASE(latch_spin_ends) {
   assert_in_range(tdict_now_ns() - begin, 3000000, INT64_C(20) * 1000000000);
   assert_false(tdict_latch_is_zero(&latch));
   pthread_t thread = td_start(count_down, &latch);
-  tdict_latch_spin(&latch, INT64_MAX); /* for ever, were it not for the thread */
+  tdict_latch_spin(&latch, INT64_MAX); /* without the thread, this would wait for ever */
   assert_true(tdict_latch_is_zero(&latch));
   pthread_join(thread, NULL);
   tdict_latch_spin(&latch, 0);

@@ -1,5 +1,5 @@
-/* A thread of the pool that waits runs what is queued meanwhile, but for tasks that may wait themselves; and the note
- * that each thread has for itself. */
+/* A waiting thread of the pool runs queued tasks, except tasks that may wait themselves. Also tests the note of each
+ * thread. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -41,7 +41,7 @@ CASE(pool_help_runs_tasks_that_never_wait) {
   assert_int_equal(tasks[4].order, 5);
 }
 
-/* A task that is being run by a helper is gone from the queue. */
+/* A task that a helper runs is no longer in the queue. */
 CASE(pool_help_dequeues_its_task) {
   tdict_pool *pool = open_pool(1);
   pool_gate gate;

@@ -181,7 +181,7 @@ CASE(schema_matches_the_batch_size_of_the_root) {
   assert_false(tdict_schema_matches(s, three) || tdict_schema_matches(s, more));
 }
 
-/* The walk needs memory for deep trees only. Without memory the answer is no. */
+/* The walk needs memory for deep trees only. Without memory, the function returns false. */
 CASE(schema_matches_without_memory) {
   tdict_tree *td = TREE(2), *at = td;
   for (int i = 0; i < 20; i++) at = td_put_tree(at, "d", TREE(2));

@@ -124,7 +124,7 @@ CASE(memory_of_absent_device) {
   const int64_t shape[] = {4};
   scoped_tensor t = NULL;
   tdict_error why = {0};
-  /* Where a GPU is there, pinned memory is too. */
+  /* A machine with a GPU also has pinned memory. */
   if (tdict_tensor_empty(TDICT_F32, 1, shape, tdict_device_memory(context, tdict_cuda(0)), &t, &why) != TDICT_OK) {
     assert_int_equal(why.status, TDICT_ENODEVICE);
     refuse_all(tdict_pinned_memory(context));

@@ -1,5 +1,5 @@
-/* Random changes of a tree, each done on a plain model too: a list of nodes with lists of entries. After each one the
- * answers are compared, at times the whole trees. */
+/* Random changes of a tree, each done on a plain model too: a list of nodes with lists of entries. After each step the
+ * results are compared, and sometimes the whole trees. */
 #include "help.h"
 #include "tdict/path.h"
 
@@ -274,7 +274,7 @@ CASE(tree_random_changes_match_a_model) {
       p.locked = !p.locked;
     }
     if (status != wanted)
-      fail_msg("step %d, kind %u: answered %s, wanted %s", i, what, tdict_status_name(status),
+      fail_msg("step %d, kind %u: returned %s, wanted %s", i, what, tdict_status_name(status),
                tdict_status_name(wanted));
     counts[status]++;
     if (i % 16) continue;

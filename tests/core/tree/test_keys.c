@@ -113,7 +113,7 @@ CASE(keys_copy_is_private) {
   tdict_keys_release(copy);
 }
 
-/* Renaming and deleting for ever must not keep the bytes of names that are gone. */
+/* After many renames and deletions, the bytes of old names must not stay allocated. */
 CASE(keys_free_the_names_of_deleted_keys) {
   tdict_keys *keys = tdict_keys_create();
   uintptr_t leaves[8] = {0};
@@ -183,7 +183,7 @@ CASE(keys_cost_is_constant_per_key) {
   tdict_keys_release(keys);
 }
 
-/* Cells looked at for each key of an index of `count` names. */
+/* Returns how many cells a search reads per key in an index of `count` names. */
 static double probes_of(const char *format, unsigned count) {
   tdict_keys *keys = tdict_keys_create();
   char name[80];
@@ -222,7 +222,7 @@ CASE(keys_hash_spreads_similar_names) {
 /* Reading by words is reading byte by byte, for every length and every place of a stop, and nothing is read beyond. */
 CASE(name_read_matches_a_byte_loop) {
   for (size_t length = 1; length <= 40; length++) {
-    scoped_chars text = malloc(length); /* of its own size, so that a sanitizer sees what lies behind */
+    scoped_chars text = malloc(length); /* of exactly its size, so that a sanitizer sees reads beyond it */
     for (size_t stop = 0; stop <= length; stop++)
       for (int with = 0; with < 2; with++) {
         for (size_t i = 0; i < length; i++) text[i] = (char)(i % 3 == 0 ? 0xae + (int)i : 'a' + (int)(i % 26));

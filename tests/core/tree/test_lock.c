@@ -1,4 +1,4 @@
-/* Locks: what they block, who holds them, and how they end. */
+/* Tests locks: which changes they forbid, which trees hold them, and how they end. */
 #include "core/tree/node.h"
 
 #include "help.h"

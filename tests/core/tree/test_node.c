@@ -91,7 +91,7 @@ CASE(node_like_shares_keys_until_a_change) {
   tdict_release(like);
 }
 
-/* Keys that come and go leave neither slots nor memory behind, and the order stands. */
+/* Keys that are added and deleted leave no slots and no memory, and the order of the other keys stays. */
 CASE(node_compacts_deleted_slots) {
   scoped_tree td = help_tree_without_batch();
   scoped_tensor t = TENSOR(1);

@@ -111,7 +111,7 @@ CASE(path_reads_long_escaped_keys) {
   tdict_path_reset(&path);
 }
 
-/* No allocation for keys without a backslash, and for short ones with it. */
+/* Keys without a backslash need no allocation, nor do short keys with one. */
 CASE(path_reads_without_allocating) {
   char text[700];
   memset(text, 'k', sizeof text);

@@ -69,8 +69,8 @@ CASE(tree_format_cuts_long_trees) {
   assert_non_null(strstr(text, "    key97  float32 [1] cpu\n  ..."));
 }
 
-/* A leaf is marked when another one of the tree, shown or not, lies over its bytes: the same tensor, a view; not what
- * only lies in the same storage. */
+/* A leaf is marked if its bytes overlap those of another leaf of the tree, shown or not, for example of a view. Leaves
+ * that only have the same storage are not marked. */
 CASE(tree_format_marks_shared) {
   scoped_tree td = td_tree("[4] alone:f32[4]"), rows = NULL;
   tdict_tensor *twice = td_put(td, "twice", TENSOR(4, 2));

@@ -42,7 +42,7 @@ CASE(suggest_fits_the_buffer) {
   for (int i = 0; i < 1000; i++) td_put(td, td_text("key%d", i), TENSOR(1));
   td_fails(TDICT_ENOTFOUND, "get: 'kye7' is not a key of the tree; keys: key7, ", tdict_get(td, "kye7", &t, err));
   td_fails(TDICT_ENOTFOUND, "... (995 more)", tdict_get(td, "kye7", &t, err));
-  td_ok(tdict_delete(td, "key7", err)); /* a key that is gone is not shown */
+  td_ok(tdict_delete(td, "key7", err)); /* a deleted key is not shown */
   td_fails(TDICT_ENOTFOUND, "... (994 more)", tdict_get(td, "key7", &t, err));
   assert_null(strstr(td_last_error.message, "keys: key7,"));
 }

@@ -102,8 +102,8 @@ static inline unsigned char *filled(size_t bytes, int seed) {
 }
 
 /* Device memory that holds 0xA5. */
-/* A copy of so few bytes may return before they are there, and streams that do not block wait for none of the default
- * stream's; what reads them back does. */
+/* A copy of so few bytes may return before the bytes arrive, and non-blocking streams do not wait for the default
+ * stream. Reading the bytes back waits. */
 static inline void put(fixture *b, void *device, const void *host, size_t bytes) {
   unsigned char first;
   cu_now(copy_h2d_async, device, host, bytes);

@@ -18,7 +18,7 @@ typedef struct call {
 } call;
 static void note(void *user) {
   call *c = user;
-  c->order = atomic_load(c->next); /* before it is counted: who sees the count reads the order */
+  c->order = atomic_load(c->next); /* before it is counted, since a thread that sees the count reads the order */
   atomic_fetch_add(c->next, 1);
 }
 

@@ -1,4 +1,5 @@
-/* Engines of the simulated driver: hold, step and resume, what runs at once, how long it takes. */
+/* Tests the engines of the simulated driver: hold, step and resume, which work runs at the same time, and how long it
+ * takes. */
 #include "device/sim/table.h"
 #include "support/threads.h"
 
@@ -38,7 +39,7 @@ CASE(sim_step_finishes_the_given_count) {
   assert_int_equal(finished(d), 1);
   assert_int_equal(t.count, 1);
   CU(NOT_READY, event_query, e);
-  td_ok(tdict_driver_sim_step(d, 1, err)); /* the copy; the record behind it needs no step */
+  td_ok(tdict_driver_sim_step(d, 1, err)); /* the copy; the record after it needs no step */
   CU(SUCCESS, event_query, e);
   assert_int_equal(finished(d), 2);
   td_ok(tdict_driver_sim_step(d, 2, err)); /* in the order of the calls: b's function, then its copy */
@@ -274,7 +275,7 @@ CASE(sim_times_add_up_in_a_stream) {
   unsigned char *host = make_pinned(d, BYTES, 4);
   void *dev = make_device(d, BYTES);
   tdict_cu_event begin = record(d, s);
-  for (int i = 0; i < 3; i++) { /* both directions in turn, so that neither engine is ever behind */
+  for (int i = 0; i < 3; i++) { /* both directions in turn, so that both engines advance equally */
     CU(SUCCESS, copy_h2d_async, dev, host, BYTES, s);
     CU(SUCCESS, copy_d2h_async, host, dev, BYTES, s);
   }

@@ -148,8 +148,9 @@ static void look_early(stage *s) {
 
 /* ---- a transfer that waits for work on a stream ---- */
 
-/* Makes a transfer wait for a kernel behind a gate. The kernel writes the tree that the transfer reads, or reads the
- * tree that the transfer overwrites. A lane that does not wait copies the old bytes, or overwrites them too early. */
+/* Makes a transfer wait for a kernel that waits for a gate. The kernel writes the tree that the transfer reads, or
+ * reads the tree that the transfer overwrites. A lane that does not wait copies the old bytes, or overwrites them too
+ * early. */
 static void copy_late(stage *s) {
   static int64_t generation = 500;
   const bool writes = dst_roll(2);

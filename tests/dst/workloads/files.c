@@ -52,7 +52,7 @@ static void note_start(player *p, int64_t generation) {
   p->live |= 1u << generation;
   if (!dst_has_crashed()) p->durable |= 1u << generation;
 }
-/* Saves of one file run in the order of their starts, so an earlier generation is gone. */
+/* Saves of one file run in the order of their starts, so earlier generations are overwritten. */
 static void note_success(player *p, int64_t generation) {
   const uint32_t later = ~((1u << generation) - 1);
   p->live &= later;
@@ -276,7 +276,7 @@ static void play(int number, void *data) {
 }
 static void play_all(void *data) { model_run(NUM_PLAYERS, play, data); }
 
-/* Rows that are appended to a directory: all of them are there, or none. */
+/* After an append to a directory, all new rows exist or none. */
 static void append(stage *s) {
   const model_rows first = model_rows_of(1, 0, 3, WIDTH), more = model_rows_of(1, 3, 2, WIDTH);
   model_rows rows = first;

@@ -75,10 +75,10 @@ void model_close(model_world *w);
 /* Runs `body` on `count` threads, at most 8, with the numbers 0, 1, and so on. Returns when all have ended. */
 void model_run(int count, void (*body)(int number, void *data), void *data);
 
-/* A stream that waits until the gate is opened. A transfer behind a gate keeps staging slots and threads of the pool,
- * and a shut gate keeps the kernels of all streams of its device from running. So a device has at most one shut gate.
- * Between shutting and opening it, a thread neither takes a lock nor waits for a transfer without a limit, and is calm:
- * a call without memory waits for the transfers that it conflicts with. */
+/* A stream that waits until the gate is opened. A transfer that waits for a gate keeps staging slots and threads of the
+ * pool. While a gate is shut, no kernel of its device runs. So a device has at most one shut gate. Between shutting and
+ * opening it, a thread neither takes a lock nor waits for a transfer without a limit, and is calm: a call without
+ * memory waits for the transfers that it conflicts with. */
 typedef struct model_gate {
   tdict_stream stream;
   _Atomic(bool) is_open;

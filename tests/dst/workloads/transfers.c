@@ -145,7 +145,7 @@ static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   return true;
 }
 
-/* A transfer behind a gate cannot end before it is cancelled, so it must end as cancelled. */
+/* A transfer that waits for a gate cannot end before it is cancelled, so it must end as cancelled. */
 static void cancel_behind_a_gate(stage *s) {
   model_gate g;
   tdict_transfer_options o;
@@ -246,8 +246,8 @@ static void check_read(stage *s, tdict_future *f, const model_rows *rows, uint32
   if (f && finish(f, model_was_unlucky() ? lost : allowed, &got)) model_check_device(&s->world, got, rows, &look);
 }
 
-/* Reads the contested tree on the host behind a gate. Then another read may begin and end, before the tree is written.
- * The write must wait for the first read. */
+/* Reads the contested tree on the host, after a gate opens. Then another read may begin and end, before the tree is
+ * written. The write must wait for the first read. */
 static void write_behind_a_read(stage *s) {
   contested *c = &s->contested[1];
   const model_rows next = rows_of(s, atomic_fetch_add(&s->next_generation, 1));

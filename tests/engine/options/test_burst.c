@@ -98,8 +98,8 @@ SIM_CASE(burst_gathers_while_the_link_is_busy) {
   check_line(&h);
 }
 
-/* A transfer by one thread, in both directions: as many copies as chunks, in fewer calls, and all are queued when the
- * thread says so. */
+/* A transfer by one thread, in both directions, queues a copy for each chunk, with fewer calls. All copies are queued
+ * when the thread reports so. */
 SIM_CASE(burst_is_empty_when_all_is_queued) {
   scoped_place w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)

@@ -62,7 +62,7 @@ static void check_halves(const place *w, const tdict_tensor *src, const tdict_te
 
 static const pair_of tokens = {"tokens", TDICT_U16, TDICT_I64, 1, 0}, targets = {"targets", TDICT_U16, TDICT_I64, 1, 0};
 
-/* One batch of tokens: no copy and one launch, from pinned memory and from slots. */
+/* A batch of tokens is moved without a copy and by one launch, from pinned memory and from slots. */
 GPU_CASE(conversions_of_a_batch_need_one_launch) {
   enum { COUNT = 64 * 1024 };
   scoped_place w = place_sized(16 << 20, -1);

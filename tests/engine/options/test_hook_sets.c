@@ -65,7 +65,7 @@ static void run_move(const place *w, int set, tdict_transfer_options *o, tdict_d
   check_pairs(w, out, set, can_move(set) ? device : tdict_cpu(), is_pinned);
   if (to_gpu || pins) {
     check_hook_calls(&p, set, NUM_PAIRS, pins, can_move(set));
-  } else { /* tensors on the cpu are there already, so only hooks of the program make new objects */
+  } else { /* tensors on the cpu do not move, so only hooks of the program make new objects */
     assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.unflattens), 0);
     assert_int_equal(atomic_load(&p.moves), set & MOVES ? NUM_PAIRS : 0);
   }

@@ -83,7 +83,7 @@ static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict
   if (status == TDICT_OK) {
     expect(self, tdict_tensor_is_pinned(pinned) && again == pinned && once == there);
     expect(self, tdict_device_equal(tdict_tensor_device(there), hook->device));
-    /* its bytes are there on return: the library's own copy of one tensor reads them */
+    /* its bytes have arrived on return, since the library's copy of one tensor reads them */
     tdict_tensor *back = NULL;
     status = tdict_tensor_clone(there, NULL, &back, err);
     if (status == TDICT_OK) expect(self, memcmp(back->data, self->inp->data, tdict_tensor_bytes(back)) == 0);
@@ -167,7 +167,7 @@ SIM_CASE(hook_stream_is_waited_for) {
   gate_await(&s.gate, 1); /* it runs */
   tdict_release(src);
   check_pending(f);
-  for (int i = 0; i < 50000 && atomic_load(&p.live) < 3; i++) usleep(100); /* the hook goes on beside the kernel */
+  for (int i = 0; i < 50000 && atomic_load(&p.live) < 3; i++) usleep(100); /* the hook runs while the kernel runs */
   assert_int_equal(atomic_load(&p.live), 3); /* the source's, the pinned one, the result's */
   gate_open(&s.gate);
   tdict_tree *out = finish(f);
@@ -383,7 +383,7 @@ static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error
   return status;
 }
 
-/* 0: on the caller alone; else so many threads, which are all that the pool has. */
+/* 0: only the caller. Else the number of threads, which is also that of the pool. */
 GPU_CASE(hook_nested_transfers) {
   for (int num_threads = 0; num_threads <= 2; num_threads++) {
     place w = place_open(num_threads ? num_threads : 1);
@@ -402,7 +402,7 @@ GPU_CASE(hook_nested_transfers) {
   }
 }
 
-/* The only thread of the pool waits in a hook for a transfer whose own hooks stand behind it in the queue. */
+/* The only thread of the pool waits in a hook for a transfer whose hooks are queued after it. */
 typedef struct other {
   gate gate;
   tdict_future *future;

@@ -46,7 +46,7 @@ SIM_CASE(record_stream_holds_bytes) {
   check_tree_number(&w, next, 3);
   check_read(&w, &r, 2);
   tdict_release(next);
-  /* and once it is done the bytes are there again */
+  /* and when it has ended, the bytes are free again */
   tdict_context_trim(w.c, w.device, 0);
   tdict_device_counts counts = td_device_counts(w.c, w.device);
   assert_int_equal(counts.device_bytes, 0);
@@ -64,7 +64,7 @@ SIM_CASE(record_stream_of_many_streams) {
   read_later(&w, &r, out);
   memset(&other, 0, sizeof other);
   td_ok(tdict_stream_create(w.c, w.device, &other.s, err));
-  kernel_launch(&other.k, other.s, td_leaf(out, "a"), &other.gate, NULL); /* behind the first on its engine */
+  kernel_launch(&other.k, other.s, td_leaf(out, "a"), &other.gate, NULL); /* after the first on its engine */
   for (int i = 0; i < 20; i++) { /* done uses do not pile up, and are no harm */
     TD_STREAM(idle, w.c, w.device);
     td_ok(tdict_record_stream(out, idle, err));
@@ -323,7 +323,7 @@ GPU_CASE(record_stream_refuses) {
   td_ok(tdict_record_stream(dev, (tdict_stream){w.device, NULL}, err)); /* the legacy stream */
 }
 
-/* A tree whose memory is left behind by its context. */
+/* A tree whose memory outlives its context. */
 SIM_CASE(record_stream_outlives_the_stream) {
   scoped_place w = place_open(2);
   scoped_tree out = arena(&w, 40);

@@ -1,5 +1,5 @@
-/* Chunks that several threads fill: the strips, who queues the whole, who waits for a slot, and what a failure
- * leaves. */
+/* Tests chunks that several threads fill: the strips, which thread queues the chunk, which threads wait for a slot, and
+ * the state after a failure. */
 #include "engine/lanes.h"
 #include "engine/options/strips.h"
 #include "engine/trees.h"
@@ -62,8 +62,8 @@ GPU_CASE(strips_queue_full_slots_once) {
     }
 }
 
-/* One slot for all threads, of one transfer or of three at once: who waits for it to be taken must not sit on it. A
- * hang is the failure. */
+/* All threads of one transfer, or of three, share one slot. A thread that waits must not keep the slot. If the transfer
+ * waits for ever, the case fails. */
 GPU_CASE(strips_wait_without_a_slot) {
   enum { AT_ONCE = 3 };
   scoped_place w = place_sized(4 * STAGING, 8);
@@ -92,8 +92,9 @@ GPU_CASE(strips_wait_without_a_slot) {
   give_slots(ring, taken, slots);
 }
 
-/* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
- * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
+/* Several threads fill one chunk whose copy must wait for a stopped stream. One thread queues the copy. The streams of
+ * the other threads wait for nothing, because the next transfers use them. If the transfer waits for ever, the case
+ * fails. */
 SIM_CASE(strips_queue_waits_only_before_copies) {
   scoped_place w = place_sized(64 << 20, 8);
   scoped_tree src = bytes_tree("x", 350000, NULL);

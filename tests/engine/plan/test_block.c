@@ -151,8 +151,8 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
   check_tree(&w, td, out);
 }
 
-/* While a transfer runs, the program unlocks, changes and frees the tree. The result is that of the call. A stream may
- * wait, and the result is there, before any byte has moved. */
+/* While a transfer runs, the program unlocks, changes and frees the tree. The result is that of the call. A stream can
+ * wait, and the result exists, before any byte has moved. */
 SIM_CASE(block_outlives_its_tree_during_a_transfer) {
   scoped_place w = open_place();
   TD_STREAM(s, w.c, w.device);

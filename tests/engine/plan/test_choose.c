@@ -8,7 +8,7 @@
 #include "support/threads.h"
 
 typedef enum source_kind { MEMORY, FILES, PACKED } source_kind;
-/* A plan of so many bytes that is never carried out. */
+/* Chooses for a plan of this many bytes, which is never run. */
 static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
                                source_kind kind) {
   tdict_wire wire = {.slot_bytes = bytes, .packs = true};
@@ -72,7 +72,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
 GPU_CASE(choose_more_threads_for_files) {
   scoped_place w = place_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
-  for (int cpus = 6; cpus <= 20; cpus += 7) { /* the pool need not run on so many processors */
+  for (int cpus = 6; cpus <= 20; cpus += 7) { /* the pool may run on fewer processors */
     const tdict_cpus set = td_cpus(0, cpus - 1);
     (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
     const int wanted = cpus < 16 ? cpus : 16;
@@ -137,8 +137,8 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
     }
 }
 
-/* Every thread of the pool is held: who asks for a few pinned leaves queues their copies, and who waits sees them
- * end. */
+/* All threads of the pool are blocked. A caller that moves a few pinned leaves queues their copies itself, and its wait
+ * ends. */
 GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   pool_gate wait_events[2];
   scoped_place w = place_sized(STAGING, 2); /* as above */
@@ -174,8 +174,8 @@ SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   tdict_stream_destroy(w.c, held.s);
 }
 
-/* More pinned leaves than a stream takes without waiting, behind a stream that does not come to them: the call
- * returns. */
+/* The call returns, even if it has more pinned leaves than a stream takes without waiting, and must wait for a stopped
+ * stream. */
 SIM_CASE(choose_calls_do_not_wait_for_copies) {
   scoped_place w = open_place();
   enum { LEAVES = 7 };

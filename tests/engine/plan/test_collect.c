@@ -1,5 +1,5 @@
-/* Trees of so many leaves that several threads read and mark them: the same plan as one thread's, whatever lies
- * between. */
+/* Trees with enough leaves for several threads: the plan must be that of one thread, whatever other entries are between
+ * the leaves. */
 #include "core/tensor/slow_fence.h"
 #include "engine/engine.h"
 #include "engine/plan/collect.h"

@@ -1,5 +1,5 @@
-/* A destination with bytes in common: what would be written from two sources is refused before anything is written, and
- * all else goes on as before. */
+/* Destinations that share bytes: if bytes would be written from two sources, the call is refused before it writes. All
+ * other transfers work as before. */
 #include "engine/trees.h"
 
 #define REFUSED(w, src, dst, path_, other)                                                      \

@@ -1,4 +1,5 @@
-/* Plans as such: which way each leaf takes, how chunks cover the line, what is put in slots, what stays alone. */
+/* Tests plans: the way of each leaf, how chunks cover the line, which leaves are packed into slots, and which are
+ * copied alone. */
 #include "core/sched/pool.h"
 #include "engine/engine.h"
 #include "engine/plan/collect.h"

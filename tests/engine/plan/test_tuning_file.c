@@ -182,7 +182,7 @@ CASE(tuning_file_refuses_a_fifo) {
   tdict_context *c = NULL;
   tdict_tuning t = tdict_tuning_default();
   tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu(), tuning_file = path);
-  alarm(30); /* an open that waits for the other end would wait for ever */
+  alarm(30); /* a blocking open would wait for ever for the other end */
   td_fails_at(TDICT_EFORMAT, "is a FIFO, wanted a regular file", path, tdict_context_create(&o, &c, err));
   td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_tuning_write(path, &t, "", err));
   alarm(0);

@@ -79,7 +79,7 @@ static inline void op_check_all(const rig *g, int status, const char *path, cons
     assert_null(g->ranks[r].got);
   }
 }
-/* Checks that the communicator still works, and that no message was left behind. */
+/* Checks that the communicator still works, and that no message is left in it. */
 static inline void op_check_usable(rig *g, tdict_tree *tree) {
   op_case c = {0};
   for (int r = 0; r < g->world; r++) c.of[r] = (op_args){.op = OP_BROADCAST, .tree = tree};

@@ -13,7 +13,7 @@ typedef struct order_case {
   int op;
 } order_case;
 
-/* A late kernel of the program: the elements are there only after a while. */
+/* A slow kernel of the program, which writes the elements late. */
 typedef struct late_kernel {
   tdict_stream stream;
   float *device_data;

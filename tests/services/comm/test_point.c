@@ -48,7 +48,7 @@ DEVICE_CASE(comm_send_gives_the_tree_to_one_rank) {
   }
 }
 
-/* A header, an answer and one message for each tree; the schema once. */
+/* Each tree needs a header, a reply and one message. The schema is sent once. */
 DEVICE_CASE(comm_send_sends_one_message_and_one_schema) {
   scoped_rig g = rig_create(2);
   const tree_plan plan = {.shape_seed = 11, .value_seed = 1, .batch_ndim = 1, .batch_size = {3}};

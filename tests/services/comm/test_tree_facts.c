@@ -304,7 +304,7 @@ static void reduce_async(rig_rank *r) {
   rig_ok(r, tdict_future_wait(second, NULL, err));
 }
 
-/* An asynchronous call finds what an earlier call has found, also if the program unlocks the tree meanwhile. */
+/* An asynchronous call uses what an earlier call has found, also if the program unlocks the tree during the call. */
 DEVICE_CASE(comm_async_calls_check_a_locked_tree_once) {
   scoped_rig g = rig_create(WORLD);
   for (int i = 0; i < 20; i++) {

@@ -85,7 +85,7 @@ DEVICE_CASE(loader_errors_in_place) {
           td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));
           tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
           assert_int_equal(s.batch, 6);
-          td_ok(tdict_loader_set_state(l, &s, err)); /* from behind it on */
+          td_ok(tdict_loader_set_state(l, &s, err)); /* from the position after it */
           td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           assert_int_equal(read_batch(&y, batch, ids, 2), 2);
           assert_int_equal(ids[0], 12);

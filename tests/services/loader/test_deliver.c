@@ -12,7 +12,7 @@ typedef struct reading {
 
 static void read_ids(void *user) {
   reading *r = user;
-  td_rest(); /* a copy into the same bytes that does not wait comes first */
+  td_rest(); /* an asynchronous copy into the same bytes is queued first */
   memcpy(r->out, tdict_sim_host_pointer(r->stream, r->address), r->bytes);
   atomic_store(&r->done, true);
 }

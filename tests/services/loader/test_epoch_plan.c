@@ -350,7 +350,7 @@ CASE(loader_divides_without_its_lock) {
   for (int i = 0; i < 50000 && !atomic_load(&d.at_gate); i++) usleep(100);
   assert_true(atomic_load(&d.at_gate));
   tdict_loader_stats stats = tdict_loader_stats_default();
-  td_ok(tdict_loader_get_stats(l, &stats, err)); /* would wait for ever if the lock was held */
+  td_ok(tdict_loader_get_stats(l, &stats, err)); /* would never return if the lock were held */
   tdict_loader_state state = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
   assert_int_equal(state.epoch, 1);
   atomic_store(&d.waits, false);

@@ -137,7 +137,7 @@ CASE(loader_refuses_contradictions) {
   td_fails(TDICT_EINVAL, "the dataset is a stream", create_loader_of(y.c, &d, &o, &l, err));
 }
 
-/* On a machine with a GPU pinned memory is there, and the option is right. */
+/* A machine with a GPU has pinned memory, so the option is valid there. */
 CASE(loader_refuses_pinning) {
   scoped_context c = NULL;
   tdict_tensor *t = NULL;

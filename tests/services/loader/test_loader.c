@@ -33,8 +33,8 @@ DEVICE_CASE(loader_same_batches_for_any_workers) {
   }
 }
 
-/* A sampler of each kind, by rank and of another number of draws than there are samples; a loader that goes on in an
- * epoch. */
+/* A sampler of each kind, for one rank, and with another number of draws than samples. Also a loader that continues
+ * within an epoch. */
 DEVICE_CASE(loader_follows_the_sampler) {
   enum { DRAWN = 31, BATCH = 4, STOP = 2 };
   scoped_yard y = open_yard();

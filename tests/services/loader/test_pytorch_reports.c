@@ -14,7 +14,7 @@ enum { SAMPLES = 12, ROWS = 3, BATCHES = SAMPLES / ROWS, MOST_PATHS = 4 };
 /* What a case's collate function makes: a batch at each path, of one type. */
 typedef struct report {
   const tdict_type *type;
-  const char *paths[MOST_PATHS]; /* NULL behind the last */
+  const char *paths[MOST_PATHS]; /* NULL after the last */
   probe p;
 } report;
 

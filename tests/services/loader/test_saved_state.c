@@ -107,7 +107,8 @@ static void refuse_place(tdict_loader *l, int64_t epoch, int64_t batch, const ch
   assert_memory_equal(&now, &was, sizeof now);
 }
 
-/* Places near the ends of int64, of a loader with a length and of a stream: refused, or right in every sum. */
+/* Positions near the ends of int64, for a loader with a length and for a stream: they are refused, or all sums are
+ * correct. */
 CASE(loader_state_refuses_extremes) {
   scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++) {
@@ -124,7 +125,7 @@ CASE(loader_state_refuses_extremes) {
       }
       refuse_place(l, INT64_MAX / 2 + 1, 0, "wanted 0 to 4611686018427387903");
       refuse_place(l, 0, stream ? INT64_MAX / 14 + 1 : 7, "wanted 0 to");
-      tdict_loader_state s = state_of(l); /* the last that is allowed goes on */
+      tdict_loader_state s = state_of(l); /* the last allowed position continues */
       s.epoch = INT64_MAX / 2;
       s.batch = stream ? INT64_MAX / 14 : 6;
       td_ok(tdict_loader_set_state(l, &s, err));
@@ -229,7 +230,7 @@ CASE(loader_options_may_be_extreme) {
   for (size_t i = 0; i < sizeof extremes / sizeof *extremes; i++) {
     int64_t value = extremes[i];
     for (int field = 0; field < 9; field++) {
-      /* room for two thousand million samples or batches, which a sanitizer fills in */
+      /* a list of two thousand million samples, which a sanitizer would fill */
       if (SANITIZED && value >= INT32_MAX && (field == 0 || field == 2)) continue;
       for (int64_t length = 3; length > 0; length = length == 3 ? INT64_MAX : 0) {
         numbers n = numbers_of(length);

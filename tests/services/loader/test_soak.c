@@ -19,7 +19,7 @@ static int64_t from_environment(const char *name, int64_t otherwise) {
 
 enum { MOST = 400 };
 
-/* Waits for what the stream waits for: a transfer behind it has ended. */
+/* Waits until a transfer has ended that was queued after the stream. */
 static void pass_stream(const yard *y, const tdict_tree *batch, const tdict_stream *stream) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (stream) o.after = *stream;
@@ -43,7 +43,7 @@ static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, cons
                           int64_t batch_size, int64_t stop_at) {
   int seen[MOST] = {0};
   int64_t batches = 0, ids[64], failed = 0, kept = 0;
-  const bool reads = !stream || roll(4); /* else batches are let go of while the stream still waits for them */
+  const bool reads = !stream || roll(4); /* else batches are released while the stream still waits for them */
   tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
   assert_int_equal(s.batch, 0);
   for (;;) {

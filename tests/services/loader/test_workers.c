@@ -225,7 +225,7 @@ typedef struct helper {
 } helper;
 enum { HELD_NS = 20000000 };
 
-/* When next has been called - its count of ready batches says so - the device stands still for some more time. */
+/* When the count of ready batches shows that next() was called, the device stays stopped for some more time. */
 static void *resume_later(void *user) {
   helper *h = user;
   tdict_loader_stats s = tdict_loader_stats_default();

@@ -44,7 +44,7 @@ WORKER(share_worker_leaves) {
   scoped_share_ring ring = rig_attach();
   for (int64_t n = 0; n < 3; n++) rig_publish(ring, n);
 }
-/* Publishes one batch, begins another, says so, and waits to be killed. */
+/* Publishes a batch, begins another, reports this, and waits to be killed. */
 WORKER(share_worker_holds) {
   tdict_share_ring *ring = rig_attach();
   rig_publish(ring, 77);
@@ -182,7 +182,7 @@ CASE(share_ring_reports_a_killed_worker) {
   /* Both processes hold this ring's segment, and only one of them lives. */
   const char *text = td_text("worker process %d has ended and held slot 1 (1 in all)", (int)pid);
   tdict_status status = tdict_share_ring_take(ring, INT64_MAX, &batch, NULL);
-  if (status == TDICT_OK) { /* the batch came first, if the death was noticed later */
+  if (status == TDICT_OK) { /* if the death was noticed later, the batch came first */
     assert_int_equal(rig_check(batch), 77);
     td_fails(TDICT_ELOST, text, tdict_share_ring_take(ring, INT64_MAX, &again, err));
     assert_int_equal(td_last_error.native, pid);
@@ -199,7 +199,7 @@ CASE(share_ring_reports_a_killed_worker) {
   rig_nothing_leaked(before);
 }
 
-/* The message of a timeout has the time, the living workers, and who holds slots. */
+/* The message of a timeout has the time, the number of living workers, and the holders of slots. */
 CASE(share_ring_take_says_who_holds_slots) {
   enum { WORKERS = 5 };
   tdict_share_ring *ring = rig_ring(8, WORKERS + 1), *workers[WORKERS];

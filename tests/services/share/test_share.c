@@ -6,7 +6,7 @@
 static const char *const leaves[] = {"obs.pixels", "r", "h\\.0", "wide"};
 enum { LEAVES = sizeof leaves / sizeof leaves[0] };
 
-/* Receives a tree, writes the bytes of all leaves to the socket, then overwrites "r" and says so. */
+/* Receives a tree, writes the bytes of all leaves to the socket, then overwrites "r" and reports this. */
 WORKER(share_worker_reads) {
   tdict_tree *td = td_made(tree, tdict_share_receive(RIG_SOCKET, 60 * RIG_SECOND, &made, err));
   help_paths(td, "obs obs.pixels obs.none r h\\.0 wide");

@@ -125,7 +125,8 @@ CASE(lazy_stack_set_splits_into_views) {
   td_ok(tdict_lazy_stack_set(s, "n", t, err)); /* a tensor replaces a tree */
   check_views(s, "n", t);
   tdict_lazy_stack_release(s);
-  /* An item that is there twice gets its last view, also at a path of new nodes. */
+  /* If an item occurs twice, its tensor becomes the last of its two views. This is also so at a path whose nodes are
+   * new. */
   tdict_tree *a = TREE(2), *b = TREE(2), *items[] = {a, b, a};
   td_ok(tdict_lazy_stack_create(items, 3, &s, err));
   td_ok(tdict_lazy_stack_set(s, "p.q", t, err));

@@ -28,7 +28,7 @@ DEVICE_CASE(lazy_stack_to_device_is_one_transfer) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   td_ok(td_lazy_to_device(context, s, td_device(), td_options(tdict_transfer_options, stats = &stats), &moved, err));
   assert_int_equal(stats.num_leaves, 7);
-  if (td_device().type == TDICT_DEVICE_CPU) { /* everything is there already */
+  if (td_device().type == TDICT_DEVICE_CPU) { /* nothing has to move */
     assert_int_equal(stats.num_shared_leaves, 7);
     for (int i = 0; i < 3; i++) assert_ptr_equal(td_leaf(rig_item(moved, i), "x"), td_leaf(rig_item(s, i), "x"));
   } else {

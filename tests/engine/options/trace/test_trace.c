@@ -1,4 +1,4 @@
-/* The timeline: python's json reads the file, and what stands in it is held against what was moved. */
+/* Tests the timeline: Python's module json reads the file, and its contents are compared with what was moved. */
 #include "engine/promises.h"
 
 #include <sys/stat.h>
@@ -73,7 +73,7 @@ static facts read_text(const char *text, size_t bytes) {
   int code = pclose(out);
   unlink(path);
   unlink(script);
-  if (code != 0) fail_msg("python answered %d for a trace of %zu bytes", code, bytes);
+  if (code != 0) fail_msg("python returned %d for a trace of %zu bytes", code, bytes);
   return f;
 }
 
@@ -135,7 +135,7 @@ GPU_CASE(trace_holds_every_slice) {
   scoped_tree src = even_tree(NULL), pinned = even_tree(tdict_pinned_memory(p.c)), a = NULL, b = NULL, back = NULL;
   start(&p, 0);
   a = move_in(&p, src, p.device, 3);
-  facts f = read_trace(&p); /* while it goes on */
+  facts f = read_trace(&p); /* while it runs */
   assert_int_equal(fact(&f, "transfers"), 1);
   assert_int_equal(fact(&f, "whole"), 1);
   assert_int_equal(fact(&f, "whole_bytes"), TOTAL);
@@ -250,7 +250,7 @@ GPU_CASE(trace_can_be_restarted) {
   assert_int_equal(fact(&f, "whole"), 1);
   const int64_t held = td_device_counts(p.c, p.device).num_events, batches = fact(&f, "stream_transfer");
   assert_in_range(batches, 1, TOTAL);
-  start(&p, 0); /* the first one's events are gone */
+  start(&p, 0); /* the events of the first are no longer in it */
   assert_true(td_device_counts(p.c, p.device).num_events <=
               held - 2 * batches); /* two for copies that were queued together */
   f = read_trace(&p);
@@ -367,7 +367,7 @@ CASE(trace_refuses_a_fifo) {
   tdict_context *c = NULL;
   td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &c, err));
   td_ok(tdict_trace_start(c, NULL, err));
-  alarm(30); /* an open that waits for a reader would wait for ever */
+  alarm(30); /* a blocking open would wait for ever for a reader */
   td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_trace_write(c, path, err));
   alarm(0);
   assert_string_equal(td_last_error.path, path);

@@ -16,9 +16,9 @@ typedef struct fake_nccl_settings {
   int version;            /* what ncclGetVersion says */
   int version_result;     /* what ncclGetVersion answers */
   int id_result;          /* what ncclGetUniqueId answers */
-  int init_result;        /* what ncclCommInitRankConfig answers, if it is not 0 */
-  int call_result;        /* what an operation answers, if it is not 0 */
-  int split_result;       /* what ncclCommSplit answers, if it is not 0 */
+  int init_result;        /* what ncclCommInitRankConfig returns, if not 0 */
+  int call_result;        /* what an operation returns, if not 0 */
+  int split_result;       /* what ncclCommSplit returns, if not 0 */
   bool blocks;            /* an operation waits inside the call, until the communicator is aborted or has an error */
   int polls;              /* an operation is in progress until ncclCommGetAsyncError was called so often */
   const char *last_error; /* what ncclGetLastError says */

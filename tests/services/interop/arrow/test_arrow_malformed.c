@@ -1,7 +1,7 @@
 /* Tests the import of arrays that break the rules of Arrow, or that a tree cannot hold. Nothing may be taken. */
 #include "services/interop/arrow/rig.h"
 
-/* A struct "n" with a list "l" of int32, a text "t", a pair "w" of int8 and a number "x", which is right as made. */
+/* A struct "n" with a list "l" of int32, a text "t", a pair "w" of int8 and a number "x", which is valid. */
 typedef struct sample {
   hand root, n, l, l_item, t, w, w_item;
 } sample;
@@ -227,7 +227,7 @@ CASE(arrow_import_refuses_deep_arrays) {
     }
 }
 
-/* Random changes of a right array. The import returns, and takes or keeps the array as the status says. Text offsets
+/* Random changes of a valid array. The import returns, and takes or keeps the array as the status says. Text offsets
  * stay inside the buffer, because no struct has the size of the buffer. */
 CASE(arrow_import_survives_random_changes) {
   uint64_t random[4];

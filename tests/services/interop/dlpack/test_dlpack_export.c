@@ -90,7 +90,7 @@ CASE(dlpack_export_keeps_read_only) {
   tdict_tensor_release(t);
   assert_int_equal(atomic_load(&released), 1);
   munmap(page, 4096);
-  /* and the program may say so of any tensor */
+  /* and the program may set the flag for any tensor */
   t = small_tensor(TDICT_F32, 3, 1);
   td_ok(export_versioned(NULL, t, &o, &m, err));
   assert_int_equal(versioned_of(m)->flags, TDICT_DL_READ_ONLY);

@@ -1,4 +1,4 @@
-/* Imports: what the tensor is, who owns the managed tensor, and when its deleter runs. */
+/* Tests imports: the properties of the tensor, the owner of the managed tensor, and the time of its deleter. */
 
 #include "rig.h"
 #include "support/threads.h"
@@ -100,7 +100,7 @@ CASE(dlpack_import_refuses_newer_versions) {
   produce_bytes(&p, bytes, 8);
   p.versioned.major = 2;
   p.versioned.minor = 7;
-  p.versioned.tensor.ndim = -5; /* nothing behind the deleter has a meaning */
+  p.versioned.tensor.ndim = -5; /* fields after the deleter have no meaning */
   struct DLManagedTensorVersioned *m = give_versioned(&p);
   td_fails(TDICT_EFORMAT, "version 2.7, and the library knows version 1.3", import_versioned(NULL, &m, NULL, &t, err));
   assert_null(m);

@@ -4,7 +4,7 @@
 #include "streams.h"
 #include "support/threads.h"
 
-/* The export of `c` returns only after the stopped stream has gone on. */
+/* The export of `c` returns only after the stopped stream has continued. */
 static void check_export_waits(const place *w, call *c, stopped *at) {
   start_waiting(c, run_export);
   go_on(w, at);
@@ -282,7 +282,7 @@ SIM_CASE(dlpack_deleter_without_memory_waits) {
   finish_waiting(&c);
 }
 
-/* The context may be gone when the deleters run. */
+/* The context may have been destroyed when the deleters run. */
 GPU_CASE(dlpack_export_outlives_its_context) {
   place w = place_open(2);
   tdict_tree *out = arena(&w, 2);

@@ -102,7 +102,7 @@ CASE(temporary_old_directories_get_their_names_back) {
   close(fd);
   write_bytes(in(&f, "t"), "x", 1);
   tdict_temporary_clean(at, "t", NULL);
-  assert_true(exists(&f, path)); /* a file has the name: the directory can be the only copy of a tree */
+  assert_true(exists(&f, path)); /* the name is taken by a file, so the directory can be the only copy of a tree */
   assert_int_equal(remove(in(&f, "t")), 0);
   tdict_temporary_clean(at, "t", NULL);
   assert_true(exists(&f, "t/file") && !exists(&f, aside));
