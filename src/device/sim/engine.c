@@ -205,5 +205,5 @@ void tdict_sim_engines_stop(tdict_sim_driver *d) {
   tdict_sim_engines_wake(d);
   tdict_sim_unlock(d);
   for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++)
-  if (engine->running) tdict_thread_join(engine->thread);
+    if (engine->running) tdict_thread_join(engine->thread);
 }

@@ -24,7 +24,7 @@ static void set_virtual_clock(tdict_sim_driver *d, int64_t ns) {
   tdict_sim_engine *engine;
   d->virtual_ns = ns;
   for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++)
-  if (engine->current && can_run(engine)) pthread_cond_signal(&engine->wake);
+    if (engine->current && can_run(engine)) pthread_cond_signal(&engine->wake);
 }
 
 /* Returns true if the virtual clock may move: no engine can run, and the driver is not held. */
@@ -32,7 +32,7 @@ static bool may_move_clock(tdict_sim_driver *d) {
   tdict_sim_engine *engine;
   if (!d->options.virtual_time || d->held) return false;
   for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++)
-  if (can_run(engine)) return false;
+    if (can_run(engine)) return false;
   return true;
 }
 
@@ -46,7 +46,7 @@ void tdict_sim_clock_advance(tdict_sim_driver *d) {
   int64_t next_ns = INT64_MAX;
   if (d->num_waiting == 0 || !may_move_clock(d)) return;
   for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++)
-  if (engine->current && engine->current->finish_ns < next_ns) next_ns = engine->current->finish_ns;
+    if (engine->current && engine->current->finish_ns < next_ns) next_ns = engine->current->finish_ns;
   if (next_ns != INT64_MAX) set_virtual_clock(d, next_ns);
 }
 
