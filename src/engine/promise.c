@@ -45,11 +45,7 @@ static tdict_status gather_results(tdict_promise *p, tdict_error *err) {
       if (found) status = add_result(p->parts[i], position, parent, err);
     }
   }
-  if (status == TDICT_OK)
-    p->future.result = parent;
-  else
-    tdict_release(parent);
-  return status;
+  return TDICT_HAND_OVER(status, parent, &p->future.result, tdict_release);
 }
 
 /* Counts one part, or the work of the owner, as ended. If this was the last, completes the result and the statistics,

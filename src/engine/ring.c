@@ -66,12 +66,7 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
   else
     status = tdict_fail(err, TDICT_ENOMEM, "staging: no memory for %zu bytes, pinned or not", bytes);
   if (status == TDICT_OK) status = make_ring_slots(ring, data, err);
-  if (status != TDICT_OK) {
-    tdict_ring_destroy(ring);
-    return status;
-  }
-  *out = ring;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, ring, out, tdict_ring_destroy);
 }
 
 void tdict_ring_destroy(tdict_ring *ring) {

@@ -82,11 +82,7 @@ tdict_status tdict_conversions_create(const char *call, const tdict_conversion *
   tdict_status status = read_rules(what, given, made, patterns, err);
   if (status == TDICT_OK) status = tdict_patterns_create(what, patterns, count, &made->patterns, err);
   free(patterns);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    free(made);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, free);
 }
 
 void tdict_conversions_destroy(tdict_conversions *conversions) {

@@ -163,11 +163,7 @@ static tdict_status run_step(tdict_transfer *t, tdict_object_step *step, tdict_e
   if (status == TDICT_OK) status = ended;
   tdict_box *last = boxes[num_calls];
   if (num_calls == 2) tdict_box_release(boxes[1]);
-  if (status == TDICT_OK)
-    step->result = last;
-  else
-    tdict_box_release(last);
-  return status;
+  return TDICT_HAND_OVER(status, last, &step->result, tdict_box_release);
 }
 
 /* Puts the objects that the hooks returned into the result tree. */

@@ -108,11 +108,7 @@ tdict_status tdict_patterns_create(const char *what, const char *const *patterns
     status = read_pattern(made, i ? made->list[i - 1].end : 0, &path, &text, err);
     tdict_path_reset(&path);
   }
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    free(made);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, free);
 }
 
 void tdict_patterns_destroy(tdict_patterns *patterns) { free(patterns); }

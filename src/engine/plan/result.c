@@ -199,12 +199,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   if (status == TDICT_OK && b->plan->objects && !b->mirror) status = unflatten_objects(b->plan->objects, err);
   if (status == TDICT_OK && b->device && b->collected->keeps_elsewhere) status = clear_devices(b, result, err);
   if (status == TDICT_OK && src->consolidated && !b->mirror) status = keep_consolidated(b, result, src, err);
-  if (status != TDICT_OK) {
-    tdict_release(result);
-    return status;
-  }
-  *out = result;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, result, out, tdict_release);
 }
 
 /* Creates the slab of the new leaves, and builds the tree. */
