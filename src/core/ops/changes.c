@@ -4,10 +4,6 @@
 
 #include "core/base/error.h"
 
-static tdict_status no_memory_for_changes(const tdict_changes *c, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the changed trees", c->what);
-}
-
 void tdict_changes_init(tdict_changes *c, const char *what) {
   c->what = what;
   tdict_pointers_init(&c->replacement);
@@ -19,11 +15,12 @@ tdict_status tdict_changes_get(tdict_changes *c, tdict_tree *node, tdict_tree **
     if (tdict_node_is_locked(node))
       return tdict_fail(err, TDICT_ELOCKED, "%s: a tree that must change is locked", c->what);
     /* The leaves are copied and not shared, because most callers change several of them. */
-    if (tdict_node_create_like(node, &made, NULL) != TDICT_OK) return no_memory_for_changes(c, err);
+    if (tdict_node_create_like(node, &made, NULL) != TDICT_OK)
+      return tdict_fail_memory(err, c->what, NULL, "the changed trees");
     for (uint32_t i = 0; i < node->keys->num_slots; i++) made->leaves[i] = tdict_leaf_retain_inline(node->leaves[i]);
     if (tdict_pointers_add(&c->replacement, node, made) < 0) {
       tdict_release(made);
-      return no_memory_for_changes(c, err);
+      return tdict_fail_memory(err, c->what, NULL, "the changed trees");
     }
     (void)tdict_retain(node); /* a later change can replace the last other reference to this node */
   }

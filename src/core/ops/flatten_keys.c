@@ -41,10 +41,6 @@ static inline bool append_key(name_buffer *name, size_t mark, const tdict_key *k
   return true;
 }
 
-static tdict_status no_memory_to_flatten(const char *what, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
-}
-
 /* Returns the next child tree of a frame's node, or NULL after the last child tree. */
 static tdict_tree *get_next_child(tdict_frame *top) {
   const tdict_tree *node = top->node;
@@ -89,7 +85,7 @@ static tdict_status add_flat_leaf(const char *what, tdict_tree *made, const tdic
   if (tdict_keys_find_name(made->keys, name) >= 0)
     return tdict_fail(err, TDICT_EEXIST, "%s: another entry has the key %.*s", what,
                       (int)(name->length < 80 ? name->length : 80), name->text);
-  if (!tdict_node_add_name(made, name, leaf)) return no_memory_to_flatten(what, err);
+  if (!tdict_node_add_name(made, name, leaf)) return tdict_fail_memory(err, what, NULL, "the tree");
   (void)tdict_leaf_retain_inline(leaf);
   return TDICT_OK;
 }
@@ -117,7 +113,7 @@ static tdict_status flatten_node(const char *what, tdict_frame *top, name_buffer
     if (!leaf) continue;
     *below = tdict_leaf_tree(leaf);
     if (*below) return TDICT_OK;
-    if (!append_key(name, mark, key, 0)) return no_memory_to_flatten(what, err);
+    if (!append_key(name, mark, key, 0)) return tdict_fail_memory(err, what, NULL, "the tree");
     const tdict_name whole = make_flat_name(name->text, prefix, mark, key);
     tdict_status status = add_flat_leaf(what, made, &whole, leaf, err);
     if (status == TDICT_OK && !is_covered) status = check_flat_leaf(what, made, leaf, err);
@@ -131,7 +127,8 @@ static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const c
                                  tdict_tree *made, tdict_error *err) {
   /* Measure the result first. */
   const size_t between = strlen(separator);
-  if (!reserve_flat_keys(cursor, between, made) || !init_name_buffer(name)) return no_memory_to_flatten(what, err);
+  if (!reserve_flat_keys(cursor, between, made) || !init_name_buffer(name))
+    return tdict_fail_memory(err, what, NULL, "the tree");
   tdict_cursor_rewind(cursor, cursor->frames[0].node);
   while (cursor->depth) {
     tdict_frame *top = &cursor->frames[cursor->depth - 1];
@@ -146,9 +143,9 @@ static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const c
     /* Append the key of the child tree and a separator, then descend. */
     const tdict_key *key = tdict_cursor_key(cursor);
     const size_t mark = top->mark + key->length;
-    if (!append_key(name, top->mark, key, between)) return no_memory_to_flatten(what, err);
+    if (!append_key(name, top->mark, key, between)) return tdict_fail_memory(err, what, NULL, "the tree");
     memcpy(name->text + mark, separator, between);
-    if (!tdict_cursor_enter(cursor, below)) return no_memory_to_flatten(what, err);
+    if (!tdict_cursor_enter(cursor, below)) return tdict_fail_memory(err, what, NULL, "the tree");
     cursor->frames[cursor->depth - 1].mark = mark + between;
   }
   return TDICT_OK;
@@ -160,7 +157,7 @@ tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator, t
   if (!separator) separator = ".";
   if (!*separator) return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
   tdict_tree *made = tdict_node_create_under(tree);
-  if (!made) return no_memory_to_flatten(what, err);
+  if (!made) return tdict_fail_memory(err, what, NULL, "the tree");
   tdict_cursor cursor;
   name_buffer name = {NULL, 0};
   tdict_cursor_init(&cursor, tree, false);

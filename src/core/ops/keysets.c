@@ -12,10 +12,6 @@
 #include "core/tree/agree.h"
 #include "core/tree/place.h"
 
-static tdict_status no_memory_for_keys(const char *what, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
-}
-
 /* Removes the entries at all paths from a tree whose nodes only this call holds. Ignores paths that do not exist. */
 static tdict_status exclude_paths(const char *what, tdict_tree *made, const char *const *paths, size_t count,
                                   tdict_error *err) {
@@ -29,7 +25,7 @@ static tdict_status exclude_paths(const char *what, tdict_tree *made, const char
       tdict_node_remove(place.node, (uint32_t)place.slot);
       tdict_leaf_release(leaf); /* never the last reference to a tensor or object: the source holds them too */
     } else {
-      status = tdict_error_at(err, no_memory_for_keys(what, err), paths[i]);
+      status = tdict_fail_memory(err, what, paths[i], "the tree");
     }
     tdict_place_reset(&place);
   }
@@ -55,7 +51,7 @@ static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict
     if (!cursor.depth || visited->keys->num_live) continue;
     top = &cursor.frames[cursor.depth - 1];
     if (!tdict_node_own(top->node)) {
-      status = no_memory_for_keys(what, err);
+      status = tdict_fail_memory(err, what, NULL, "the tree");
       continue;
     }
     /* Keep the slots in place, since the cursor is in the middle of this node. */
@@ -87,7 +83,7 @@ tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets,
     return tdict_fail(err, TDICT_EINVAL, "%s: trees has room for %zu trees, wanted one more than %zu sets", what,
                       *count, num_sets);
   if (tdict_mul_size(num_trees, sizeof *made, &bytes)) made = calloc(1, bytes);
-  if (!made) return no_memory_for_keys(what, err);
+  if (!made) return tdict_fail_memory(err, what, NULL, "the tree");
   /* Start with a copy of the whole tree as the last result, and remove the paths of each set from this copy. */
   tdict_status status = tdict_map_share(tree, what, &made[num_sets], err);
   for (size_t i = 0; i < num_sets && status == TDICT_OK; i++) {

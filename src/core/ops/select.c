@@ -13,16 +13,12 @@ tdict_status tdict_paths_check(const char *what, const char *const *paths, size_
   return TDICT_OK;
 }
 
-static tdict_status no_memory_to_select(const char *what, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
-}
-
 tdict_status tdict_put_leaf(const char *what, tdict_tree *to, const tdict_name *name, int64_t slot, tdict_leaf leaf,
                             tdict_error *err) {
   if (slot >= 0) {
     if (!tdict_node_own_leaves(to)) {
       tdict_leaf_release(leaf);
-      return no_memory_to_select(what, err);
+      return tdict_fail_memory(err, what, NULL, "the tree");
     }
     tdict_leaf_release(to->leaves[slot]);
     to->leaves[slot] = leaf;
@@ -30,7 +26,7 @@ tdict_status tdict_put_leaf(const char *what, tdict_tree *to, const tdict_name *
   }
   if (tdict_node_add_name(to, name, leaf)) return TDICT_OK;
   tdict_leaf_release(leaf);
-  return no_memory_to_select(what, err);
+  return tdict_fail_memory(err, what, NULL, "the tree");
 }
 
 /* Puts the entry at a path of `td` at the same path of `to`, a tree that only this call holds. The path must exist
@@ -56,7 +52,7 @@ static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree
     if (slot < 0) {
       node = tdict_node_create_under(tree);
       status = node ? tdict_put_leaf(what, to, &path.name, slot, tdict_leaf_of_tree(node), err)
-                    : no_memory_to_select(what, err);
+                    : tdict_fail_memory(err, what, NULL, "the tree");
       if (status != TDICT_OK) break;
     } else {
       node = tdict_leaf_tree(to->leaves[slot]);
@@ -87,7 +83,7 @@ tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const td
   tdict_status status = tdict_paths_check(what, paths, count, err);
   if (status != TDICT_OK) return status;
   tdict_tree *made = tdict_node_create_under(td);
-  if (!made) return no_memory_to_select(what, err);
+  if (!made) return tdict_fail_memory(err, what, NULL, "the tree");
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_place place;
     status = tdict_path_resolve(what, td, paths[i], selection->strict, &place, err);

@@ -18,10 +18,6 @@ typedef struct unflattener {
 
 static const char what[] = "unflatten_keys";
 
-static tdict_status no_memory_to_unflatten(tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
-}
-
 /* Returns the length of the part of a name that begins at `text` and ends before the next separator or at the end of
  * the name. */
 static size_t get_part_length(const unflattener *u, const char *text) {
@@ -40,7 +36,7 @@ static tdict_status enter_part(tdict_tree **node, const tdict_name *part, tdict_
     return TDICT_OK;
   }
   tdict_tree *made = tdict_node_create_under(*node);
-  if (!made) return no_memory_to_unflatten(err);
+  if (!made) return tdict_fail_memory(err, what, NULL, "the tree");
   tdict_status status = tdict_put_leaf(what, *node, part, -1, tdict_leaf_of_tree(made), err);
   *node = made;
   return status;
@@ -112,7 +108,7 @@ static tdict_status place_all(unflattener *u, tdict_error *err) {
   tdict_status status = TDICT_OK;
   u->root = tdict_node_create_under(u->td);
   u->placed = calloc(slots ? slots : 1, sizeof *u->placed);
-  if (!u->root || !u->placed) status = no_memory_to_unflatten(err);
+  if (!u->root || !u->placed) status = tdict_fail_memory(err, what, NULL, "the tree");
   for (int splits = 0; splits < 2; splits++) {
     for (uint32_t i = 0; i < slots && status == TDICT_OK; i++) {
       const char *name = u->td->keys->slots[i].name;

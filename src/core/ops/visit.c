@@ -40,10 +40,6 @@ typedef struct visit_job {
   tdict_error error;
 } visit_job;
 
-static tdict_status no_memory_to_visit(const visit_job *j, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the trees", j->what);
-}
-
 /* The state of a walk through the first tree. If job->leaves is NULL, the walk counts leaves and path bytes. Otherwise
  * the walk fills the lists of leaves and paths. */
 typedef struct lister {
@@ -83,12 +79,12 @@ static tdict_status list_leaves(visit_job *j, tdict_error *err) {
   size_t leaves, tensors;
   if (!tdict_mul_size(l.leaf, sizeof *j->leaves, &leaves) || !tdict_mul_size(l.leaf, j->count, &tensors) ||
       !tdict_mul_size(tensors, sizeof *j->tensors, &tensors))
-    return no_memory_to_visit(j, err);
+    return tdict_fail_memory(err, j->what, NULL, "the lists of leaves");
   j->paths = malloc(l.bytes ? l.bytes : 1);
   j->tensors = malloc(tensors ? tensors : 1);
   j->made = calloc(l.leaf ? l.leaf : 1, sizeof *j->made);
   j->leaves = j->paths && j->tensors && j->made ? malloc(leaves ? leaves : 1) : NULL;
-  if (!j->leaves) return no_memory_to_visit(j, err);
+  if (!j->leaves) return tdict_fail_memory(err, j->what, NULL, "the lists of leaves");
   l = (lister){j, 0, 0, 0};
   return tdict_walk(get_first_tree(j), list_entry, &l, err);
 }
@@ -226,11 +222,11 @@ static tdict_status fill_with_results(const visit_job *j, tdict_cursor *c, tdict
 static tdict_status remove_all_keys_without_leaf(const visit_job *j, tdict_cursor *c, tdict_tree *made,
                                                  tdict_error *err) {
   tdict_cursor_rewind(c, made);
-  if (!remove_keys_without_leaf(made)) return no_memory_to_visit(j, err);
+  if (!remove_keys_without_leaf(made)) return tdict_fail_memory(err, j->what, NULL, "the tree");
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0;) {
     tdict_tree *node = tdict_leaf_tree(leaf);
     if (!node) continue;
-    if (!remove_keys_without_leaf(node)) return no_memory_to_visit(j, err);
+    if (!remove_keys_without_leaf(node)) return tdict_fail_memory(err, j->what, NULL, "the tree");
     tdict_cursor_descend(c, node, 0);
   }
   return tdict_cursor_check(c, j->what, err);

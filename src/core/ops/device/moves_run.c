@@ -64,18 +64,13 @@ typedef struct launch {
   tdict_kernel_list lists[TDICT_KERNEL_MAX_LISTS];
 } launch;
 
-static tdict_status no_memory_for_positions(const tdict_moves *all, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", all->what,
-                    (long long)all->lists->num_positions);
-}
-
 /* Adds all lists to the work: copies the positions on the host, and refers to the positions that are only on a
  * device. */
 static tdict_status add_lists(launch *l, tdict_error *err) {
   const tdict_move_lists *lists = l->all->lists;
   tdict_status status = TDICT_OK;
   int64_t *adjacent = malloc((size_t)lists->num_positions * sizeof *adjacent);
-  if (!adjacent) return no_memory_for_positions(l->all, err);
+  if (!adjacent) return tdict_fail_memory(err, l->all->what, NULL, "positions");
   for (int k = 0; k < lists->count && status == TDICT_OK; k++) {
     const tdict_move_list *list = &lists->list[k];
     l->lists[k].size = list->size;
@@ -105,7 +100,7 @@ static int64_t find_offset(const tdict_moves *all, const tdict_move *m, int64_t 
 static tdict_status add_offsets(launch *l, const tdict_move *m, tdict_error *err) {
   const int64_t count = l->all->lists->num_positions;
   int64_t *offsets = malloc((size_t)count * sizeof *offsets);
-  if (!offsets) return no_memory_for_positions(l->all, err);
+  if (!offsets) return tdict_fail_memory(err, l->all->what, NULL, "positions");
   for (int64_t i = 0; i < count; i++) offsets[i] = find_offset(l->all, m, i);
   l->lists[0] = (tdict_kernel_list){.stride = 1, .size = 0};
   tdict_status status = tdict_kernel_add_positions(&l->work, offsets, count, &l->lists[0].positions, err);
