@@ -1,7 +1,5 @@
 /* tdict-bench latency: measures how long an asynchronous call takes to return. Also measures the program's own small
  * copies during a transfer. See rows.h for ownership and threads. */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,41 +85,29 @@ static bool pinning_prepare(bench_job *job) {
   return bench_ok("no context that pins in pieces", tdict_context_create(&o, &state->pieces, err));
 }
 
-/* Pins the sources on another thread, with no pinned memory cached, while the program copies. */
 typedef struct pinning {
-  bench_job *job;
+  const bench_job *job;
   int tree;
-  bool good;
-  _Atomic(bool) done; /* release by the thread, acquire by the program */
 } pinning;
 
-static void *pin_sources(void *user) {
-  pinning *p = user;
-  tdict_error err;
+/* Pins the sources, with no pinned memory cached. */
+static bool pin_sources(void *user) {
+  const pinning *p = user;
   tdict_tree *pinned = NULL;
   const copies_state *state = p->job->state;
-  p->good = tdict_pin_memory(state->pieces, p->job->place->sources[p->tree].tree, NULL, &pinned, &err) == TDICT_OK;
-  if (!p->good) bench_print_status("pin_memory", &err);
+  const tdict_tree *source = p->job->place->sources[p->tree].tree;
+  const bool good = bench_ok("pin_memory", tdict_pin_memory(state->pieces, source, NULL, &pinned, err));
   tdict_release(pinned);
-  atomic_store_explicit(&p->done, true, memory_order_release);
-  return NULL;
+  return good;
 }
 
 static bool pinning_sample(bench_job *job, int tree, double *seconds) {
   const copies_state *state = job->state;
-  pinning p = {job, tree, false, false};
-  pthread_t thread;
-  bool good = true;
-  *seconds = 0;
-  if (pthread_create(&thread, NULL, pin_sources, &p) != 0) return false;
-  do {
-    double one = 0;
-    good = own_copy_once(&state->own, &one);
-    if (one > *seconds) *seconds = one;
-  } while (good && !atomic_load_explicit(&p.done, memory_order_acquire));
-  pthread_join(thread, NULL);
+  pinning p = {job, tree};
+  double pin_seconds;
+  const bool good = own_copy_beside(&state->own, pin_sources, &p, &pin_seconds, seconds);
   tdict_context_trim(state->pieces, tdict_cpu(), 0);
-  return good && p.good;
+  return good;
 }
 
 static const bench_kind kind_call = {.name = "call", .make = move_asynchronously, .sample = call_sample};

@@ -1,6 +1,8 @@
 /* Implements the program's own small copies, see own_copy.h. */
 #include "own_copy.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -34,15 +36,14 @@ void own_copy_close(own_copy *c) {
 
 bool own_copy_once(const own_copy *c, double *seconds) {
   raw_driver *raw = c->place->check.raw;
-  tdict_error err;
   const double begin = bench_now();
   if (raw) {
     if (!raw_copy_in_async(raw, c->device, c->host, OWN_BYTES) || !raw_finish_own(raw)) {
       bench_print_error("the program's own copy: %s", raw_why(raw));
       return false;
     }
-  } else if (tdict_transfer_into(c->place->context, c->target, c->source.tree, NULL, &err) != TDICT_OK) {
-    bench_print_status("the program's own copy", &err);
+  } else if (!bench_ok("the program's own copy",
+                       tdict_transfer_into(c->place->context, c->target, c->source.tree, NULL, err))) {
     return false;
   }
   *seconds = bench_now() - begin;
@@ -58,4 +59,40 @@ bool own_copy_meanwhile(const own_copy *c, const tdict_future *future, long paus
     bench_samples_add(times, seconds);
   } while (times->count < times->capacity && !(future && tdict_future_is_ready(future)));
   return true;
+}
+
+typedef struct beside {
+  bool (*work)(void *user);
+  void *user;
+  double seconds;
+  bool good;
+  _Atomic(bool) done; /* release by the second thread, acquire by the copies */
+} beside;
+
+static void *do_work(void *user) {
+  beside *b = user;
+  const double begin = bench_now();
+  b->good = b->work(b->user);
+  b->seconds = bench_now() - begin;
+  atomic_store_explicit(&b->done, true, memory_order_release);
+  return NULL;
+}
+
+bool own_copy_beside(const own_copy *c, bool (*work)(void *user), void *user, double *seconds, double *longest) {
+  beside b = {.work = work, .user = user};
+  pthread_t thread;
+  bool good;
+  *longest = 0;
+  if (pthread_create(&thread, NULL, do_work, &b) != 0) {
+    bench_print_error("cannot start a thread");
+    return false;
+  }
+  do {
+    double one = 0;
+    good = own_copy_once(c, &one);
+    if (one > *longest) *longest = one;
+  } while (good && !atomic_load_explicit(&b.done, memory_order_acquire));
+  pthread_join(thread, NULL);
+  *seconds = b.seconds;
+  return good && b.good;
 }

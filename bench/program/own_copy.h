@@ -21,5 +21,8 @@ bool own_copy_once(const own_copy *c, double *seconds);
 /* Copies, each time after a pause, until the transfer has ended or `times` is full. Copies at least once. `future`:
  * NULL if there is no transfer. */
 bool own_copy_meanwhile(const own_copy *c, const tdict_future *future, long pause_ns, bench_samples *times);
+/* Does a work on a second thread, and copies on this thread until the work has ended. Writes the seconds of the work
+ * and of the longest copy. */
+bool own_copy_beside(const own_copy *c, bool (*work)(void *user), void *user, double *seconds, double *longest);
 
 #endif

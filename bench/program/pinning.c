@@ -3,8 +3,6 @@
  * pinning of the process; bench/costs/pinning starts a new process for each repetition. The job owns its memory. Thread
  * rule: the copies run on the main thread, the pinning on a second thread. */
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,51 +45,29 @@ static bool time_small_copy(const pinning_job *job, double *longest) {
 typedef struct pinner {
   pinning_job *job;
   tdict_tensor *block;
-  double seconds;
-  bool good;
-  _Atomic(bool) done; /* release by the thread, acquire by the program */
 } pinner;
 
-static void *pin_block(void *user) {
+static bool pin_block(void *user) {
   pinner *p = user;
-  tdict_error err;
-  const int64_t shape[1] = {p->job->o.bytes};
-  double begin = bench_now();
-  p->good =
-      tdict_tensor_empty(TDICT_U8, 1, shape, tdict_pinned_memory(p->job->place.context), &p->block, &err) == TDICT_OK;
-  p->seconds = bench_now() - begin;
-  if (!p->good) bench_print_status("pinned memory", &err);
-  atomic_store_explicit(&p->done, true, memory_order_release);
-  return NULL;
+  tdict_memory *pinned = tdict_pinned_memory(p->job->place.context);
+  return bench_ok("pinned memory", tdict_tensor_empty(TDICT_U8, 1, &p->job->o.bytes, pinned, &p->block, err));
 }
 
-static void *unpin_block(void *user) {
+static bool unpin_block(void *user) {
   pinner *p = user;
-  double begin = bench_now();
   tdict_tensor_release(p->block);
   tdict_context_trim(p->job->place.context, tdict_cpu(), 0);
-  p->seconds = bench_now() - begin;
   p->block = NULL;
-  atomic_store_explicit(&p->done, true, memory_order_release);
-  return NULL;
+  return true;
 }
 
-/* Runs `work` on a second thread, and copies small blocks until it has ended. */
-static bool copy_during(pinner *p, void *(*work)(void *), bench_samples *seconds, bench_samples *waits) {
-  pthread_t thread;
-  double longest = 0;
-  bool good = true;
-  atomic_store(&p->done, false);
-  if (pthread_create(&thread, NULL, work, p) != 0) {
-    bench_print_error("cannot start a thread");
-    return false;
-  }
-  do good = time_small_copy(p->job, &longest);
-  while (good && !atomic_load_explicit(&p->done, memory_order_acquire));
-  pthread_join(thread, NULL);
-  bench_samples_add(seconds, p->seconds);
+/* Copies small blocks during the work. */
+static bool copy_during(pinner *p, bool (*work)(void *), bench_samples *seconds, bench_samples *waits) {
+  double took, longest;
+  if (!own_copy_beside(&p->job->own, work, p, &took, &longest)) return false;
+  bench_samples_add(seconds, took);
   bench_samples_add(waits, longest);
-  return good && p->good;
+  return true;
 }
 
 static bool measure_pinning(pinning_job *job, int repeats) {
@@ -101,7 +77,7 @@ static bool measure_pinning(pinning_job *job, int repeats) {
   for (int i = 0; i < ALONE; i++)
     if (!time_small_copy(job, i < ALONE / 10 ? &first : &job->alone)) return false;
   for (int i = 0; i < repeats; i++) {
-    pinner p = {.job = job, .good = true};
+    pinner p = {.job = job};
     if (!copy_during(&p, pin_block, &t->pin, &t->pin_wait)) return false;
     if (!copy_during(&p, unpin_block, &t->unpin, &t->unpin_wait)) return false;
   }
