@@ -14,11 +14,9 @@ static const char what[] = "ragged", *const keys[] = {"values", "offsets"};
 
 static void release(void *self) { tdict_ragged_release(self); }
 
-static bool is_pinned_on_host(const tdict_tensor *t) { return !tdict_is_on_host(t) || tdict_tensor_is_pinned(t); }
-
 static bool is_pinned(const void *self) {
   const tdict_ragged *r = self;
-  return is_pinned_on_host(r->values) && is_pinned_on_host(r->offsets);
+  return tdict_tensor_needs_no_pin(r->values) && tdict_tensor_needs_no_pin(r->offsets);
 }
 
 static tdict_status flatten(const void *self, tdict_tree **out, tdict_error *err) {

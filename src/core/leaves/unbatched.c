@@ -17,10 +17,7 @@ static tdict_tensor *tensor_of(const void *self) { return (tdict_tensor *)(uintp
 
 static void release_unbatched(void *self) { tdict_tensor_release(self); }
 
-static bool is_pinned(const void *self) {
-  const tdict_tensor *t = tensor_of(self);
-  return !tdict_is_on_host(t) || tdict_tensor_is_pinned(t);
-}
+static bool is_pinned(const void *self) { return tdict_tensor_needs_no_pin(tensor_of(self)); }
 
 static tdict_status flatten_unbatched(const void *self, tdict_tree **out, tdict_error *err) {
   return tdict_tree_of_tensors(&tensor_key, (tdict_tensor *const[]){tensor_of(self)}, 1, out, err);

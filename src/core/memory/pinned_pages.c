@@ -206,17 +206,13 @@ static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_p
   return true;
 }
 
-tdict_pinned_way tdict_pinned_first_way(size_t bytes) {
-  return bytes >= HUGE_PAGE ? TDICT_PINNED_REGISTERED : TDICT_PINNED_DRIVER;
-}
-
 tdict_status tdict_pinned_pages_get(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
   size_t rounded;
   tdict_error first = {0}, cause = {0};
   if (!tdict_round_up(bytes ? bytes : 1, PAGE, &rounded) || rounded > SIZE_MAX / 2)
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", bytes);
   /* Try the preferred way first. If pieces are wanted, try small pieces next. */
-  bool large = tdict_pinned_first_way(rounded) == TDICT_PINNED_REGISTERED;
+  bool large = rounded >= HUGE_PAGE;
   if (large && map_and_register(p, rounded, p->piece, out, &first) == TDICT_OK) return TDICT_OK;
   if (large && p->piece && try_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
   /* Let the driver allocate the pages, which is the preferred way for less than 2 MiB. Then try a registration that was

@@ -40,7 +40,7 @@ typedef struct tdict_pinner {
   const tdict_pin_ops *ops;
   void *self;
   tdict_pool *pool; /* touches pages in parallel; NULL: the calling thread touches all pages */
-  tdict_log *log;   /* receives a message if pages were not obtained in the way of tdict_pinned_first_way(); NULL: no
+  tdict_log *log;   /* receives a message if pages were not obtained in the way that is tried first; NULL: no
                      * message. `self` owns the log */
   int node;         /* NUMA node to prefer; -1: none */
   /* Bytes of one registered piece, a multiple of TDICT_PINNED_GRAIN. If 0, all pages are one registration. While the
@@ -76,7 +76,5 @@ tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, td
                                     tdict_error *err);
 /* Unpins and frees the pages. */
 void tdict_pinned_pages_put(const tdict_pinner *pinner, const tdict_pinned_pages *pages);
-/* Returns the way that tdict_pinned_pages_get() tries first for `bytes` bytes. */
-tdict_pinned_way tdict_pinned_first_way(size_t bytes);
 
 #endif

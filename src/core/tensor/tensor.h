@@ -75,6 +75,10 @@ tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *li
                                         tdict_memory **out, tdict_error *err);
 /* Returns true if the tensor's elements are in host memory. */
 static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
+/* Returns true if tdict_pin_memory() has nothing to do for the tensor. */
+static inline bool tdict_tensor_needs_no_pin(const tdict_tensor *t) {
+  return !tdict_is_on_host(t) || tdict_tensor_is_pinned(t);
+}
 /* Checks everything except the shapes. Does not wait for transfers. Returns TDICT_EDTYPE if the dtypes differ, and
  * TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE for two different devices if neither is the host,
  * and if a tensor is on a device, but neither tensor is in device memory with a copy function. */

@@ -92,7 +92,14 @@ static tdict_status check_fits_any_batch_size(const tdict_demand *demand, const 
   return tdict_cursor_end(&cursor, demand->what, status, err);
 }
 
-/* Checks one node against the demand. For `in_place`, see tdict_agree_below(). */
+/* Returns true if the batch size or device of the node does not meet the demand. */
+static bool is_unmet(const tdict_demand *demand, const tdict_tree *node) {
+  if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
+    return true;
+  return demand->device && (!node->has_device || !tdict_device_equal(node->device, *demand->device));
+}
+
+/* Checks one node against the demand. For `in_place`, see tdict_demand_apply_below(). */
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
   /* If the tree holds neither a tensor nor an object with batch dimensions, its batch size can be changed, so the tree
    * passes. */
@@ -103,12 +110,13 @@ static tdict_status check_node(const tdict_demand *demand, const tdict_tree *nod
   if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
     return fail_device(demand, node->device, "the tree put below it", err);
   /* A locked tree is allowed only if the tree already meets the demand. */
-  if (in_place && tdict_node_is_locked(node) && tdict_demand_is_unmet(demand, node))
+  if (in_place && tdict_node_is_locked(node) && is_unmet(demand, node))
     return tdict_fail(err, TDICT_ELOCKED, "%s: a tree below it needs the change and is locked", demand->what);
   return TDICT_OK;
 }
 
-tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err) {
+/* Checks everything below the tree that the cursor was initialized with. */
+static tdict_status check_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     tdict_status status;
     tdict_tree *node = tdict_leaf_tree(leaf);
@@ -120,13 +128,8 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
   return cursor->no_memory ? tdict_error_at(err, tdict_cursor_refuse(demand->what, err), demand->above) : TDICT_OK;
 }
 
-bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node) {
-  if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
-    return true;
-  return demand->device && (!node->has_device || !tdict_device_equal(node->device, *demand->device));
-}
-
-void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
+/* Sets the leading batch dimensions and the device of a node that was checked. Cannot fail. */
+static void apply_demand(const tdict_demand *demand, tdict_tree *node) {
   /* If the leading dimensions of the tree differ from the demand, the tree holds no leaf with batch dimensions. The
    * additional dimensions of the tree are then dropped. */
   if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
@@ -142,14 +145,14 @@ tdict_status tdict_demand_apply_below(const tdict_demand *demand, const tdict_tr
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, true);
   /* Check everything. */
-  tdict_status status = tdict_agree_below(demand, &cursor, in_place, err);
+  tdict_status status = check_below(demand, &cursor, in_place, err);
   if (status == TDICT_OK) {
     /* Apply. Entering a tree cannot fail: the cursor reuses the memory of the first walk. */
     tdict_cursor_rewind(&cursor, td);
     for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
       tdict_tree *node = tdict_leaf_tree(leaf);
       if (!node) continue;
-      if (tdict_demand_is_unmet(demand, node)) tdict_demand_apply(demand, node);
+      if (is_unmet(demand, node)) apply_demand(demand, node);
       tdict_cursor_descend(&cursor, node, 0);
     }
   }
@@ -165,7 +168,7 @@ static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict
   if (tdict_node_create_sharing(node, &copy, &trees, NULL) != TDICT_OK) return NULL;
   for (uint32_t i = 0; trees && i < node->keys->num_slots; i++)
     if (tdict_leaf_tree(node->leaves[i])) copy->leaves[i] = tdict_leaf_retain(node->leaves[i]);
-  tdict_demand_apply(demand, copy);
+  apply_demand(demand, copy);
   return copy;
 }
 
@@ -222,13 +225,13 @@ tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, td
   tdict_status status = check_node(demand, child, false, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, demand->above);
   /* The common case: share the child. */
-  if (!tdict_demand_is_unmet(demand, child)) {
+  if (!is_unmet(demand, child)) {
     *out = tdict_retain(child);
     return TDICT_OK;
   }
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, child, true);
-  status = tdict_agree_below(demand, &cursor, false, err);
+  status = check_below(demand, &cursor, false, err);
   tdict_cursor_reset(&cursor);
   if (status != TDICT_OK) return status;
   tdict_tree *copy = copy_tree_as_demanded(demand, child);

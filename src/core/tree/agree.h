@@ -46,20 +46,11 @@ tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *
 tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const char *path, tdict_error *err);
 /* Returns TDICT_ESHAPE. The message has the batch sizes of the object and of `td`, which do not match. */
 tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);
-/* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in tdict_agree_leaf().
- * Returns TDICT_ESHAPE if a tree and the demand differ in a dimension that both have, and the tree holds a tensor or an
- * object with batch dimensions. If `in_place` is false, returns TDICT_EWRONGDEVICE for a tree with another device. If
- * `in_place` is true, the caller changes the devices of the trees. In this case, returns TDICT_ELOCKED for a locked
- * tree that does not meet the demand. Returns TDICT_ENOMEM if memory is exhausted. */
-tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
-/* Returns true if the batch size or device of the node does not meet the demand. */
-bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
-/* Sets the leading batch dimensions and the device of the node to the values in the demand. If the leading dimensions
- * of the node differ from the demand, drops the additional dimensions of the node. The caller must have checked the
- * tree, because this call cannot fail or undo changes. */
-void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
-/* Checks all trees below `td` as tdict_agree_below() does, and then applies the demand to these trees. `td` itself is
- * unchanged. On failure, no tree has changed. */
+/* Checks all trees and leaves below `td`, and then applies the demand to these trees. `td` itself is unchanged. On
+ * failure, no tree has changed. Leaves are checked as in tdict_agree_leaf(). Returns TDICT_ESHAPE if a tree and the
+ * demand differ in a dimension that both have, and the tree holds a tensor or an object with batch dimensions. If
+ * `in_place` is false, returns TDICT_EWRONGDEVICE for a tree with another device. If `in_place` is true, returns
+ * TDICT_ELOCKED for a locked tree that does not meet the demand. Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_demand_apply_below(const tdict_demand *demand, const tdict_tree *td, bool in_place,
                                       tdict_error *err);
 /* Writes to *out the tree to store for `child`. If `child` meets the demand, sets *out to `child` and adds a reference.

@@ -307,13 +307,6 @@ static void print_tree(text_output *to, const tdict_tree *td, const tdict_print_
   emit_totals(to, td, rule->skips_hooks);
 }
 
-size_t tdict_print_to_buffer(const tdict_tree *td, const tdict_print_rule *rule, char *buffer, size_t bytes) {
-  text_output to = {.buffer = buffer, .bytes = bytes};
-  print_tree(&to, td, rule);
-  if (bytes) buffer[to.length < bytes ? to.length : bytes - 1] = 0;
-  return to.length;
-}
-
 tdict_status tdict_print_to_file(const char *what, const tdict_tree *td, const tdict_print_rule *rule, FILE *file,
                                  tdict_error *err) {
   TDICT_UNCANCELLED;
@@ -334,7 +327,10 @@ void tdict_print_to_descriptor(const tdict_tree *td, const tdict_print_rule *rul
 static const tdict_print_rule without_elements = {NULL, false};
 
 size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes) {
-  return tdict_print_to_buffer(tree, &without_elements, buffer, bytes);
+  text_output to = {.buffer = buffer, .bytes = bytes};
+  print_tree(&to, tree, &without_elements);
+  if (bytes) buffer[to.length < bytes ? to.length : bytes - 1] = 0;
+  return to.length;
 }
 
 tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err) {

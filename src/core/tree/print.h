@@ -14,8 +14,6 @@ typedef struct tdict_print_rule {
   bool skips_hooks;
 } tdict_print_rule;
 
-/* Writes the text to a buffer, as tdict_format() does. Returns the full length of the text. */
-size_t tdict_print_to_buffer(const tdict_tree *td, const tdict_print_rule *rule, char *buffer, size_t bytes);
 /* Writes the text to a file. Returns the errors of tdict_print(). The messages begin with `what`. */
 tdict_status tdict_print_to_file(const char *what, const tdict_tree *td, const tdict_print_rule *rule, FILE *file,
                                  tdict_error *err);
