@@ -39,7 +39,7 @@ static tdict_status prepare_leaves(cost_job *job) {
   tdict_status status = TDICT_OK;
   for (int i = 0; i < 5 && status == TDICT_OK; i++) status = tdict_create(1, batch, made[i], err);
   for (int i = 0; i < job->leaves && status == TDICT_OK; i++) {
-    tdict_tensor *twin = NULL;
+    scoped_tensor twin = NULL;
     char dotted[COST_KEY + 8];
     snprintf(job->keys[i], COST_KEY, "key%d", i);
     snprintf(job->names[i], COST_KEY, "g%d.k%d", i / 8, i % 8);
@@ -52,7 +52,6 @@ static tdict_status prepare_leaves(cost_job *job) {
     if (status == TDICT_OK) status = tdict_set(job->other, job->keys[i], twin, err);
     if (status == TDICT_OK) status = tdict_set(job->nested, job->names[i], job->tensors[i], err);
     if (status == TDICT_OK) status = tdict_set(job->dotted, dotted, job->tensors[i], err);
-    tdict_tensor_release(twin);
   }
   return status == TDICT_OK ? tdict_set(job->deep, "next.obs.pixels", job->tensors[0], err) : status;
 }

@@ -2,6 +2,7 @@
 #ifndef TDICT_BENCH_COSTS_H
 #define TDICT_BENCH_COSTS_H
 
+#include "support/scoped.h"
 #include "tdict/tdict.h"
 
 enum { COST_ROWS = 8192, COST_LEAVES = 256, COST_PICKED = 256, COST_ITEMS = 64, COST_KEY = 16, COST_MOST = 4 };

@@ -75,11 +75,10 @@ COST(dlpack_import) {
   return status;
 }
 COST(build) {
-  tdict_tree *td = NULL;
+  scoped_tree td = NULL;
   tdict_status status = tdict_create(0, NULL, &td, ERR);
   for (int64_t i = 0; i < job->leaves && status == TDICT_OK; i++)
     status = tdict_set(td, job->keys[i], job->tensors[i], ERR);
-  tdict_release(td);
   return status;
 }
 static tdict_status get_one(cost_job *job, const tdict_tree *td, const char *path) {
@@ -101,10 +100,9 @@ COST(rename) {
 COST(pop) {
   tdict_status status = TDICT_OK;
   for (int64_t i = 0; i < job->leaves && status == TDICT_OK; i++) {
-    tdict_tensor *leaf = NULL;
+    scoped_tensor leaf = NULL;
     status = tdict_pop(job->other, job->keys[i], &leaf, ERR);
     if (status == TDICT_OK) status = tdict_set(job->other, job->keys[i], leaf, ERR);
-    tdict_tensor_release(leaf);
   }
   return status;
 }
@@ -216,41 +214,35 @@ DOES(fetch, ROWS->fetch_batch(ROWS->self, job->positions, job->picked, job->part
 COST(fetch_sample) {
   tdict_status status = TDICT_OK;
   for (int64_t i = 0; i < job->picked && status == TDICT_OK; i++) {
-    tdict_tree *out = NULL;
+    scoped_tree out = NULL;
     status = ROWS->fetch_sample(ROWS->self, i, &out, ERR);
-    tdict_release(out);
   }
   return status;
 }
 COST(numbers) {
-  tdict_tensor *counted = NULL, *full = NULL;
+  scoped_tensor counted = NULL, full = NULL;
   const int64_t count = job->leaves;
   const float one = 1;
   tdict_status status = tdict_tensor_arange(TDICT_F32, 0, 1, count, &counted, ERR);
   if (status == TDICT_OK) status = tdict_tensor_full(TDICT_F32, 1, &count, &one, &full, ERR);
-  tdict_tensor_release(full);
-  tdict_tensor_release(counted);
   return status;
 }
 static tdict_status make_contiguous(cost_job *job, const tdict_tensor *t) {
-  tdict_tensor *out = NULL;
+  scoped_tensor out = NULL;
   tdict_status status = tdict_tensor_contiguous(t, &out, ERR);
-  tdict_tensor_release(out);
   return status;
 }
 DOES(contiguous, make_contiguous(job, job->strip))
 COST(tensors) {
   tdict_status status = TDICT_OK;
   for (int64_t i = 0; i < job->leaves && status == TDICT_OK; i++) {
-    tdict_tensor *made = NULL, *cut = NULL;
+    scoped_tensor made = NULL, cut = NULL;
     const tdict_tensor_range range = {.dim = 0, .start = 0, .count = 1, .step = 1};
     status = tdict_tensor_zeros(TDICT_F32, 2, tdict_tensor_shape(job->tensors[i]), NULL, &made, ERR);
     if (status == TDICT_OK) status = tdict_tensor_copy(made, job->tensors[i], ERR);
     if (status == TDICT_OK) status = tdict_tensor_slice(made, &range, &cut, ERR);
     if (status == TDICT_OK && (!tdict_tensor_data(made) || !tdict_tensor_const_data(cut)))
       status = fail_operation(job, "no data");
-    tdict_tensor_release(cut);
-    tdict_tensor_release(made);
   }
   return status;
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "../program/output.h"
+#include "support/scoped.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/index.h"
@@ -220,10 +221,9 @@ static void prepare_trees(void) {
   for (int s = 0; s < SAMPLES; s++) {
     check_status(tdict_create(0, NULL, &samples[s], &error));
     for (int i = 0; i < SAMPLE_LEAVES; i++) {
-      tdict_tensor *t = NULL;
+      scoped_tensor t = NULL;
       check_status(tdict_tensor_zeros(TDICT_F32, 2, side, NULL, &t, &error));
       check_status(tdict_set(samples[s], keys[i], t, &error));
-      tdict_tensor_release(t);
     }
   }
   check_status(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, NULL, &stacked, &error));
@@ -283,7 +283,7 @@ static void report_large_rows(void) {
   static const tdict_field fields[] = {{"x", TDICT_U8, 1, {LARGE_ROW}}};
   const int64_t all[1] = {LARGE_ROWS}, part[1] = {LARGE_PICKED};
   tdict_context_options options = tdict_context_options_default();
-  tdict_context *context = NULL;
+  scoped_context context = NULL;
   options.device = tdict_cpu();
   options.num_threads = HELPERS;
   check_status(tdict_context_create(&options, &context, &error));
@@ -307,7 +307,6 @@ static void report_large_rows(void) {
   free(large_picked);
   tdict_release(large_tree);
   tdict_release(large_part);
-  tdict_context_destroy(context);
 }
 
 static void report_sizes(void) {

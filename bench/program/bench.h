@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "support/expressions.h"
+#include "support/scoped.h"
 #include "tdict/tdict.h"
 
 /* The exit codes of the program. */

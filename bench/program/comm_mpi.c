@@ -11,8 +11,7 @@
 /* Makes the communicator. Errors are printed. */
 static bool open_rank(comm_rank *rank) {
   tdict_error err;
-  tdict_context_options o = tdict_context_options_default();
-  o.device = tdict_cpu();
+  tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu());
   rank->table.struct_size = sizeof rank->table;
   if (tdict_context_create(&o, &rank->context, &err) == TDICT_OK &&
       tdict_mpi_create_table(NULL, NULL, &rank->table, &err) == TDICT_OK) {

@@ -33,11 +33,10 @@ static tdict_status make_separate(int64_t leaves, int64_t elements, tdict_memory
   tdict_status status = tdict_create(1, &elements, out, err);
   for (int64_t i = 0; i < leaves && status == TDICT_OK; i++) {
     char key[KEY_BYTES];
-    tdict_tensor *leaf = NULL;
+    scoped_tensor leaf = NULL;
     write_key(key, i);
     status = tdict_tensor_empty(TDICT_F32, 1, &elements, memory, &leaf, err);
     if (status == TDICT_OK) status = tdict_set(*out, key, leaf, err);
-    tdict_tensor_release(leaf);
   }
   return status;
 }

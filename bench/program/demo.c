@@ -74,8 +74,7 @@ static bool measure(demo_job *job) {
     if (!place_line(&job->place, &seconds)) return false;
     if (i >= WARM_UPS) bench_samples_add(&job->rows[WAYS], seconds);
     for (int w = 0; w < WAYS; w++) {
-      tdict_transfer_options o = tdict_transfer_options_default();
-      o.mode = ways[w].mode;
+      tdict_transfer_options o = td_with(tdict_transfer_options, mode = ways[w].mode);
       bench_bar_show(&bar, i * WAYS + w, "%s", ways[w].name);
       if (!place_move_timed(&job->place, job->source.tree, &o, ways[w].name, &seconds)) return false;
       if (i >= WARM_UPS) bench_samples_add(&job->rows[w], seconds);

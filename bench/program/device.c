@@ -65,13 +65,12 @@ static tdict_status make_separate_leaves(const device_job *job, const int64_t *b
   tdict_status status = TDICT_OK;
   for (int64_t i = 0; i < job->num_leaves && status == TDICT_OK; i++) {
     const tdict_field *f = &job->fields[i];
-    tdict_tensor *leaf = NULL;
+    scoped_tensor leaf = NULL;
     int64_t shape[TDICT_MAX_NDIM];
     for (int d = 0; d < ndim; d++) shape[d] = batch[d];
     for (int d = 0; d < f->ndim; d++) shape[ndim + d] = f->shape[d];
     status = tdict_tensor_empty(f->dtype, ndim + f->ndim, shape, memory, &leaf, err);
     if (status == TDICT_OK) status = tdict_set(tree, f->path, leaf, err);
-    tdict_tensor_release(leaf);
   }
   return status;
 }
@@ -227,8 +226,7 @@ static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, d
   tdict_error err;
   tdict_tree *out = NULL;
   job->seconds = -1;
-  tdict_run o = tdict_run_default();
-  o.stream = job->stream;
+  tdict_run o = td_with(tdict_run, stream = job->stream);
   job->run = way->on_stream ? &o : NULL;
   const double begin = bench_now();
   tdict_status status = way->run(job, &out, &err);

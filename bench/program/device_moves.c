@@ -35,18 +35,16 @@ static tdict_status move_whole(device_job *job, tdict_tree **out, tdict_error *e
 
 /* The time ends when the call returns. */
 static tdict_status move_returns(device_job *job, tdict_tree **out, tdict_error *err) {
-  tdict_future *future = NULL;
+  scoped_future future = NULL;
   const double begin = bench_now();
   tdict_status status = tdict_to_device_async(job->place.context, job->host, job->place.device, NULL, &future, err);
   job->seconds = bench_now() - begin;
   if (status == TDICT_OK) status = tdict_future_wait(future, out, err);
-  tdict_future_release(future);
   return status;
 }
 
 static tdict_status move_narrow(device_job *job, tdict_tree **out, tdict_error *err) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.narrow = 1;
+  tdict_transfer_options o = td_with(tdict_transfer_options, narrow = 1);
   return move(job, &o, out, err);
 }
 

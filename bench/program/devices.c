@@ -12,6 +12,7 @@
 #include "devices_plain.h"
 #include "options.h"
 #include "rows.h"
+#include "support/take.h"
 
 enum { MOST_DEVICES = 8, LEAVES = 1000, SMALL_LEAF_BYTES = 4000 };
 
@@ -32,22 +33,9 @@ typedef struct devices_job {
 /* A way to bring the source to the devices, or back. Writes the trees. */
 typedef tdict_status way(devices_job *job, tdict_tree **trees, tdict_error *err);
 
-/* Takes the trees out of the result of tdict_to_devices_async(). */
-static tdict_status spread_and_wait(devices_job *job, const tdict_spread *spread, tdict_tree **trees,
-                                    tdict_error *err) {
-  tdict_future *future = NULL;
-  tdict_tree *all = NULL;
-  tdict_status status = tdict_to_devices_async(job->context, job->source.tree, spread, NULL, &future, err);
-  if (status == TDICT_OK) status = tdict_future_take(future, &all, err);
-  for (size_t i = 0; i < (size_t)job->count && status == TDICT_OK; i++)
-    trees[i] = tdict_retain(tdict_get_entry_at(all, i).tree);
-  tdict_release(all);
-  return status;
-}
-
 static tdict_status replicate(devices_job *job, tdict_tree **trees, tdict_error *err) {
   const tdict_spread spread = tdict_spread_replicate(job->devices, (size_t)job->count);
-  return spread_and_wait(job, &spread, trees, err);
+  return td_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
 }
 
 /* Waits for all futures, and releases them. */
@@ -70,7 +58,7 @@ static tdict_status move_to_each(devices_job *job, tdict_tree **trees, tdict_err
 
 static tdict_status split(devices_job *job, tdict_tree **trees, tdict_error *err) {
   const tdict_spread spread = tdict_spread_split(job->devices, (size_t)job->count, 0);
-  return spread_and_wait(job, &spread, trees, err);
+  return td_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
 }
 
 static tdict_status split_and_move_each(devices_job *job, tdict_tree **trees, tdict_error *err) {

@@ -45,21 +45,17 @@ static int dlpack_verify(bench_job *job) {
 }
 
 static bool export_sample(bench_job *job, int tree, double *seconds) {
-  tdict_tree *made = NULL;
+  scoped_tree made = NULL;
   double other;
   (void)tree;
-  const bool good = exchange(job, seconds, &other, &made);
-  tdict_release(made);
-  return good;
+  return exchange(job, seconds, &other, &made);
 }
 
 static bool import_sample(bench_job *job, int tree, double *seconds) {
-  tdict_tree *made = NULL;
+  scoped_tree made = NULL;
   double other;
   (void)tree;
-  const bool good = exchange(job, &other, seconds, &made);
-  tdict_release(made);
-  return good;
+  return exchange(job, &other, seconds, &made);
 }
 
 #define ON_HOST .on_host = true, .verify = dlpack_verify

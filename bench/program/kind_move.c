@@ -13,10 +13,8 @@ static const size_t one_target_bytes = (size_t)512 << 20;
 static bool is_equal(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
 tdict_transfer_options move_options(const bench_job *job) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.mode = job->row.mode;
-  o.num_threads = job->row.threads;
-  o.pinned_result = is_equal(job->row.result, "pinned");
+  tdict_transfer_options o = td_with(tdict_transfer_options, mode = job->row.mode, num_threads = job->row.threads,
+                                     pinned_result = is_equal(job->row.result, "pinned"));
   return o;
 }
 
@@ -196,8 +194,7 @@ const bench_kind kind_d2h = {
 
 bool pin_make(bench_job *job, int tree, tdict_tree **out) {
   tdict_error err;
-  tdict_pin_options o = tdict_pin_options_default();
-  o.num_threads = job->row.threads;
+  tdict_pin_options o = td_with(tdict_pin_options, num_threads = job->row.threads);
   return has_worked(job, tdict_pin_memory(job->place->context, job->place->sources[tree].tree, &o, out, &err), &err);
 }
 

@@ -93,11 +93,10 @@ typedef struct pinning {
 /* Pins the sources, with no pinned memory cached. */
 static bool pin_sources(void *user) {
   const pinning *p = user;
-  tdict_tree *pinned = NULL;
+  scoped_tree pinned = NULL;
   const copies_state *state = p->job->state;
   const tdict_tree *source = p->job->place->sources[p->tree].tree;
   const bool good = bench_ok("pin_memory", tdict_pin_memory(state->pieces, source, NULL, &pinned, err));
-  tdict_release(pinned);
   return good;
 }
 

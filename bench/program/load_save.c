@@ -68,8 +68,7 @@ static int verify_save(load_job *job, save_state *s) {
 static bool save_async_once(load_job *job, save_state *s, int32_t snapshot, bench_samples *samples) {
   tdict_error err;
   tdict_future *saving = NULL;
-  tdict_save_options o = tdict_save_options_default();
-  o.snapshot = snapshot;
+  tdict_save_options o = td_with(tdict_save_options, snapshot = snapshot);
   (void)unlink(s->path);
   const double begin = bench_now();
   tdict_status status = tdict_save_async(job->place.context, s->path, s->tree, &o, &saving, &err);

@@ -55,10 +55,7 @@ static bool write_shard(const run *r, const char *path) {
 }
 
 static bool open_shard(const char *path, tdict_dataset **out) {
-  tdict_token_options o = tdict_token_options_default();
-  o.paths = &path;
-  o.num_paths = 1;
-  o.window = WINDOW;
+  tdict_token_options o = td_with(tdict_token_options, paths = &path, num_paths = 1, window = WINDOW);
   return bench_ok("the shard", tdict_dataset_from_tokens(&o, out, err));
 }
 

@@ -37,9 +37,7 @@ static bool is_possible(const narrow_job *job, int32_t count) {
 }
 
 static tdict_transfer_options way_options(int32_t num_threads, bool narrow) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = num_threads;
-  o.narrow = narrow;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = num_threads, narrow = narrow);
   return o;
 }
 

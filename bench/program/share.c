@@ -106,8 +106,7 @@ static bool start_worker(share_job *job) {
 }
 
 static bool open_pass(share_job *job, const pass *p) {
-  tdict_share_ring_options o = tdict_share_ring_options_default();
-  o.num_slots = SLOTS;
+  tdict_share_ring_options o = td_with(tdict_share_ring_options, num_slots = SLOTS);
   for (int i = 0; i < SLOTS; i++) {
     job->own[i] = make_batch(p->is_pinned ? tdict_pinned_memory(job->place.context) : NULL);
     if (!job->own[i]) return false;

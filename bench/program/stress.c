@@ -254,7 +254,7 @@ static void count_tree(stress_job *job, const stress_tree *t) {
 /* Moves a tree to the device, back to the host, and into existing trees. */
 static int move_tree_around(stress_job *job, stress_tree *t) {
   const check_place *check = &job->place.check;
-  tdict_tree *there = NULL, *back = NULL;
+  scoped_tree there = NULL, back = NULL;
   int answer = stress_below(&job->state, 6) ? BENCH_OK : check_pinned(job, t);
   if (answer == BENCH_OK && !move_tree_randomly(job, t, t->tree, job->place.device, &there)) answer = BENCH_FAILED;
   if (answer == BENCH_OK && job->o.corrupt && t->total_bytes)
@@ -270,8 +270,6 @@ static int move_tree_around(stress_job *job, stress_tree *t) {
     answer =
         transfer_into(job, t, t->tree, there, false) ? stress_check(check, t, there, job->place.device) : BENCH_FAILED;
   }
-  tdict_release(back);
-  tdict_release(there);
   return answer;
 }
 

@@ -91,10 +91,8 @@ static void close_job(to_device_job *job) {
 }
 
 static tdict_transfer_options way_options(const to_device_job *job, const to_device_way *way) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.mode = way->mode;
-  o.num_threads = way->threads;
-  o.narrow = job->options.narrow;
+  tdict_transfer_options o =
+      td_with(tdict_transfer_options, mode = way->mode, num_threads = way->threads, narrow = job->options.narrow);
   return o;
 }
 
