@@ -121,7 +121,7 @@ FAULTS = [
     ("circles", "tests/gates/limits.ini", "[circles]\nplanted = 2\n", "names src/planted, which does not exist"),
     ("fields", "src/engine/planted.h", "struct planted {\n  int a, *b;\n  tdict_cut c;\n};\n"),
     ("fields", "tests/gates/limits.ini", "[fields]\nplanted = 2\nplanted.flat = 5\nabsent = 1\n", "planted: 3 fields;",
-     "planted: 6 fields in the flat count;", "names struct absent, which src/engine does not have"),
+     "planted: 7 fields in the flat count;", "names struct absent, which src/engine does not have"),
     ("interface", "include/tdict/status.h", "typedef struct tdict_planted_options {\n  const tdict_stream *planted;\n} tdict_planted_options;\n",
      "default: tdict_planted_options", "stream: tdict_planted_options has const tdict_stream *planted"),
     ("interface", "include/tdict/devices.h", "TDICT_API void tdict_planted(const tdict_tree *src, tdict_tree *dst, tdict_error *out);\n",
