@@ -283,7 +283,7 @@ static void check_answer(answer a) {
   assert_string_equal(td_last_error.path, "n.bad");
   const bool says = a == SAY_STATUS || a == SAY_MESSAGE;
   assert_int_equal(td_last_error.status, says ? TDICT_EIO : a == SAY_SILENT ? TDICT_EFORMAT : TDICT_EHOOK);
-  if (says) assert_string_equal(td_last_error.message, "the file of pair 9 is gone");
+  if (says) assert_string_equal(td_last_error.message, "the file of pair 9 does not exist");
   if (!says) assert_non_null(strstr(td_last_error.message, "pair"));
   if (a == SAY_NO_OBJECT) assert_non_null(strstr(td_last_error.message, "returned TDICT_OK and no result"));
 }
@@ -470,7 +470,7 @@ GPU_CASE(pin_object) {
   void *out = &p;
   answer a = SAY_STATUS;
   x->user = &a;
-  td_fails(TDICT_EIO, "gone", tdict_pin_object(w.c, &bad_pin, x, NULL, &out, err));
+  td_fails(TDICT_EIO, "does not exist", tdict_pin_object(w.c, &bad_pin, x, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_pin_object(NULL, &pair_hooked, x, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_pin_object(w.c, NULL, x, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_pin_object(w.c, &pair_hooked, NULL, NULL, &out, err));
