@@ -1,4 +1,4 @@
-/* The context as a program meets it: options, the default device, and what outlives it. */
+/* Tests the context through its public functions: options, the default device, and objects that outlive the context. */
 #include "context.h"
 
 #include <stdatomic.h>

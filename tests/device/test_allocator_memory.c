@@ -1,4 +1,4 @@
-/* A program's own allocator as memory: for tensors, trees and results of transfers. */
+/* Tests an allocator of the program as memory for tensors, trees and results of transfers. */
 #include "device/allocator_memory.h"
 
 #include "core/memory/storage.h"

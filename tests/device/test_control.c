@@ -1,4 +1,4 @@
-/* The public calls that go straight to a device: streams, counts, trimming. */
+/* Tests the public calls for devices: streams, counts and trimming. */
 #include "device/counted.h"
 #include "device/gpu_help.h"
 

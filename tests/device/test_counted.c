@@ -1,4 +1,4 @@
-/* The counts kept at the driver's table. */
+/* Tests the counts of driver calls. */
 #include "device/counted.h"
 
 #include "device/gpu_help.h"

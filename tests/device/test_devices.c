@@ -1,5 +1,5 @@
-/* The devices of a context: which one is the default, why others are absent, and that each is opened once. Most cases
- * run over a simulated driver that is handed in, as itself or named cuda, so that they tell the same on every
+/* Tests the devices of a context: which one is the default, why others are absent, and that each is opened once. Most
+ * cases run over a simulated driver that is handed in, as itself or named cuda, so that they tell the same on every
  * machine. */
 #include "device/devices.h"
 

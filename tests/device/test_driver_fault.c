@@ -1,4 +1,4 @@
-/* The driver that fails on demand: what it passes on, what it refuses, when it stalls, and what it counts. */
+/* Tests the driver that fails on demand: which calls it forwards, refuses and delays, and what it counts. */
 #include "support/driver_fault.h"
 
 #include "context.h"

@@ -1,5 +1,5 @@
-/* One GPU: what is current on a thread, streams and events that are kept, order, page-locked memory, opening that
- * fails. */
+/* Tests one GPU: the current context of a thread, kept streams and events, order, page-locked memory, and failures to
+ * open it. */
 #include "device/gpu.h"
 
 #include "device/counted.h"

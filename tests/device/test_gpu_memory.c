@@ -74,8 +74,8 @@ GPU_CASE(gpu_memory_without_cache) {
   assert_int_equal(fixture_memory(&b).cached_bytes, 0);
 }
 
-/* Large blocks come from mem_alloc(), are kept like other blocks, and are counted in the same way. A cache that would
- * not keep them gets them from the pool. */
+/* Large blocks come from mem_alloc(), are kept like other blocks, and are counted in the same way. If the cache would
+ * not keep a block, the block comes from the pool. */
 static const tdict_driver_ops *real_ops;
 static _Atomic(int) plain_allocations, plain_frees;
 static tdict_cu count_alloc(tdict_driver *d, void **out, size_t bytes) {

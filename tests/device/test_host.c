@@ -1,4 +1,4 @@
-/* Memories without a driver: plain host memory, and the one of a device that is absent. */
+/* Tests memories without a driver: plain host memory, and that of an absent device. */
 #include "device/host.h"
 
 #include <stdatomic.h>

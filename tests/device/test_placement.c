@@ -1,4 +1,5 @@
-/* Where workers are put, in made-up machines: folders like sysfs below a folder of the test's own. */
+/* Tests on which processors workers run, on invented machines. Folders like those of sysfs are made in a folder of the
+ * test. */
 #include "device/placement.h"
 
 #include "core/base/log.h"

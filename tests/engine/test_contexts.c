@@ -1,5 +1,5 @@
-/* What calls are given that is not theirs: streams of other devices and contexts, trees on another context's simulated
- * device, devices that are no place. */
+/* Tests calls with wrong arguments: streams of other devices and contexts, trees on the simulated device of another
+ * context, and devices that do not exist. */
 #include <stdatomic.h>
 
 #include "promises.h"

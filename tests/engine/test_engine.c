@@ -1,5 +1,5 @@
-/* The order of transfers among themselves and against the program's streams, seen while the simulated device stands
- * still: what has not been queued cannot have happened. */
+/* Tests the order of transfers among themselves and relative to the program's streams. The simulated device is stopped
+ * meanwhile, so only queued work can run later. */
 #include <stdatomic.h>
 
 #include "support/threads.h"

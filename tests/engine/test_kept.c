@@ -1,4 +1,4 @@
-/* The option keep: entries that stay where they are. */
+/* Tests the option keep, with which entries stay where they are. */
 #include "engine/engine.h"
 #include "trees.h"
 

@@ -1,4 +1,4 @@
-/* Transfers that do not end well: cancelled ones, bytes that never came, errors that nobody asked for, lost devices. */
+/* Tests transfers that fail: cancellation, lost bytes, errors that no call asks for, and lost devices. */
 #include "pair.h"
 #include "support/threads.h"
 enum { SLOW = 20 << 20 };

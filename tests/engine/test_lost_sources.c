@@ -1,5 +1,4 @@
-/* Transfers from bytes that never came: they are refused with the leaf's path, and what they would have written
- * stays. */
+/* Tests transfers from lost bytes: they are refused with the path of the leaf, and write nothing. */
 #include "pair.h"
 #include "support/threads.h"
 

@@ -1,4 +1,4 @@
-/* Objects in transfers: which hook is asked, what the result holds, what is counted, what fails. */
+/* Tests objects in transfers: which hook is called, the result, the statistics, and failures. */
 #include "pair.h"
 
 static const tdict_type pair_pins = PAIR_TYPE(.pin_memory = pair_pin);
@@ -43,7 +43,7 @@ static void check_same_paths(const tdict_tree *a, const tdict_tree *b) {
   assert_string_equal(one.text, two.text);
 }
 
-/* What becomes of a pair of each type when it goes to a device. */
+/* Tests how a pair of each type is transferred to a device. */
 static bool stays_behind(const tdict_type *type) { return type == &pair_bare || type == &pair_pins; }
 
 GPU_CASE(objects_keep_their_type) {

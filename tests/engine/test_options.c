@@ -1,4 +1,4 @@
-/* What the options of transfers may be, and option structs of other versions of the header. */
+/* Tests the values that options of transfers may have, and option structs of other versions of the header. */
 #include <time.h>
 
 #include "trees.h"

@@ -1,4 +1,4 @@
-/* The turn of transfers whose trees hold objects with hooks: it is taken when the hooks have run. */
+/* Tests the order of transfers whose trees have objects with hooks: a transfer takes its turn after its hooks. */
 #include "pair.h"
 
 enum { SLOW = 20 << 20, BYTES = 1 << 20 }; /* a leaf takes 50 ms */

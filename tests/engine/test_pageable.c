@@ -1,4 +1,4 @@
-/* Devices that read ordinary host memory themselves: what is copied without a slot, and what is not. */
+/* Tests devices that can read pageable memory: which leaves are copied without a slot. */
 #include <sys/mman.h>
 
 #include "help.h"

@@ -1,5 +1,5 @@
-/* Pieces of leaves in slots, against element-by-element copies: every cut of a line into chunks gives the same
- * bytes. */
+/* Compares pieces of leaves in slots with copies of single elements. Every division of a line into chunks gives the
+ * same bytes. */
 #include "engine/engine.h"
 #include "engine/lanes.h"
 #include "engine/pieces.h"

@@ -1,4 +1,4 @@
-/* Pinning trees, and asking whether one is. */
+/* Tests pinning of trees, and the call that tells whether a tree is pinned. */
 #include "trees.h"
 #include "wrap.h"
 

@@ -1,4 +1,4 @@
-/* Two devices, and the program's own current context, which every call leaves as it found it. */
+/* Tests calls with two devices. Every call leaves the current context of the program unchanged. */
 #include "pair.h"
 
 #include <dlfcn.h>

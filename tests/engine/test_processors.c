@@ -1,4 +1,4 @@
-/* What a transfer costs the host's processors, and transfers of a process that may use only one of them. */
+/* Tests how much processor time a transfer takes, and transfers of a process that may use only one processor. */
 #include "promises.h"
 
 #include <sched.h>

@@ -244,7 +244,7 @@ SIM_CASE(ring_keeps_slots_free) {
   tdict_gpu_give_stream(b.gpu, stream);
 }
 
-/* Where the driver does not know whether a copy is done the slot stays with the ring. */
+/* If the driver cannot tell whether a copy has ended, the slot stays with the ring. */
 SIM_CASE(ring_keeps_slots_when_waiting_fails) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64], *got = NULL;

@@ -1,4 +1,4 @@
-/* Tensors set in trees on another device: moved first. */
+/* Tests tensors that are set in trees on another device, which moves them first. */
 #include "core/ops/rig.h"
 
 GPU_CASE(set_to_moves_first) {

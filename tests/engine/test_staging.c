@@ -1,5 +1,5 @@
-/* What transfers use and give back: the staging ring's bytes, counted at the driver's table, and everything that could
- * grow from transfer to transfer. */
+/* Tests what transfers use and release: the bytes of the staging ring, counted in the driver's table, and everything
+ * that could grow with each transfer. */
 #include <dirent.h>
 
 #include "trees.h"

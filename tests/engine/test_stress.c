@@ -111,7 +111,7 @@ static void one_round(stressor *r) {
 
 static void *run(void *argument) {
   stressor *r = argument;
-  for (int n = 0; n < 2 || tdict_now_ns() < r->s->deadline_ns; n++) one_round(r); /* two however late it starts */
+  for (int n = 0; n < 2 || tdict_now_ns() < r->s->deadline_ns; n++) one_round(r); /* at least twice */
   return NULL;
 }
 

@@ -1,5 +1,5 @@
-/* Moving trees: every mode, number of threads and kind of leaf, in both directions; what the result is and shares; what
- * is refused. */
+/* Tests transfers in every mode, with every number of threads and kind of leaf, in both directions: the result, what it
+ * shares, and what is refused. */
 #include "trees.h"
 
 /* From the host to new device memory, checked and spoiled, so that the next one cannot find its bytes there. */

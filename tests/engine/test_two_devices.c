@@ -1,4 +1,4 @@
-/* From one simulated device to another, and trees whose leaves are spread over both and the host. */
+/* Tests transfers between two simulated devices, and trees with leaves on both devices and on the host. */
 #include "context.h"
 #include "core/memory/pinned_blocks.h"
 #include "core/sched/gate.h"

@@ -1,7 +1,7 @@
 /* What sweeps over faults share: a driver that fails on demand over the device of the run, sources and destinations
- * that outlive the context that a fault is let into, transfers to run there, and their bytes for comparison.
+ * that outlive the context in which faults occur, transfers in this context, and their bytes for comparison.
  *
- * One world a case; the caller opens and closes it. All calls on the main thread; failures end the case. */
+ * The caller opens and closes one world per case. Thread rule: the main thread. A failure ends the case. */
 #ifndef TDICT_TESTS_SUPPORT_FAULT_WORLD_H
 #define TDICT_TESTS_SUPPORT_FAULT_WORLD_H
 

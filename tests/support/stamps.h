@@ -27,7 +27,7 @@ tdict_status stamp_put_nest(tdict_tree *td, int depth, int64_t generation, tdict
 /* The threads that the pool of contexts under test has: hooks never ask for more. */
 void stamp_set_pool(int num_threads);
 /* A tree that other transfers write at the same time. Some hooks move it too, and so wait for transfers that may be
- * queued after them. Retained until the next call; NULL: none. */
+ * queued after them. The tree is retained until the next call. NULL forgets it. */
 void stamp_set_contested(const tdict_tree *td);
 /* Objects that live. */
 int64_t stamp_nests_alive(void);

@@ -1,4 +1,5 @@
-/* Debug assertions: a failed one writes one line and ends the process by a signal. They are off in release builds. */
+/* Tests debug assertions: a failed assertion writes one line and ends the process by a signal. They are off in release
+ * builds. */
 #include "core/base/assert.h"
 
 #include <signal.h>

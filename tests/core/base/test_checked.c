@@ -1,4 +1,4 @@
-/* Arithmetic at its borders. */
+/* Tests checked arithmetic at the limits of the types. */
 #include "support/test.h"
 
 #include "core/base/checked.h"

@@ -1,4 +1,4 @@
-/* Status names and the filling of errors. */
+/* Tests the names of statuses, and how errors are filled. */
 #include "support/test.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Opening files that a program names: regular ones, others, and none. */
+/* Tests how files that a program names are opened: regular files, other files, and missing files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-/* The mark that a fork wipes. */
+/* Tests the mark that a fork clears. */
 #include "core/base/forkmark.h"
 
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-/* A context's log. */
+/* Tests the log of a context. */
 #include "core/base/log.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* Option structs of other sizes than the library's. */
+/* Tests option structs whose size differs from that of the library. */
 #include "support/guarded.h"
 #include "support/test.h"
 

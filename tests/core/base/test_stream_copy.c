@@ -1,4 +1,4 @@
-/* Streaming copies: each kind by itself against memcpy, at every alignment of either side. */
+/* Compares each kind of streaming copy with memcpy, at every alignment of both sides. */
 
 #include "core/base/stream_copy.h"
 #include "support/test.h"

@@ -1,4 +1,4 @@
-/* Element types, devices and streams. */
+/* Tests dtypes, devices and streams. */
 #include "core/base/device.h"
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-/* Sets of fences. */
+/* Tests sets of fences. */
 #include "core/memory/fakes.h"
 
 enum { COUNT = 100 };

@@ -1,4 +1,4 @@
-/* The public questions about a memory, of every kind that a context has. */
+/* Tests the public calls that describe a memory, for each kind of memory of a context. */
 #include <stdatomic.h>
 
 #include "core/memory/memory.h"

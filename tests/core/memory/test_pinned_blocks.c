@@ -1,5 +1,5 @@
-/* Blocks of pinned memory over addresses that nobody touches: which block is taken, what is left of it, what is put
- * together. */
+/* Tests the blocks of pinned memory with addresses that are never accessed: which block is taken, what remains of it,
+ * and which blocks are joined. */
 #include "core/memory/pinned_blocks.h"
 
 #include "support/test.h"

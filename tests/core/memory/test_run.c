@@ -1,4 +1,4 @@
-/* How a call on elements runs: options that a call does not use, and the number of threads. */
+/* Tests the options of calls on elements: options that a call does not use, and the number of threads. */
 #include "support/test.h"
 
 /* The calls that take a tdict_run. The options that a call uses are in `uses`. */

@@ -1,4 +1,5 @@
-/* The parallel loop: every index once, by whom, and without waiting for threads that are busy. */
+/* Tests the parallel loop: it visits every index once, which threads take part, and that it does not wait for busy
+ * threads. */
 #include "support/test.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* The thread pool: order, taking back, ending, and starting that fails part way. */
+/* Tests the thread pool: the order of tasks, their removal, the end of the pool, and a start that fails. */
 #include "support/test.h"
 #include "support/thread_name.h"
 
@@ -369,7 +369,7 @@ CASE(pool_wakes_a_chain) {
     assert_true(atomic_load(&num_signals) <= 1 + round % 2);
     while (atomic_load(&arrived) < 2 * count) usleep(50);
   }
-  /* a chain that nobody needs does not keep the pool from ending */
+  /* a chain of tasks that no call waits for does not delay the end of the pool */
   tdict_pool_wake_chain(pool, THREADS);
 }
 

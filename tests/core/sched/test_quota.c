@@ -1,4 +1,4 @@
-/* Quotas of processors, in folders that stand for the system's. */
+/* Tests quotas of processors, with folders in place of those of the system. */
 #include "support/test.h"
 
 #include <sys/stat.h>

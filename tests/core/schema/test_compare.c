@@ -1,4 +1,4 @@
-/* The first difference between two schemas: its path and text. */
+/* Tests the path and the text of the first difference between two schemas. */
 #include "rig.h"
 
 static void differ(tdict_tree *a, tdict_tree *b, const char *path, const char *message) {

@@ -1,4 +1,4 @@
-/* Trees from schemas: one storage, shapes, another batch size, refusals. */
+/* Tests trees that are created from schemas: their storage, shapes and batch sizes, and what is refused. */
 
 #include "core/schema/create.h"
 #include "core/schema/schema.h"

@@ -1,4 +1,4 @@
-/* Schemas of trees: bytes, batch sizes of children, refusals. */
+/* Tests schemas of trees: their bytes, the batch sizes of children, and what is refused. */
 #include "rig.h"
 
 CASE(schema_export_writes_the_blob) {

@@ -1,4 +1,4 @@
-/* The hash against published values of MurmurHash3_x64_128. */
+/* Compares the hash with published values of MurmurHash3_x64_128. */
 #include "core/schema/hash128.h"
 
 #include "support/test.h"

@@ -1,4 +1,4 @@
-/* Trees against schemas: a tree matches a schema exactly if its own schema has the same bytes. */
+/* Tests which trees match a schema: those whose own schema has the same bytes. */
 #include "core/schema/schema.h"
 #include "rig.h"
 #include "support/random.h"

@@ -1,4 +1,4 @@
-/* Copies: any strides, compared with the element-by-element version, and copies by way of a memory. */
+/* Compares copies between any strides with copies of single elements. Also tests copies through a memory. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"

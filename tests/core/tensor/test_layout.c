@@ -1,4 +1,4 @@
-/* Shape and stride mathematics, and the walk over rectangles. */
+/* Tests computations with shapes and strides, and the walk over rectangles. */
 #include "naive.h"
 
 #include "core/tensor/layout.h"

@@ -1,4 +1,4 @@
-/* Other shapes over the same elements. */
+/* Tests reshapes of tensors. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"

@@ -1,4 +1,4 @@
-/* Slabs: many tensors over one storage, with one count. */
+/* Tests slabs: many tensors with one storage and one reference count. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"

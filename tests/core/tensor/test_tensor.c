@@ -1,4 +1,4 @@
-/* Tensors: makers, counting, describing, waiting accessors, and memory that runs out. */
+/* Tests how tensors are created, counted and described, accessors that wait, and failing allocations. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"

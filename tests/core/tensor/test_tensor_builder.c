@@ -1,4 +1,4 @@
-/* Tensors in one storage: offsets, elements, sums that do not fit, no memory. */
+/* Tests tensors in one storage: offsets, elements, sums that overflow, and failing allocations. */
 #include "core/tensor/tensor_builder.h"
 
 #include "support/test.h"

@@ -1,4 +1,4 @@
-/* Tensors in the memories of a context: device memory, pinned memory, memory of a device that is absent. */
+/* Tests tensors in the memories of a context: of a device, pinned, and of an absent device. */
 #include "naive.h"
 
 static tdict_tensor *const mark = (tdict_tensor *)(uintptr_t)0xA5A5;

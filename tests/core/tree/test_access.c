@@ -1,4 +1,4 @@
-/* Reading by path, and keys in order. */
+/* Tests reads by path, and the order of keys. */
 #include "help.h"
 #include "tdict/object.h"
 #include "tdict/path.h"

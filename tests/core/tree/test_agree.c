@@ -1,4 +1,5 @@
-/* Putting trees below trees: growing to the batch size and device above, refusing, cycles. */
+/* Tests trees that are set in trees: they take the batch size and the device of the tree above, or are refused. Also
+ * tests cycles. */
 #include "core/tree/agree.h"
 
 #include "help.h"

@@ -1,4 +1,4 @@
-/* Boxes: counting, what hooks give, what failed hooks say. */
+/* Tests boxes of objects: reference counts, and the results and errors of hooks. */
 #include "core/tree/box.h"
 
 #include "core/tree/node.h"

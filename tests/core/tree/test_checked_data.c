@@ -1,4 +1,4 @@
-/* Addresses of tensors of a stated dtype and shape: what is given, and what is refused with which error. */
+/* Tests the accessors that check a dtype and a shape: their results, and the errors for other tensors. */
 #include "core/tensor/tensor.h"
 #include "help.h"
 

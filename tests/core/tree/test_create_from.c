@@ -1,4 +1,5 @@
-/* Trees from a list of fields: one storage, zeroed, aligned, in order; refusals. */
+/* Tests trees that are created from a list of fields: one aligned storage of zeros, the order of keys, and what is
+ * refused. */
 #include "core/tensor/tensor.h"
 #include "help.h"
 #include "tdict/debug.h"

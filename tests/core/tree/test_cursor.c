@@ -1,4 +1,4 @@
-/* The way through a tree: order, levels beyond its local frames, shared nodes, going twice. */
+/* Tests the cursor: its order, levels beyond its local frames, shared nodes, and a second walk. */
 #include "core/tree/cursor.h"
 
 #include "help.h"

@@ -1,4 +1,4 @@
-/* Set, delete, pop, rename: what they do and what they refuse. */
+/* Tests what set, delete, pop and rename do, and what they refuse. */
 #include "help.h"
 
 CASE(tree_set_makes_nodes) {

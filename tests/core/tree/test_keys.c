@@ -1,4 +1,4 @@
-/* Key tables: finding, order, deleting, renaming, copying, compaction, and what they cost. */
+/* Tests key tables: searches, order, deletions, renames, copies, compaction, and their costs. */
 #include "core/tree/keys.h"
 
 #include "support/test.h"

@@ -1,4 +1,4 @@
-/* Nodes: making, counting, shared key tables, holes, paths, depth. */
+/* Tests nodes: creation, reference counts, shared key tables, holes, paths and depth. */
 #include "core/tree/node.h"
 
 #include "help.h"

@@ -1,4 +1,4 @@
-/* Objects in trees: set, get, what replaces and ends them, and what the rest of the tree makes of them. */
+/* Tests objects in trees: how they are set, read, replaced and released, and how other functions treat them. */
 #include "help.h"
 #include "tdict/debug.h"
 

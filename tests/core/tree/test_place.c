@@ -1,4 +1,4 @@
-/* Changing trees while allocations fail: whatever is refused leaves everything as it was. */
+/* Tests changes of trees while allocations fail. A change that is refused leaves the tree unchanged. */
 #include "core/tree/node.h"
 
 #include "help.h"

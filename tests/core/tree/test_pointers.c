@@ -1,4 +1,4 @@
-/* The map from pointers to pointers. */
+/* Tests the map from pointers to pointers. */
 #include "core/tree/pointers.h"
 
 #include "support/test.h"

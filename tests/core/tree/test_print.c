@@ -1,4 +1,4 @@
-/* The text of trees. */
+/* Tests the text of trees. */
 #include <errno.h>
 
 #include "help.h"

@@ -1,4 +1,4 @@
-/* What a message says about a key that is not there. */
+/* Tests what a message says about a missing key. */
 #include "help.h"
 
 #include "core/tree/suggest.h"

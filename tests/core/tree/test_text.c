@@ -1,4 +1,4 @@
-/* The text of shapes. */
+/* Tests the text of shapes. */
 #include "core/tree/text.h"
 
 #include "support/test.h"

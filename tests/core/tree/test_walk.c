@@ -1,4 +1,4 @@
-/* Walks: order, entries, stopping; sums of leaves and bytes. */
+/* Tests walks: their order, entries and early ends, and the sums of leaves and bytes. */
 #include "help.h"
 #include "tdict/debug.h"
 

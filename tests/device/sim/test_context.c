@@ -1,4 +1,4 @@
-/* Contexts of the simulated driver: what is current belongs to a thread. */
+/* Tests contexts of the simulated driver: each thread has a current context of its own. */
 #include "device/sim/table.h"
 #include "support/threads.h"
 

@@ -1,4 +1,4 @@
-/* Hold, step, resume and launch as a program uses them. */
+/* Tests hold, step, resume and launch through their public functions. */
 #include <stdatomic.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* The simulated driver as a whole: options, what it says of itself, opening and closing. */
+/* Tests the simulated driver: its options, what it reports about itself, and how it is opened and closed. */
 #include <math.h>
 
 #include "device/sim/table.h"

@@ -1,4 +1,4 @@
-/* Copies that are queued together: when, by whom, and what becomes of them when that goes wrong. */
+/* Tests copies that are queued together: when, by which thread, and what happens if this fails. */
 
 #include "device/use.h"
 #include "engine/lane.h"

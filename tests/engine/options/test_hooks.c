@@ -1,4 +1,4 @@
-/* What a hook may ask of the engine, and what it may do while it runs. */
+/* Tests the calls that a hook may make while it runs. */
 #include "engine/pair.h"
 
 #include "context.h"

@@ -119,8 +119,8 @@ static int queued_after(int done, int num_queued, bool pinned) {
   return pinned || num_queued < 4 || done % 2 ? num_queued : num_queued - 1;
 }
 
-/* Waits until at least that many are queued and no more can come. Where threads fill one slot together, a thread that
- * waits for the slot queues what was gathered, so that a copy more may be queued than by one thread. */
+/* Waits until at least that many are queued and no more can come. If several threads fill one slot, a thread that waits
+ * for the slot queues the gathered bytes. One more copy may therefore be queued than by one thread. */
 static void expect_queued(int least, int most) {
   for (int i = 0; i < 5000 && num_pending() < least; i++) usleep(1000);
   td_rest();

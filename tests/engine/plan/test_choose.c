@@ -1,4 +1,4 @@
-/* Who works on a transfer and in which chunks, and what comes of it. */
+/* Tests which threads work on a transfer, in which chunks, and the results. */
 #include "core/sched/gate.h"
 #include "engine/plan/choose.h"
 #include "engine/transfer.h"

@@ -1,4 +1,4 @@
-/* Leaves that are the same bytes of one storage, and those that only look like it. */
+/* Tests which leaves are the same bytes of one storage, and which only look so. */
 #include "engine/plan/item.h"
 #include "engine/trees.h"
 

@@ -1,4 +1,4 @@
-/* Results and mirrors: nodes, places of leaves, locks, paths by number. */
+/* Tests results and mirrors: nodes, positions of leaves, locks, and paths by number. */
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
 #include "engine/plan/result.h"

@@ -1,5 +1,5 @@
-/* Tuning tables as files: what is written is read again, and each kind of line that is none is refused by file, line
- * and word. */
+/* Tests files of tuning tables: a written table is read again, and for each kind of wrong line the error names the
+ * file, the line and the word. */
 #include <sys/stat.h>
 #include <unistd.h>
 

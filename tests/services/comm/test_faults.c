@@ -1,4 +1,4 @@
-/* Ranks that die, that never come, or that give up; and wrong arguments of tdict_comm_create(). */
+/* Tests ranks that die, that never arrive, or that abort, and wrong arguments of tdict_comm_create(). */
 #include <unistd.h>
 
 #include "core/tensor/tensor.h"

@@ -1,5 +1,4 @@
-/* Calls without memory: every allocation of every call is refused once. One rank, so that all allocations are on one
- * thread. */
+/* Lets every allocation of every call fail once. One rank, so that all allocations are on one thread. */
 #include "services/comm/every_op.h"
 
 static tdict_tree *separate_tree(void) {

@@ -1,4 +1,4 @@
-/* What a rank does while a message is on its way: the trees of the result are made then, and a failure of this step
+/* Tests what a rank does while a message is sent: it makes the trees of the result, and after a failure of this step it
  * waits for the message first. */
 #include "services/comm/every_op.h"
 

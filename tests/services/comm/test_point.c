@@ -1,4 +1,4 @@
-/* Trees between two ranks. */
+/* Tests sending of trees between two ranks. */
 #include "services/comm/trees.h"
 #include "support/take_comm.h"
 

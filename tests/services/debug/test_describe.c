@@ -103,7 +103,7 @@ CASE(describe_complex_and_lanes) {
   expect_summary(tensor_of(TDICT_F32, 0, NULL), "empty");
 }
 
-/* Strided, backwards and repeated leaves, against a plain loop. */
+/* Compares summaries of strided, backwards and repeated leaves with those of a plain loop. */
 CASE(describe_strided) {
   enum { N = 24 };
   int32_t numbers[N];

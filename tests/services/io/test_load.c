@@ -294,7 +294,7 @@ DEVICE_CASE(load_stops_if_progress_returns_false) {
       assert_int_equal(w.calls_after_stop, 0);
       tdict_release(tree);
       assert_true(at < 2000);
-      if (at == 3) at = w.calls > 20 ? w.calls - 2 : at; /* the last calls, too */
+      if (at == 3) at = w.calls > 20 ? w.calls - 2 : at; /* also test the last calls */
     }
   }
   watch w = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop_at = 2};

@@ -1,5 +1,6 @@
-/* The loader for long: random settings, worker delays, consumer pauses and failing fetches, loaders destroyed at any
- * stage; the samples of each whole epoch are exactly those that there are, less those of the batch that failed.
+/* Runs loaders for a long time with random settings, delays of workers, pauses of the consumer and failing fetches, and
+ * destroys loaders at any stage. Each full epoch has exactly the samples of the dataset, except those of the failed
+ * batch.
  *
  * TDICT_TEST_BATCHES (default 1500) and TDICT_TEST_SEED say how long and which; the seed is printed. */
 #include "numbers.h"

@@ -1,4 +1,4 @@
-/* Messages with descriptors: what is refused, timeouts, signals, streams of messages. */
+/* Tests messages with descriptors: what is refused, timeouts, signals, and streams of messages. */
 #include "services/share/message.h"
 
 #include "rig.h"

@@ -1,4 +1,4 @@
-/* Shared trees: copies, other processes, refusals, what is freed. */
+/* Tests shared trees: copies, other processes, what is refused, and what is freed. */
 #include <sys/mman.h>
 
 #include "rig.h"

@@ -1,4 +1,4 @@
-/* One tree of all items: stacked, and padded with masks, against loops over elements. */
+/* Compares the dense tree of all items, stacked or padded with masks, with loops over elements. */
 #include "rig.h"
 #include "support/things.h"
 

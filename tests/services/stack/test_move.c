@@ -1,4 +1,4 @@
-/* All items to a device in one transfer; trees of numbered children as stacks. */
+/* Tests transfers of all items at once, and stacks that are made of trees with numbered children. */
 #include "rig.h"
 
 /* Compares the elements of every tensor of both stacks, through copies in host memory. */
