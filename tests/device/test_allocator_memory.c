@@ -4,6 +4,7 @@
 #include "core/memory/storage.h"
 #include "core/tensor/tensor.h"
 #include "gpu_help.h"
+#include "support/gate.h"
 #include "support/threads.h"
 
 /* An allocator over the context's device memory, or over malloc, that counts. */
@@ -157,13 +158,6 @@ GPU_CASE(allocator_memory_on_the_host) {
 }
 
 /* Released when copies and recorded uses are done, and not before. */
-typedef struct gate {
-  atomic_bool open;
-} gate;
-static void at_gate(void *user) {
-  gate *g = user;
-  for (int i = 0; i < 200000 && !atomic_load(&g->open); i++) usleep(100);
-}
 typedef struct opener {
   gate *g;
   own *o;
@@ -173,7 +167,7 @@ static void *open_later(void *user) {
   opener *x = user;
   td_rest(); /* until the release has returned, or waits */
   atomic_store(&x->early, atomic_load(&x->o->released) != 0);
-  atomic_store(&x->g->open, true);
+  open_gate(x->g);
   return NULL;
 }
 SIM_CASE(allocator_memory_is_released_after_its_uses) {
@@ -187,7 +181,7 @@ SIM_CASE(allocator_memory_is_released_after_its_uses) {
   tdict_transfer_options t = td_with(tdict_transfer_options, memory = m);
   td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
   td_ok(tdict_stream_create(b.context, td_device(), &s, err));
-  td_ok(tdict_sim_launch(s, at_gate, &g, err));
+  td_ok(tdict_sim_launch(s, pass_gate, &g, err));
   td_ok(tdict_record_stream(out, s, err)); /* its device is known by the memory */
   pthread_t thread = td_start(open_later, &x);
   tdict_release(out);

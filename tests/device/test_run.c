@@ -4,6 +4,7 @@
 #include "device/gpu_help.h"
 #include "device/kernels/image.h"
 #include "support/driver_fault.h"
+#include "support/gate.h"
 #include "support/threads.h"
 
 enum { ROWS = 700, BYTES = ROWS * 8 };
@@ -140,14 +141,6 @@ SIM_CASE(run_on_a_stream_returns_before_the_work) {
   }
 }
 
-typedef struct gate {
-  atomic_bool open;
-} gate;
-static void at_gate(void *user) {
-  gate *g = user;
-  while (!atomic_load(&g->open)) usleep(100);
-}
-
 /* A fence that notes what is asked of it. */
 typedef struct noted_fence {
   tdict_fence fence; /* first */
@@ -198,13 +191,6 @@ GPU_CASE(run_waits_for_the_fences_of_its_order) {
   tdict_fences_reset(&after);
 }
 
-static void *open_gate_at_rest(void *user) {
-  gate *g = user;
-  td_rest(); /* until the run waits */
-  atomic_store(&g->open, true);
-  return NULL;
-}
-
 /* A run without an order follows the legacy stream, as copies do. A function at a gate blocks this stream. */
 SIM_CASE(run_follows_the_legacy_stream) {
   scoped_run_case c;
@@ -217,7 +203,7 @@ SIM_CASE(run_follows_the_legacy_stream) {
   CU(SUCCESS, host_alloc, &host, BYTES, TDICT_CU_HOST_PORTABLE);
   for (int i = 0; i < ROWS; i++) ((int64_t *)host)[i] = c.source[i] = 13 * i;
   CU(SUCCESS, stream_create, &blocking, TDICT_CU_STREAM_DEFAULT);
-  td_ok(tdict_sim_launch((tdict_stream){td_device(), blocking}, at_gate, &g, err));
+  td_ok(tdict_sim_launch((tdict_stream){td_device(), blocking}, pass_gate, &g, err));
   CU(SUCCESS, copy_h2d_async, c.src.data, host, BYTES, NULL);
   make_gather(&work, c.dst.data, c.src.data, true);
   pthread_t opener = td_start(open_gate_at_rest, &g);
@@ -405,7 +391,7 @@ SIM_CASE(run_reuses_buffers_after_their_launch) {
   for (int i = 0; i < 3; i++) td_ok(run(&c, &work, NULL, err));
   assert_int_equal(fixture_counts(&c.b).pinned_bytes, before + each);
   gate g = {false};
-  td_ok(tdict_sim_launch(c.stream, at_gate, &g, err));
+  td_ok(tdict_sim_launch(c.stream, pass_gate, &g, err));
   for (int i = 0; i < RUNS; i++) {
     td_ok(run(&c, &work, &order, err));
     order.use->ops->release(order.use);
@@ -413,7 +399,7 @@ SIM_CASE(run_reuses_buffers_after_their_launch) {
   }
   tdict_gpu_trim(c.b.gpu, 0); /* frees no buffer that is in use */
   assert_int_equal(fixture_counts(&c.b).pinned_bytes, before + RUNS * each);
-  atomic_store(&g.open, true);
+  open_gate(&g);
   td_ok(tdict_stream_synchronize(c.b.context, c.stream, err));
   check_gathered(&c, false);
   td_ok(run(&c, &work, &order, err));

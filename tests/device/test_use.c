@@ -6,22 +6,14 @@
 #include "device/sim/driver.h"
 #include "gpu_help.h"
 #include "support/driver_fault.h"
+#include "support/gate.h"
 #include "support/threads.h"
 
-typedef struct gate {
-  atomic_bool entered, open, done;
-} gate;
-static void at_gate(void *user) {
-  gate *g = user;
-  atomic_store(&g->entered, true);
-  for (int i = 0; i < 200000 && !atomic_load(&g->open); i++) usleep(100);
-  atomic_store(&g->done, true);
-}
 static tdict_stream busy_stream(const fixture *b, gate *g) {
   tdict_stream s = {0};
   memset(g, 0, sizeof *g);
   td_ok(tdict_stream_create(b->context, td_device(), &s, err));
-  td_ok(tdict_sim_launch(s, at_gate, g, err));
+  td_ok(tdict_sim_launch(s, pass_gate, g, err));
   return s;
 }
 static tdict_fence *use_of(const fixture *b, tdict_stream s) {
@@ -53,13 +45,13 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   CU(NOT_READY, stream_query, behind.handle);
   /* what comes on the stream later is no part of it */
   gate later = {0};
-  td_ok(tdict_sim_launch(s, at_gate, &later, err));
-  atomic_store(&g.open, true);
+  td_ok(tdict_sim_launch(s, pass_gate, &later, err));
+  open_gate(&g);
   assert_true(use->ops->wait(use, INT64_MAX));
-  assert_true(atomic_load(&g.done));
+  assert_true(atomic_load(&g.left));
   assert_true(use->ops->poll(use));
   assert_true(use->ops->wait(use, 0));
-  assert_false(atomic_load(&later.done));
+  assert_false(atomic_load(&later.left));
   atomic_store(&later.open, true);
   use->ops->retain(use);
   use->ops->release(use);
@@ -129,13 +121,6 @@ SIM_CASE(use_returns_its_event_to_the_gpu) {
   use->ops->release(use);
 }
 
-static void *open_at_rest(void *user) {
-  gate *g = user;
-  td_rest(); /* until the host waits */
-  atomic_store(&g->open, true);
-  return NULL;
-}
-
 /* Of another driver: a stream cannot wait, so the host waits. */
 SIM_CASE(use_cannot_be_queued_on_another_driver) {
   scoped_fixture b = fixture_open(NULL), other = fixture_open(NULL);
@@ -144,9 +129,9 @@ SIM_CASE(use_cannot_be_queued_on_another_driver) {
   tdict_fence *use = use_of(&b, s);
   tdict_cu_stream foreign;
   td_ok(tdict_gpu_take_stream(other.gpu, &foreign, err));
-  pthread_t opener = td_start(open_at_rest, &g);
+  pthread_t opener = td_start(open_gate_at_rest, &g);
   td_ok(use->ops->wait_on_stream(use, other.gpu, foreign, err));
-  assert_true(atomic_load(&g.done));
+  assert_true(atomic_load(&g.left));
   assert_int_equal(pthread_join(opener, NULL), 0);
   tdict_gpu_give_stream(other.gpu, foreign);
   use->ops->release(use);

@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "device/sim/driver.h"
+#include "support/gate.h"
 #include "support/test.h"
 
 /* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
@@ -90,16 +91,6 @@ static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
 }
 static inline tdict_stream public_stream(tdict_cu_stream s) { return (tdict_stream){tdict_sim(0), s}; }
 
-/* A launched function that blocks until open_gate(). */
-typedef struct gate {
-  atomic_bool entered, open, left;
-} gate;
-static inline void pass_gate(void *user) {
-  gate *g = user;
-  atomic_store(&g->entered, true);
-  while (!atomic_load(&g->open)) usleep(100);
-  atomic_store(&g->left, true);
-}
 /* Blocks the stream, and the device's engine for launched functions, until open_gate(). */
 static inline void block_stream(tdict_cu_stream s, gate *g) {
   atomic_init(&g->entered, false);
@@ -107,7 +98,6 @@ static inline void block_stream(tdict_cu_stream s, gate *g) {
   atomic_init(&g->left, false);
   td_ok(tdict_sim_launch(public_stream(s), pass_gate, g, err));
 }
-static inline void open_gate(gate *g) { atomic_store(&g->open, true); }
 
 /* A launched function that records the order of calls. */
 typedef struct trace {
