@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "core/sched/cpus.h"
-#include "core/sched/quota.h"
 #include "options.h"
 #include "rows.h"
 #include "tdict/sim.h"

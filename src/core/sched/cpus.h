@@ -1,5 +1,5 @@
-/* Declares sets of processors that are large enough for every Linux machine, and counts the processors that the process
- * may use. Thread-safe. */
+/* Declares sets of processors that are large enough for every Linux machine, and finds the processors that the process
+ * may use, and its quota of processor time. Thread-safe. */
 #ifndef TDICT_CORE_SCHED_CPUS_H
 #define TDICT_CORE_SCHED_CPUS_H
 
@@ -22,5 +22,12 @@ int tdict_cpus_count(void);
 /* Writes the set in the kernel's format, such as "0-3,8". Leaves out processors for which `buffer` has no room. Returns
  * `buffer`. */
 char *tdict_cpus_format(const tdict_cpus *cpus, char *buffer, size_t bytes);
+
+/* Finds the quota that cgroups set for this process, as containers and schedulers of jobs do. A process that uses more
+ * processor time in a period is stopped until the next period. Returns the quota in processors, rounded up: the
+ * minimum of the process's cgroup and of all cgroups above. Reads cgroups of version 2 (cpu.max) and 1
+ * (cpu.cfs_quota_us). Returns 0 if there is no quota, or if the files cannot be read. `root` is "", or a folder that
+ * stands for the root of the file system. */
+int tdict_quota_cpus(const char *root);
 
 #endif

@@ -1,7 +1,7 @@
 /* Reads the quota of processors from the files of cgroups. /proc/self/mountinfo names the folder where a hierarchy of
- * cgroups is mounted, and /proc/self/cgroup names the cgroup of the process in the hierarchy. See quota.h for the
+ * cgroups is mounted, and /proc/self/cgroup names the cgroup of the process in the hierarchy. See cpus.h for the
  * thread rule. */
-#include "core/sched/quota.h"
+#include "core/sched/cpus.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/sched/quota.h"
+#include "core/sched/cpus.h"
 
 static char root[64];
 static void put(const char *path, const char *text) {
