@@ -296,7 +296,8 @@ void tdict_transfer_free(tdict_future *future) {
   tdict_transfer *t = (tdict_transfer *)future;
   TDICT_ASSERT(!t->writes);
   if (t->traced.recording) tdict_trace_leave(&t->traced, future->begin_ns, tdict_plan_bytes(&t->plan));
-  if (t->plan.cap || t->plan.objects || t->plan.wire) tdict_plan_reset(&t->plan); /* else the engine has taken the plan's memory */
+  /* if the plan has none of these, the engine has taken the plan's memory */
+  if (t->plan.cap || t->plan.objects || t->plan.wire) tdict_plan_reset(&t->plan);
   if (t->stream_waits) tdict_stream_waits_free(t->stream_waits);
   tdict_gpu_release(t->gpu);
   for (size_t i = 0; i < t->num_targets; i++) {

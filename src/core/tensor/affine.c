@@ -53,7 +53,7 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
   if (has_any) {
     int64_t offset = 0;
     for (int i = 0; i < a->ndim_in; i++) offset += wrapping_mul(a->starts[i], strides[i]);
-    made->data = advance_address(t->data, offset, tdict_dtype_bytes(t->dtype));
+    made->data = advance_address(t->data, offset, tdict_tensor_item_bytes(t));
   }
   if (!a->grows) return TDICT_OK;
   tdict_layout_size size;

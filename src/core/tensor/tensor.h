@@ -113,6 +113,10 @@ static inline void tdict_tensor_regain(const tdict_tensor *t) {
 static inline void tdict_tensor_await(const tdict_tensor *t, bool to_write) {
   if (!tdict_storage_is_idle(t->storage)) (void)tdict_storage_wait(t->storage, to_write, INT64_MAX);
 }
+/* Returns the bytes of an element. Faster than tdict_dtype_bytes(), because the dtype of a tensor is known to exist. */
+static inline size_t tdict_tensor_item_bytes(const tdict_tensor *t) {
+  return (size_t)(t->dtype >> 8 & 0xffu) / 8 * (t->dtype >> 16);
+}
 /* Returns the result of tdict_tensor_bytes(). This version is inline, for use in loops. */
 static inline size_t tdict_tensor_nbytes(const tdict_tensor *t) {
   return (size_t)t->numel * ((size_t)(t->dtype >> 8 & 0xffu) / 8 * (t->dtype >> 16));
