@@ -101,11 +101,12 @@ static tdict_status move_and_drop(const place *w, const tdict_tree *src, const t
 }
 DEVICE_CASE(narrow_survives_enomem) {
   scoped_place w = open_place();
-  scoped_tree src = new_tree();
+  scoped_tree src = new_tree(), empty = new_tree();
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 0, narrow = 1);
+  TD_WITHOUT_MEMORY(move_and_drop(&w, empty, &o, err)); /* a plan of no leaves */
   td_put(src, "plain", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
   td_put(src, "strided", permuted(pv_tensor(TDICT_I32, SHAPE(100, 90), PV_BYTE, NULL), (const int[]){1, 0}));
   td_put(src, "floats", random_tensor(TDICT_F32, SHAPE(100), NULL));
-  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 0, narrow = 1);
   td_ok(move_and_drop(&w, src, &o, err)); /* makes the ring */
   TD_WITHOUT_MEMORY(move_and_drop(&w, src, &o, err));
 }
