@@ -87,7 +87,7 @@ static inline tdict_indices tdict_indices_none(void) {
   memset(&all, 0, sizeof all);
   return all;
 }
-/** Appends an item to an index. A program that builds one at run time begins with tdict_indices_none(). */
+/** @brief Appends an item to an index. A program that builds one at run time begins with tdict_indices_none(). */
 static inline void tdict_indices_add(tdict_indices *all, tdict_index next) {
   if (all->count < TDICT_MAX_INDEX) all->item[all->count] = next;
   all->count++;
