@@ -63,10 +63,10 @@ struct tdict_map {
  * would have too many batch dimensions, or if an object of a built-in type does not fit its new node. Also returns
  * TDICT_ESHAPE if a tensor, or an object of a built-in type, does not begin with the first batch_in batch dimensions
  * of the source. Returns the errors of the callbacks, and sets err->path to the leaf if a callback left err->path
- * empty. Returns TDICT_ENOTSUP for an object whose type has neither the hook nor `flatten`, or if the new elements
- * belong to more than 16 memories, or if moves on a stream refuse an object. Returns TDICT_EWRONGDEVICE if no memory
- * is known for the new elements of a tensor in device memory of the program. Returns TDICT_EHOOK, and the errors of
- * hooks and of built-in types. */
+ * empty. Returns TDICT_ENOTSUP for an object whose type has neither the hook nor `flatten`. Returns the
+ * same error if the new elements belong to more than 16 memories, or if moves on a stream refuse an object. Returns
+ * TDICT_EWRONGDEVICE if no memory is known for the new elements of a tensor in device memory of the program. Returns
+ * TDICT_EHOOK, and the errors of hooks and of built-in types. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* A `describe`: describes a new tensor with the shape of `from`. */
 tdict_status tdict_map_describe_new(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
