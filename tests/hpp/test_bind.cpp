@@ -89,6 +89,10 @@ GPU_CASE(hpp_bound_struct_is_an_object) {
   CHECK(tdict_is_pinned(moved.raw())); /* no tensor is in host memory */
   tdict::tree back = context.to_device(moved, tdict_cpu());
   same_bytes(tdict::get_object<pair>(back, "pair")->b, b);
+  td_fill_random(b.data<int64_t>(), b.bytes(), 3);
+  context.transfer_into(moved, tree);
+  context.transfer_into_async(back, moved).take();
+  same_bytes(tdict::get_object<pair>(back, "pair")->b, b);
 
   tdict::tree row = tree.index(TDICT_INDEX(TDICT_AT(3)));
   assert_memory_equal(tdict_tensor_const_data(tdict::get_object<pair>(row, "pair")->b.raw()), b.data<int64_t>() + 3,
