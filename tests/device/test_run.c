@@ -1,11 +1,9 @@
 /* The operation `run` of device memory: its order with streams and fences, its buffers, and its failures. */
 #include "core/kernel/work.h"
+#include "device/blocked_stream.h"
 #include "device/gpu.h"
-#include "device/gpu_help.h"
 #include "device/kernels/image.h"
 #include "support/driver_fault.h"
-#include "support/gate.h"
-#include "support/threads.h"
 
 enum { ROWS = 700, BYTES = ROWS * 8 };
 
@@ -191,28 +189,25 @@ GPU_CASE(run_waits_for_the_fences_of_its_order) {
   tdict_fences_reset(&after);
 }
 
-/* A run without an order follows the legacy stream, as copies do. A function at a gate blocks this stream. */
+/* A run without an order follows the legacy stream, as copies do. */
 SIM_CASE(run_follows_the_legacy_stream) {
   scoped_run_case c;
   tdict_kernel_work work;
-  tdict_cu_stream blocking = NULL;
-  gate g = {false};
-  open_case(&c, NULL);
+  blocked_stream blocked;
+  tdict_sim_options sim = td_with(tdict_sim_options, num_devices = 2);
+  open_case(&c, td_options(tdict_context_options, sim = &sim));
   tdict_driver *d = c.b.d;
   void *host = NULL;
   CU(SUCCESS, host_alloc, &host, BYTES, TDICT_CU_HOST_PORTABLE);
   for (int i = 0; i < ROWS; i++) ((int64_t *)host)[i] = c.source[i] = 13 * i;
-  CU(SUCCESS, stream_create, &blocking, TDICT_CU_STREAM_DEFAULT);
-  td_ok(tdict_sim_launch((tdict_stream){td_device(), blocking}, pass_gate, &g, err));
+  block_stream(&c.b, &blocked);
   CU(SUCCESS, copy_h2d_async, c.src.data, host, BYTES, NULL);
   make_gather(&work, c.dst.data, c.src.data, true);
-  pthread_t opener = td_start(open_gate_at_rest, &g);
+  open_blocked_stream(&blocked);
   td_ok(run(&c, &work, NULL, err));
-  assert_true(atomic_load(&g.open));
-  assert_int_equal(pthread_join(opener, NULL), 0);
+  end_blocked_stream(&c.b, &blocked);
   check_gathered(&c, true);
   tdict_kernel_work_reset(&work);
-  CU(SUCCESS, stream_destroy, blocking);
   CU(SUCCESS, host_free, host, BYTES);
 }
 

@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include "services/comm/every_op.h"
+#include "support/gate.h"
+#include "support/threads.h"
 
 enum { WORLD = 3, COUNT = 5 };
 
@@ -184,4 +186,42 @@ GPU_CASE(comm_calls_wait_for_transfers) {
     }
     rig_drop_results(g);
   }
+}
+
+/* The transfers come after a stream that waits for a gate, which opens when all ranks wait. The function at the gate runs
+ * on a second device, so the copies of the calls could run. */
+SIM_CASE(comm_calls_wait_for_blocked_transfers) {
+  enum { MANY = 1024 }; /* the block of the tree has no padding, so it is sent itself */
+  tdict_sim_options sim = td_with(tdict_sim_options, num_devices = 2);
+  scoped_context context = td_context(td_options(tdict_context_options, sim = &sim));
+  scoped_rig g = rig_create_on(WORLD, context, tdict_sim(0), true);
+  order_case c = {0};
+  gate before = {0};
+  scoped_tree host = help_tree_without_batch(), there = NULL;
+  tdict_future *at_gate, *futures[WORLD];
+  td_put(host, "x", td_made(tensor, tdict_tensor_arange(TDICT_I32, 5, 3, MANY, &made, err)));
+  TD_STREAM(second, context, tdict_sim(1));
+  TD_STREAM(blocked, context, tdict_sim(0));
+  TD_STREAM(other, context, tdict_sim(0));
+  td_ok(tdict_sim_launch(second, pass_gate, &before, err));
+  td_ok(tdict_to_device_async(context, host, tdict_sim(1), td_options(tdict_transfer_options, after = second), &at_gate,
+                              err));
+  td_ok(tdict_future_wait_on_stream(at_gate, blocked, &there, err));
+  for (int r = 0; r < WORLD; r++) {
+    td_ok(tdict_to_device_async(context, host, tdict_sim(0), td_options(tdict_transfer_options, after = blocked),
+                                &futures[r], err));
+    td_ok(tdict_future_wait_on_stream(futures[r], other, &c.tree[r], err));
+  }
+  pthread_t opener = td_start(open_gate_at_rest, &before);
+  rig_run(g, stack_during_transfer, &c);
+  assert_int_equal(pthread_join(opener, NULL), 0);
+  for (int r = 0; r < WORLD; r++) {
+    scoped_tree whole = td_made(tree, tdict_to_device(context, g->ranks[r].got, tdict_cpu(), NULL, &made, err));
+    for (int from = 0; from < WORLD; from++)
+      assert_memory_equal(tree_element(td_leaf(whole, "x"), (const int64_t[]){from, 0}), tdict_const_data(host, "x"),
+                          sizeof(int32_t) * MANY);
+    td_release(futures[r], c.tree[r]);
+  }
+  td_release(at_gate);
+  rig_drop_results(g);
 }

@@ -162,6 +162,25 @@ CASE(temporary_errors_are_those_of_the_system) {
   close(at);
 }
 
+static int folder_of_race;
+/* Another save cleans up between the moments at which a file is created and locked. */
+static void clean_once(int fd) {
+  (void)fd;
+  look_at_file = NULL;
+  tdict_temporary_clean(folder_of_race, "m", NULL);
+}
+CASE(temporary_files_that_were_removed_are_created_again) {
+  scoped_folder f = folder_create();
+  tdict_temporary file;
+  folder_of_race = open_folder(&f);
+  look_at_file = clean_once;
+  create(folder_of_race, "m", false, &file);
+  assert_null(look_at_file); /* the new file was looked at */
+  assert_true(exists(&f, file.name));
+  close(file.fd);
+  close(folder_of_race);
+}
+
 /* Threads that create files, and threads that clean, at the same time. */
 enum { NUM_WRITERS = 3, NUM_CLEANERS = 2, NUM_FILES = 300 };
 typedef struct race {
