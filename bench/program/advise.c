@@ -67,12 +67,10 @@ static bool move_sample(void *user, int unused, double *seconds) {
 }
 
 static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way *way) {
-  bench_samples samples;
   advise_sample s = {job, src, way};
-  const bool good = bench_samples_reserve_all(&samples, 1, REPEATS) &&
-                    bench_measure_in_turn(&samples, 1, 1, REPEATS, move_sample, &s);
-  way->ms = good ? bench_samples_median(&samples) * 1e3 * scale_to_tree(job) : 0;
-  bench_samples_free(&samples);
+  double seconds;
+  const bool good = bench_medians(&seconds, 1, 1, REPEATS, move_sample, &s);
+  way->ms = good ? seconds * 1e3 * scale_to_tree(job) : 0;
   return good;
 }
 
@@ -141,17 +139,9 @@ static void add_factor(const advise_job *job, const char *factor, json_t *answer
                         json_pack("{s:s, s:o}", "factor", factor, "answer", answer));
 }
 
-static double first_number(const char *path, const char *before) {
-  char line[256];
-  double value = -1;
-  FILE *file = fopen(path, "r");
-  if (!file) return value;
-  while (value < 0 && fgets(line, sizeof line, file)) {
-    const char *at = before ? strstr(line, before) : line;
-    if (at) value = strtod(at + (before ? strlen(before) : 0), NULL);
-  }
-  fclose(file);
-  return value;
+static double first_number(const char *path, const char *key) {
+  char text[256];
+  return bench_read_field(path, key, text, sizeof text) ? strtod(text, NULL) : -1;
 }
 
 static const advise_way *find_way(const advise_job *job, int32_t mode, int32_t threads) {
@@ -196,7 +186,7 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
   add_factor(job, "core use",
              json_sprintf("%.2f processes ran or waited on average in the last minute; the way advised uses %.3f ms "
                           "of processor time, blocking %.3f",
-                          first_number("/proc/loadavg", NULL), best->cpu_ms, loop->cpu_ms));
+                          first_number("/proc/loadavg", ""), best->cpu_ms, loop->cpu_ms));
   add_factor(
       job, "memory use",
       o->pinned
@@ -322,6 +312,6 @@ int advise_main(int argc, char **argv) {
   job.record = bench_record("advise", argc, argv);
   int answer = run_advise(&job);
   json_decref(job.record);
-  if (job.place.context) place_close(&job.place);
+  place_close(&job.place);
   return answer;
 }

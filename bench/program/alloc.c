@@ -7,9 +7,7 @@
 #include "tdict/memory.h"
 
 static bool take_pinned(bench_job *job, tdict_tensor **out) {
-  const int64_t shape[1] = {(int64_t)job->total_bytes};
-  tdict_memory *memory = tdict_pinned_memory(job->place->context);
-  return bench_ok("pinned memory", tdict_tensor_empty(TDICT_U8, 1, shape, memory, out, err));
+  return check_block(tdict_pinned_memory(job->place->context), job->total_bytes, "pinned memory", out);
 }
 
 /* Verifies that every byte can be written and read, and that the tensor is pinned. */
@@ -46,8 +44,7 @@ static bool first_driver(bench_job *job, int tree, double *seconds) {
   bool good = raw_host_alloc(raw, job->total_bytes, &block);
   *seconds = bench_now() - begin;
   if (good) good = raw_host_free(raw, block);
-  if (!good) bench_print_error("pinned memory by the driver: %s", raw_why(raw));
-  return good;
+  return check_driver(raw, "pinned memory by the driver", good);
 }
 
 /* Measures allocation and release. Verification has left a block of this size in the cache. */

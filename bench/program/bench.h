@@ -49,9 +49,12 @@ void bench_samples_free(bench_samples *s);
 bool bench_samples_reserve_all(bench_samples *s, int count, int capacity);
 void bench_samples_free_all(bench_samples *s, int count);
 /* Does the works 0 to `count` - 1 in turn, `repeats` times after uncounted `warmups`. `once` writes the seconds of one
- * repetition, or returns false to stop. Adds the seconds to the samples of the work. */
-bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats,
-                           bool (*once)(void *user, int work, double *seconds), void *user);
+ * repetition, or returns false to stop. Adds the seconds to the samples of the work, unless they are negative. */
+typedef bool bench_once(void *user, int work, double *seconds);
+bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats, bench_once *once, void *user);
+/* Does the same for at most BENCH_MOST_MEDIANS works, and writes the median seconds of each. */
+enum { BENCH_MOST_MEDIANS = 2 };
+bool bench_medians(double *medians, int count, int warmups, int repeats, bench_once *once, void *user);
 void bench_samples_add(bench_samples *s, double seconds); /* does nothing if the array is full */
 double bench_samples_median(const bench_samples *s);      /* 0 if there is no sample */
 /* Returns the smallest time that is not below `percent` % of the times; 0 if there is no sample. */
@@ -85,15 +88,24 @@ int bench_columns(void);
  * status. */
 void bench_print_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_print_status(const char *what, const tdict_error *err);
-/* Makes a call of the library, for which `err` is in scope. Returns true if the call has succeeded. Else prints an
- * error that begins with `what`. */
-#define bench_ok(what, call)                            \
-  __extension__({                                       \
-    tdict_error bench_error_, *err = &bench_error_;     \
-    const bool has_succeeded_ = (call) == TDICT_OK;     \
-    if (!has_succeeded_) bench_print_status(what, err); \
-    has_succeeded_;                                     \
+/* Returns true if a call of the library has succeeded. Else prints an error that begins with `what`. The macro makes the
+ * call, for which `err` is in scope. */
+bool bench_has_worked(const char *what, tdict_status status, const tdict_error *err);
+#define bench_ok(what, call)                        \
+  __extension__({                                   \
+    tdict_error bench_error_, *err = &bench_error_; \
+    bench_has_worked(what, call, err);              \
   })
+
+/* A tree to make, of fields under a batch size. `is_separate`: each leaf has an allocation of its own. */
+typedef struct bench_form {
+  const tdict_field *fields;
+  size_t num_fields;
+  int ndim;
+  const int64_t *batch;
+  bool is_separate;
+} bench_form;
+tdict_status bench_make_tree(const bench_form *form, tdict_memory *memory, tdict_tree **out, tdict_error *err);
 
 /* Formats bytes in powers of ten: "4.00 GB", "100.00 MB", "12 bytes". Returns @p buffer. */
 char *bench_format_bytes(double bytes, char *buffer, size_t size);
@@ -120,6 +132,9 @@ bool bench_sink_open(bench_sink *sink, const char *path);            /* prints a
 bool bench_sink_write(const bench_sink *sink, const json_t *record); /* likewise; returns true if no record is wanted */
 /* Writes a record, releases it and returns an exit code. */
 int bench_sink_end(const bench_sink *sink, json_t *record);
+/* Finds the first line of a file that begins with `key`. Writes the text after the key and after blanks and colons, and
+ * returns @p buffer. Returns NULL if there is no such line. */
+char *bench_read_field(const char *path, const char *key, char *buffer, size_t size);
 /* Writes the model of the processor, "unknown" if the system does not tell. Returns @p buffer. */
 char *bench_cpu_model(char *buffer, size_t size);
 int bench_cpu_count(void); /* returns the number of processors that this process may use */

@@ -41,10 +41,8 @@ static bool make_leaves(check_source *s, const check_group *groups, int num_grou
     status = tdict_set(s->tree, key, leaf, &err);
     tdict_tensor_release(leaf);
   }
-  if (status == TDICT_OK) return true;
-  bench_print_status("cannot build the source tree", &err);
-  check_source_free(s);
-  return false;
+  if (!bench_has_worked("cannot build the source tree", status, &err)) check_source_free(s);
+  return status == TDICT_OK;
 }
 
 bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory) {
@@ -140,17 +138,24 @@ static void sim_job_run(void *user) {
 }
 
 static bool sim_job_do(const check_place *p, void *device, void *host, size_t bytes) {
-  tdict_error err;
   sim_job job = {p->stream, device, host, bytes, false, {{0}}};
   if (sem_init(&job.done, 0, 0) != 0) return false;
-  tdict_status status = tdict_sim_launch(p->stream, sim_job_run, &job, &err);
-  if (status == TDICT_OK)
-    while (sem_wait(&job.done) != 0) continue; /* a signal interrupted the wait */
-  else
-    bench_print_status("the simulated device refused a launch", &err);
+  const bool is_launched =
+      bench_ok("the simulated device refused a launch", tdict_sim_launch(p->stream, sim_job_run, &job, err));
+  while (is_launched && sem_wait(&job.done) != 0) continue; /* a signal interrupted the wait */
   sem_destroy(&job.done);
-  if (status == TDICT_OK && !job.good) bench_print_error("%p is not an address of the simulated device", device);
-  return status == TDICT_OK && job.good;
+  if (is_launched && !job.good) bench_print_error("%p is not an address of the simulated device", device);
+  return is_launched && job.good;
+}
+
+bool check_driver(const raw_driver *raw, const char *what, bool good) {
+  if (!good) bench_print_error("%s: %s", what, raw_why(raw));
+  return good;
+}
+
+bool check_block(tdict_memory *memory, size_t bytes, const char *what, tdict_tensor **out) {
+  const int64_t shape[1] = {(int64_t)bytes};
+  return bench_ok(what, tdict_tensor_empty(TDICT_U8, 1, shape, memory, out, err));
 }
 
 static bool fill_bytes(const check_place *p, void *device, size_t bytes) {
@@ -159,34 +164,29 @@ static bool fill_bytes(const check_place *p, void *device, size_t bytes) {
     memset(device, CHECK_POISON, bytes);
     return true;
   }
-  if (raw_fill(p->raw, (raw_address)(uintptr_t)device, CHECK_POISON, bytes)) return true;
-  bench_print_error("cannot fill result memory: %s", raw_why(p->raw));
-  return false;
+  return check_driver(p->raw, "cannot fill result memory",
+                      raw_fill(p->raw, (raw_address)(uintptr_t)device, CHECK_POISON, bytes));
 }
 
 const void *check_read(const check_place *p, const void *device, size_t bytes) {
   if (p->device.type == TDICT_DEVICE_CPU) return device;
   if (p->device.type == TDICT_DEVICE_SIM)
     return sim_job_do(p, (void *)(uintptr_t)device, p->bounce, bytes) ? p->bounce : NULL;
-  if (raw_copy_out(p->raw, p->bounce, (raw_address)(uintptr_t)device, bytes)) return p->bounce;
-  bench_print_error("cannot read a result back: %s", raw_why(p->raw));
-  return NULL;
+  const bool good = raw_copy_out(p->raw, p->bounce, (raw_address)(uintptr_t)device, bytes);
+  return check_driver(p->raw, "cannot read a result back", good) ? p->bounce : NULL;
 }
 
 bool check_poison_result(const check_place *p, const check_source *s, check_poison *out) {
   memset(out, 0, sizeof *out);
   if (p->device.type == TDICT_DEVICE_CPU) return true;
-  tdict_tensor *block = NULL;
-  const int64_t shape[1] = {(int64_t)check_padded_bytes(s)};
-  tdict_memory *memory = tdict_device_memory(p->context, p->device);
-  if (!bench_ok("cannot allocate device memory to fill", tdict_tensor_empty(TDICT_U8, 1, shape, memory, &block, err)))
+  scoped_tensor block = NULL;
+  const size_t bytes = check_padded_bytes(s);
+  if (!check_block(tdict_device_memory(p->context, p->device), bytes, "cannot allocate device memory to fill", &block))
     return false;
   void *device = tdict_tensor_data(block);
-  bool good = fill_bytes(p, device, (size_t)shape[0]);
-  tdict_tensor_release(block);
   out->low = (uintptr_t)device;
-  out->high = out->low + (size_t)shape[0];
-  return good;
+  out->high = out->low + bytes;
+  return fill_bytes(p, device, bytes);
 }
 
 int check_bytes(const check_place *p, const unsigned char *address, size_t bytes, const unsigned char *want, size_t *at,
@@ -236,7 +236,7 @@ int check_result(const check_place *p, const check_source *s, tdict_tree *result
     }
     const unsigned char *device = tdict_tensor_const_data(leaf);
     uintptr_t address = (uintptr_t)device;
-    if (address >= poison->low && address + s->bytes[i] <= poison->high) *poisoned_bytes += s->bytes[i];
+    if (poison && address >= poison->low && address + s->bytes[i] <= poison->high) *poisoned_bytes += s->bytes[i];
     int answer = check_leaf(p, s, i, device);
     if (answer != BENCH_OK) return answer;
   }

@@ -50,6 +50,11 @@ typedef struct check_place {
   size_t bounce_bytes;
 } check_place;
 
+/* Returns true if a driver call was good. Else prints an error that begins with `what`. */
+bool check_driver(const raw_driver *raw, const char *what, bool good);
+/* Allocates a block of bytes. Prints an error that begins with `what`, and returns false on failure. */
+bool check_block(tdict_memory *memory, size_t bytes, const char *what, tdict_tensor **out);
+
 /* A range of device memory that was filled with 0xA5 and freed. */
 typedef struct check_poison {
   uintptr_t low, high;
@@ -61,7 +66,7 @@ bool check_poison_result(const check_place *p, const check_source *s, check_pois
 
 /* Compares a result with its source. Returns BENCH_OK if every byte of every leaf is equal. Returns BENCH_DIFFERS,
  * and prints leaf and offset, at the first difference. Returns BENCH_FAILED if a leaf cannot be read. Adds the bytes
- * of leaves inside the poisoned range to *poisoned_bytes. */
+ * of leaves inside the poisoned range to *poisoned_bytes, unless `poison` is NULL. */
 int check_result(const check_place *p, const check_source *s, tdict_tree *result, const check_poison *poison,
                  size_t *poisoned_bytes);
 

@@ -51,10 +51,7 @@ static bool open_ranks(comm_job *job) {
   while (job->count < most) {
     const tdict_status status = open_rank(job, job->count, &err);
     if (status == TDICT_ENODEVICE && !job->num_devices) break;
-    if (status != TDICT_OK) {
-      bench_print_status("no context", &err);
-      return false;
-    }
+    if (!bench_has_worked("no context", status, &err)) return false;
     job->count++;
   }
   if (job->count >= 2) return true;
@@ -77,16 +74,7 @@ static void *run_rank(void *user) {
   o.device = r->device;
   o.id = r->job->id;
   r->rank.table.struct_size = sizeof r->rank.table;
-  if (tdict_nccl_create_table(r->rank.context, &o, &r->rank.table, &err) != TDICT_OK) {
-    bench_print_status("cannot connect the ranks", &err);
-    return NULL;
-  }
-  if (tdict_comm_create(r->rank.context, &r->rank.table, NULL, &r->rank.comm, &err) != TDICT_OK) {
-    bench_print_status("no communicator", &err);
-    r->rank.table.abort(r->rank.table.self);
-    r->rank.table.destroy(r->rank.table.self);
-    return NULL;
-  }
+  if (!comm_connect(&r->rank, tdict_nccl_create_table(r->rank.context, &o, &r->rank.table, &err), &err)) return NULL;
   r->answer = comm_run(&r->rank);
   tdict_comm_destroy(r->rank.comm);
   return NULL;
@@ -110,9 +98,7 @@ static int measure(comm_job *job, int argc, char **argv) {
   if (job->is_simulated) printf("SIMULATED devices: no figure here is a GPU's\n");
   job->ranks[0].rank.rows = json_array();
   const int answer = run_ranks(job);
-  if (answer == BENCH_OK && !comm_write_record(&job->sink, &job->ranks[0].rank, argc, argv)) return BENCH_FAILED;
-  if (answer != BENCH_OK) json_decref(job->ranks[0].rank.rows);
-  return answer;
+  return comm_end(&job->sink, &job->ranks[0].rank, answer, argc, argv);
 }
 
 static void parse_backend(struct argp_state *state, const char *text, void *to) {

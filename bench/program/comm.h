@@ -104,10 +104,13 @@ typedef struct comm_rank {
   json_t *rows;   /* on rank 0: an array to which the rows are added; NULL on other ranks */
   bool is_broken; /* written by comm_run(): the communicator failed, and was aborted */
 } comm_rank;
+/* Makes the communicator from rank->table, whose making has returned `status`. */
+bool comm_connect(comm_rank *rank, tdict_status status, tdict_error *err);
 /* Verifies and measures all works. Every rank must call the function at the same time. Rank 0 prints the table. Returns
  * the worst exit code of all ranks. Errors were printed. */
 int comm_run(comm_rank *rank);
-/* Writes the record of --json on rank 0. Takes over `rows`. Prints an error and returns false on failure. */
-bool comm_write_record(const bench_sink *sink, const comm_rank *rank, int argc, char **argv);
+/* Writes the record of --json on rank 0, if the answer of comm_run() is BENCH_OK. Takes over `rows`. Returns the exit
+ * code. */
+int comm_end(const bench_sink *sink, const comm_rank *rank, int answer, int argc, char **argv);
 
 #endif

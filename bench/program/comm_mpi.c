@@ -13,23 +13,16 @@ static bool open_rank(comm_rank *rank) {
   tdict_error err;
   tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu());
   rank->table.struct_size = sizeof rank->table;
-  if (tdict_context_create(&o, &rank->context, &err) == TDICT_OK &&
-      tdict_mpi_create_table(NULL, NULL, &rank->table, &err) == TDICT_OK) {
-    if (tdict_comm_create(rank->context, &rank->table, NULL, &rank->comm, &err) == TDICT_OK) return true;
-    rank->table.abort(rank->table.self);
-    rank->table.destroy(rank->table.self);
-  }
-  bench_print_status("no communicator", &err);
-  return false;
+  tdict_status status = tdict_context_create(&o, &rank->context, &err);
+  if (status == TDICT_OK) status = tdict_mpi_create_table(NULL, NULL, &rank->table, &err);
+  return comm_connect(rank, status, &err);
 }
 
 /* Measures on all ranks. Returns the worst exit code. */
 static int measure(comm_rank *rank, const bench_sink *sink, int argc, char **argv) {
   if (rank->table.rank == 0) rank->rows = json_array();
-  int answer = comm_run(rank);
-  if (rank->rows && answer != BENCH_OK) json_decref(rank->rows);
-  if (rank->rows && answer == BENCH_OK && !comm_write_record(sink, rank, argc, argv)) answer = BENCH_FAILED;
-  return answer;
+  const int answer = comm_run(rank);
+  return comm_end(sink, rank, answer, argc, argv);
 }
 
 int main(int argc, char **argv) {

@@ -41,15 +41,13 @@ static int give_up(run *r) {
 /* Waits for all ranks. Returns their worst exit code, and writes the time of the slowest rank. An exchange of 0 bytes
  * would not wait. */
 static int agree(run *r, int answer, double *seconds) {
-  tdict_error err;
   report all[MOST_RANKS];
   const comm_rank *rank = r->rank;
   const report own = {*seconds, answer};
   if (rank->is_broken) return BENCH_FAILED;
-  if (rank->table.exchange(rank->table.self, &own, all, sizeof own, COMM_TIMEOUT_NS, &err) != TDICT_OK) {
-    bench_print_status("the ranks do not reply", &err);
+  if (!bench_ok("the ranks do not reply",
+                rank->table.exchange(rank->table.self, &own, all, sizeof own, COMM_TIMEOUT_NS, err)))
     return give_up(r);
-  }
   for (int i = 0; i < rank->table.world_size; i++) {
     if (all[i].seconds > *seconds) *seconds = all[i].seconds;
     /* A failure is worse than a difference. */
@@ -128,11 +126,8 @@ static int verify(run *r, const comm_work *work, int way) {
 static int measure(run *r, const comm_work *work, bench_samples samples[WAYS]) {
   const int repeats = (int)r->rank->settings->common.repeats;
   const int most = repeats * (comm_trees_bytes(&r->trees) <= SMALL_BYTES ? SMALL_REPEATS : 1);
-  int answer = BENCH_OK;
   double unused = 0;
-  for (int w = 0; w < WAYS; w++)
-    if (!bench_samples_reserve(&samples[w], most)) answer = BENCH_FAILED;
-  answer = agree(r, answer, &unused);
+  int answer = agree(r, bench_samples_reserve_all(samples, WAYS, most) ? BENCH_OK : BENCH_FAILED, &unused);
   for (int i = -WARMUPS; i < most && answer == BENCH_OK; i++)
     for (int w = 0; w < WAYS && answer == BENCH_OK; w++) {
       if (w == WAY_LEAVES && i >= repeats) continue;
@@ -169,7 +164,7 @@ static int measure_work(run *r, const comm_work *work) {
   if (answer == BENCH_OK) answer = measure(r, work, samples);
   if (r->rank->rows) bench_progress_end();
   if (answer == BENCH_OK && r->rank->rows) print_row(r, work, samples);
-  for (int w = 0; w < WAYS; w++) bench_samples_free(&samples[w]);
+  bench_samples_free_all(samples, WAYS);
   return answer;
 }
 
@@ -214,8 +209,16 @@ static int measure_sizes(run *r) {
   return answer == BENCH_OK ? measure_size(r, 1000000) : answer;
 }
 
+bool comm_connect(comm_rank *rank, tdict_status status, tdict_error *err) {
+  if (!bench_has_worked("cannot connect the ranks", status, err)) return false;
+  status = tdict_comm_create(rank->context, &rank->table, NULL, &rank->comm, err);
+  if (bench_has_worked("no communicator", status, err)) return true;
+  rank->table.abort(rank->table.self);
+  rank->table.destroy(rank->table.self);
+  return false;
+}
+
 int comm_run(comm_rank *rank) {
-  tdict_error err;
   run r = {.rank = rank, .handles = {rank->comm, &rank->table, tdict_no_stream()}};
   const int world = rank->table.world_size;
   if (world < 2 || world > MOST_RANKS) {
@@ -226,10 +229,8 @@ int comm_run(comm_rank *rank) {
   int answer = BENCH_OK;
   if (rank->rows) print_head(rank);
   if (rank->table.device.type != TDICT_DEVICE_CPU &&
-      tdict_stream_create(rank->context, rank->table.device, &r.stream, &err) != TDICT_OK) {
-    bench_print_status("cannot make a stream", &err);
+      !bench_ok("cannot make a stream", tdict_stream_create(rank->context, rank->table.device, &r.stream, err)))
     answer = BENCH_FAILED;
-  }
   r.handles.stream = r.stream;
   answer = agree(&r, answer, &unused);
   if (answer == BENCH_OK) answer = measure_sizes(&r);
@@ -238,10 +239,12 @@ int comm_run(comm_rank *rank) {
   return answer;
 }
 
-bool comm_write_record(const bench_sink *sink, const comm_rank *rank, int argc, char **argv) {
+int comm_end(const bench_sink *sink, const comm_rank *rank, int answer, int argc, char **argv) {
+  if (answer != BENCH_OK) json_decref(rank->rows);
+  if (answer != BENCH_OK || !rank->rows) return answer;
   json_t *record = bench_record("comm", argc, argv);
   json_object_update_new(record, json_pack("{s:s, s:i, s:b, s:o}", "backend", rank->table.name, "ranks",
                                            (int)rank->table.world_size, "separate", rank->settings->is_separate, "rows",
                                            rank->rows));
-  return bench_sink_end(sink, record) == BENCH_OK;
+  return bench_sink_end(sink, record);
 }

@@ -10,46 +10,28 @@ enum { KEY_BYTES = 24 };
 
 static void write_key(char *key, int64_t leaf) { snprintf(key, KEY_BYTES, "%" PRId64, leaf); }
 
-/* Makes a tree whose leaves are views of one storage. */
-static tdict_status make_joined(int64_t leaves, int64_t elements, tdict_memory *memory, tdict_tree **out,
+/* Makes a tree of leaves with `elements` elements each. */
+static tdict_status make_leaves(const comm_size *size, int64_t elements, tdict_memory *memory, tdict_tree **out,
                                 tdict_error *err) {
-  tdict_field *fields = calloc((size_t)leaves, sizeof *fields);
-  char(*keys)[KEY_BYTES] = calloc((size_t)leaves, sizeof *keys);
+  const size_t leaves = (size_t)size->leaves;
+  tdict_field *fields = calloc(leaves, sizeof *fields);
+  char(*keys)[KEY_BYTES] = calloc(leaves, sizeof *keys);
+  const bench_form form = {fields, leaves, 1, &elements, size->is_separate};
   tdict_status status = TDICT_ENOMEM;
   *err = (tdict_error){.status = TDICT_ENOMEM, .message = "no memory for keys"};
-  for (int64_t i = 0; fields && keys && i < leaves; i++) {
+  for (int64_t i = 0; fields && keys && i < size->leaves; i++) {
     write_key(keys[i], i);
     fields[i] = (tdict_field){.path = keys[i], .dtype = TDICT_F32};
   }
-  if (fields && keys) status = tdict_create_from(fields, (size_t)leaves, 1, &elements, memory, out, err);
+  if (fields && keys) status = bench_make_tree(&form, memory, out, err);
   free(fields);
   free(keys);
   return status;
 }
 
-/* Makes a tree of separate allocations. */
-static tdict_status make_separate(int64_t leaves, int64_t elements, tdict_memory *memory, tdict_tree **out,
-                                  tdict_error *err) {
-  tdict_status status = tdict_create(1, &elements, out, err);
-  for (int64_t i = 0; i < leaves && status == TDICT_OK; i++) {
-    char key[KEY_BYTES];
-    scoped_tensor leaf = NULL;
-    write_key(key, i);
-    status = tdict_tensor_empty(TDICT_F32, 1, &elements, memory, &leaf, err);
-    if (status == TDICT_OK) status = tdict_set(*out, key, leaf, err);
-  }
-  return status;
-}
-
 /* Makes a tree and an array of the addresses of its leaves. */
 static bool make_tree(const comm_size *size, int64_t elements, tdict_memory *memory, tdict_tree **tree, float ***data) {
-  tdict_error err;
-  const tdict_status status = size->is_separate ? make_separate(size->leaves, elements, memory, tree, &err)
-                                                : make_joined(size->leaves, elements, memory, tree, &err);
-  if (status != TDICT_OK) {
-    bench_print_status("cannot make a tree", &err);
-    return false;
-  }
+  if (!bench_ok("cannot make a tree", make_leaves(size, elements, memory, tree, err))) return false;
   *data = calloc((size_t)size->leaves, sizeof **data);
   if (!*data) {
     bench_print_error("no memory for the addresses of %" PRId64 " leaves", size->leaves);
@@ -116,19 +98,17 @@ static void write_range(const comm_trees *t, const comm_numbers *numbers, int64_
 
 bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers *numbers) {
   tdict_error err;
-  tdict_tree *host = NULL;
+  scoped_tree host = NULL;
   const int64_t count = tdict_batch_size(tree)[0];
   const int64_t first = tree == t->part ? t->rank * count : 0;
-  tdict_status status = make_joined(t->leaves, count, NULL, &host, &err);
+  tdict_status status = make_leaves(&(comm_size){t->leaves, count, false}, count, NULL, &host, &err);
   for (int64_t i = 0; i < t->leaves && status == TDICT_OK; i++) {
     char key[KEY_BYTES];
     write_key(key, i);
     write_range(t, numbers, i, first, count, tdict_data(host, key));
   }
   if (status == TDICT_OK) status = tdict_transfer_into(t->context, tree, host, NULL, &err);
-  tdict_release(host);
-  if (status != TDICT_OK) bench_print_status("cannot fill a tree", &err);
-  return status == TDICT_OK;
+  return bench_has_worked("cannot fill a tree", status, &err);
 }
 
 /* Compares a rank's range of a leaf, which begins at element `first` of `whole`. */
@@ -175,29 +155,21 @@ static int check_leaf(const comm_trees *t, const comm_result *result, const comm
 }
 
 int comm_trees_check(const comm_trees *t, const comm_result *result, const comm_numbers *numbers) {
-  tdict_error err;
-  tdict_tree *host = NULL;
+  scoped_tree host = NULL;
   int answer = BENCH_OK;
   if (tdict_num_leaves(result->tree) != (size_t)t->leaves) {
     bench_print_error("rank %d: %s: %zu leaves arrived, wanted %" PRId64, t->rank, result->name,
                       tdict_num_leaves(result->tree), t->leaves);
     return BENCH_DIFFERS;
   }
-  if (tdict_to_device(t->context, result->tree, tdict_cpu(), NULL, &host, &err) != TDICT_OK) {
-    bench_print_status("cannot read a result", &err);
+  if (!bench_ok("cannot read a result", tdict_to_device(t->context, result->tree, tdict_cpu(), NULL, &host, err)))
     return BENCH_FAILED;
-  }
   for (int64_t i = 0; i < t->leaves && answer == BENCH_OK; i++) {
     char key[KEY_BYTES];
     tdict_tensor *leaf = NULL;
     write_key(key, i);
-    if (tdict_get(host, key, &leaf, &err) != TDICT_OK) {
-      bench_print_status("a leaf did not arrive", &err);
-      answer = BENCH_DIFFERS;
-    } else {
-      answer = check_leaf(t, result, numbers, i, leaf);
-    }
+    const bool is_there = bench_ok("a leaf did not arrive", tdict_get(host, key, &leaf, err));
+    answer = is_there ? check_leaf(t, result, numbers, i, leaf) : BENCH_DIFFERS;
   }
-  tdict_release(host);
   return answer;
 }

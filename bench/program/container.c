@@ -42,8 +42,7 @@ static bool build_tree(bench_job *job, tdict_tree **out) {
   tdict_status status = tdict_create(0, NULL, out, &err);
   for (int64_t i = 0; i < s->leaves && status == TDICT_OK; i++)
     status = tdict_set(*out, state->keys[i], state->leaves[i], &err);
-  if (status != TDICT_OK) bench_print_status("cannot build a tree", &err);
-  return status == TDICT_OK;
+  return bench_has_worked("cannot build a tree", status, &err);
 }
 
 static tdict_status count_leaf(void *user, const tdict_entry *entry, tdict_error *err) {

@@ -53,39 +53,14 @@ tdict_memory *device_place_memory(const device_job *job) {
 }
 
 tdict_tensor *device_leaf(const device_job *job, const tdict_tree *tree, int64_t i) {
-  tdict_error err;
   tdict_tensor *leaf = NULL;
-  if (tdict_get(tree, job->keys[i], &leaf, &err) == TDICT_OK) return leaf;
-  bench_print_status("a leaf", &err);
-  return NULL;
-}
-
-static tdict_status make_separate_leaves(const device_job *job, const int64_t *batch, int ndim, tdict_memory *memory,
-                                         tdict_tree *tree, tdict_error *err) {
-  tdict_status status = TDICT_OK;
-  for (int64_t i = 0; i < job->num_leaves && status == TDICT_OK; i++) {
-    const tdict_field *f = &job->fields[i];
-    scoped_tensor leaf = NULL;
-    int64_t shape[TDICT_MAX_NDIM];
-    for (int d = 0; d < ndim; d++) shape[d] = batch[d];
-    for (int d = 0; d < f->ndim; d++) shape[ndim + d] = f->shape[d];
-    status = tdict_tensor_empty(f->dtype, ndim + f->ndim, shape, memory, &leaf, err);
-    if (status == TDICT_OK) status = tdict_set(tree, f->path, leaf, err);
-  }
-  return status;
+  return bench_ok("a leaf", tdict_get(tree, job->keys[i], &leaf, err)) ? leaf : NULL;
 }
 
 bool device_make_tree(const device_job *job, int ndim, const int64_t *batch, tdict_memory *memory, tdict_tree **out) {
-  tdict_error err;
-  tdict_status status;
-  if (device_number(job, "separate", 0)) {
-    status = tdict_create(ndim, batch, out, &err);
-    if (status == TDICT_OK) status = make_separate_leaves(job, batch, ndim, memory, *out, &err);
-  } else {
-    status = tdict_create_from(job->fields, (size_t)job->num_leaves, ndim, batch, memory, out, &err);
-  }
-  if (status != TDICT_OK) bench_print_status("cannot make a tree", &err);
-  return status == TDICT_OK;
+  const bool is_separate = device_number(job, "separate", 0) != 0;
+  const bench_form form = {job->fields, (size_t)job->num_leaves, ndim, batch, is_separate};
+  return bench_ok("cannot make a tree", bench_make_tree(&form, memory, out, err));
 }
 
 static void fill_leaf(unsigned char *to, size_t bytes, tdict_dtype dtype, uint64_t below, uint64_t *state) {
@@ -159,7 +134,7 @@ static bool read_fields(device_job *job) {
 
 static void finish_job(device_job *job) {
   tdict_tree *const trees[] = {job->host, job->tree, job->value, job->target};
-  const device_job empty = {.place = job->place, .stream = job->stream, .argc = job->argc, .argv = job->argv};
+  const device_job empty = {.place = job->place, .stream = job->stream};
   for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) tdict_release(trees[i]);
   for (int i = 0; i < DEVICE_MOST_ITEMS; i++) {
     tdict_release(job->items[i]);
@@ -235,50 +210,31 @@ static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, d
   *seconds = job->seconds >= 0 ? job->seconds : bench_now() - begin;
   if (keep) *keep = out;
   job->run = NULL;
-  if (status != TDICT_OK) bench_print_status(way->name, &err);
-  return status == TDICT_OK;
-}
-
-/* Copies the elements of a tensor to `to` without the library. */
-static bool read_leaf(const device_job *job, const tdict_tensor *leaf, unsigned char *to) {
-  const check_place *c = &job->place.check;
-  const unsigned char *from = tdict_tensor_const_data(leaf);
-  const size_t bytes = tdict_tensor_bytes(leaf);
-  if (!from || !tdict_tensor_is_contiguous(leaf)) return false;
-  if (tdict_tensor_device(leaf).type == TDICT_DEVICE_CPU) {
-    memcpy(to, from, bytes);
-    return true;
-  }
-  for (size_t at = 0, part; at < bytes; at += part) {
-    part = bytes - at < c->bounce_bytes ? bytes - at : c->bounce_bytes;
-    const void *found = check_read(c, from + at, part);
-    if (!found) return false;
-    memcpy(to + at, found, part);
-  }
-  return true;
+  return bench_has_worked(way->name, status, &err);
 }
 
 /* Compares a leaf of a result with the expected bytes. Returns the number of compared bytes, 0 on failure. */
 static size_t compare_leaf(const device_job *job, const device_way *way, const tdict_tree *result, int64_t i,
                            bool corrupt) {
   const size_t bytes = job->kind->expect(job, way, i, NULL);
-  unsigned char *want = malloc(bytes + 1), *found = malloc(bytes + 1);
-  tdict_tensor *leaf = device_leaf(job, result, i);
-  bool good = leaf && want && found && tdict_tensor_bytes(leaf) == bytes && read_leaf(job, leaf, found);
-  if (!good) bench_print_error("%s: leaf %" PRId64 " cannot be read, or has another size", way->name, i);
-  if (good) {
+  scoped_bytes want = malloc(bytes + 1);
+  unsigned char found = 0;
+  const tdict_tensor *leaf = device_leaf(job, result, i);
+  check_place place = job->place.check;
+  size_t at = 0;
+  int answer = BENCH_FAILED;
+  if (leaf && want && tdict_tensor_bytes(leaf) == bytes && tdict_tensor_is_contiguous(leaf)) {
+    place.device = tdict_tensor_device(leaf);
     job->kind->expect(job, way, i, want);
-    if (corrupt) found[bytes / 2] ^= 1;
-    good = memcmp(want, found, bytes) == 0;
-    size_t at = 0;
-    while (!good && want[at] == found[at]) at++;
-    if (!good)
-      bench_print_error("%s: leaf %" PRId64 " differs at byte %zu: 0x%02x, wanted 0x%02x", way->name, i, at, found[at],
-                        want[at]);
+    if (corrupt) want[bytes / 2] ^= 1;
+    answer = check_bytes(&place, tdict_tensor_const_data(leaf), bytes, want, &at, &found);
   }
-  free(want);
-  free(found);
-  return good ? bytes : 0;
+  if (answer == BENCH_FAILED)
+    bench_print_error("%s: leaf %" PRId64 " cannot be read, or has another size", way->name, i);
+  if (answer == BENCH_DIFFERS)
+    bench_print_error("%s: leaf %" PRId64 " differs at byte %zu: 0x%02x, wanted 0x%02x", way->name, i, at, found,
+                      want[at]);
+  return answer == BENCH_OK ? bytes : 0;
 }
 
 static json_t *answer_verify(void *user, const json_t *request) {
@@ -323,31 +279,20 @@ static json_t *answer_run(void *user, const json_t *request) {
   return serve_failure("a repetition failed");
 }
 
-static json_t *answer_line(void *user, const json_t *request) {
-  return serve_line(&((device_job *)user)->place, request);
-}
-
-static json_t *answer_hello(void *user, const json_t *request) {
-  const device_job *job = user;
-  (void)request;
-  return serve_hello(&job->place, "device", job->argc, job->argv);
-}
-
 static json_t *answer_finish(void *user, const json_t *request) {
   (void)request;
   finish_job(user);
   return serve_success();
 }
 
-static const serve_op device_ops[] = {
-    {"hello", answer_hello}, {"prepare", answer_prepare}, {"verify", answer_verify}, {"run", answer_run},
-    {"line", answer_line},   {"finish", answer_finish},   {"quit", answer_finish},   {0}};
+static const serve_op device_ops[] = {{"prepare", answer_prepare}, {"verify", answer_verify}, {"run", answer_run},
+                                      {"finish", answer_finish},   {"quit", answer_finish},   {0}};
 
 int device_main(int argc, char **argv) {
   static const char doc[] = "Does works on a device on request: reads JSON lines from standard input and writes JSON "
                             "lines to standard output. bench/peers/compare-device starts it.";
   common_options o = {"auto", false, false, NULL, 1};
-  device_job job = {.argc = argc, .argv = argv};
+  device_job job = {.kind = NULL};
   const bench_option options[] = {DEVICE_OPTION(&o.device), {0}};
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   bool good = place_open(&job.place, o.device);
@@ -356,7 +301,7 @@ int device_main(int argc, char **argv) {
     good = false;
   if (good && !device) bench_print_error("the scenario `device` needs a device");
   good = good && device;
-  if (good) serve_requests(device_ops, &job);
+  if (good) serve_requests(&(serve_desk){device_ops, &job, &job.place, "device", argc, argv});
   finish_job(&job);
   if (job.stream.handle) tdict_stream_destroy(job.place.context, job.stream);
   place_close(&job.place);

@@ -13,8 +13,6 @@ typedef struct device_kind device_kind;
 /* What a request has prepared. Members that a kind does not need are NULL or 0. */
 typedef struct device_job {
   bench_place place;
-  int argc; /* the command line, for the record */
-  char **argv;
   tdict_stream stream; /* a stream of the program; the handle is NULL if the place has no device */
   const device_kind *kind;
   json_t *work;        /* the request */
@@ -69,6 +67,8 @@ bool device_on_host(const device_job *job);
 int64_t device_number(const device_job *job, const char *key, int64_t otherwise); /* a number of the request */
 const char *device_word(const device_job *job, const char *key, const char *otherwise);
 uint16_t device_bf16(float x); /* rounds to nearest even; x is not NaN */
+/* Writes the elements of `host`: the function `expect` of works that keep the elements. */
+size_t device_expect_same(const device_job *job, const device_way *way, int64_t i, unsigned char *to);
 
 int device_main(int argc, char **argv); /* tdict-bench device */
 

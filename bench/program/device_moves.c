@@ -18,13 +18,6 @@ static bool prepare_source(device_job *job) {
 
 static bool renew_source(device_job *job) { return job->host != NULL; }
 
-static size_t expect_source(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
-  const tdict_tensor *leaf = device_leaf(job, job->host, i);
-  (void)way;
-  if (to) memcpy(to, tdict_tensor_const_data(leaf), tdict_tensor_bytes(leaf));
-  return tdict_tensor_bytes(leaf);
-}
-
 static tdict_status move(device_job *job, const tdict_transfer_options *o, tdict_tree **out, tdict_error *err) {
   return tdict_to_device(job->place.context, job->host, job->place.device, o, out, err);
 }
@@ -52,7 +45,7 @@ static const device_way transfer_ways[] = {{"to_device", move_whole, DEVICE_RESU
                                            {"to_device_async returns", move_returns, DEVICE_RESULT_NEW, false},
                                            {"to_device narrow", move_narrow, DEVICE_RESULT_NEW, false},
                                            {0}};
-const device_kind device_transfer = {"transfer", prepare_source, renew_source, expect_source, NULL, transfer_ways};
+const device_kind device_transfer = {"transfer", prepare_source, renew_source, device_expect_same, NULL, transfer_ways};
 
 /* Convert: uint8 to bfloat16, x * SCALE + OFFSET. */
 
@@ -145,4 +138,4 @@ static tdict_status copies_alone(device_job *job, tdict_tree **out, tdict_error 
 static const device_way own_ways[] = {{"own copies", copies_meanwhile, DEVICE_RESULT_NEW, false},
                                       {"own copies alone", copies_alone, DEVICE_RESULT_NONE, false},
                                       {0}};
-const device_kind device_own_copies = {"own_copies", prepare_own, renew_source, expect_source, NULL, own_ways};
+const device_kind device_own_copies = {"own_copies", prepare_own, renew_source, device_expect_same, NULL, own_ways};

@@ -18,17 +18,14 @@ static const unsigned char *host_bytes(const device_job *job, const tdict_tree *
   return tdict_tensor_const_data(device_leaf(job, tree, i));
 }
 
-static size_t expect_same(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
+size_t device_expect_same(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
   const size_t bytes = leaf_bytes(job, job->host, i);
   (void)way;
   if (to) memcpy(to, host_bytes(job, job->host, i), bytes);
   return bytes;
 }
 
-static bool report(tdict_status status, const tdict_error *err) {
-  if (status != TDICT_OK) bench_print_status("the trees", err);
-  return status == TDICT_OK;
-}
+static bool report(tdict_status status, const tdict_error *err) { return bench_has_worked("the trees", status, err); }
 
 static bool prepare_tree(device_job *job) {
   const tdict_tree *host = job->host;
@@ -36,8 +33,7 @@ static bool prepare_tree(device_job *job) {
 }
 
 static bool renew_tree(device_job *job) {
-  tdict_error err;
-  return report(tdict_transfer_into(job->place.context, job->tree, job->host, NULL, &err), &err);
+  return bench_ok("the trees", tdict_transfer_into(job->place.context, job->tree, job->host, NULL, err));
 }
 
 /* Gather: reads `picked` of `rows` rows, or writes them. */
@@ -188,7 +184,7 @@ static tdict_status cat_items(device_job *job, tdict_tree **out, tdict_error *er
 
 static const device_way join_ways[] = {
     DEVICE_BOTH("stack", stack_items, DEVICE_RESULT_NEW), DEVICE_BOTH("cat", cat_items, DEVICE_RESULT_NEW), {0}};
-const device_kind device_join = {"join", prepare_join, renew_items, expect_same, NULL, join_ways};
+const device_kind device_join = {"join", prepare_join, renew_items, device_expect_same, NULL, join_ways};
 
 /* Clone. */
 
@@ -197,7 +193,7 @@ static tdict_status clone_tree(device_job *job, tdict_tree **out, tdict_error *e
 }
 
 static const device_way clone_ways[] = {DEVICE_BOTH("clone_deep", clone_tree, DEVICE_RESULT_NEW), {0}};
-const device_kind device_clone = {"clone", prepare_tree, renew_tree, expect_same, NULL, clone_ways};
+const device_kind device_clone = {"clone", prepare_tree, renew_tree, device_expect_same, NULL, clone_ways};
 
 /* Fill: writes 1 to all elements. The leaves are uint8, bool or float32. */
 

@@ -97,34 +97,26 @@ static void release_trees(const devices_job *job, tdict_tree **trees) {
 
 /* Runs a way once. Writes its seconds. */
 static bool run_way(devices_job *job, way *run, tdict_tree **trees, double *seconds) {
-  tdict_error err;
   const double begin = bench_now();
-  if (run(job, trees, &err) == TDICT_OK) {
-    *seconds = bench_now() - begin;
-    return true;
-  }
-  bench_print_status("devices", &err);
-  return false;
+  const bool good = bench_ok("devices", run(job, trees, err));
+  *seconds = bench_now() - begin;
+  return good;
 }
 
 /* Runs a way and compares every byte on every device. Parts are joined on the first device before. */
 static int verify(devices_job *job, const devices_row *row, way *run) {
   tdict_tree *trees[MOST_DEVICES] = {NULL}, *joined = NULL;
   tdict_gather_devices_options o = tdict_gather_devices_options_default();
-  tdict_future *future = NULL;
-  check_poison poison = {0, 0};
-  size_t poisoned = 0;
   double seconds;
   int answer = run_way(job, run, trees, &seconds) ? BENCH_OK : BENCH_FAILED;
   o.device = job->devices[0];
   if (answer == BENCH_OK && row->is_split &&
-      (!bench_ok("devices: gather", tdict_gather_devices_async(job->context, (const tdict_tree *const *)trees,
-                                                               (size_t)job->count, &o, &future, err)) ||
-       !bench_ok("devices: gather", tdict_future_take(future, &joined, err))))
+      !bench_ok("devices: gather", td_gather_devices(job->context, (const tdict_tree *const *)trees, (size_t)job->count,
+                                                     &o, &joined, err)))
     answer = BENCH_FAILED;
-  if (joined) answer = check_result(&job->places[0], &job->source, joined, &poison, &poisoned);
+  if (joined) answer = check_result(&job->places[0], &job->source, joined, NULL, NULL);
   for (int i = 0; i < job->count && answer == BENCH_OK && !row->is_split; i++)
-    answer = check_result(&job->places[i], &job->source, trees[i], &poison, &poisoned);
+    answer = check_result(&job->places[i], &job->source, trees[i], NULL, NULL);
   tdict_release(joined);
   release_trees(job, trees);
   return answer;
@@ -140,14 +132,8 @@ static bool run_once(void *user, int w, double *seconds) {
 
 /* Measures both ways in turn. Writes their median seconds. */
 static bool measure(devices_job *job, const devices_row *row, double medians[2]) {
-  bench_samples samples[2];
-  const int repeats = (int)job->common.repeats * (row->is_small ? 20 : 1);
   job->row = row;
-  const bool good =
-      bench_samples_reserve_all(samples, 2, repeats) && bench_measure_in_turn(samples, 2, 2, repeats, run_once, job);
-  for (int w = 0; w < 2; w++) medians[w] = bench_samples_median(&samples[w]);
-  bench_samples_free_all(samples, 2);
-  return good;
+  return bench_medians(medians, 2, 2, (int)job->common.repeats * (row->is_small ? 20 : 1), run_once, job);
 }
 
 /* Gives the source a batch dimension, so that the tree can be split. */
@@ -155,12 +141,9 @@ static bool make_source(devices_job *job, const devices_row *row) {
   const size_t bytes = row->is_small ? SMALL_LEAF_BYTES : (size_t)job->megabytes * 1000000 / LEAVES / 256 * 256;
   const check_group group = {LEAVES, bytes};
   const int64_t batch[1] = {(int64_t)bytes / 4};
-  tdict_error err;
   if (!check_source_make(&job->source, &group, 1, row->pinned ? tdict_pinned_memory(job->context) : NULL)) return false;
   check_source_seed(&job->source, 3);
-  if (row->is_small || tdict_set_batch_size(job->source.tree, 1, batch, &err) == TDICT_OK) return true;
-  bench_print_status("devices", &err);
-  return false;
+  return row->is_small || bench_ok("devices", tdict_set_batch_size(job->source.tree, 1, batch, err));
 }
 
 /* Measures a row for one number of devices, and prints a line. */
@@ -201,32 +184,27 @@ static int measure_table(devices_job *job, json_t *list) {
   return answer;
 }
 
+/* Measures the plain copies of one kind to job->count devices, in bytes per second. */
+static bool copy_plainly(void *user, int kind, double *rate) {
+  const devices_job *job = user;
+  bench_progress("plain copies, %d devices", job->count);
+  return kind ? plain_staging(job->count, (size_t)job->megabytes * 1000000, rate)
+              : plain_lines(job->count, (size_t)512 << 20, rate);
+}
+
 /* Measures the plain copies: the median of several tries. */
 static bool measure_plain(devices_job *job, json_t *record) {
   enum { TRIES = 5 };
-  for (int count = 1; count <= job->num_devices; count++) {
-    bench_samples lines, staging;
-    const size_t bytes = (size_t)job->megabytes * 1000000;
-    bool good = bench_samples_reserve(&lines, TRIES) && bench_samples_reserve(&staging, TRIES);
-    for (int i = 0; i < TRIES && good; i++) {
-      double line = 0, wall = 0;
-      bench_progress("plain copies, %d devices", count);
-      good = plain_lines(count, (size_t)512 << 20, &line) && plain_staging(count, bytes, &wall);
-      bench_samples_add(&lines, line);
-      bench_samples_add(&staging, wall);
-    }
-    bench_progress_end();
-    if (good)
-      printf("plain copies to %d devices: %.1f GB/s from pinned memory, %.1f GB/s through a staging loop\n", count,
-             bench_samples_median(&lines) / 1e9, bench_samples_median(&staging) / 1e9);
+  for (job->count = 1; job->count <= job->num_devices; job->count++) {
+    double rates[2];
     char key[32];
-    snprintf(key, sizeof key, "plain_%d", count);
-    json_object_set_new(
-        record, key,
-        json_pack("{s:f, s:f}", "lines", bench_samples_median(&lines), "staging", bench_samples_median(&staging)));
-    bench_samples_free(&lines);
-    bench_samples_free(&staging);
+    const bool good = bench_medians(rates, 2, 0, TRIES, copy_plainly, job);
+    bench_progress_end();
     if (!good) return false;
+    printf("plain copies to %d devices: %.1f GB/s from pinned memory, %.1f GB/s through a staging loop\n", job->count,
+           rates[0] / 1e9, rates[1] / 1e9);
+    snprintf(key, sizeof key, "plain_%d", job->count);
+    json_object_set_new(record, key, json_pack("{s:f, s:f}", "lines", rates[0], "staging", rates[1]));
   }
   printf("\n");
   return true;
@@ -234,16 +212,12 @@ static bool measure_plain(devices_job *job, json_t *record) {
 
 /* Opens the context, and the means to verify each device. */
 static bool open_devices(devices_job *job) {
-  tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   sim.num_devices = (int32_t)(job->num_devices ? job->num_devices : 2);
   sim.peers = TDICT_SIM_PEERS_ALL;
   options_place(job->common.device, &sim, &o);
-  if (tdict_context_create(&o, &job->context, &err) != TDICT_OK) {
-    bench_print_status("no context", &err);
-    return false;
-  }
+  if (!bench_ok("no context", tdict_context_create(&o, &job->context, err))) return false;
   const tdict_device first = tdict_context_device(job->context, NULL);
   job->is_gpu = first.type == TDICT_DEVICE_CUDA;
   if (first.type == TDICT_DEVICE_CPU) {
@@ -264,7 +238,7 @@ static bool open_devices(devices_job *job) {
       break;
     } else {
       p->bounce = malloc(p->bounce_bytes);
-      if (!p->bounce || tdict_stream_create(job->context, p->device, &p->stream, &err) != TDICT_OK) return false;
+      if (!p->bounce || tdict_stream_create(job->context, p->device, &p->stream, NULL) != TDICT_OK) return false;
     }
   }
   if (!job->num_devices) job->num_devices = job->is_gpu ? MOST_DEVICES : sim.num_devices;

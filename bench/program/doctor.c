@@ -13,19 +13,9 @@
 #include "rows.h"
 #include "tdict/sim.h"
 
-static char *read_line(const char *path, char *buffer, size_t size) {
-  buffer[0] = 0;
-  FILE *file = fopen(path, "r");
-  if (!file) return NULL;
-  char *found = fgets(buffer, (int)size, file);
-  fclose(file);
-  if (found) buffer[strcspn(buffer, "\n")] = 0;
-  return found;
-}
-
 static json_t *line_or_null(const char *path) {
   char text[512];
-  return read_line(path, text, sizeof text) ? json_string(text) : json_null();
+  return bench_read_field(path, "", text, sizeof text) ? json_string(text) : json_null();
 }
 
 /* The processors of the process, such as "0-3,8". */
@@ -139,17 +129,10 @@ static json_t *thread_masks(void) {
   DIR *folder = opendir("/proc/self/task");
   const struct dirent *entry;
   while (folder && (entry = readdir(folder))) {
-    char path[512], line[512];
+    char path[512], list[512];
     snprintf(path, sizeof path, "/proc/self/task/%.32s/status", entry->d_name);
-    FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
-    while (file && fgets(line, sizeof line, file)) {
-      static const char key[] = "Cpus_allowed_list:";
-      if (strncmp(line, key, sizeof key - 1) != 0) continue;
-      char *list = line + sizeof key - 1 + strspn(line + sizeof key - 1, " \t");
-      list[strcspn(list, "\n")] = 0;
-      json_object_set_new(masks, list, json_integer(1 + json_integer_value(json_object_get(masks, list))));
-    }
-    if (file) fclose(file);
+    if (entry->d_name[0] == '.' || !bench_read_field(path, "Cpus_allowed_list:", list, sizeof list)) continue;
+    json_object_set_new(masks, list, json_integer(1 + json_integer_value(json_object_get(masks, list))));
   }
   if (folder) closedir(folder);
   return masks;

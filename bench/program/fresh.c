@@ -24,11 +24,9 @@ static bool first_prepare(bench_job *job) {
   fresh_state *state = job->state;
   tdict_tensor *block = NULL;
   const bench_place *p = job->place;
-  const int64_t shape[1] = {(int64_t)check_padded_bytes(&p->sources[0])};
+  tdict_memory *memory = tdict_device_memory(p->context, p->device);
   double begin = bench_now();
-  if (!bench_ok("the first device memory",
-                tdict_tensor_empty(TDICT_U8, 1, shape, tdict_device_memory(p->context, p->device), &block, err)))
-    return false;
+  if (!check_block(memory, check_padded_bytes(&p->sources[0]), "the first device memory", &block)) return false;
   state->allocation = bench_now() - begin;
   tdict_tensor_release(block);
   return check_poison_result(&p->check, &p->sources[0], &state->poison);
@@ -39,10 +37,6 @@ static void fresh_finish(bench_job *job) {
   if (!state) return;
   tdict_release(state->result);
   free(state);
-}
-
-static bool first_make(bench_job *job, int tree, tdict_tree **out) {
-  return move_tree(job, job->place->sources[tree].tree, job->place->device, out);
 }
 
 /* The time does not include the release of a result. */
@@ -66,25 +60,19 @@ static int fresh_verify(bench_job *job) {
   return BENCH_FAILED;
 }
 
+static bool sample_again(void *user, int tree, double *seconds) { return fresh_sample(user, tree, seconds); }
+
 /* Measures the later transfers of the same tree, for comparison. */
 static json_t *first_more(bench_job *job) {
   const fresh_state *state = job->state;
-  bench_samples steady;
-  if (!bench_samples_reserve(&steady, STEADY)) return NULL;
-  for (int i = -1; i < STEADY; i++) {
-    double one;
-    if (!fresh_sample(job, 0, &one)) break;
-    if (i >= 0) bench_samples_add(&steady, one);
-  }
-  json_t *more =
-      json_pack("{s:f, s:f}", "allocation_seconds", state->allocation, "steady_seconds", bench_samples_median(&steady));
-  bench_samples_free(&steady);
-  return more;
+  double steady;
+  (void)bench_medians(&steady, 1, 1, STEADY, sample_again, job);
+  return json_pack("{s:f, s:f}", "allocation_seconds", state->allocation, "steady_seconds", steady);
 }
 
 #define KEPT .verify = fresh_verify, .sample = fresh_sample, .finish = fresh_finish
 static const bench_kind kind_first = {
-    .name = "first", .prepare = first_prepare, .make = first_make, .more = first_more, KEPT};
+    .name = "first", .prepare = first_prepare, .make = h2d_make, .more = first_more, KEPT};
 static const bench_kind kind_pin_first = {
     .name = "pin_first", .to_host = true, .prepare = fresh_prepare, .make = pin_make, KEPT};
 

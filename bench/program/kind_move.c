@@ -23,8 +23,7 @@ static bool has_worked(const bench_job *job, tdict_status status, const tdict_er
   if (status == TDICT_OK) return true;
   char what[128];
   snprintf(what, sizeof what, "%s/%s", job->scenario, job->row.name);
-  bench_print_status(what, err);
-  return false;
+  return bench_has_worked(what, status, err);
 }
 
 bool move_tree(bench_job *job, const tdict_tree *source, tdict_device to, tdict_tree **out) {
@@ -59,25 +58,22 @@ static bool must_be_pinned(const bench_job *job) {
 }
 
 int job_check(bench_job *job, tdict_tree *result, const check_poison *poison) {
-  const check_poison none = {0, 0};
   check_place place = job->place->check;
   if (job->row.kind->to_host) place.device = tdict_cpu();
   if (job->row.kind->to_host && must_be_pinned(job) && !tdict_is_pinned(result)) {
     bench_print_error("%s/%s: the result is not pinned", job->scenario, job->row.name);
     return BENCH_FAILED;
   }
-  return check_result(&place, &job->place->sources[0], result, poison ? poison : &none, &job->poisoned_bytes);
+  return check_result(&place, &job->place->sources[0], result, poison, &job->poisoned_bytes);
 }
 
 int job_verify_made(bench_job *job) {
   const bench_kind *kind = job->row.kind;
   check_poison poison = {0, 0};
-  tdict_tree *made = NULL;
+  scoped_tree made = NULL;
   if (!kind->to_host && !check_poison_result(&job->place->check, &job->place->sources[0], &poison)) return BENCH_FAILED;
   if (!kind->make(job, 0, &made)) return BENCH_FAILED;
-  const int answer = job_check(job, made ? made : job->targets[0].tree, &poison);
-  tdict_release(made);
-  return answer;
+  return job_check(job, made ? made : job->targets[0].tree, &poison);
 }
 
 bool job_sample_made(bench_job *job, int tree, double *seconds) {
@@ -94,21 +90,14 @@ static bool allocate_on_device(bench_job *job) {
   return raw_alloc(job->place->check.raw, job->total_bytes + 256, &job->raw_device) || driver_failed(job);
 }
 
-static bool h2d_make(bench_job *job, int tree, tdict_tree **out) {
+bool h2d_make(bench_job *job, int tree, tdict_tree **out) {
   return move_tree(job, job->place->sources[tree].tree, job->place->device, out);
 }
 
 static bool h2d_driver(bench_job *job, int tree, double *seconds) {
-  raw_driver *raw = job->place->check.raw;
-  const check_source *s = &job->place->sources[tree];
-  bool waits = is_equal(job->row.calls, "blocking"), good = true;
-  raw_address to = job->raw_device;
-  double begin = bench_now();
-  for (int64_t i = 0; i < s->leaves && good; to += s->bytes[i], i++)
-    good = waits ? raw_copy_in(raw, to, s->data[i], s->bytes[i]) : raw_copy_in_async(raw, to, s->data[i], s->bytes[i]);
-  if (!good || !raw_finish(raw)) return driver_failed(job);
-  *seconds = bench_now() - begin;
-  return true;
+  const bool waits = is_equal(job->row.calls, "blocking");
+  return place_copy_leaves(job->place, &job->place->sources[tree], job->raw_device, waits, seconds) ||
+         driver_failed(job);
 }
 
 const bench_kind kind_h2d = {.name = "h2d", .prepare = allocate_on_device, .make = h2d_make, .driver = h2d_driver};
@@ -134,14 +123,10 @@ static bool d2h_targets(bench_job *job) {
 }
 
 static bool d2h_prepare(bench_job *job) {
-  tdict_error err;
   bench_place *p = job->place;
-  for (int t = 0; t < BENCH_TREES; t++) {
-    if (tdict_to_device(p->context, p->sources[t].tree, p->device, NULL, &job->device_trees[t], &err) == TDICT_OK)
-      continue;
-    bench_print_status("cannot make the trees on the device", &err);
-    return false;
-  }
+  for (int t = 0; t < BENCH_TREES; t++)
+    if (!place_move(p, p->sources[t].tree, NULL, "cannot make the trees on the device", &job->device_trees[t]))
+      return false;
   if (writes_over(job) && !d2h_targets(job)) return false;
   if (!place_is_gpu(p) || !is_equal(job->row.result, "warm")) return true;
   job->raw_host = malloc(job->total_bytes + 1);
@@ -201,11 +186,8 @@ bool pin_make(bench_job *job, int tree, tdict_tree **out) {
 const bench_kind kind_pin = {.name = "pin", .to_host = true, .make = pin_make};
 
 static bool pin_h2d_make(bench_job *job, int tree, tdict_tree **out) {
-  tdict_tree *pinned = NULL;
-  if (!pin_make(job, tree, &pinned)) return false;
-  bool good = move_tree(job, pinned, job->place->device, out);
-  tdict_release(pinned);
-  return good;
+  scoped_tree pinned = NULL;
+  return pin_make(job, tree, &pinned) && move_tree(job, pinned, job->place->device, out);
 }
 
 /* Copies each leaf into existing pinned memory, and from there to the device. */

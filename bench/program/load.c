@@ -21,14 +21,12 @@ bool load_open_context(load_job *job) {
 }
 
 bool load_open_rows(load_row *rows, int count, int capacity, const char *const *names, const char *work) {
-  bool good = true;
   memset(rows, 0, (size_t)count * sizeof *rows);
   for (int i = 0; i < count; i++) {
     snprintf(rows[i].name, sizeof rows[i].name, "%s, %s", work, names[i]);
-    good = bench_samples_reserve(&rows[i].samples, capacity) && good;
+    if (!bench_samples_reserve_all(&rows[i].samples, 1, capacity)) return false;
   }
-  if (!good) bench_print_error("no memory for the samples");
-  return good;
+  return true;
 }
 
 void load_close_rows(load_row *rows, int count) {
@@ -236,7 +234,7 @@ static int measure_warm(load_job *job, const load_file *f) {
 static bool read_cold(load_job *job, const load_file *f, load_row *row, int way) {
   double seconds;
   tdict_transfer_stats stats;
-  tdict_tree *result = NULL;
+  scoped_tree result = NULL;
   const double left = load_evict(f->path);
   if (left > job->left || left < 0) job->left = left;
   if (way != LIBRARY) {
@@ -244,7 +242,6 @@ static bool read_cold(load_job *job, const load_file *f, load_row *row, int way)
     return true; /* a file system without O_DIRECT has no row of it */
   }
   if (!load_once(job, f, &seconds, &stats, &result)) return false;
-  tdict_release(result);
   bench_samples_add(&row->samples, seconds);
   return true;
 }
@@ -394,7 +391,7 @@ static int run_load(int argc, char **argv) {
     json_object_set_new(record, "verified_bytes", json_integer((json_int_t)job.verified_bytes));
     if (!bench_sink_write(&job.sink, record)) answer = BENCH_FAILED;
   }
-  if (job.place.context) place_close(&job.place);
+  place_close(&job.place);
   json_decref(job.rows);
   json_decref(record);
   return answer;

@@ -323,13 +323,9 @@ bool load_is_tmpfs(const char *folder) {
 /* --- host memory --- */
 
 static int64_t read_status(const char *field) {
-  char line[256];
-  long long kib = -1;
-  FILE *file = fopen("/proc/self/status", "r");
-  while (file && fgets(line, sizeof line, file))
-    if (strncmp(line, field, strlen(field)) == 0) kib = strtoll(line + strlen(field), NULL, 10);
-  if (file) fclose(file);
-  return kib < 0 ? -1 : kib * 1024;
+  char text[64];
+  const bool is_found = bench_read_field("/proc/self/status", field, text, sizeof text) != NULL;
+  return is_found ? strtoll(text, NULL, 10) * 1024 : -1;
 }
 
 void load_memory_begin(load_memory *m) {

@@ -27,9 +27,7 @@ static bool open_save(load_job *job, save_state *s) {
   if (!load_open_context(job) || !place_furnish(&job->place) || !check_source_make(&s->source, &group, 1, NULL))
     return false;
   check_source_seed(&s->source, 5);
-  tdict_tree *source = s->source.tree;
-  return bench_ok("the tree to save",
-                  tdict_to_device(job->place.context, source, job->place.device, NULL, &s->tree, err));
+  return place_move(&job->place, s->source.tree, NULL, "the tree to save", &s->tree);
 }
 
 static bool save_once(load_job *job, save_state *s, bench_samples *samples) {
@@ -51,13 +49,10 @@ static bool write_once(save_state *s, bench_samples *samples) {
 
 /* Loads the saved file and compares all bytes with the source. Other rows verify loads independently of the library. */
 static int verify_save(load_job *job, save_state *s) {
-  tdict_tree *back = NULL;
-  const check_poison none = {0, 0};
-  size_t poisoned = 0;
+  scoped_tree back = NULL;
   if (!bench_ok("the saved file", tdict_load(job->place.context, s->path, job->place.device, NULL, &back, err)))
     return BENCH_DIFFERS;
-  int answer = check_result(&job->place.check, &s->source, back, &none, &poisoned);
-  tdict_release(back);
+  const int answer = check_result(&job->place.check, &s->source, back, NULL, NULL);
   if (answer != BENCH_OK) return answer;
   job->verified_bytes += s->source.total_bytes;
   job->verified_files++;
@@ -67,7 +62,7 @@ static int verify_save(load_job *job, save_state *s) {
 /* Measures the time until the program may write the tensors again. Then waits for the file. */
 static bool save_async_once(load_job *job, save_state *s, int32_t snapshot, bench_samples *samples) {
   tdict_error err;
-  tdict_future *saving = NULL;
+  scoped_future saving = NULL;
   tdict_save_options o = td_with(tdict_save_options, snapshot = snapshot);
   (void)unlink(s->path);
   const double begin = bench_now();
@@ -75,12 +70,8 @@ static bool save_async_once(load_job *job, save_state *s, int32_t snapshot, benc
   if (status == TDICT_OK) status = tdict_future_wait_source(saving, &err);
   const double end = bench_now();
   if (status == TDICT_OK) status = tdict_future_wait(saving, NULL, &err);
-  tdict_future_release(saving);
-  if (status == TDICT_OK)
-    bench_samples_add(samples, end - begin);
-  else
-    bench_print_status("save_async", &err);
-  return status == TDICT_OK;
+  if (status == TDICT_OK) bench_samples_add(samples, end - begin);
+  return bench_has_worked("save_async", status, &err);
 }
 
 static int run_async(load_job *job, save_state *s) {
@@ -131,6 +122,6 @@ int load_run_save(load_job *job) {
   tdict_release(s.tree);
   check_source_free(&s.source);
   load_close_rows(rows, SAVE_ROWS);
-  if (job->place.context) place_close(&job->place);
+  place_close(&job->place);
   return answer;
 }

@@ -122,12 +122,11 @@ static bool open_samples(run *r, tdict_dataset **out) {
       {"next.reward", TDICT_F64, 0, {0}},
       {"next.done", TDICT_BOOL, 0, {0}},
   };
-  tdict_error err;
   if (!make_samples(r, fields, sizeof fields / sizeof fields[0], r->samples)) return false;
   uint64_t state = 2;
   for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
     tdict_tensor *t = NULL;
-    if (tdict_get(r->source, fields[f].path, &t, &err) != TDICT_OK) return false;
+    if (tdict_get(r->source, fields[f].path, &t, NULL) != TDICT_OK) return false;
     unsigned char *bytes = tdict_tensor_data(t);
     for (size_t i = 0; i + 8 <= tdict_tensor_bytes(t); i += 8) {
       uint64_t x = bench_random(&state);
@@ -138,8 +137,7 @@ static bool open_samples(run *r, tdict_dataset **out) {
 }
 
 static bool open_loader(run *r) {
-  tdict_error err;
-  tdict_dataset *dataset = NULL;
+  scoped_dataset dataset = NULL;
   const bool shard = strcmp(r->work, "tokens") == 0, samples_of_tree = strcmp(r->work, "samples") == 0;
   if (!(shard ? open_tokens : samples_of_tree ? open_samples : open_tokens16)(r, &dataset)) return false;
   tdict_loader_options o = tdict_loader_options_default();
@@ -160,9 +158,8 @@ static bool open_loader(run *r) {
   int64_t samples = table->length(table->self);
   if (samples < o.batch_size)
     bench_print_error("batch_size is %" PRId64 ", but the dataset has %" PRId64 " samples", r->batch, samples);
-  else if (tdict_loader_create(r->context, dataset, &o, &r->loader, &err) != TDICT_OK)
-    bench_print_status("no loader", &err);
-  tdict_dataset_release(dataset);
+  else
+    (void)bench_ok("no loader", tdict_loader_create(r->context, dataset, &o, &r->loader, err));
   return r->loader != NULL;
 }
 
@@ -180,10 +177,8 @@ static int measure_rate(run *r) {
   tdict_error err;
   tdict_stream stream = {r->place, NULL};
   bool gpu = r->place.type != TDICT_DEVICE_CPU;
-  if (gpu && tdict_stream_create(r->context, r->place, &stream, &err) != TDICT_OK) {
-    bench_print_status("no stream", &err);
+  if (gpu && !bench_has_worked("no stream", tdict_stream_create(r->context, r->place, &stream, &err), &err))
     return BENCH_FAILED;
-  }
   tdict_status status = TDICT_OK;
   tdict_tree *batch = NULL;
   double begin = 0, warm_until = bench_now() + r->seconds / 4;
@@ -209,10 +204,7 @@ static int measure_rate(run *r) {
   tdict_release(batch);
   if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &r->stats, &err);
   if (gpu) tdict_stream_destroy(r->context, stream);
-  if (status != TDICT_OK) {
-    bench_print_status("a batch", &err);
-    return BENCH_FAILED;
-  }
+  if (!bench_has_worked("a batch", status, &err)) return BENCH_FAILED;
   r->rate = (double)(batches + 1) / r->elapsed;
   r->waited = (r->stats.wait_seconds - before.wait_seconds) / r->elapsed;
   r->stats.total_bytes -= before.total_bytes;
@@ -269,21 +261,15 @@ static int print_digest(run *r) {
   if (!read_state(r)) return BENCH_FAILED;
   tdict_status status = tdict_loader_get_state(r->loader, &s, &err);
   for (int64_t taken = 0; status == TDICT_OK && s.epoch < r->epochs && !r->stopped; taken++) {
-    tdict_tree *batch = NULL, *host = NULL;
+    scoped_tree batch = NULL, host = NULL;
     status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err);
     if (status == TDICT_OK && batch) status = tdict_to_device(r->context, batch, tdict_cpu(), NULL, &host, &err);
     if (status == TDICT_OK && host) status = tdict_walk(host, add_leaf, r, &err);
-    tdict_release(host);
-    tdict_release(batch);
     if (status == TDICT_OK) status = tdict_loader_get_state(r->loader, &s, &err);
     r->stopped = r->stop > 0 && taken + 1 == r->stop;
   }
-  if (status != TDICT_OK) {
-    bench_print_status("a batch", &err);
-    return BENCH_FAILED;
-  }
-  if (r->state && r->stopped && !write_state(r)) return BENCH_FAILED;
-  return BENCH_OK;
+  const bool good = bench_has_worked("a batch", status, &err) && (!r->state || !r->stopped || write_state(r));
+  return good ? BENCH_OK : BENCH_FAILED;
 }
 
 static int report_rate(const run *r, int argc, char **argv) {
@@ -306,9 +292,7 @@ static int report_rate(const run *r, int argc, char **argv) {
                                            (json_int_t)r->batch, "workers", (json_int_t)r->workers, "device", name,
                                            "batches_per_second", r->rate, "batch_bytes", bytes, "waited", r->waited,
                                            "simulated", r->place.type == TDICT_DEVICE_SIM));
-  bool good = bench_sink_write(&r->sink, record);
-  json_decref(record);
-  return good ? BENCH_OK : BENCH_FAILED;
+  return bench_sink_end(&r->sink, record);
 }
 
 /* Refuses options that have no effect, and sets defaults. */

@@ -50,15 +50,23 @@ void bench_samples_free_all(bench_samples *s, int count) {
   for (int i = 0; i < count; i++) bench_samples_free(&s[i]);
 }
 
-bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats,
-                           bool (*once)(void *user, int work, double *seconds), void *user) {
+bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats, bench_once *once, void *user) {
   for (int i = -warmups; i < repeats; i++)
     for (int work = 0; work < count; work++) {
       double seconds;
       if (!once(user, work, &seconds)) return false;
-      if (i >= 0) bench_samples_add(&samples[work], seconds);
+      if (i >= 0 && seconds >= 0) bench_samples_add(&samples[work], seconds);
     }
   return true;
+}
+
+bool bench_medians(double *medians, int count, int warmups, int repeats, bench_once *once, void *user) {
+  bench_samples samples[BENCH_MOST_MEDIANS];
+  const bool good = bench_samples_reserve_all(samples, count, repeats) &&
+                    bench_measure_in_turn(samples, count, warmups, repeats, once, user);
+  for (int i = 0; i < count; i++) medians[i] = bench_samples_median(&samples[i]);
+  bench_samples_free_all(samples, count);
+  return good;
 }
 
 void bench_samples_add(bench_samples *s, double seconds) {
@@ -211,6 +219,27 @@ void bench_print_error(const char *format, ...) {
 void bench_print_status(const char *what, const tdict_error *err) {
   bench_print_error("%s: %s%s%s (%s)", what, err->path, err->path[0] ? ": " : "", err->message,
                     tdict_status_name((tdict_status)err->status));
+}
+
+bool bench_has_worked(const char *what, tdict_status status, const tdict_error *err) {
+  if (status != TDICT_OK) bench_print_status(what, err);
+  return status == TDICT_OK;
+}
+
+tdict_status bench_make_tree(const bench_form *form, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  const int ndim = form->ndim;
+  if (!form->is_separate) return tdict_create_from(form->fields, form->num_fields, ndim, form->batch, memory, out, err);
+  tdict_status status = tdict_create(ndim, form->batch, out, err);
+  for (size_t i = 0; i < form->num_fields && status == TDICT_OK; i++) {
+    const tdict_field *f = &form->fields[i];
+    scoped_tensor leaf = NULL;
+    int64_t shape[TDICT_MAX_NDIM];
+    for (int d = 0; d < ndim; d++) shape[d] = form->batch[d];
+    for (int d = 0; d < f->ndim; d++) shape[ndim + d] = f->shape[d];
+    status = tdict_tensor_empty(f->dtype, ndim + f->ndim, shape, memory, &leaf, err);
+    if (status == TDICT_OK) status = tdict_set(*out, f->path, leaf, err);
+  }
+  return status;
 }
 
 char *bench_format_bytes(double bytes, char *buffer, size_t size) {

@@ -59,14 +59,9 @@ static bool move_once(void *user, int way, double *seconds) {
 
 /* Measures both ways in turn. Writes the median rates in GB/s. */
 static bool measure_cell(narrow_job *job, int32_t num_threads, double rates[2]) {
-  bench_samples samples[2];
-  const int repeats = (int)job->o.common.repeats;
   job->num_threads = num_threads;
-  const bool good =
-      bench_samples_reserve_all(samples, 2, repeats) && bench_measure_in_turn(samples, 2, 1, repeats, move_once, job);
-  for (int way = 0; way < 2; way++)
-    rates[way] = good ? (double)job->source.total_bytes / bench_samples_median(&samples[way]) / 1e9 : 0;
-  bench_samples_free_all(samples, 2);
+  const bool good = bench_medians(rates, 2, 1, (int)job->o.common.repeats, move_once, job);
+  for (int way = 0; way < 2; way++) rates[way] = good ? (double)job->source.total_bytes / rates[way] / 1e9 : 0;
   return good;
 }
 

@@ -10,9 +10,10 @@
 
 enum { ALONE = 5, MOMENTS = 6 };
 typedef struct overlap_state {
-  bench_samples alone; /* seconds of the transfer without a kernel */
-  double at[MOMENTS];  /* times of one repetition, see watch_repetition() */
+  double alone;       /* median seconds of the transfer without a kernel */
+  double at[MOMENTS]; /* times of one repetition, see watch_repetition() */
   int64_t kernel_ns;
+  int next; /* number of the tree of the next transfer */
 } overlap_state;
 
 static bool overlap_prepare(bench_job *job) {
@@ -20,47 +21,25 @@ static bool overlap_prepare(bench_job *job) {
   job->state = state;
   if (!state) return false;
   state->kernel_ns = job->row.kernel_ns;
-  return bench_samples_reserve(&state->alone, ALONE);
+  return true;
 }
 
-static void overlap_finish(bench_job *job) {
-  overlap_state *state = job->state;
-  if (!state) return;
-  bench_samples_free(&state->alone);
-  free(state);
-}
-
-static void sim_kernel(void *user) {
-  const overlap_state *state = user;
-  struct timespec t = {state->kernel_ns / 1000000000, state->kernel_ns % 1000000000};
-  nanosleep(&t, NULL);
-}
-
-static tdict_stream overlap_stream(const bench_job *job) {
-  const bench_place *p = job->place;
-  if (!place_is_gpu(p)) return p->check.stream;
-  return (tdict_stream){p->device, raw_stream(p->check.raw)};
-}
+static void overlap_finish(bench_job *job) { free(job->state); }
 
 static bool launch_kernel(bench_job *job) {
   overlap_state *state = job->state;
-  if (place_is_gpu(job->place)) {
-    if (raw_spin(job->place->check.raw, (uint64_t)state->kernel_ns)) return true;
-    bench_print_error("the kernel: %s", raw_why(job->place->check.raw));
-    return false;
-  }
-  return bench_ok("the simulated kernel", tdict_sim_launch(overlap_stream(job), sim_kernel, state, err));
+  return place_spin(job->place, &state->kernel_ns);
 }
 
 static void sim_mark(void *user) { __atomic_store_n((bool *)user, true, __ATOMIC_RELEASE); }
 
 static bool finish_kernel(bench_job *job) {
   if (place_is_gpu(job->place)) return raw_finish_own(job->place->check.raw);
-  return tdict_stream_synchronize(job->place->context, overlap_stream(job), NULL) == TDICT_OK;
+  return tdict_stream_synchronize(job->place->context, place_stream(job->place), NULL) == TDICT_OK;
 }
 
 static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {
-  const tdict_stream stream = overlap_stream(job);
+  const tdict_stream stream = place_stream(job->place);
   return move_start(job, tree, strcmp(job->row.calls, "same_stream") == 0 ? &stream : NULL, out);
 }
 
@@ -70,16 +49,16 @@ static bool overlap_make(bench_job *job, int tree, tdict_tree **out) {
   return launch_kernel(job) && begin_transfer(job, tree, &future) && move_end(job, future, out) && finish_kernel(job);
 }
 
-static bool measure_alone(bench_job *job) {
+static bool move_alone(void *user, int unused, double *seconds) {
+  bench_job *job = user;
   overlap_state *state = job->state;
-  for (int i = 0; i < ALONE; i++) {
-    tdict_future *future = NULL;
-    tdict_tree *result = NULL;
-    double begin = bench_now();
-    if (!begin_transfer(job, i % BENCH_TREES, &future) || !move_end(job, future, &result)) return false;
-    tdict_release(result);
-    bench_samples_add(&state->alone, bench_now() - begin);
-  }
+  tdict_future *future = NULL;
+  tdict_tree *result = NULL;
+  (void)unused;
+  const double begin = bench_now();
+  if (!begin_transfer(job, state->next++ % BENCH_TREES, &future) || !move_end(job, future, &result)) return false;
+  tdict_release(result);
+  *seconds = bench_now() - begin;
   return true;
 }
 
@@ -91,7 +70,7 @@ static bool watch_repetition(bench_job *job) {
   double *at = state->at, begin = bench_now();
   bool kernel = false, transfer = false, marked = false, gpu = place_is_gpu(job->place);
   if (!launch_kernel(job)) return false;
-  if (!gpu && tdict_sim_launch(overlap_stream(job), sim_mark, &marked, NULL) != TDICT_OK) return false;
+  if (!gpu && tdict_sim_launch(place_stream(job->place), sim_mark, &marked, NULL) != TDICT_OK) return false;
   at[1] = bench_now() - begin;
   bool good = begin_transfer(job, 0, &future);
   at[2] = bench_now() - begin;
@@ -109,8 +88,9 @@ static bool watch_repetition(bench_job *job) {
 }
 
 static int overlap_verify(bench_job *job) {
+  overlap_state *state = job->state;
   const int answer = job_verify_made(job);
-  return answer == BENCH_OK && !measure_alone(job) ? BENCH_FAILED : answer;
+  return answer == BENCH_OK && !bench_medians(&state->alone, 1, 0, ALONE, move_alone, job) ? BENCH_FAILED : answer;
 }
 
 /* Returns an event of the trace format that chrome://tracing and Perfetto read. Times are in microseconds. */
@@ -129,8 +109,8 @@ static json_t *overlap_more(bench_job *job) {
     json_array_append_new(trace, make_trace_event("kernel", "kernel's stream", at[1], at[4]));
     json_array_append_new(trace, make_trace_event("transfer", "transfer", at[1], at[3]));
   }
-  return json_pack("{s:f, s:f, s:o}", "alone_seconds", bench_samples_median(&state->alone), "kernel_seconds",
-                   (double)state->kernel_ns * 1e-9, "trace", trace);
+  return json_pack("{s:f, s:f, s:o}", "alone_seconds", state->alone, "kernel_seconds", (double)state->kernel_ns * 1e-9,
+                   "trace", trace);
 }
 
 static const bench_kind kind_overlap = {.name = "overlap",

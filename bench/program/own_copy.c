@@ -14,14 +14,11 @@ bool own_copy_open(own_copy *c, bench_place *place) {
   raw_driver *raw = place->check.raw;
   const check_group group = {1, OWN_BYTES};
   *c = (own_copy){.place = place};
-  if (raw) {
-    if (raw_alloc(raw, OWN_BYTES, &c->device) && raw_host_alloc(raw, OWN_BYTES, &c->host)) return true;
-    bench_print_error("the driver: %s", raw_why(raw));
-    return false;
-  }
-  if (!check_source_make(&c->source, &group, 1, tdict_pinned_memory(place->context))) return false;
-  return bench_ok("the program's own leaf",
-                  tdict_to_device(place->context, c->source.tree, place->device, NULL, &c->target, err));
+  if (raw)
+    return check_driver(raw, "the driver",
+                        raw_alloc(raw, OWN_BYTES, &c->device) && raw_host_alloc(raw, OWN_BYTES, &c->host));
+  return check_source_make(&c->source, &group, 1, tdict_pinned_memory(place->context)) &&
+         place_move(place, c->source.tree, NULL, "the program's own leaf", &c->target);
 }
 
 void own_copy_close(own_copy *c) {
@@ -35,19 +32,14 @@ void own_copy_close(own_copy *c) {
 }
 
 bool own_copy_once(const own_copy *c, double *seconds) {
+  static const char what[] = "the program's own copy";
   raw_driver *raw = c->place->check.raw;
   const double begin = bench_now();
-  if (raw) {
-    if (!raw_copy_in_async(raw, c->device, c->host, OWN_BYTES) || !raw_finish_own(raw)) {
-      bench_print_error("the program's own copy: %s", raw_why(raw));
-      return false;
-    }
-  } else if (!bench_ok("the program's own copy",
-                       tdict_transfer_into(c->place->context, c->target, c->source.tree, NULL, err))) {
-    return false;
-  }
+  const bool good =
+      raw ? check_driver(raw, what, raw_copy_in_async(raw, c->device, c->host, OWN_BYTES) && raw_finish_own(raw))
+          : bench_ok(what, tdict_transfer_into(c->place->context, c->target, c->source.tree, NULL, err));
   *seconds = bench_now() - begin;
-  return true;
+  return good;
 }
 
 bool own_copy_meanwhile(const own_copy *c, const tdict_future *future, long pause_ns, bench_samples *times) {

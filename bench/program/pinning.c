@@ -50,7 +50,7 @@ typedef struct pinner {
 static bool pin_block(void *user) {
   pinner *p = user;
   tdict_memory *pinned = tdict_pinned_memory(p->job->place.context);
-  return bench_ok("pinned memory", tdict_tensor_empty(TDICT_U8, 1, &p->job->o.bytes, pinned, &p->block, err));
+  return check_block(pinned, (size_t)p->job->o.bytes, "pinned memory", &p->block);
 }
 
 static bool unpin_block(void *user) {
@@ -138,7 +138,7 @@ int pinning_main(int argc, char **argv) {
   if (answer != BENCH_OK) return answer;
   answer = run_pinning(&job, &common, argc, argv);
   own_copy_close(&job.own);
-  if (job.place.context) place_close(&job.place);
+  place_close(&job.place);
   bench_samples_free_all(job.all.each, 4);
   return answer;
 }

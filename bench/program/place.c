@@ -45,12 +45,10 @@ bool place_furnish(bench_place *p) {
   check_place *c = &p->check;
   if (!c->raw || c->bounce) return true;
   p->line_bytes = c->bounce_bytes = line_bytes_cuda;
-  if (raw_alloc(c->raw, p->line_bytes, &p->line_device) && raw_host_alloc(c->raw, c->bounce_bytes, &c->bounce)) {
-    memset(c->bounce, 1, c->bounce_bytes);
-    return true;
-  }
-  bench_print_error("the driver: %s", raw_why(c->raw));
-  return false;
+  const bool good =
+      raw_alloc(c->raw, p->line_bytes, &p->line_device) && raw_host_alloc(c->raw, c->bounce_bytes, &c->bounce);
+  if (good) memset(c->bounce, 1, c->bounce_bytes);
+  return check_driver(c->raw, "the driver", good);
 }
 
 static bool open_sim(bench_place *p) {
@@ -87,11 +85,7 @@ bool place_open_device(bench_place *p, const char *device, const char *tool) {
 
 bool place_move(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options, const char *what,
                 tdict_tree **out) {
-  tdict_error err;
-  if (tdict_to_device(p->context, tree, p->device, options, out, &err) == TDICT_OK) return true;
-  bench_progress_end();
-  bench_print_status(what, &err);
-  return false;
+  return bench_ok(what, tdict_to_device(p->context, tree, p->device, options, out, err));
 }
 
 bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options,
@@ -107,13 +101,10 @@ bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_
 int place_verify(const bench_place *p, const check_source *source, const tdict_transfer_options *options,
                  const char *what) {
   check_poison poison;
-  tdict_tree *out = NULL;
-  size_t poisoned = 0;
+  scoped_tree out = NULL;
   if (!check_poison_result(&p->check, source, &poison) || !place_move(p, source->tree, options, what, &out))
     return BENCH_FAILED;
-  const int answer = check_result(&p->check, source, out, &poison, &poisoned);
-  tdict_release(out);
-  return answer;
+  return check_result(&p->check, source, out, NULL, NULL);
 }
 
 json_t *place_record(const bench_place *p, const char *scenario, int argc, char **argv) {
@@ -142,20 +133,42 @@ void place_close(bench_place *p) {
 }
 
 bool place_line(bench_place *p, double *seconds) {
-  tdict_error err;
-  double begin = bench_now();
-  if (place_is_gpu(p)) {
-    raw_driver *raw = p->check.raw;
-    if (!raw_copy_in_async(raw, p->line_device, p->check.bounce, p->line_bytes) || !raw_finish(raw)) {
-      bench_print_error("the line: %s", raw_why(raw));
-      return false;
-    }
-  } else if (tdict_transfer_into(p->context, p->line_target, p->line_source.tree, NULL, &err) != TDICT_OK) {
-    bench_print_status("the simulated line", &err);
-    return false;
-  }
+  raw_driver *raw = p->check.raw;
+  const double begin = bench_now();
+  const bool good =
+      raw ? check_driver(raw, "the line",
+                         raw_copy_in_async(raw, p->line_device, p->check.bounce, p->line_bytes) && raw_finish(raw))
+          : bench_ok("the simulated line",
+                     tdict_transfer_into(p->context, p->line_target, p->line_source.tree, NULL, err));
   *seconds = bench_now() - begin;
-  return true;
+  return good;
+}
+
+bool place_copy_leaves(const bench_place *p, const check_source *source, raw_address to, bool waits, double *seconds) {
+  raw_driver *raw = p->check.raw;
+  bool (*const copy)(raw_driver *, raw_address, const void *, size_t) = waits ? raw_copy_in : raw_copy_in_async;
+  bool good = true;
+  const double begin = bench_now();
+  for (int64_t i = 0; i < source->leaves && good; to += source->bytes[i], i++)
+    good = copy(raw, to, source->data[i], source->bytes[i]);
+  good = good && raw_finish(raw);
+  *seconds = bench_now() - begin;
+  return good;
+}
+
+tdict_stream place_stream(const bench_place *p) {
+  return place_is_gpu(p) ? (tdict_stream){p->device, raw_stream(p->check.raw)} : p->check.stream;
+}
+
+static void sleep_for(void *user) {
+  const int64_t ns = *(const int64_t *)user;
+  const struct timespec time = {ns / 1000000000, ns % 1000000000};
+  nanosleep(&time, NULL);
+}
+
+bool place_spin(const bench_place *p, int64_t *ns) {
+  if (place_is_gpu(p)) return check_driver(p->check.raw, "the kernel", raw_spin(p->check.raw, (uint64_t)*ns));
+  return bench_ok("the simulated kernel", tdict_sim_launch(place_stream(p), sleep_for, ns, err));
 }
 
 void place_drop_sources(bench_place *p) {

@@ -12,22 +12,21 @@
 #include "bench.h"
 #include "core/sched/cpus.h"
 
+char *bench_read_field(const char *path, const char *key, char *buffer, size_t size) {
+  char line[1024];
+  bool is_found = false;
+  FILE *file = fopen(path, "r");
+  while (file && !is_found && fgets(line, sizeof line, file)) is_found = strncmp(line, key, strlen(key)) == 0;
+  if (file) fclose(file);
+  if (!is_found) return NULL;
+  const char *value = line + strlen(key);
+  value += strspn(value, " \t:");
+  snprintf(buffer, size, "%.*s", (int)strcspn(value, "\n"), value);
+  return buffer;
+}
+
 char *bench_cpu_model(char *buffer, size_t size) {
-  snprintf(buffer, size, "unknown");
-  FILE *file = fopen("/proc/cpuinfo", "r");
-  if (!file) return buffer;
-  char line[512];
-  while (fgets(line, sizeof line, file)) {
-    if (strncmp(line, "model name", 10) != 0) continue;
-    char *value = strchr(line, ':');
-    if (!value) continue;
-    value++;
-    value += strspn(value, " \t");
-    value[strcspn(value, "\n")] = 0;
-    snprintf(buffer, size, "%s", value);
-    break;
-  }
-  fclose(file);
+  if (!bench_read_field("/proc/cpuinfo", "model name", buffer, size)) snprintf(buffer, size, "unknown");
   return buffer;
 }
 

@@ -86,6 +86,8 @@ bool place_move(const bench_place *p, const tdict_tree *tree, const tdict_transf
 /* Does the same, and releases the result within the time. */
 bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options,
                       const char *what, double *seconds);
+/* Copies the leaves of a source to the device one by one, by driver calls that wait for each leaf or all. Prints nothing. */
+bool place_copy_leaves(const bench_place *p, const check_source *source, raw_address to, bool waits, double *seconds);
 /* Copies a source to the device into memory that was filled with 0xA5, and compares every byte. */
 int place_verify(const bench_place *p, const check_source *source, const tdict_transfer_options *options,
                  const char *what);
@@ -93,6 +95,9 @@ int place_verify(const bench_place *p, const check_source *source, const tdict_t
 json_t *place_record(const bench_place *p, const char *scenario, int argc, char **argv);
 bool place_furnish(
     bench_place *p); /* allocates the memory for the line and for reading back; place_open() calls it unless `bare` */
+tdict_stream place_stream(const bench_place *p); /* the stream of the driver's copies, or of the simulated device */
+/* Queues work on place_stream() that takes this time. The number must stay until the work has ended. */
+bool place_spin(const bench_place *p, int64_t *ns);
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
 bool place_line(bench_place *p, double *seconds); /* copies line_bytes from pinned memory once and waits */
 bool place_empty_caches(bench_place *p);          /* evicts the sources from all caches, with several threads */
@@ -134,6 +139,7 @@ int job_verify_made(bench_job *job);
 bool job_sample_made(bench_job *job, int tree, double *seconds);
 /* Compares a result with source tree 0. Checks that it is pinned if the row wants that. `poison` may be NULL. */
 int job_check(bench_job *job, tdict_tree *result, const check_poison *poison);
+bool h2d_make(bench_job *job, int tree, tdict_tree **out); /* copies a source tree to the device */
 bool pin_make(bench_job *job, int tree, tdict_tree **out); /* pins a source tree */
 /* Start a transfer of a source tree to the device, and wait for its end. `after`: a stream or NULL. */
 bool move_start(bench_job *job, int tree, const tdict_stream *after, tdict_future **out);

@@ -9,15 +9,14 @@ json_t *serve_success(void) { return json_pack("{s:b}", "ok", 1); }
 
 json_t *serve_failure(const char *why) { return json_pack("{s:b, s:s}", "ok", 0, "error", why); }
 
-json_t *serve_hello(const bench_place *place, const char *scenario, int argc, char **argv) {
-  json_t *record = place_record(place, scenario, argc, argv);
-  json_object_set_new(record, "ok", json_true());
-  json_object_set_new(record, "name", json_string("tdict"));
-  json_object_set_new(record, "line_bytes", json_integer((json_int_t)place->line_bytes));
+static json_t *answer_hello(const serve_desk *desk) {
+  json_t *record = place_record(desk->place, desk->scenario, desk->argc, desk->argv);
+  json_object_update_new(record, json_pack("{s:b, s:s, s:I}", "ok", 1, "name", "tdict", "line_bytes",
+                                           (json_int_t)desk->place->line_bytes));
   return record;
 }
 
-json_t *serve_line(bench_place *place, const json_t *request) {
+static json_t *answer_line(bench_place *place, const json_t *request) {
   json_t *seconds = json_array();
   for (json_int_t i = json_integer_value(json_object_get(request, "count")); i > 0; i--) {
     double one;
@@ -30,14 +29,16 @@ json_t *serve_line(bench_place *place, const json_t *request) {
   return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
 }
 
-static json_t *answer_request(const serve_op *ops, void *job, const json_t *request, const char *op) {
+static json_t *answer_request(const serve_desk *desk, const json_t *request, const char *op) {
   if (!op) return serve_failure("a request has no \"op\"");
-  for (; ops->name; ops++)
-    if (strcmp(ops->name, op) == 0) return ops->answer(job, request);
+  if (strcmp(op, "hello") == 0) return answer_hello(desk);
+  if (strcmp(op, "line") == 0) return answer_line(desk->place, request);
+  for (const serve_op *one = desk->ops; one->name; one++)
+    if (strcmp(one->name, op) == 0) return one->answer(desk->job, request);
   return serve_failure("unknown op");
 }
 
-void serve_requests(const serve_op *ops, void *job) {
+void serve_requests(const serve_desk *desk) {
   char *line = NULL;
   size_t size = 0;
   bool more = true;
@@ -45,7 +46,7 @@ void serve_requests(const serve_op *ops, void *job) {
     json_t *request = json_loads(line, 0, NULL);
     const char *op = json_string_value(json_object_get(request, "op"));
     more = !op || strcmp(op, "quit") != 0;
-    json_t *given = answer_request(ops, job, request, op);
+    json_t *given = answer_request(desk, request, op);
     json_dumpf(given, stdout, JSON_COMPACT);
     putchar('\n');
     if (fflush(stdout) != 0) more = false; /* the reader has closed the pipe */

@@ -27,8 +27,9 @@ enum { LEAVES = sizeof fields / sizeof fields[0] };
 typedef struct pass {
   const char *name;
   bool is_pinned;
-  bench_samples own, ring; /* seconds of transfers */
+  bench_samples times[2]; /* seconds of transfers of batches that this process has filled, and of the ring's */
 } pass;
+enum { OWN, RING };
 
 typedef struct share_job {
   bench_place place;
@@ -39,12 +40,10 @@ typedef struct share_job {
 } share_job;
 
 static tdict_tree *make_batch(tdict_memory *memory) {
-  tdict_error err;
-  tdict_tree *made = NULL, *batch = NULL;
-  if (tdict_create_from(fields, LEAVES, 0, NULL, NULL, &made, &err) != TDICT_OK ||
-      tdict_consolidate(made, memory, &batch, &err) != TDICT_OK)
-    bench_print_status("a batch", &err);
-  tdict_release(made);
+  scoped_tree made = NULL;
+  tdict_tree *batch = NULL;
+  if (bench_ok("a batch", tdict_create_from(fields, LEAVES, 0, NULL, NULL, &made, err)))
+    (void)bench_ok("a batch", tdict_consolidate(made, memory, &batch, err));
   return batch;
 }
 
@@ -70,11 +69,8 @@ static bool is_filled(const tdict_tree *batch, uint64_t number) {
 /* The worker process: fills slots until the ring is destroyed. */
 static int run_worker(void) {
   tdict_error err;
-  tdict_share_ring *ring;
-  if (tdict_share_ring_attach(SOCKET, limit_ns, &ring, &err) != TDICT_OK) {
-    bench_print_status("the ring", &err);
-    return BENCH_FAILED;
-  }
+  scoped_share_ring ring = NULL;
+  if (!bench_has_worked("the ring", tdict_share_ring_attach(SOCKET, limit_ns, &ring, &err), &err)) return BENCH_FAILED;
   tdict_status status = TDICT_OK;
   for (uint64_t number = 0; status == TDICT_OK; number++) {
     tdict_tree *batch;
@@ -82,14 +78,12 @@ static int run_worker(void) {
     if (status == TDICT_OK) fill_batch(batch, number);
     if (status == TDICT_OK) status = tdict_share_ring_publish(ring, batch, &err);
   }
-  tdict_share_ring_destroy(ring);
   return status == TDICT_ECANCELLED ? BENCH_OK : BENCH_FAILED;
 }
 
 static bool start_worker(share_job *job) {
   extern char **environ;
   char *const argv[] = {(char *)"tdict-bench", (char *)"share", (char *)"--fill", NULL};
-  tdict_error err;
   posix_spawn_file_actions_t actions;
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return false;
@@ -98,8 +92,8 @@ static bool start_worker(share_job *job) {
   const bool is_started = posix_spawn(&job->worker, "/proc/self/exe", &actions, NULL, argv, environ) == 0;
   posix_spawn_file_actions_destroy(&actions);
   if (!is_started) job->worker = 0;
-  bool is_added = is_started && tdict_share_ring_add_worker(job->ring, pair[0], (int32_t)job->worker, &err) == TDICT_OK;
-  if (is_started && !is_added) bench_print_status("the worker", &err);
+  const bool is_added =
+      is_started && bench_ok("the worker", tdict_share_ring_add_worker(job->ring, pair[0], (int32_t)job->worker, err));
   close(pair[0]);
   close(pair[1]);
   return is_added;
@@ -131,24 +125,17 @@ static void close_pass(share_job *job) {
 
 /* Transfers a batch. If `number` is not negative, verifies the result. */
 static int move_batch(share_job *job, const tdict_tree *batch, bench_samples *samples, int64_t number) {
-  tdict_tree *result = NULL, *host = NULL;
-  const double begin = bench_now();
-  if (!place_move(&job->place, batch, NULL, "share", &result)) return BENCH_FAILED;
-  int answer = BENCH_OK;
-  if (number < 0) {
-    tdict_release(result);
-    bench_samples_add(samples, bench_now() - begin);
-    return answer;
-  }
-  if (!bench_ok("share", tdict_to_device(job->place.context, result, tdict_cpu(), NULL, &host, err))) {
-    answer = BENCH_FAILED;
-  } else if (!is_filled(host, (uint64_t)number)) {
-    bench_print_error("verification failed for batch %lld", (long long)number);
-    answer = BENCH_DIFFERS;
-  }
-  tdict_release(host);
-  tdict_release(result);
-  return answer;
+  scoped_tree result = NULL, host = NULL;
+  double seconds;
+  if (number < 0 && !place_move_timed(&job->place, batch, NULL, "share", &seconds)) return BENCH_FAILED;
+  if (number < 0) bench_samples_add(samples, seconds);
+  if (number < 0) return BENCH_OK;
+  if (!place_move(&job->place, batch, NULL, "share", &result) ||
+      !bench_ok("share", tdict_to_device(job->place.context, result, tdict_cpu(), NULL, &host, err)))
+    return BENCH_FAILED;
+  if (is_filled(host, (uint64_t)number)) return BENCH_OK;
+  bench_print_error("verification failed for batch %lld", (long long)number);
+  return BENCH_DIFFERS;
 }
 
 /* Does one repetition of each kind, in changing order. If `verifies` is true, verifies the results instead of timing
@@ -158,35 +145,38 @@ static int do_turn(share_job *job, pass *p, int number, bool verifies) {
   tdict_tree *own = job->own[number % SLOTS], *slot;
   const int64_t wanted = verifies ? number : -1;
   if (!bench_ok("the ring", tdict_share_ring_take(job->ring, limit_ns, &slot, err))) return BENCH_FAILED;
-  int answer = number % 2 ? move_batch(job, slot, &p->ring, wanted) : move_batch(job, own, &p->own, wanted);
-  if (answer == BENCH_OK)
-    answer = number % 2 ? move_batch(job, own, &p->own, wanted) : move_batch(job, slot, &p->ring, wanted);
+  int answer = BENCH_OK;
+  for (int i = 0; i < 2 && answer == BENCH_OK; i++) {
+    const int kind = (number + i) % 2;
+    answer = move_batch(job, kind == RING ? slot : own, &p->times[kind], wanted);
+  }
   if (!bench_ok("the ring", tdict_share_ring_give_back(job->ring, slot, err))) answer = BENCH_FAILED;
   fill_batch(own, (uint64_t)number + SLOTS);
   return answer;
 }
 
-static double get_ratio(const pass *p) { return bench_samples_median(&p->ring) / bench_samples_median(&p->own); }
+static double get_ratio(const pass *p) {
+  return bench_samples_median(&p->times[RING]) / bench_samples_median(&p->times[OWN]);
+}
 
 static int run_pass(share_job *job, pass *p, int repeats) {
-  if (!bench_samples_reserve(&p->own, repeats) || !bench_samples_reserve(&p->ring, repeats)) return BENCH_FAILED;
+  if (!bench_samples_reserve_all(p->times, 2, repeats)) return BENCH_FAILED;
   int answer = open_pass(job, p) ? BENCH_OK : BENCH_FAILED;
   for (int i = 0; i < repeats + 2 && answer == BENCH_OK; i++) answer = do_turn(job, p, i, i == 0 || i == repeats + 1);
   close_pass(job);
   if (answer == BENCH_OK)
     printf("%s: filled in this process %.3f ms, by another process %.3f ms, ratio %.3f\n", p->name,
-           bench_samples_median(&p->own) * 1e3, bench_samples_median(&p->ring) * 1e3, get_ratio(p));
+           bench_samples_median(&p->times[OWN]) * 1e3, bench_samples_median(&p->times[RING]) * 1e3, get_ratio(p));
   return answer;
 }
 
 static json_t *describe(const share_job *job, const pass *passes, int argc, char **argv) {
   json_t *record = place_record(&job->place, "share", argc, argv);
   for (int i = 0; i < 2; i++) {
-    json_t *one = json_object();
-    json_object_set_new(one, "own_seconds", bench_samples_json(&passes[i].own));
-    json_object_set_new(one, "ring_seconds", bench_samples_json(&passes[i].ring));
-    json_object_set_new(one, "ratio", json_real(get_ratio(&passes[i])));
-    json_object_set_new(record, passes[i].name, one);
+    const pass *p = &passes[i];
+    json_object_set_new(record, p->name,
+                        json_pack("{s:o, s:o, s:f}", "own_seconds", bench_samples_json(&p->times[OWN]), "ring_seconds",
+                                  bench_samples_json(&p->times[RING]), "ratio", get_ratio(p)));
   }
   return record;
 }
@@ -223,10 +213,7 @@ int share_main(int argc, char **argv) {
   if (answer != BENCH_OK) return answer;
   if (job.is_worker) return run_worker();
   answer = run_share(&job, passes, &common, argc, argv);
-  if (job.place.context) place_close(&job.place);
-  for (int i = 0; i < 2; i++) {
-    bench_samples_free(&passes[i].own);
-    bench_samples_free(&passes[i].ring);
-  }
+  place_close(&job.place);
+  for (int i = 0; i < 2; i++) bench_samples_free_all(passes[i].times, 2);
   return answer;
 }

@@ -73,23 +73,6 @@ typedef struct way {
   bool future, on_stream, early;
 } way;
 
-static tdict_stream stress_stream(const bench_place *p) {
-  return place_is_gpu(p) ? (tdict_stream){p->device, raw_stream(p->check.raw)} : p->check.stream;
-}
-
-static void sim_pause(void *user) {
-  const struct timespec t = {0, *(const long *)user};
-  nanosleep(&t, NULL);
-}
-
-/* Queues work on the stream, to delay the operations queued after it. */
-static bool occupy_stream(const bench_place *p) {
-  static long pause_ns = 300000;
-  tdict_error err;
-  if (place_is_gpu(p)) return raw_spin(p->check.raw, (uint64_t)pause_ns);
-  return tdict_sim_launch(stress_stream(p), sim_pause, &pause_ns, &err) == TDICT_OK;
-}
-
 static void choose_way(stress_job *job, way *w) {
   uint64_t *s = &job->state;
   int pool = tdict_context_num_threads(job->place.context);
@@ -102,8 +85,9 @@ static void choose_way(stress_job *job, way *w) {
   w->on_stream = w->future && stress_below(s, 3) == 0;
   w->early = w->future && stress_below(s, 4) == 0;
   if (stress_below(s, 5) == 0) {
-    w->o.after = stress_stream(&job->place);
-    (void)occupy_stream(&job->place);
+    static int64_t pause_ns = 300000;
+    w->o.after = place_stream(&job->place);
+    (void)place_spin(&job->place, &pause_ns); /* delays the operations that are queued after it */
   }
   job->counts[K_AUTO + w->o.mode]++;
   job->counts[w->o.num_threads < 0 ? K_AUTO_THREADS : w->o.num_threads == 0 ? K_CALLER_ALONE : K_THREADS]++;
@@ -123,23 +107,22 @@ static void describe_call(stress_job *job, const char *call, const way *w) {
            w->o.pinned_result ? ", pinned result" : "");
 }
 
-static bool print_failure(const stress_job *job, const tdict_error *err) {
-  bench_print_status(job->what, err);
-  return false;
+static bool has_worked(const stress_job *job, tdict_status status, const tdict_error *err) {
+  return bench_has_worked(job->what, status, err);
 }
 
 /* Waits for a future: on the host, or on a stream that the host then waits for. Results on the host are waited for by
  * their accessors. */
 static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future *f, tdict_tree **out) {
   tdict_error err;
-  tdict_stream stream = stress_stream(&job->place);
+  tdict_stream stream = place_stream(&job->place);
   tdict_status status =
       w->on_stream ? tdict_future_wait_on_stream(f, stream, out, &err) : tdict_future_wait(f, out, &err);
   if (status == TDICT_OK && w->on_stream && !to_host) status = tdict_record_stream(*out, stream, &err);
   tdict_future_release(f);
   if (status == TDICT_EWRONGDEVICE)
     status = TDICT_OK; /* record_stream() refuses trees of empty leaves and hooked objects only */
-  if (status != TDICT_OK) return print_failure(job, &err);
+  if (!has_worked(job, status, &err)) return false;
   if (w->on_stream && place_is_gpu(&job->place) && !raw_finish_own(job->place.check.raw)) return false;
   return true; /* The simulated device reads results on the same stream. */
 }
@@ -155,10 +138,9 @@ static bool move_tree_randomly(stress_job *job, stress_tree *t, const tdict_tree
   job->counts[K_PINNED_RESULTS] += w.o.pinned_result;
   job->counts[K_BYTES] += (int64_t)t->total_bytes;
   describe_call(job, to_host ? "to host" : "to device", &w);
-  if (!w.future)
-    return tdict_to_device(job->place.context, src, to, &w.o, out, &err) == TDICT_OK || print_failure(job, &err);
+  if (!w.future) return has_worked(job, tdict_to_device(job->place.context, src, to, &w.o, out, &err), &err);
   tdict_future *f;
-  if (tdict_to_device_async(job->place.context, src, to, &w.o, &f, &err) != TDICT_OK) return print_failure(job, &err);
+  if (!has_worked(job, tdict_to_device_async(job->place.context, src, to, &w.o, &f, &err), &err)) return false;
   if (w.early && src == t->tree) { /* The library retains the storages that it reads. */
     stress_tree_let_go(t);
     job->counts[K_RELEASED_EARLY]++;
@@ -173,21 +155,18 @@ static bool transfer_into(stress_job *job, const stress_tree *t, const tdict_tre
   job->counts[to_host ? K_INTO_HOST : K_INTO_DEVICE]++;
   job->counts[K_BYTES] += (int64_t)t->total_bytes;
   describe_call(job, to_host ? "transfer_into host" : "transfer_into device", &w);
-  if (!w.future)
-    return tdict_transfer_into(job->place.context, dst, src, &w.o, &err) == TDICT_OK || print_failure(job, &err);
+  if (!w.future) return has_worked(job, tdict_transfer_into(job->place.context, dst, src, &w.o, &err), &err);
   tdict_future *f;
-  tdict_tree *same = NULL;
-  if (tdict_transfer_into_async(job->place.context, dst, src, &w.o, &f, &err) != TDICT_OK)
-    return print_failure(job, &err);
+  scoped_tree same = NULL;
+  if (!has_worked(job, tdict_transfer_into_async(job->place.context, dst, src, &w.o, &f, &err), &err)) return false;
   if (to_host) w.on_stream = false; /* The bytes are compared through saved pointers, so the host must wait. */
-  bool good = end_future(job, &w, to_host, f, &same);
-  tdict_release(same);
-  return good;
+  return end_future(job, &w, to_host, f, &same);
 }
 
 /* Changes all bytes of the tree, copies the device tree back into it, and compares. Gaps between elements must keep
  * their bytes. */
 static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *device) {
+  const check_place host = {.device = tdict_cpu()};
   int answer = BENCH_OK;
   for (int i = 0; i < t->count; i++)
     if (t->leaves[i].layout == STRESS_EXPANDED)
@@ -198,28 +177,19 @@ static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *de
   if (!transfer_into(job, t, device, t->tree, true)) return BENCH_FAILED;
   for (int i = 0; i < t->count && answer == BENCH_OK; i++) {
     const stress_leaf *l = &t->leaves[i];
-    unsigned char *found = malloc(l->want_bytes + 1);
+    scoped_bytes found = malloc(l->want_bytes + 1);
     if (!found) return BENCH_FAILED;
     stress_gather(l, l->base_data, found);
-    size_t at = 0;
-    while (at < l->want_bytes && found[at] == l->want[at]) at++;
-    if (at < l->want_bytes) {
-      bench_print_error("leaf \"%s\" differs first at byte %zu: sent 0x%02x, arrived 0x%02x", l->path, at, l->want[at],
-                        found[at]);
-      answer = BENCH_DIFFERS;
-    }
-    free(found);
+    answer = stress_check_bytes(&host, l, found);
   }
   return answer;
 }
 
 static int check_pinned(stress_job *job, const stress_tree *t) {
-  tdict_error err;
-  tdict_tree *pinned;
+  scoped_tree pinned = NULL;
   job->counts[K_PIN_MEMORY]++;
   snprintf(job->what, sizeof job->what, "pin_memory");
-  if (tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, &err) != TDICT_OK)
-    return print_failure(job, &err), BENCH_FAILED;
+  if (!bench_ok(job->what, tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, err))) return BENCH_FAILED;
   int answer = BENCH_OK;
   for (int i = 0; i < t->count && answer == BENCH_OK;
        i++) { /* The result shares leaves that are pinned already, even strided leaves. */
@@ -232,7 +202,6 @@ static int check_pinned(stress_job *job, const stress_tree *t) {
       answer = BENCH_DIFFERS;
     }
   }
-  tdict_release(pinned);
   return answer;
 }
 
@@ -281,7 +250,7 @@ static bool open_place(stress_job *job, int64_t number) {
   job->place.staging_bytes = rings[number / TREES_A_CONTEXT % 4];
   job->counts[K_CONTEXTS]++;
   job->open = true;
-  return place_open(&job->place, job->o.device);
+  return place_open_device(&job->place, job->o.device, "stress");
 }
 
 static int run_tree(stress_job *job, int64_t number) {
@@ -332,17 +301,12 @@ static bool append_record(const stress_job *job, double seconds, const char *dev
 static int run_trees(stress_job *job) {
   double begin = bench_now(), shown = 0;
   const bench_bar bar = bench_bar_start((double)(job->o.count ? job->o.count : job->o.seconds));
-  char device[96] = "";
   int answer = BENCH_OK;
   if (job->o.record && !bench_can_write(job->o.record)) return BENCH_FAILED;
   for (int64_t i = job->o.first; answer == BENCH_OK; i++) {
     if (job->o.count ? i >= job->o.first + job->o.count : bench_now() - begin >= (double)job->o.seconds) break;
     if (!job->open || i % TREES_A_CONTEXT == 0)
       if (!open_place(job, i)) return BENCH_FAILED;
-    if (job->place.device.type == TDICT_DEVICE_CPU) {
-      bench_print_error("stress needs a device: on the cpu no bytes are moved");
-      return BENCH_FAILED;
-    }
     if (bench_now() - shown >= 0.5) {
       shown = bench_now();
       const double done = job->o.count ? (double)(i - job->o.first) : shown - begin;
@@ -352,10 +316,7 @@ static int run_trees(stress_job *job) {
   }
   bench_progress_end();
   if (answer != BENCH_OK) return answer;
-  if (job->open && place_is_gpu(&job->place))
-    snprintf(device, sizeof device, "%s", raw_device_name(job->place.check.raw));
-  else
-    snprintf(device, sizeof device, "simulated");
+  const char *device = job->open && place_is_gpu(&job->place) ? raw_device_name(job->place.check.raw) : "simulated";
   print_totals(job, bench_now() - begin);
   return !job->o.record || append_record(job, bench_now() - begin, device) ? BENCH_OK : BENCH_FAILED;
 }

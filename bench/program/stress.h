@@ -58,6 +58,8 @@ bool stress_find(const stress_leaf *leaf, const tdict_tree *tree, tdict_tensor *
 
 /* Compares a result with its tree. Returns BENCH_OK if every leaf is on the device, contiguous and equal. Returns
  * BENCH_DIFFERS, and prints leaf and offset, at the first difference. Returns BENCH_FAILED if a leaf cannot be read. */
+int stress_check_bytes(const check_place *place, const stress_leaf *leaf,
+                       const unsigned char *address); /* of one leaf */
 int stress_check(const check_place *place, const stress_tree *t, const tdict_tree *result, tdict_device device);
 
 #endif

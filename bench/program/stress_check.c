@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static int check_leaf_bytes(const check_place *p, const stress_leaf *l, const unsigned char *address) {
+int stress_check_bytes(const check_place *p, const stress_leaf *l, const unsigned char *address) {
   size_t at = 0;
   unsigned char found = 0;
   const int answer = check_bytes(p, address, l->want_bytes, l->want, &at, &found);
@@ -38,7 +38,7 @@ int stress_check(const check_place *p, const stress_tree *t, const tdict_tree *r
       bench_print_error("leaf \"%s\" arrived without data", l->path);
       return BENCH_DIFFERS;
     }
-    int answer = check_leaf_bytes(&place, l, address);
+    int answer = stress_check_bytes(&place, l, address);
     if (answer != BENCH_OK) return answer;
   }
   return BENCH_OK;

@@ -237,10 +237,7 @@ static bool make_tensor(stress_leaf *l, tdict_memory *memory) {
   view.dtype = l->dtype;
   tdict_status status = tdict_tensor_empty(l->dtype, 1, &count, memory, &l->base, &err);
   if (status == TDICT_OK) status = tdict_tensor_as_strided(l->base, &view, l->offset, &l->tensor, &err);
-  if (status != TDICT_OK) {
-    bench_print_status("cannot make a tensor", &err);
-    return false;
-  }
+  if (!bench_has_worked("cannot make a tensor", status, &err)) return false;
   l->base_data = tdict_tensor_data(l->base);
   return true;
 }
@@ -297,7 +294,6 @@ static bool add_tensor(stress_tree *t, tdict_context *context, uint64_t *state, 
 }
 
 static bool add_object(stress_tree *t, tdict_context *context, uint64_t *state, size_t bytes) {
-  tdict_error err = {0};
   stress_leaf *a = make_leaf(t, context, state, bytes / 2), *b = a ? make_leaf(t, context, state, bytes / 2) : NULL;
   void *self = NULL;
   if (!b) return false;
@@ -309,10 +305,8 @@ static bool add_object(stress_tree *t, tdict_context *context, uint64_t *state, 
   if (pair_make(a->tensor, b->tensor, &self) != TDICT_OK) return false;
   tdict_tensor_retain(a->tensor);
   tdict_tensor_retain(b->tensor);
-  if (tdict_set_object(t->tree, a->path, a->home == STRESS_FLAT_OBJECT ? &flat_type : &hooked_type, self, &err) ==
-      TDICT_OK)
-    return true;
-  bench_print_status("cannot set an object", &err);
+  const tdict_type *type = a->home == STRESS_FLAT_OBJECT ? &flat_type : &hooked_type;
+  if (bench_ok("cannot set an object", tdict_set_object(t->tree, a->path, type, self, err))) return true;
   pair_release(self);
   return false;
 }

@@ -73,10 +73,9 @@ static bool open_job(to_device_job *job) {
     bench_print_error("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", o->leaves, o->leaf_bytes);
     return false;
   }
-  if (place_is_gpu(p) && !raw_alloc(p->check.raw, job->total_bytes, &job->raw_destination)) {
-    bench_print_error("the driver: %s", raw_why(p->check.raw));
+  if (place_is_gpu(p) &&
+      !check_driver(p->check.raw, "the driver", raw_alloc(p->check.raw, job->total_bytes, &job->raw_destination)))
     return false;
-  }
   const check_group group = {o->leaves, (size_t)o->leaf_bytes};
   return check_source_make_of(&job->source, &o->values, &group, NULL);
 }
@@ -102,7 +101,7 @@ static int verify_way(to_device_job *job, int w) {
   const to_device_way *way = &ways[w];
   check_source *s = &job->source;
   check_poison poison;
-  tdict_tree *result = NULL;
+  scoped_tree result = NULL;
   const tdict_transfer_options o = way_options(job, way);
   check_source_seed(s, (uint64_t)job->options.seed * WAYS + (uint64_t)w);
   if (!check_poison_result(&job->place.check, s, &poison)) return BENCH_FAILED;
@@ -115,7 +114,6 @@ static int verify_way(to_device_job *job, int w) {
     answer = BENCH_FAILED;
   }
   if (answer == BENCH_OK) job->verified_ways++;
-  tdict_release(result);
   if (answer == BENCH_DIFFERS) bench_print_error("verification failed for %s", way->name);
   return answer;
 }
@@ -144,18 +142,10 @@ static bool measure_way(to_device_job *job, int w, bool keep) {
 
 /* Copies as a program without a library would: leaf by leaf from pageable memory, with driver calls. */
 static bool measure_driver(to_device_job *job, bool keep) {
-  const check_source *s = &job->source;
-  raw_driver *raw = job->place.check.raw;
-  raw_address to = job->raw_destination;
-  bool good = true;
-  double begin = bench_now();
-  for (int64_t i = 0; i < s->leaves && good; to += s->bytes[i], i++)
-    good = raw_copy_in(raw, to, s->data[i], s->bytes[i]);
-  if (good) good = raw_finish(raw);
-  double seconds = bench_now() - begin;
-  if (!good) bench_print_error("the driver's copies: %s", raw_why(raw));
+  double seconds;
+  const bool good = place_copy_leaves(&job->place, &job->source, job->raw_destination, true, &seconds);
   if (good && keep) bench_samples_add(&job->driver, seconds);
-  return good;
+  return check_driver(job->place.check.raw, "the driver's copies", good);
 }
 
 static bool measure_line(to_device_job *job, bool keep) {
@@ -195,10 +185,9 @@ static bool write_trace(to_device_job *job) {
   tdict_release(result);
   if (status == TDICT_OK) status = tdict_trace_write(job->place.context, job->options.trace, &err);
   tdict_trace_stop(job->place.context);
-  if (status != TDICT_OK) bench_print_status("the timeline", &err);
-  if (status == TDICT_OK)
-    printf("timeline of one more transfer (%.3f ms): %s\n", stats.total_seconds * 1e3, job->options.trace);
-  return status == TDICT_OK;
+  if (!bench_has_worked("the timeline", status, &err)) return false;
+  printf("timeline of one more transfer (%.3f ms): %s\n", stats.total_seconds * 1e3, job->options.trace);
+  return true;
 }
 
 static table_row make_way_row(const to_device_job *job, int w) {

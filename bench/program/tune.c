@@ -64,15 +64,14 @@ static void use_row(const tune_size *s, tdict_tuning_row row) {
 }
 
 static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
-  tdict_error err;
   const bench_place *p = &s->job->place;
-  bool in = s->direction == TDICT_TUNING_IN;
-  double begin = bench_now();
-  tdict_status status =
-      tdict_to_device(p->context, in ? s->source.tree : s->there, in ? p->device : tdict_cpu(), NULL, out, &err);
+  const bool in = s->direction == TDICT_TUNING_IN;
+  const tdict_tree *source = in ? s->source.tree : s->there;
+  const double begin = bench_now();
+  const bool good =
+      bench_ok("a transfer failed", tdict_to_device(p->context, source, in ? p->device : tdict_cpu(), NULL, out, err));
   *seconds = bench_now() - begin;
-  if (status != TDICT_OK) bench_print_status("a transfer failed", &err);
-  return status == TDICT_OK;
+  return good;
 }
 
 static bool is_over(const tune_size *s) { return bench_now() >= s->end; }
@@ -145,27 +144,11 @@ static bool search_settings(tune_size *s, tune_best *best) {
 
 static int verify_best(tune_size *s, const tune_best *best) {
   double seconds;
-  tdict_tree *out = NULL;
+  scoped_tree out = NULL;
+  check_place place = s->job->place.check;
+  if (s->direction != TDICT_TUNING_IN) place.device = tdict_cpu();
   use_row(s, best->row);
-  if (s->direction == TDICT_TUNING_IN) {
-    check_poison none = {0, 0};
-    size_t unused = 0;
-    if (!move_once(s, &seconds, &out)) return BENCH_FAILED;
-    int answer = check_result(&s->job->place.check, &s->source, out, &none, &unused);
-    tdict_release(out);
-    return answer;
-  }
-  if (!move_once(s, &seconds, &out)) return BENCH_FAILED;
-  int answer = BENCH_OK;
-  for (int64_t i = 0; i < s->source.leaves && answer == BENCH_OK; i++) {
-    char key[24];
-    snprintf(key, sizeof key, "%" PRId64, i);
-    const void *found = tdict_const_data(out, key);
-    if (!found || memcmp(found, s->source.data[i], s->source.bytes[i]) != 0) answer = BENCH_DIFFERS;
-  }
-  if (answer == BENCH_DIFFERS) bench_print_error("the tree that was copied back differs");
-  tdict_release(out);
-  return answer;
+  return move_once(s, &seconds, &out) ? check_result(&place, &s->source, out, NULL, NULL) : BENCH_FAILED;
 }
 
 static void show_row(const tune_size *s, const tune_best *best, double built_in) {
@@ -321,6 +304,6 @@ int tune_main(int argc, char **argv) {
   job.rows = json_array();
   int answer = run_tune(&job, argc, argv);
   json_decref(job.rows);
-  if (job.place.context) place_close(&job.place);
+  place_close(&job.place);
   return answer;
 }

@@ -34,19 +34,11 @@ typedef struct worker_options {
 } worker_options;
 
 typedef struct worker {
-  int argc; /* the command line, for the record */
-  char **argv;
   bench_place place;
   bench_job job;
   const bench_row *row; /* NULL: no row is prepared */
   unsigned next_tree;
 } worker;
-
-static json_t *answer_hello(void *user, const json_t *request) {
-  const worker *w = user;
-  (void)request;
-  return serve_hello(&w->place, "worker", w->argc, w->argv);
-}
 
 static json_t *answer_rows(void *user, const json_t *request) {
   const worker *w = user;
@@ -136,8 +128,6 @@ static json_t *answer_run(void *user, const json_t *request) {
   return serve_failure("a repetition failed");
 }
 
-static json_t *answer_line(void *user, const json_t *request) { return serve_line(&((worker *)user)->place, request); }
-
 static json_t *answer_finish(void *user, const json_t *request) {
   worker *w = user;
   (void)request;
@@ -156,11 +146,9 @@ static json_t *answer_drop(void *user, const json_t *request) {
   return serve_success();
 }
 
-static const serve_op worker_ops[] = {{"hello", answer_hello},     {"rows", answer_rows},
-                                      {"prepare", answer_prepare}, {"run", answer_run},
-                                      {"line", answer_line},       {"verify", answer_verify},
-                                      {"finish", answer_finish},   {"drop", answer_drop},
-                                      {"quit", answer_finish},     {0}};
+static const serve_op worker_ops[] = {
+    {"rows", answer_rows},     {"prepare", answer_prepare}, {"run", answer_run},     {"verify", answer_verify},
+    {"finish", answer_finish}, {"drop", answer_drop},       {"quit", answer_finish}, {0}};
 
 int worker_main(int argc, char **argv) {
   static const char doc[] =
@@ -178,15 +166,13 @@ int worker_main(int argc, char **argv) {
       {0}};
   worker w;
   memset(&w, 0, sizeof w);
-  w.argc = argc;
-  w.argv = argv;
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   w.place.bare = o.bare;
   w.place.delay = (int)o.delay;
   w.place.sim_rate = (double)o.sim_rate;
   bool good = place_open(&w.place, o.common.device);
   w.place.full = o.common.full || (place_is_gpu(&w.place) && !o.common.small);
-  if (good) serve_requests(worker_ops, &w);
+  if (good) serve_requests(&(serve_desk){worker_ops, &w, &w.place, "worker", argc, argv});
   finish_row(&w);
   place_close(&w.place);
   return good ? BENCH_OK : BENCH_FAILED;
