@@ -20,12 +20,12 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def run_it(self, words, program=PROGRAM):
+    def run_it(self, command, stdout=subprocess.PIPE):
         """A run of a minute at most, in a folder of its own."""
-        return subprocess.run([program, *words.split()], cwd=self.folder, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, cwd=self.folder, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60)
 
     def expect(self, words, status, text, program=PROGRAM):
-        done = self.run_it(words, program)
+        done = self.run_it([program, *words.split()])
         self.assertEqual(done.returncode, status, f"{words}: {done.stdout}{done.stderr}")
         self.assertIn(text, done.stdout + done.stderr, words)
         return done
@@ -109,21 +109,19 @@ class Output(Case):
     def test_a_full_device_is_a_failure(self):
         for program, words in self.ways():
             with open("/dev/full", "w", encoding="utf-8") as full:
-                done = subprocess.run([program, *words.split()], cwd=self.folder, stdout=full, stderr=subprocess.PIPE, text=True,
-                                      timeout=60)
+                done = self.run_it([program, *words.split()], full)
             self.assertEqual(done.returncode, 1, f"{program.name} {words}: {done.stderr}")
             self.assertIn("standard output", done.stderr, words)
 
     def test_a_closed_output_is_a_failure(self):
         for program, words in self.ways():
-            done = subprocess.run(["sh", "-c", f'exec "$0" {words} >&-', program], cwd=self.folder, stderr=subprocess.PIPE,
-                                  text=True, timeout=60)
+            done = self.run_it(["sh", "-c", f'exec "$0" {words} >&-', program], None)
             self.assertEqual(done.returncode, 1, f"{program.name} {words}: {done.stderr}")
             self.assertIn("standard output", done.stderr, words)
 
     def test_wrong_use_stays_wrong_use(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
-            done = subprocess.run([PROGRAM, "pin", "--unknown"], stdout=full, stderr=subprocess.PIPE, timeout=60)
+            done = self.run_it([PROGRAM, "pin", "--unknown"], full)
         self.assertEqual(done.returncode, 2)
 
 
@@ -340,10 +338,9 @@ class Loads(Case):
 
     def test_comparison_names_what_it_cannot_measure(self):
         (self.folder / "out").mkdir()
-        done = subprocess.run([sys.executable, "-B", ROOT / "bench/peers/compare-load", "--program", PROGRAM, "--device", "sim",
-                               "--folders", "out", "--works", "even", "--alone", "save", "--peers", "absent", "--small",
-                               "--rounds", "2", "--repeat", "2", "--out", "record.json"], cwd=self.folder, capture_output=True,
-                              text=True, timeout=60)
+        done = self.run_it([sys.executable, "-B", ROOT / "bench/peers/compare-load", "--program", PROGRAM, "--device", "sim",
+                            "--folders", "out", "--works", "even", "--alone", "save", "--peers", "absent", "--small",
+                            "--rounds", "2", "--repeat", "2", "--out", "record.json"])
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for text in ("even in out, line ", "\ntdict ", "absent               not measured: load.py: error: argument way", "host memory of a load: ",
                      "save, plain write ", "of the best plain way"):
@@ -371,8 +368,7 @@ class Files(Case):
         plot = [sys.executable, "-B", ROOT / "bench/peers/plot", "--charts", "charts"]
         for name in ("to-device", "container", "pin", "tune"):
             self.expect(f"{SHORT[name]} --json {name}.json", 0, "")
-        done = subprocess.run([*plot, "to-device.json", "pin.json", "container.json", "tune.json", "pin.json"], cwd=self.folder,
-                              capture_output=True, text=True, timeout=60)
+        done = self.run_it([*plot, "to-device.json", "pin.json", "container.json", "tune.json", "pin.json"])
         self.assertEqual(done.returncode, 0, done.stderr)
         for name, text in (("to-device", "non_blocking_pin"), ("pin", "SIMULATED"), ("container", ">walk 1000<"), ("tune", "out_new"),
                            ("pin-2", "SIMULATED")):
@@ -380,7 +376,7 @@ class Files(Case):
             self.assertIn(f"{name}.svg", (self.folder / "charts" / "index.html").read_text())
         self.expect(f"{SHORT['doctor']} --json doctor.json", 0, "")
         for words, text in ((["doctor.json"], "a record of 'doctor' has no rows"), (["none.json"], "No such file"), ([], "arguments are required")):
-            done = subprocess.run([*plot, *words], cwd=self.folder, capture_output=True, text=True, timeout=60)
+            done = self.run_it([*plot, *words])
             self.assertEqual(done.returncode, 2)
             self.assertIn(text, done.stderr)
 

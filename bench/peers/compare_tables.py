@@ -30,8 +30,8 @@ def milliseconds(seconds):
     return charts.number(seconds * 1e3)
 
 
-def table(heads, rows):
-    rule = ["---"] + ["---:"] * (len(heads) - 2) + ["---"]
+def table(heads, rows, last="---"):
+    rule = ["---"] + ["---:"] * (len(heads) - 2) + [last]
     return ["| " + " | ".join(line) + " |" for line in [heads, rule] + rows]
 
 
@@ -138,10 +138,9 @@ def standing(record):
                     digits = 2 if ratio >= 1.01 else 4
                     behind.append((who, f"- behind {NAMES[who]}: {row['scenario']}, {row_text(record, row)}: "
                                         f"{ratio:.{digits}f} times its time"))
-    rule = ["against", "rows ahead", "even", "behind"]
     cells = [[NAMES[who]] + [str(counts[who][word]) for word in ("ahead", "even", "behind")]
              for who in ORDER if who in counts]
-    lines = ["| " + " | ".join(line) + " |" for line in [rule, ["---", "---:", "---:", "---:"]] + cells]
+    lines = table(["against", "rows ahead", "even", "behind"], cells, "---:")
     behind.sort(key=lambda one: ORDER.index(one[0]))
     text = "Where tdict is behind:" if behind else "There is no row in which tdict is behind."
     return lines + ["", text] + ([""] + [line for _, line in behind] if behind else [])

@@ -54,10 +54,19 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
-    def compare(self, name, *options, code=0):
+    def compare(self, name, *options, code=0, peers=None):
+        """`peers` has the sources of peers by name."""
         out = self.folder / name
+        for peer, source in (peers or {}).items():
+            (self.folder / f"{peer}_peer.py").write_text(source)
+        options += ("--peers", ",".join(peers), "--peers-folder", self.folder) if peers else ()
         text = self.call(HERE / "compare", "--program", PROGRAM, "--device", "sim", "--out", out, *options, code=code)
         return out, text
+
+
+def check(recorded, new):
+    return subprocess.run([sys.executable, "-B", HERE / "check", "--recorded", recorded, "--new", new], capture_output=True,
+                          text=True)
 
 
 class Times(Case):
@@ -69,8 +78,7 @@ class Times(Case):
             recorded, _ = self.compare("recorded.json", *options)
             again, _ = self.compare("again.json", *options)
             late, _ = self.compare("late.json", *options, "--delay-percent", 10)
-            found = [subprocess.run([sys.executable, "-B", HERE / "check", "--recorded", recorded, "--new", new],
-                                    capture_output=True, text=True) for new in (again, late)]
+            found = [check(recorded, new) for new in (again, late)]
             if [done.returncode for done in found] == [0, 1]:
                 break
         self.assertIn("1 ratios, 0 fell behind", found[0].stdout)
@@ -129,9 +137,7 @@ class Compare(Case):
         self.assertLess(len(again), len(changes) / 2)  # small rows of different sizes become alike
 
     def test_few_processors(self):
-        (self.folder / "fake_peer.py").write_text(FAKE_PEER)
-        out, text = self.compare("few.json", "--match", "^(cpus|fresh)/", "--turns", 3, "--samples", 1, "--peers", "fake",
-                                 "--peers-folder", self.folder)
+        out, _ = self.compare("few.json", "--match", "^(cpus|fresh)/", "--turns", 3, "--samples", 1, peers={"fake": FAKE_PEER})
         rows = {row["row"]: row for row in records.load(out)["rows"]}
         self.assertEqual(rows["250 x 4 MB on 1 processor"]["results"]["fake"]["setting"], "fast")
         first = rows["first transfer, 1000 x 4 MB"]["results"]
@@ -141,10 +147,8 @@ class Compare(Case):
         self.assertEqual(len(first["tdict"]["turns"]), 3)
 
     def test_peers_take_turns_with_their_best_setting(self):
-        (self.folder / "fake_peer.py").write_text(FAKE_PEER)
-        (self.folder / "gone_peer.py").write_text("import nothing_of_that_name")
-        out, text = self.compare("peers.json", "--match", "^pin/", "--turns", 3, "--samples", 1, "--peers", "fake,gone",
-                                 "--peers-folder", self.folder)
+        out, text = self.compare("peers.json", "--match", "^pin/", "--turns", 3, "--samples", 1,
+                                 peers={"fake": FAKE_PEER, "gone": "import nothing_of_that_name"})
         record = records.load(out)
         self.assertIn("gone", record["absent"])
         rows = {row["row"]: row for row in record["rows"]}
@@ -159,9 +163,8 @@ class Compare(Case):
 
     def test_small_rows_have_two_sittings(self):
         """The second sitting comes after all first ones, with the same settings and as many repetitions."""
-        (self.folder / "fake_peer.py").write_text(FAKE_PEER)
         out, text = self.compare("twice.json", "--match", "^(pin|batches)/(pageable|1.1 MB of|10,000)", "--turns", 7,
-                                 "--samples", 4, "--peers", "fake", "--peers-folder", self.folder)
+                                 "--samples", 4, peers={"fake": FAKE_PEER})
         record = records.load(out)
         lines = [line.split(":")[0:2] for line in text.splitlines() if ": tdict " in line]
         self.assertEqual([line[0] == "again" for line in lines], [False] * len(record["rows"]) + [True] * len(record["rows"]))
@@ -179,14 +182,13 @@ class Compare(Case):
     def test_a_peer_that_fails_in_the_second_sitting(self):
         for op in ("prepare", "run"):  # the eighth run is the one that warms up again
             times = {"prepare": 2, "run": 8}[op]
-            (self.folder / "fake_peer.py").write_text(FAKE_PEER.replace('    elif op == "finish":', f"""
+            peer = FAKE_PEER.replace('    elif op == "finish":', f"""
     if op == "{op}":
         asked = globals().get("asked", 0) + 1
         if asked >= {times}:
             answer = {{"ok": False, "error": "no more"}}
-    elif op == "finish":"""))
-            out, _ = self.compare("second.json", "--match", "^pin/pageable, best", "--turns", 6, "--peers", "fake",
-                                  "--peers-folder", self.folder)
+    elif op == "finish":""")
+            out, _ = self.compare("second.json", "--match", "^pin/pageable, best", "--turns", 6, peers={"fake": peer})
             row = records.load(out)["rows"][0]
             self.assertEqual(row["results"]["fake"].get("failed"), "no more", op)
             self.assertEqual(row["sittings"], 2, op)
@@ -233,20 +235,17 @@ def made_up(kind, tdict, torch, spread=0.0, date="2025-01-02T03:04:05Z"):
                       "budget_seconds": 480, "seconds": 100, "delay_percent": 0}], "rows": [row, missed]}
 
 
-class Check(unittest.TestCase):
+class Check(Case):
     def test_what_may_grow_by_how_much(self):
         for slower, spread, fallen in ((1.01, 0, False), (1.03, 0, True), (1.04, 0.03, False), (1.10, 0, True),
                                        (1.06, 0.3, True), (0.5, 0, False)):
-            with tempfile.TemporaryDirectory() as name:
-                paths = []
-                for i, times in enumerate((1.0, slower)):
-                    paths.append(pathlib.Path(name) / f"{i}.json")
-                    record = made_up("cuda", times, 2.0, spread)
-                    record["rows"][0]["results"].pop("driver")  # it grows with the library in made-up records
-                    paths[-1].write_text(json.dumps(record))
-                done = subprocess.run([sys.executable, "-B", HERE / "check", "--recorded", paths[0], "--new", paths[1]],
-                                      capture_output=True, text=True)
-                self.assertEqual(done.returncode, int(fallen), (slower, spread, done.stdout + done.stderr))
+            paths = [self.folder / "0.json", self.folder / "1.json"]
+            for path, times in zip(paths, (1.0, slower)):
+                record = made_up("cuda", times, 2.0, spread)
+                record["rows"][0]["results"].pop("driver")  # it grows with the library in made-up records
+                path.write_text(json.dumps(record))
+            done = check(*paths)
+            self.assertEqual(done.returncode, int(fallen), (slower, spread, done.stdout + done.stderr))
 
 
 class Tables(unittest.TestCase):

@@ -2,7 +2,6 @@
 """Does the work of bench/peers/compare in JAX: device_put of a dict of numpy arrays with block_until_ready, and device_get."""
 import importlib.metadata
 import os
-import statistics
 
 # JAX keeps a pool of device memory. This share leaves memory for the other workers.
 os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", ".25")
@@ -15,9 +14,6 @@ import worker
 from worker import clock
 
 
-STEADY = 5
-
-
 class JaxPeer(worker.Peer):
     name = "jax"
     sum_kind = numpy.int32
@@ -27,7 +23,7 @@ class JaxPeer(worker.Peer):
         kind, _, index = device.partition(":")
         self.place = jax.devices("gpu" if kind == "cuda" else kind)[int(index or 0)]
         self.sum = jax.jit(lambda x: jnp.sum(jax.lax.bitcast_convert_type(x, jnp.int32)))
-        self.on_device, self.pinned, self.kept_result = [], [], None
+        self.on_device, self.pinned = [], []
 
     def versions(self):
         return {"jax": jax.__version__, "jaxlib": importlib.metadata.version("jaxlib"), "gpu": self.place.device_kind}
@@ -86,17 +82,10 @@ class JaxPeer(worker.Peer):
         jax.block_until_ready(made)
         if self.work["do"] == "first":
             seconds = clock() - begin
-            self.kept_result = made if self.kept_result is None else self.kept_result
+            self.keep(made)
             return seconds
         del made
         return clock() - begin
-
-    def more(self):
-        """Has no time of the first allocation: JAX allocates its pool when it opens the device."""
-        if self.work["do"] != "first" or self.kept_result is None:
-            return None
-        times = [self.sample("device_put", 0) for _ in range(STEADY + 1)]
-        return {"steady_seconds": statistics.median(times[1:])}
 
     @staticmethod
     def in_order(made):

@@ -2,12 +2,11 @@
 import contextlib
 import io
 import json
-import pathlib
-import tempfile
 import unittest
 
 import compare_test
 import report
+
 
 def record_of(kind):
     """A record whose only row was measured by tdict and by plain driver calls."""
@@ -18,12 +17,7 @@ def record_of(kind):
     return dict(record, rows=[row], contenders={"tdict": {"version": "0.1.0"}})
 
 
-class Report(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Report(compare_test.Case):
     def call(self, *records, options=()):
         paths = []
         for i, record in enumerate(records):

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """Does the work of bench/peers/compare in PyTorch: loops over lists of tensors, as in its tutorial on pin_memory."""
-import statistics
 import threading
 import time
 
@@ -11,7 +10,6 @@ import worker
 from worker import clock
 
 OWN_COPIES, OWN_BYTES, MOST_TRANSFERS, PAUSE = 200, 51200, 50, 0.00025
-STEADY = 5
 MANY = 64  # more leaves than this of one size are summed together
 
 
@@ -72,7 +70,7 @@ class TorchPeer(worker.Peer):
     def __init__(self, device):
         super().__init__(device)
         self.gpu = open_gpu(device)
-        self.on_device, self.targets, self.kept_result = [], [], None
+        self.on_device, self.targets = [], []
 
     def versions(self):
         return versions(self.gpu)
@@ -320,12 +318,11 @@ class TorchPeer(worker.Peer):
             self.wait()
             self.allocation_seconds = clock() - begin
             del block
-        self.setting = setting
         begin = clock()
         made = self.transfer(setting, tree)
         self.wait()
         seconds = clock() - begin
-        self.kept_result = made if self.kept_result is None else self.kept_result
+        self.keep(made)
         return seconds
 
     def sample_pin_first(self, setting, tree):
@@ -335,10 +332,8 @@ class TorchPeer(worker.Peer):
         return clock() - begin
 
     def more(self):
-        if self.work["do"] != "first" or self.kept_result is None:
-            return None
-        times = [self.sample_first(self.setting, 0) for _ in range(STEADY + 1)]
-        return {"allocation_seconds": self.allocation_seconds, "steady_seconds": statistics.median(times[1:])}
+        more = super().more()
+        return more and dict(more, allocation_seconds=self.allocation_seconds)
 
     def measure_cycles(self):
         """Measures how many cycles of the sleeping kernel take the wanted time."""

@@ -25,6 +25,7 @@ import gc
 import json
 import os
 import resource
+import statistics
 import sys
 import time
 import traceback
@@ -63,6 +64,7 @@ def checksum(words, kind=numpy.int64):
 
 class Peer:
     name = "none"
+    steady = 5  # later repetitions of a "first" row
     sum_kind = numpy.int64  # in which leaves are summed; they are multiples of 8 bytes
 
     def __init__(self, device):
@@ -73,7 +75,7 @@ class Peer:
         self.known_sums = {}  # checksums of the kept sources' leaves
         self.next_tree = 0
         self.evict = None
-        self.work = None
+        self.work = self.kept_result = self.first_setting = None
         self.threads = concurrent.futures.ThreadPoolExecutor(min(8, len(os.sched_getaffinity(0))))
         self.block = numpy.random.default_rng(12345).integers(0, 1 << 32, BLOCK_WORDS, numpy.uint32)
 
@@ -109,11 +111,18 @@ class Peer:
         """Does the work once, and raises an exception if the result differs. Returns the seconds or None."""
         raise NotImplementedError
 
+    # Functions that all peers share.
+    def keep(self, made):
+        """Keeps the first result of a "first" row, to verify it after the measured time."""
+        self.kept_result = made if self.kept_result is None else self.kept_result
+
     def more(self):
         """Returns further results at the end of a row."""
-        return None
+        if self.work["do"] != "first" or self.kept_result is None:
+            return None
+        times = [self.sample(self.first_setting, 0) for _ in range(self.steady + 1)]
+        return {"steady_seconds": statistics.median(times[1:])}
 
-    # Functions that all peers share.
     def drop_sources(self):
         self.sources, self.words, self.kept, self.known_sums = [], [], None, {}
         gc.collect()
@@ -194,6 +203,7 @@ class Peer:
             self.next_tree += 1
             if self.work["cache"] != "warm":
                 outside += self.settle(tree)
+            self.first_setting = setting
             seconds.append(self.sample(setting, tree))
         return seconds, cpu_seconds() - begin - outside
 
@@ -208,6 +218,7 @@ class Peer:
             self.make_sources(self.work)
             if self.work["cache"] == "cold":
                 self.empty_caches()  # its memory is allocated from now on
+            self.kept_result = None
             self.prepare_row()
             return {}
         if op == "verify":

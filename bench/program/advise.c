@@ -283,7 +283,7 @@ static int run_advise(advise_job *job) {
   if (!measure_ways(job)) return BENCH_FAILED;
   fill_record(job, &table);
   print_record(job);
-  return bench_sink_write(&job->sink, job->record) ? BENCH_OK : BENCH_FAILED;
+  return BENCH_OK;
 }
 
 static void check_options(struct argp_state *state, void *input) {
@@ -310,8 +310,7 @@ int advise_main(int argc, char **argv) {
       {0}};
   if (options_parse(argc, argv, doc, options, check_options, o) != BENCH_OK) return BENCH_USAGE;
   job.record = bench_record("advise", argc, argv);
-  int answer = run_advise(&job);
-  json_decref(job.record);
+  const int answer = bench_sink_end(&job.sink, run_advise(&job), job.record);
   place_close(&job.place);
   return answer;
 }

@@ -74,5 +74,4 @@ static const bench_row rows[] = {
      .worth = 3},
 };
 
-const bench_scenario bench_alloc = {"alloc", "allocates pinned memory, new and reused", NULL, rows,
-                                    sizeof rows / sizeof rows[0]};
+BENCH_SCENARIO(alloc, "alloc", rows, "allocates pinned memory, new and reused")

@@ -38,16 +38,14 @@ double bench_now(void);
  * counters give different numbers. It does not depend on the library under test. */
 uint64_t bench_random(uint64_t *state);
 
-/* The times of one row in the order of measurement. The caller of bench_samples_reserve() owns the array. */
+/* The times of one row in the order of measurement. The caller of bench_samples_reserve() owns the memory. */
 typedef struct bench_samples {
   double *seconds;
   int count, capacity;
 } bench_samples;
-bool bench_samples_reserve(bench_samples *s, int capacity); /* returns false if there is no memory */
-void bench_samples_free(bench_samples *s);
-/* Do the same for an array of samples. The first one prints an error on failure. */
-bool bench_samples_reserve_all(bench_samples *s, int count, int capacity);
-void bench_samples_free_all(bench_samples *s, int count);
+/* Allocates an array of samples. Prints an error and returns false on failure; free the samples then, too. */
+bool bench_samples_reserve(bench_samples *s, int count, int capacity);
+void bench_samples_free(bench_samples *s, int count);
 /* Does the works 0 to `count` - 1 in turn, `repeats` times after uncounted `warmups`. `once` writes the seconds of one
  * repetition, or returns false to stop. Adds the seconds to the samples of the work, unless they are negative. */
 typedef bool bench_once(void *user, int work, double *seconds);
@@ -128,10 +126,9 @@ typedef struct bench_sink {
   const char *path; /* NULL: no record is written */
   int fd;           /* for `-`: a duplicate of standard output */
 } bench_sink;
-bool bench_sink_open(bench_sink *sink, const char *path);            /* prints an error and returns false on failure */
-bool bench_sink_write(const bench_sink *sink, const json_t *record); /* likewise; returns true if no record is wanted */
-/* Writes a record, releases it and returns an exit code. */
-int bench_sink_end(const bench_sink *sink, json_t *record);
+bool bench_sink_open(bench_sink *sink, const char *path); /* prints an error and returns false on failure */
+/* Writes a record if one is wanted and `answer` is BENCH_OK. Releases the record, and returns the exit code. */
+int bench_sink_end(const bench_sink *sink, int answer, json_t *record);
 /* Finds the first line of a file that begins with `key`. Writes the text after the key and after blanks and colons, and
  * returns @p buffer. Returns NULL if there is no such line. */
 char *bench_read_field(const char *path, const char *key, char *buffer, size_t size);

@@ -127,7 +127,7 @@ static int measure(run *r, const comm_work *work, bench_samples samples[WAYS]) {
   const int repeats = (int)r->rank->settings->common.repeats;
   const int most = repeats * (comm_trees_bytes(&r->trees) <= SMALL_BYTES ? SMALL_REPEATS : 1);
   double unused = 0;
-  int answer = agree(r, bench_samples_reserve_all(samples, WAYS, most) ? BENCH_OK : BENCH_FAILED, &unused);
+  int answer = agree(r, bench_samples_reserve(samples, WAYS, most) ? BENCH_OK : BENCH_FAILED, &unused);
   for (int i = -WARMUPS; i < most && answer == BENCH_OK; i++)
     for (int w = 0; w < WAYS && answer == BENCH_OK; w++) {
       if (w == WAY_LEAVES && i >= repeats) continue;
@@ -164,7 +164,7 @@ static int measure_work(run *r, const comm_work *work) {
   if (answer == BENCH_OK) answer = measure(r, work, samples);
   if (r->rank->rows) bench_progress_end();
   if (answer == BENCH_OK && r->rank->rows) print_row(r, work, samples);
-  bench_samples_free_all(samples, WAYS);
+  bench_samples_free(samples, WAYS);
   return answer;
 }
 
@@ -246,5 +246,5 @@ int comm_end(const bench_sink *sink, const comm_rank *rank, int answer, int argc
   json_object_update_new(record, json_pack("{s:s, s:i, s:b, s:o}", "backend", rank->table.name, "ranks",
                                            (int)rank->table.world_size, "separate", rank->settings->is_separate, "rows",
                                            rank->rows));
-  return bench_sink_end(sink, record);
+  return bench_sink_end(sink, answer, record);
 }

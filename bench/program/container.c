@@ -35,10 +35,11 @@ static void container_finish(bench_job *job) {
   free(state);
 }
 
-static bool build_tree(bench_job *job, tdict_tree **out) {
+static bool build_tree(bench_job *job, int unused, tdict_tree **out) {
   const check_source *s = &job->place->sources[0];
   const container_state *state = job->state;
   tdict_error err;
+  (void)unused;
   tdict_status status = tdict_create(0, NULL, out, &err);
   for (int64_t i = 0; i < s->leaves && status == TDICT_OK; i++)
     status = tdict_set(*out, state->keys[i], state->leaves[i], &err);
@@ -51,52 +52,39 @@ static tdict_status count_leaf(void *user, const tdict_entry *entry, tdict_error
   return TDICT_OK;
 }
 
-static int64_t walk_tree(bench_job *job) {
+static bool walk_tree(bench_job *job, int unused, tdict_tree **out) {
+  const check_source *s = &job->place->sources[0];
   int64_t count = 0;
-  return tdict_walk(job->place->sources[0].tree, count_leaf, &count, NULL) == TDICT_OK ? count : -1;
+  (void)unused, (void)out;
+  return tdict_walk(s->tree, count_leaf, &count, NULL) == TDICT_OK && count == s->leaves;
 }
 
-static int64_t get_all(bench_job *job) {
+static bool get_all(bench_job *job, int unused, tdict_tree **out) {
   const check_source *s = &job->place->sources[0];
   const container_state *state = job->state;
   int64_t found = 0;
+  (void)unused, (void)out;
   for (int64_t i = 0; i < s->leaves; i++) {
     tdict_tensor *leaf = NULL;
     found += tdict_get(s->tree, state->keys[i], &leaf, NULL) == TDICT_OK && leaf == state->leaves[i];
   }
-  return found;
+  return found == s->leaves;
 }
 
 /* Verifies all three kinds: every leaf must be built, found and visited. */
 static int container_verify(bench_job *job) {
   const check_source *s = &job->place->sources[0];
-  tdict_tree *tree = NULL;
-  bool good = build_tree(job, &tree) && tdict_num_leaves(tree) == (size_t)s->leaves && get_all(job) == s->leaves &&
-              walk_tree(job) == s->leaves;
-  tdict_release(tree);
+  scoped_tree tree = NULL;
+  const bool good = build_tree(job, 0, &tree) && tdict_num_leaves(tree) == (size_t)s->leaves && get_all(job, 0, NULL) &&
+                    walk_tree(job, 0, NULL);
   if (!good) bench_print_error("a leaf was not built, found or visited");
   return good ? BENCH_OK : BENCH_DIFFERS;
 }
 
-static bool build_made(bench_job *job, int unused, tdict_tree **out) {
-  (void)unused;
-  return build_tree(job, out);
-}
-
-static bool get_made(bench_job *job, int unused, tdict_tree **out) {
-  (void)unused, (void)out;
-  return get_all(job) == job->place->sources[0].leaves;
-}
-
-static bool walk_made(bench_job *job, int unused, tdict_tree **out) {
-  (void)unused, (void)out;
-  return walk_tree(job) == job->place->sources[0].leaves;
-}
-
 #define ON_HOST .on_host = true, .prepare = container_prepare, .verify = container_verify, .finish = container_finish
-static const bench_kind kind_build = {.name = "build", .make = build_made, ON_HOST};
-static const bench_kind kind_get = {.name = "get", .make = get_made, ON_HOST};
-static const bench_kind kind_walk = {.name = "walk", .make = walk_made, ON_HOST};
+static const bench_kind kind_build = {.name = "build", .make = build_tree, ON_HOST};
+static const bench_kind kind_get = {.name = "get", .make = get_all, ON_HOST};
+static const bench_kind kind_walk = {.name = "walk", .make = walk_tree, ON_HOST};
 
 #define TREE .groups = {{1000, 4}}, .peers = "tensordict", .worth = 2
 static const bench_row rows[] = {
@@ -105,5 +93,4 @@ static const bench_row rows[] = {
     {.name = "walk 1000 leaves", .kind = &kind_walk, TREE},
 };
 
-const bench_scenario bench_container = {"container", "builds, gets and walks 1000 leaves on the host", NULL, rows,
-                                        sizeof rows / sizeof rows[0]};
+BENCH_SCENARIO(container, "container", rows, "builds, gets and walks 1000 leaves on the host")

@@ -156,10 +156,10 @@ int demo_main(int argc, char **argv) {
   const bench_option options[] = {DEVICE_OPTION(&job.common.device), SIZE_OPTIONS(&job.common), {0}};
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   setlocale(LC_CTYPE, "");
-  const bool good = bench_samples_reserve_all(job.rows, WAYS + 1, REPEATS);
+  const bool good = bench_samples_reserve(job.rows, WAYS + 1, REPEATS);
   const int answer = good ? run_demo(&job) : BENCH_FAILED;
   check_source_free(&job.source);
   place_close(&job.place);
-  bench_samples_free_all(job.rows, WAYS + 1);
+  bench_samples_free(job.rows, WAYS + 1);
   return answer;
 }

@@ -70,6 +70,4 @@ uint16_t device_bf16(float x); /* rounds to nearest even; x is not NaN */
 /* Writes the elements of `host`: the function `expect` of works that keep the elements. */
 size_t device_expect_same(const device_job *job, const device_way *way, int64_t i, unsigned char *to);
 
-int device_main(int argc, char **argv); /* tdict-bench device */
-
 #endif

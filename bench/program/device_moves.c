@@ -112,7 +112,7 @@ static void describe(device_job *job, const bench_samples *times, const bench_sa
 static tdict_status copies_meanwhile(device_job *job, tdict_tree **out, tdict_error *err) {
   bench_samples times, transfers;
   tdict_status status = TDICT_OK;
-  if (!bench_samples_reserve(&times, OWN_COPIES) || !bench_samples_reserve(&transfers, MOST_TRANSFERS))
+  if (!bench_samples_reserve(&times, 1, OWN_COPIES) || !bench_samples_reserve(&transfers, 1, MOST_TRANSFERS))
     return TDICT_ENOMEM;
   while (status == TDICT_OK && times.count < OWN_COPIES && transfers.count < MOST_TRANSFERS) {
     tdict_release(*out);
@@ -120,18 +120,18 @@ static tdict_status copies_meanwhile(device_job *job, tdict_tree **out, tdict_er
     status = copy_during_transfer(job, &times, &transfers, out, err);
   }
   describe(job, &times, &transfers);
-  bench_samples_free(&times);
-  bench_samples_free(&transfers);
+  bench_samples_free(&times, 1);
+  bench_samples_free(&transfers, 1);
   return status;
 }
 
 static tdict_status copies_alone(device_job *job, tdict_tree **out, tdict_error *err) {
   bench_samples times, transfers = {0};
   (void)out, (void)err;
-  if (!bench_samples_reserve(&times, OWN_COPIES)) return TDICT_ENOMEM;
+  if (!bench_samples_reserve(&times, 1, OWN_COPIES)) return TDICT_ENOMEM;
   const bool good = own_copy_meanwhile(&job->own, NULL, PAUSE_NS, &times);
   describe(job, &times, &transfers);
-  bench_samples_free(&times);
+  bench_samples_free(&times, 1);
   return good ? TDICT_OK : TDICT_EDEVICE;
 }
 

@@ -68,28 +68,20 @@ static bool prepare_gather(device_job *job) {
          device_make_tree(job, 1, &job->picked, NULL, &job->value) && device_fill_tree(job, job->value, 77);
 }
 
-static tdict_status get_list(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), job->run, out, err);
-}
-
-static tdict_status into_list(device_job *job, tdict_tree **out, tdict_error *err) {
-  (void)out;
-  return tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), job->run, err);
-}
-
-static tdict_status get_mask(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_MASK(job->mask)), NULL, out, err);
-}
-
-static tdict_status into_mask(device_job *job, tdict_tree **out, tdict_error *err) {
-  (void)out;
-  return tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_MASK(job->mask)), NULL, err);
-}
-
-static tdict_status set_list(device_job *job, tdict_tree **out, tdict_error *err) {
-  (void)out;
-  return tdict_index_set(NULL, job->tree, TDICT_INDEX(TDICT_LIST(job->positions, job->picked)), job->value, NULL, err);
-}
+/* Defines a way that is one expression. */
+#define WAY(name, call)                                                           \
+  static tdict_status name(device_job *job, tdict_tree **out, tdict_error *err) { \
+    (void)out, (void)err;                                                         \
+    return call;                                                                  \
+  }
+#define AT_LIST TDICT_INDEX(TDICT_LIST_OF(job->list))
+#define AT_MASK TDICT_INDEX(TDICT_MASK(job->mask))
+WAY(get_list, tdict_index_get(NULL, job->tree, AT_LIST, job->run, out, err))
+WAY(into_list, tdict_index_into(NULL, job->target, job->tree, AT_LIST, job->run, err))
+WAY(get_mask, tdict_index_get(NULL, job->tree, AT_MASK, NULL, out, err))
+WAY(into_mask, tdict_index_into(NULL, job->target, job->tree, AT_MASK, NULL, err))
+WAY(set_list,
+    tdict_index_set(NULL, job->tree, TDICT_INDEX(TDICT_LIST(job->positions, job->picked)), job->value, NULL, err))
 
 /* The plain C lower bound: a loop of memcpy, whose row size the compiler does not know. */
 static tdict_status loop_rows(device_job *job, bool read) {
@@ -105,15 +97,8 @@ static tdict_status loop_rows(device_job *job, bool read) {
   return TDICT_OK;
 }
 
-static tdict_status loop_read(device_job *job, tdict_tree **out, tdict_error *err) {
-  (void)out, (void)err;
-  return loop_rows(job, true);
-}
-
-static tdict_status loop_write(device_job *job, tdict_tree **out, tdict_error *err) {
-  (void)out, (void)err;
-  return loop_rows(job, false);
-}
+WAY(loop_read, loop_rows(job, true))
+WAY(loop_write, loop_rows(job, false))
 
 static bool reads_mask(const device_way *way) { return way->run == get_mask || way->run == into_mask; }
 
@@ -174,13 +159,9 @@ static bool renew_items(device_job *job) {
   return report(status, &err);
 }
 
-static tdict_status stack_items(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_stack((const tdict_tree *const *)job->items, (size_t)job->num_items, NULL, job->run, out, err);
-}
-
-static tdict_status cat_items(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_cat((const tdict_tree *const *)job->items, (size_t)job->num_items, NULL, job->run, out, err);
-}
+#define ITEMS (const tdict_tree *const *)job->items, (size_t)job->num_items
+WAY(stack_items, tdict_stack(ITEMS, NULL, job->run, out, err))
+WAY(cat_items, tdict_cat(ITEMS, NULL, job->run, out, err))
 
 static const device_way join_ways[] = {
     DEVICE_BOTH("stack", stack_items, DEVICE_RESULT_NEW), DEVICE_BOTH("cat", cat_items, DEVICE_RESULT_NEW), {0}};
@@ -188,19 +169,14 @@ const device_kind device_join = {"join", prepare_join, renew_items, device_expec
 
 /* Clone. */
 
-static tdict_status clone_tree(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_clone_deep(job->tree, job->run, out, err);
-}
+WAY(clone_tree, tdict_clone_deep(job->tree, job->run, out, err))
 
 static const device_way clone_ways[] = {DEVICE_BOTH("clone_deep", clone_tree, DEVICE_RESULT_NEW), {0}};
 const device_kind device_clone = {"clone", prepare_tree, renew_tree, device_expect_same, NULL, clone_ways};
 
 /* Fill: writes 1 to all elements. The leaves are uint8, bool or float32. */
 
-static tdict_status fill_tree(device_job *job, tdict_tree **out, tdict_error *err) {
-  (void)out;
-  return tdict_fill(job->tree, NULL, 1, job->run, err);
-}
+WAY(fill_tree, tdict_fill(job->tree, NULL, 1, job->run, err))
 
 static size_t expect_ones(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
   const size_t bytes = leaf_bytes(job, job->host, i);
@@ -218,9 +194,7 @@ const device_kind device_fill = {"fill", prepare_tree, renew_tree, expect_ones, 
 
 /* To_dtype: converts uint8, bool or float32 to bfloat16. */
 
-static tdict_status to_bf16(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_to_dtype(job->tree, TDICT_BF16, NULL, job->run, out, err);
-}
+WAY(to_bf16, tdict_to_dtype(job->tree, TDICT_BF16, NULL, job->run, out, err))
 
 static size_t expect_bf16(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
   const size_t size = tdict_dtype_bytes(job->fields[i].dtype), count = leaf_bytes(job, job->host, i) / size;

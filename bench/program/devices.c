@@ -278,8 +278,7 @@ int devices_main(int argc, char **argv) {
     if (!job.is_gpu) printf("SIMULATED devices: no figure here is a GPU's\n");
     if (!job.is_gpu || measure_plain(&job, record)) answer = measure_table(&job, list);
     json_object_set_new(record, "rows", list);
-    if (answer == BENCH_OK && !bench_sink_write(&job.sink, record)) answer = BENCH_FAILED;
-    json_decref(record);
+    answer = bench_sink_end(&job.sink, answer, record);
   }
   close_devices(&job);
   return answer;

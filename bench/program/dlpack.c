@@ -4,25 +4,16 @@
 
 #include "rows.h"
 
-static bool export_entries(bench_job *job, tdict_dlpack_entry **entries, size_t *count) {
-  const bool good = bench_ok("cannot export the tree",
-                             tdict_dlpack_export_tree(NULL, job->place->sources[0].tree, NULL, entries, count, err));
-  return good;
-}
-
-static bool import_entries(tdict_dlpack_entry *entries, size_t count, tdict_tree **out) {
-  const bool good = bench_ok("cannot import the tree", tdict_dlpack_import_tree(NULL, entries, count, NULL, out, err));
-  return good;
-}
-
 /* Exports and imports the tree. Writes the seconds of both calls, without the release. */
 static bool exchange(bench_job *job, double *export_seconds, double *import_seconds, tdict_tree **out) {
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   const double begin = bench_now();
-  if (!export_entries(job, &entries, &count)) return false;
+  if (!bench_ok("cannot export the tree",
+                tdict_dlpack_export_tree(NULL, job->place->sources[0].tree, NULL, &entries, &count, err)))
+    return false;
   const double middle = bench_now();
-  const bool good = import_entries(entries, count, out);
+  const bool good = bench_ok("cannot import the tree", tdict_dlpack_import_tree(NULL, entries, count, NULL, out, err));
   *import_seconds = bench_now() - middle;
   *export_seconds = middle - begin;
   tdict_dlpack_release_entries(entries, count);
@@ -32,14 +23,13 @@ static bool exchange(bench_job *job, double *export_seconds, double *import_seco
 /* Both trees must have the same elements at the same addresses. */
 static int dlpack_verify(bench_job *job) {
   const tdict_tree *source = job->place->sources[0].tree;
-  tdict_tree *tree = NULL;
+  scoped_tree tree = NULL;
   double seconds[2];
   bool good = exchange(job, &seconds[0], &seconds[1], &tree) && tdict_num_keys(tree) == tdict_num_keys(source);
   for (size_t i = 0; good && i < tdict_num_keys(source); i++) {
     const char *key = tdict_get_entry_at(source, i).key;
     good = tdict_const_data(tree, key) && tdict_const_data(tree, key) == tdict_const_data(source, key);
   }
-  tdict_release(tree);
   if (!good) bench_print_error("a leaf was not exported or imported");
   return good ? BENCH_OK : BENCH_DIFFERS;
 }
@@ -68,5 +58,4 @@ static const bench_row rows[] = {
     {.name = "import 1000 leaves", .kind = &kind_import, TREE},
 };
 
-const bench_scenario bench_dlpack = {"dlpack", "exports and imports 1000 leaves through DLPack on the host", NULL, rows,
-                                     sizeof rows / sizeof rows[0]};
+BENCH_SCENARIO(dlpack, "dlpack", rows, "exports and imports 1000 leaves through DLPack on the host")

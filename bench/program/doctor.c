@@ -271,7 +271,5 @@ int doctor_main(int argc, char **argv) {
   json_object_set_new(record, "transfers", ways_section(device, &good));
   for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
     print_section(titles[i], json_object_get(record, titles[i]), 0);
-  if (!bench_sink_write(&sink, record)) good = false;
-  json_decref(record);
-  return good ? BENCH_OK : BENCH_FAILED;
+  return bench_sink_end(&sink, BENCH_OK, record) == BENCH_OK && good ? BENCH_OK : BENCH_FAILED;
 }

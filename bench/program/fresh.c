@@ -87,5 +87,4 @@ static const bench_row rows[] = {
      .processes = 5},
 };
 
-const bench_scenario bench_fresh = {"fresh", "measures the first transfer and the first pinning of a process", NULL,
-                                    rows, sizeof rows / sizeof rows[0]};
+BENCH_SCENARIO(fresh, "fresh", rows, "measures the first transfer and the first pinning of a process")

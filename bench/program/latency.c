@@ -25,6 +25,7 @@ static bool call_sample(bench_job *job, int tree, double *seconds) {
   return move_end(job, future, NULL);
 }
 
+static const bench_kind kind_idle;
 typedef struct copies_state {
   bench_samples times;
   own_copy own;
@@ -34,21 +35,16 @@ typedef struct copies_state {
 static bool copies_prepare(bench_job *job) {
   copies_state *state = calloc(1, sizeof *state);
   job->state = state;
-  return state && bench_samples_reserve(&state->times, OWN_COPIES) && own_copy_open(&state->own, job->place);
+  return state && bench_samples_reserve(&state->times, 1, OWN_COPIES) && own_copy_open(&state->own, job->place);
 }
 
 static void copies_finish(bench_job *job) {
   copies_state *state = job->state;
   if (!state) return;
-  bench_samples_free(&state->times);
+  bench_samples_free(&state->times, 1);
   own_copy_close(&state->own);
   tdict_context_destroy(state->pieces);
   free(state);
-}
-
-static double percentile(const bench_job *job) {
-  const copies_state *state = job->state;
-  return bench_samples_percentile(&state->times, strcmp(job->row.statistic, "p99") == 0 ? 99 : 50);
 }
 
 static bool copies_sample(bench_job *job, int tree, double *seconds) {
@@ -56,20 +52,11 @@ static bool copies_sample(bench_job *job, int tree, double *seconds) {
   state->times.count = 0;
   for (int n = 0; n < MOST_TRANSFERS && state->times.count < OWN_COPIES; n++) {
     tdict_future *future = NULL;
-    if (!move_start(job, (tree + n) % BENCH_TREES, NULL, &future)) return false;
+    if (job->row.kind != &kind_idle && !move_start(job, (tree + n) % BENCH_TREES, NULL, &future)) return false;
     const bool good = own_copy_meanwhile(&state->own, future, PAUSE_NS, &state->times);
-    if (!move_end(job, future, NULL) || !good) return false;
+    if ((future && !move_end(job, future, NULL)) || !good) return false;
   }
-  *seconds = percentile(job);
-  return true;
-}
-
-static bool idle_sample(bench_job *job, int tree, double *seconds) {
-  copies_state *state = job->state;
-  (void)tree;
-  state->times.count = 0;
-  if (!own_copy_meanwhile(&state->own, NULL, PAUSE_NS, &state->times)) return false;
-  *seconds = percentile(job);
+  *seconds = bench_samples_percentile(&state->times, strcmp(job->row.statistic, "p99") == 0 ? 99 : 50);
   return true;
 }
 
@@ -112,7 +99,7 @@ static bool pinning_sample(bench_job *job, int tree, double *seconds) {
 static const bench_kind kind_call = {.name = "call", .make = move_asynchronously, .sample = call_sample};
 #define COPIES .make = move_asynchronously, .finish = copies_finish
 static const bench_kind kind_copies = {.name = "copies", .prepare = copies_prepare, .sample = copies_sample, COPIES};
-static const bench_kind kind_idle = {.name = "copies_idle", .prepare = copies_prepare, .sample = idle_sample, COPIES};
+static const bench_kind kind_idle = {.name = "copies_idle", .prepare = copies_prepare, .sample = copies_sample, COPIES};
 static const bench_kind kind_pinning = {
     .name = "copies_pinning", .prepare = pinning_prepare, .sample = pinning_sample, COPIES};
 
@@ -130,5 +117,4 @@ static const bench_row rows[] = {
     {.name = "own copies alone, p99", IDLE, .statistic = "p99", .worth = 2},
 };
 
-const bench_scenario bench_latency = {"latency", "measures asynchronous calls, and own copies during a transfer", NULL,
-                                      rows, sizeof rows / sizeof rows[0]};
+BENCH_SCENARIO(latency, "latency", rows, "measures asynchronous calls, and own copies during a transfer")

@@ -24,13 +24,13 @@ bool load_open_rows(load_row *rows, int count, int capacity, const char *const *
   memset(rows, 0, (size_t)count * sizeof *rows);
   for (int i = 0; i < count; i++) {
     snprintf(rows[i].name, sizeof rows[i].name, "%s, %s", work, names[i]);
-    if (!bench_samples_reserve_all(&rows[i].samples, 1, capacity)) return false;
+    if (!bench_samples_reserve(&rows[i].samples, 1, capacity)) return false;
   }
   return true;
 }
 
 void load_close_rows(load_row *rows, int count) {
-  for (int i = 0; i < count; i++) bench_samples_free(&rows[i].samples);
+  for (int i = 0; i < count; i++) bench_samples_free(&rows[i].samples, 1);
 }
 
 static double rate_of(const load_row *row, uint64_t bytes) {
@@ -382,17 +382,16 @@ static int run_load(int argc, char **argv) {
   char text[32];
   json_t *record = bench_record("load", argc, argv);
   job.rows = json_array();
-  json_object_set(record, "rows", job.rows);
+  json_object_set_new(record, "rows", job.rows);
   int answer = print_head(&job, record);
   if (answer == BENCH_OK) answer = run_works(&job);
   if (answer == BENCH_OK && !job.options.makes) {
     printf("\nverified: %s in %d files, read back without the library\n",
            bench_format_bytes((double)job.verified_bytes, text, sizeof text), job.verified_files);
     json_object_set_new(record, "verified_bytes", json_integer((json_int_t)job.verified_bytes));
-    if (!bench_sink_write(&job.sink, record)) answer = BENCH_FAILED;
+    answer = bench_sink_end(&job.sink, answer, json_incref(record));
   }
   place_close(&job.place);
-  json_decref(job.rows);
   json_decref(record);
   return answer;
 }

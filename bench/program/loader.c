@@ -292,7 +292,7 @@ static int report_rate(const run *r, int argc, char **argv) {
                                            (json_int_t)r->batch, "workers", (json_int_t)r->workers, "device", name,
                                            "batches_per_second", r->rate, "batch_bytes", bytes, "waited", r->waited,
                                            "simulated", r->place.type == TDICT_DEVICE_SIM));
-  return bench_sink_end(&r->sink, record);
+  return bench_sink_end(&r->sink, BENCH_OK, record);
 }
 
 /* Refuses options that have no effect, and sets defaults. */

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device.h"
 #include "output.h"
+#include "rows.h"
 
 const bench_scenario *const bench_scenarios[BENCH_SCENARIOS] = {
     &bench_to_device, &bench_tensordict, &bench_synergies, &bench_batches, &bench_d2h,     &bench_non_blocking,
@@ -12,23 +12,11 @@ const bench_scenario *const bench_scenarios[BENCH_SCENARIOS] = {
     &bench_threads,   &bench_alloc,      &bench_container, &bench_dlpack,  &bench_load,
 };
 
-/* The tools: subcommands that are not scenarios. */
+#define TOOL_ENTRY(name, summary) {#name, summary, name##_main},
 static const struct {
   const char *name, *summary;
   int (*run)(int argc, char **argv);
-} tools[] = {{"demo", "shows a tree, its transfer and the result; then times and a chart", demo_main},
-             {"loader", "measures batches per second from a loader", loader_main},
-             {"doctor", "shows hardware, driver and settings that transfers use here", doctor_main},
-             {"advise", "recommends mode and num_threads for a tree", advise_main},
-             {"devices", "measures one tree to several devices, whole and in parts", devices_main},
-             {"comm", "measures trees that ranks on several GPUs send each other", comm_main},
-             {"narrow", "measures the option narrow for ranges of values and numbers of threads", narrow_main},
-             {"tune", "measures this machine and writes a tuning file", tune_main},
-             {"pinning", "measures pinning a block while another thread copies", pinning_main},
-             {"share", "measures batches that another process has filled", share_main},
-             {"stress", "moves random trees in random ways and verifies every bit", stress_main},
-             {"device", "does works on a device for bench/peers/compare-device", device_main},
-             {"worker", "measures rows for bench/peers/compare", worker_main}};
+} tools[] = {BENCH_TOOLS(TOOL_ENTRY)};
 enum { num_tools = sizeof tools / sizeof tools[0] };
 
 static void print_help(FILE *file) {

@@ -27,27 +27,20 @@ uint64_t bench_random(uint64_t *state) {
   return z ^ z >> 31;
 }
 
-bool bench_samples_reserve(bench_samples *s, int capacity) {
-  s->seconds = calloc((size_t)capacity + 1, sizeof *s->seconds);
-  s->count = 0;
-  s->capacity = s->seconds ? capacity : 0;
-  return s->seconds != NULL;
-}
-
-void bench_samples_free(bench_samples *s) {
-  free(s->seconds);
-  memset(s, 0, sizeof *s);
-}
-
-bool bench_samples_reserve_all(bench_samples *s, int count, int capacity) {
+bool bench_samples_reserve(bench_samples *s, int count, int capacity) {
   bool good = true;
-  for (int i = 0; i < count; i++) good = bench_samples_reserve(&s[i], capacity) && good;
+  for (int i = 0; i < count; i++) {
+    s[i] = (bench_samples){calloc((size_t)capacity + 1, sizeof *s->seconds), 0, 0};
+    if (s[i].seconds) s[i].capacity = capacity;
+    good = good && s[i].seconds;
+  }
   if (!good) bench_print_error("no memory for the samples");
   return good;
 }
 
-void bench_samples_free_all(bench_samples *s, int count) {
-  for (int i = 0; i < count; i++) bench_samples_free(&s[i]);
+void bench_samples_free(bench_samples *s, int count) {
+  for (int i = 0; i < count; i++) free(s[i].seconds);
+  memset(s, 0, (size_t)count * sizeof *s);
 }
 
 bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats, bench_once *once, void *user) {
@@ -62,10 +55,10 @@ bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int r
 
 bool bench_medians(double *medians, int count, int warmups, int repeats, bench_once *once, void *user) {
   bench_samples samples[BENCH_MOST_MEDIANS];
-  const bool good = bench_samples_reserve_all(samples, count, repeats) &&
+  const bool good = bench_samples_reserve(samples, count, repeats) &&
                     bench_measure_in_turn(samples, count, warmups, repeats, once, user);
   for (int i = 0; i < count; i++) medians[i] = bench_samples_median(&samples[i]);
-  bench_samples_free_all(samples, count);
+  bench_samples_free(samples, count);
   return good;
 }
 
@@ -103,13 +96,10 @@ double bench_samples_percentile(const bench_samples *s, int percent) {
 }
 
 double bench_samples_spread(const bench_samples *s) {
-  if (s->count == 0) return 0;
-  double low = s->seconds[0], high = s->seconds[0];
-  for (int i = 1; i < s->count; i++) {
-    if (s->seconds[i] < low) low = s->seconds[i];
-    if (s->seconds[i] > high) high = s->seconds[i];
-  }
-  return high - low;
+  double *sorted = sort_samples(s);
+  const double spread = sorted ? sorted[s->count - 1] - sorted[0] : 0;
+  free(sorted);
+  return spread;
 }
 
 json_t *bench_samples_json(const bench_samples *s) {

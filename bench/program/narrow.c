@@ -144,13 +144,9 @@ int narrow_main(int argc, char **argv) {
     if (!place_is_gpu(&job.place)) printf("SIMULATED device: no figure here is a GPU's\n");
     json_t *record = bench_record("narrow", argc, argv), *rows = json_array();
     answer = measure_table(&job, rows);
-    json_object_set_new(record, "device", place_describe(&job.place));
-    json_object_set_new(record, "dtype", json_string(tdict_dtype_name(job.o.values.dtype)));
-    json_object_set_new(record, "rows", rows);
-    if (answer == BENCH_OK)
-      answer = bench_sink_end(&job.sink, record);
-    else
-      json_decref(record);
+    json_object_update_new(record, json_pack("{s:o, s:s, s:o}", "device", place_describe(&job.place), "dtype",
+                                             tdict_dtype_name(job.o.values.dtype), "rows", rows));
+    answer = bench_sink_end(&job.sink, answer, record);
   }
   place_close(&job.place);
   return answer;

@@ -129,5 +129,4 @@ static const bench_row rows[] = {
     {.name = "pinned, same stream", WORK, .calls = "same_stream", .source = "pinned", .worth = 2},
 };
 
-const bench_scenario bench_overlap = {"overlap", "copies while a kernel runs", NULL, rows,
-                                      sizeof rows / sizeof rows[0]};
+BENCH_SCENARIO(overlap, "overlap", rows, "copies while a kernel runs")

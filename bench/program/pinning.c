@@ -72,7 +72,7 @@ static bool copy_during(pinner *p, bool (*work)(void *), bench_samples *seconds,
 
 static bool measure_pinning(pinning_job *job, int repeats) {
   times *t = &job->all;
-  if (!bench_samples_reserve_all(t->each, 4, repeats)) return false;
+  if (!bench_samples_reserve(t->each, 4, repeats)) return false;
   double first = 0; /* The first copy initializes the driver; it is not counted. */
   for (int i = 0; i < ALONE; i++)
     if (!time_small_copy(job, i < ALONE / 10 ? &first : &job->alone)) return false;
@@ -117,7 +117,7 @@ static int run_pinning(pinning_job *job, const common_options *common, int argc,
   if (!place_open_device(&job->place, common->device, "pinning")) return BENCH_FAILED;
   if (!own_copy_open(&job->own, &job->place) || !measure_pinning(job, (int)common->repeats)) return BENCH_FAILED;
   print_pinning(job);
-  return sink.path ? bench_sink_end(&sink, describe(job, argc, argv)) : BENCH_OK;
+  return bench_sink_end(&sink, BENCH_OK, describe(job, argc, argv));
 }
 
 int pinning_main(int argc, char **argv) {
@@ -139,6 +139,6 @@ int pinning_main(int argc, char **argv) {
   answer = run_pinning(&job, &common, argc, argv);
   own_copy_close(&job.own);
   place_close(&job.place);
-  bench_samples_free_all(job.all.each, 4);
+  bench_samples_free(job.all.each, 4);
   return answer;
 }

@@ -35,16 +35,10 @@ int bench_cpu_count(void) { return tdict_cpus_count(); }
 static json_t *machine_record(void) {
   char model[256];
   struct utsname name;
-  json_t *machine = json_object();
-  json_object_set_new(machine, "cpu", json_string(bench_cpu_model(model, sizeof model)));
-  json_object_set_new(machine, "cores", json_integer(bench_cpu_count()));
-  json_object_set_new(machine, "memory_bytes",
-                      json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE)));
-  if (uname(&name) == 0) {
-    char text[sizeof name.sysname + sizeof name.release + 2];
-    snprintf(text, sizeof text, "%s %s", name.sysname, name.release);
-    json_object_set_new(machine, "kernel", json_string(text));
-  }
+  json_t *machine =
+      json_pack("{s:s, s:i, s:I}", "cpu", bench_cpu_model(model, sizeof model), "cores", bench_cpu_count(),
+                "memory_bytes", (json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE));
+  if (uname(&name) == 0) json_object_set_new(machine, "kernel", json_sprintf("%s %s", name.sysname, name.release));
   return machine;
 }
 
@@ -115,14 +109,11 @@ bool bench_sink_open(bench_sink *sink, const char *path) {
   return false;
 }
 
-int bench_sink_end(const bench_sink *sink, json_t *record) {
-  const bool good = bench_sink_write(sink, record);
+int bench_sink_end(const bench_sink *sink, int answer, json_t *record) {
+  bool good = true;
+  if (answer == BENCH_OK && sink->path)
+    good = sink->fd < 0 ? bench_record_write(record, sink->path)
+                        : write_to(record, fdopen(sink->fd, "w"), "standard output");
   json_decref(record);
-  return good ? BENCH_OK : BENCH_FAILED;
-}
-
-bool bench_sink_write(const bench_sink *sink, const json_t *record) {
-  if (!sink->path) return true;
-  if (sink->fd < 0) return bench_record_write(record, sink->path);
-  return write_to(record, fdopen(sink->fd, "w"), "standard output");
+  return good ? answer : BENCH_FAILED;
 }

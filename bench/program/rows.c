@@ -115,7 +115,7 @@ static int measure_first(rows_run *run, bench_job *job, const bench_row *row, ro
 }
 
 static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
-  if (!bench_samples_reserve_all(out->all, 3, (int)run->options->common.repeats)) return BENCH_FAILED;
+  if (!bench_samples_reserve(out->all, 3, (int)run->options->common.repeats)) return BENCH_FAILED;
   if (row->processes > 0) return measure_first(run, job, row, out);
   int answer = job_verify(job);
   return answer == BENCH_OK && !measure_samples(job, run->options->common.repeats, out, &run->bar, run->done)
@@ -163,7 +163,7 @@ static int run_row(rows_run *run, const bench_row *row) {
     }
   }
   json_decref(more);
-  bench_samples_free_all(result.all, 3);
+  bench_samples_free(result.all, 3);
   job_close(&job);
   return answer;
 }
@@ -173,7 +173,7 @@ static bool write_outputs(const rows_run *run, int argc, char **argv) {
   if (run->sink.path) {
     json_t *record = place_record(&run->place, run->scenario->name, argc, argv);
     json_object_set(record, "rows", run->records);
-    good = bench_sink_end(&run->sink, record) == BENCH_OK;
+    good = bench_sink_end(&run->sink, BENCH_OK, record) == BENCH_OK;
   }
   return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
 }

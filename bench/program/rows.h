@@ -29,6 +29,10 @@ typedef struct bench_kind {
 
 enum { BENCH_MAX_GROUPS = 3, BENCH_TREES = 4 };
 
+/* Defines the scenario bench_ID with a table of rows. */
+#define BENCH_SCENARIO(id, name, rows, summary) \
+  const bench_scenario bench_##id = {name, summary, NULL, rows, sizeof rows / sizeof *rows};
+
 /* A row of a scenario. bench/peers/worker.py reads the strings. NULL in a table stands for the first choice. */
 typedef struct bench_row {
   const char *name;
@@ -164,17 +168,23 @@ void table_print_row(const table_row *row);
 void table_record_row(json_t *record, const table_row *row);
 
 int rows_main(const bench_scenario *scenario, int argc, char **argv); /* tdict-bench SCENARIO */
-int worker_main(int argc, char **argv);                               /* tdict-bench worker */
-int doctor_main(int argc, char **argv);                               /* tdict-bench doctor */
-int demo_main(int argc, char **argv);                                 /* tdict-bench demo */
-int tune_main(int argc, char **argv);                                 /* tdict-bench tune */
-int advise_main(int argc, char **argv);                               /* tdict-bench advise */
-int narrow_main(int argc, char **argv);                               /* tdict-bench narrow */
-int devices_main(int argc, char **argv);                              /* tdict-bench devices */
-int comm_main(int argc, char **argv);                                 /* tdict-bench comm */
-int stress_main(int argc, char **argv);                               /* tdict-bench stress */
-int loader_main(int argc, char **argv);                               /* tdict-bench loader */
-int pinning_main(int argc, char **argv);                              /* tdict-bench pinning */
-int share_main(int argc, char **argv);                                /* tdict-bench share */
+
+/* The tools: subcommands that are not scenarios. Each has a function NAME_main(). */
+#define BENCH_TOOLS(TOOL)                                                                \
+  TOOL(demo, "shows a tree, its transfer and the result; then times and a chart")        \
+  TOOL(loader, "measures batches per second from a loader")                              \
+  TOOL(doctor, "shows hardware, driver and settings that transfers use here")            \
+  TOOL(advise, "recommends mode and num_threads for a tree")                             \
+  TOOL(devices, "measures one tree to several devices, whole and in parts")              \
+  TOOL(comm, "measures trees that ranks on several GPUs send each other")                \
+  TOOL(narrow, "measures the option narrow for ranges of values and numbers of threads") \
+  TOOL(tune, "measures this machine and writes a tuning file")                           \
+  TOOL(pinning, "measures pinning a block while another thread copies")                  \
+  TOOL(share, "measures batches that another process has filled")                        \
+  TOOL(stress, "moves random trees in random ways and verifies every bit")               \
+  TOOL(device, "does works on a device for bench/peers/compare-device")                  \
+  TOOL(worker, "measures rows for bench/peers/compare")
+#define BENCH_DECLARE_TOOL(name, summary) int name##_main(int argc, char **argv);
+BENCH_TOOLS(BENCH_DECLARE_TOOL)
 
 #endif

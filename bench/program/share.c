@@ -160,7 +160,7 @@ static double get_ratio(const pass *p) {
 }
 
 static int run_pass(share_job *job, pass *p, int repeats) {
-  if (!bench_samples_reserve_all(p->times, 2, repeats)) return BENCH_FAILED;
+  if (!bench_samples_reserve(p->times, 2, repeats)) return BENCH_FAILED;
   int answer = open_pass(job, p) ? BENCH_OK : BENCH_FAILED;
   for (int i = 0; i < repeats + 2 && answer == BENCH_OK; i++) answer = do_turn(job, p, i, i == 0 || i == repeats + 1);
   close_pass(job);
@@ -189,8 +189,7 @@ static int run_share(share_job *job, pass passes[2], const common_options *commo
   if (!place_is_gpu(&job->place)) printf("SIMULATED device: these times say nothing about a GPU\n");
   int answer = BENCH_OK;
   for (int i = 0; i < 2 && answer == BENCH_OK; i++) answer = run_pass(job, &passes[i], (int)common->repeats);
-  if (answer != BENCH_OK || !sink.path) return answer;
-  return bench_sink_end(&sink, describe(job, passes, argc, argv));
+  return bench_sink_end(&sink, answer, describe(job, passes, argc, argv));
 }
 
 int share_main(int argc, char **argv) {
@@ -214,6 +213,6 @@ int share_main(int argc, char **argv) {
   if (job.is_worker) return run_worker();
   answer = run_share(&job, passes, &common, argc, argv);
   place_close(&job.place);
-  for (int i = 0; i < 2; i++) bench_samples_free_all(passes[i].times, 2);
+  for (int i = 0; i < 2; i++) bench_samples_free(passes[i].times, 2);
   return answer;
 }

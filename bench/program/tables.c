@@ -2,8 +2,7 @@
  * Thread rule: one thread. */
 #include "rows.h"
 
-#define SCENARIO(id, name, summary) \
-  const bench_scenario bench_##id = {name, summary, NULL, id##_rows, sizeof id##_rows / sizeof *id##_rows};
+#define SCENARIO(id, name, summary) BENCH_SCENARIO(id, name, id##_rows, summary)
 #define LEAVES(count, bytes) .groups = {{count, bytes}}
 #define H2D .kind = &kind_h2d
 #define D2H .kind = &kind_d2h

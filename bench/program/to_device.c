@@ -24,7 +24,7 @@ typedef struct to_device_way {
   const char *name;
   int32_t mode, threads; /* threads: -1 lets the library choose */
 } to_device_way;
-enum { WAYS = 8 };
+enum { LINE, DRIVER, FIRST_WAY, WAYS = 8, WORKS = FIRST_WAY + WAYS }; /* the works that are measured in turn */
 static const to_device_way ways[WAYS] = {
     {"blocking", TDICT_MODE_BLOCKING, -1},
     {"non_blocking", TDICT_MODE_NON_BLOCKING, -1},
@@ -43,7 +43,9 @@ typedef struct to_device_job {
   check_source source;
   raw_address raw_destination; /* cuda: destination of the driver copies */
   size_t total_bytes;
-  bench_samples rows[WAYS], driver, line; /* driver: cuda only; line: not on the cpu */
+  bench_samples works[WORKS]; /* LINE: not on the cpu; DRIVER: cuda only */
+  bench_bar bar;
+  int64_t turn; /* of the works, from 1; warm-ups count */
   int verified_ways;
   size_t poisoned_bytes; /* poisoned bytes in all verified results */
 } to_device_job;
@@ -57,17 +59,12 @@ static void check_options(struct argp_state *state, void *input) {
 
 static bool on_cpu(const to_device_job *job) { return job->place.device.type == TDICT_DEVICE_CPU; }
 
-static bool reserve_samples(to_device_job *job) {
-  const int repeats = (int)job->options.common.repeats;
-  return bench_samples_reserve_all(&job->driver, 1, repeats) && bench_samples_reserve_all(&job->line, 1, repeats) &&
-         bench_samples_reserve_all(job->rows, WAYS, repeats);
-}
-
 static bool open_job(to_device_job *job) {
   to_device_options *o = &job->options;
   bench_place *p = &job->place;
   if (o->staging_bytes > 0) p->staging_bytes = (size_t)o->staging_bytes;
-  if (!reserve_samples(job) || !place_open(p, o->common.device)) return false;
+  if (!bench_samples_reserve(job->works, WORKS, (int)o->common.repeats) || !place_open(p, o->common.device))
+    return false;
   if (o->leaf_bytes < 0) o->leaf_bytes = o->common.full || place_is_gpu(p) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
   if (__builtin_mul_overflow((size_t)o->leaves, (size_t)o->leaf_bytes, &job->total_bytes)) {
     bench_print_error("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", o->leaves, o->leaf_bytes);
@@ -84,9 +81,7 @@ static void close_job(to_device_job *job) {
   check_source_free(&job->source);
   if (job->raw_destination) (void)raw_free(job->place.check.raw, job->raw_destination);
   place_close(&job->place);
-  bench_samples_free(&job->driver);
-  bench_samples_free(&job->line);
-  bench_samples_free_all(job->rows, WAYS);
+  bench_samples_free(job->works, WORKS);
 }
 
 static tdict_transfer_options way_options(const to_device_job *job, const to_device_way *way) {
@@ -131,46 +126,35 @@ static int verify_ways(to_device_job *job) {
   return answer;
 }
 
-/* The time includes allocating and releasing the result. */
-static bool measure_way(to_device_job *job, int w, bool keep) {
-  const tdict_transfer_options o = way_options(job, &ways[w]);
-  double seconds;
-  if (!place_move_timed(&job->place, job->source.tree, &o, ways[w].name, &seconds)) return false;
-  if (keep) bench_samples_add(&job->rows[w], seconds);
-  return true;
-}
-
-/* Copies as a program without a library would: leaf by leaf from pageable memory, with driver calls. */
-static bool measure_driver(to_device_job *job, bool keep) {
-  double seconds;
-  const bool good = place_copy_leaves(&job->place, &job->source, job->raw_destination, true, &seconds);
-  if (good && keep) bench_samples_add(&job->driver, seconds);
-  return check_driver(job->place.check.raw, "the driver's copies", good);
-}
-
-static bool measure_line(to_device_job *job, bool keep) {
-  double seconds;
-  if (!place_line(&job->place, &seconds)) return false;
-  if (keep) bench_samples_add(&job->line, seconds);
-  return true;
+/* Does a work once. The time of a way includes allocating and releasing the result. DRIVER copies as a program without a
+ * library would: leaf by leaf from pageable memory, with driver calls. */
+static bool measure_once(void *user, int work, double *seconds) {
+  to_device_job *job = user;
+  const to_device_options *o = &job->options;
+  const bench_place *p = &job->place;
+  const int w = work - FIRST_WAY;
+  *seconds = -1;
+  if (work == LINE) {
+    job->turn++;
+    return on_cpu(job) || place_line(&job->place, seconds);
+  }
+  if (work == DRIVER)
+    return !place_is_gpu(p) || check_driver(p->check.raw, "the driver's copies",
+                                            place_copy_leaves(p, &job->source, job->raw_destination, true, seconds));
+  const bool keep = job->turn > o->warmups;
+  bench_bar_show(&job->bar, (double)(job->turn - 1) + (double)w / WAYS, "%s %" PRId64 " of %" PRId64 ", way %d of %d",
+                 keep ? "repetition" : "warm-up", keep ? job->turn - o->warmups : job->turn,
+                 keep ? o->common.repeats : o->warmups, w + 1, (int)WAYS);
+  const tdict_transfer_options options = way_options(job, &ways[w]);
+  return place_move_timed(p, job->source.tree, &options, ways[w].name, seconds);
 }
 
 static bool measure_ways(to_device_job *job) {
-  const to_device_options *o = &job->options;
-  const bench_bar bar = bench_bar_start((double)(o->warmups + o->common.repeats));
-  for (int64_t i = -o->warmups; i < o->common.repeats; i++) {
-    bool keep = i >= 0;
-    if (!on_cpu(job) && !measure_line(job, keep)) return false;
-    if (place_is_gpu(&job->place) && !measure_driver(job, keep)) return false;
-    for (int w = 0; w < WAYS; w++) {
-      bench_bar_show(&bar, (double)(i + o->warmups) + (double)w / WAYS, "%s %" PRId64 " of %" PRId64 ", way %d of %d",
-                     keep ? "repetition" : "warm-up", keep ? i + 1 : i + o->warmups + 1,
-                     keep ? o->common.repeats : o->warmups, w + 1, (int)WAYS);
-      if (!measure_way(job, w, keep)) return false;
-    }
-  }
+  const int warmups = (int)job->options.warmups, repeats = (int)job->options.common.repeats;
+  job->bar = bench_bar_start(warmups + repeats);
+  const bool good = bench_measure_in_turn(job->works, WORKS, warmups, repeats, measure_once, job);
   bench_progress_end();
-  return true;
+  return good;
 }
 
 static bool write_trace(to_device_job *job) {
@@ -191,7 +175,8 @@ static bool write_trace(to_device_job *job) {
 }
 
 static table_row make_way_row(const to_device_job *job, int w) {
-  return (table_row){ways[w].name,     &job->rows[w],         &job->driver, &job->line,
+  const bench_samples *works = job->works;
+  return (table_row){ways[w].name,     &works[FIRST_WAY + w], &works[DRIVER], &works[LINE],
                      job->total_bytes, job->place.line_bytes, !on_cpu(job)};
 }
 
@@ -221,8 +206,8 @@ static void print_way_notes(const to_device_job *job) {
                    " warm-ups, rows in turn; spread: slowest minus fastest. The result is "
                    "made and released within the time.",
                    job->options.common.repeats, job->options.warmups);
-  if (job->driver.count) bench_print_text("Driver: a loop of plain driver copies, leaf by leaf.");
-  if (job->line.count)
+  if (job->works[DRIVER].count) bench_print_text("Driver: a loop of plain driver copies, leaf by leaf.");
+  if (job->works[LINE].count)
     bench_print_text("Line: one driver copy from one pinned buffer%s.",
                      place_is_gpu(&job->place) ? "" : "; SIMULATED: the library's copy of one pinned leaf");
   bench_format_bytes(total, text, sizeof text);
@@ -251,7 +236,7 @@ static int write_record(const to_device_job *job, int argc, char **argv) {
     json_array_append_new(rows, one);
   }
   json_object_set_new(record, "rows", rows);
-  return bench_sink_end(&job->sink, record);
+  return bench_sink_end(&job->sink, BENCH_OK, record);
 }
 
 static int run_to_device(int argc, char **argv) {

@@ -169,7 +169,7 @@ static void show_row(const tune_size *s, const tune_best *best, double built_in)
 
 static bool open_size(tune_size *s) {
   const check_group group = {LEAVES, s->bytes / LEAVES / 4 * 4};
-  if (!bench_samples_reserve(&s->samples, (int)s->job->o.repeats)) return false;
+  if (!bench_samples_reserve(&s->samples, 1, (int)s->job->o.repeats)) return false;
   if (!check_source_make(&s->source, &group, 1, NULL)) return false;
   check_source_seed(&s->source, (uint64_t)s->bytes + (uint64_t)s->direction);
   s->slot_bytes = engine_of(s)->rings.slot_bytes;
@@ -197,7 +197,7 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
   }
   tdict_release(s.there);
   check_source_free(&s.source);
-  bench_samples_free(&s.samples);
+  bench_samples_free(&s.samples, 1);
   return answer;
 }
 
@@ -276,10 +276,9 @@ static int run_tune(tune_job *job, int argc, char **argv) {
   int answer = tune_direction(job, TDICT_TUNING_IN);
   if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT_NEW);
   if (answer == BENCH_OK && !write_table(job, machine)) answer = BENCH_FAILED;
-  if (answer != BENCH_OK || !sink.path) return answer;
   json_t *record = place_record(&job->place, "tune", argc, argv);
   json_object_set(record, "rows", job->rows);
-  return bench_sink_end(&sink, record);
+  return bench_sink_end(&sink, answer, record);
 }
 
 int tune_main(int argc, char **argv) {
