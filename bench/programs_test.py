@@ -7,19 +7,16 @@ import pty
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench/peers"))
+import compare_test  # noqa: E402
+
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Case(compare_test.Case):
     def run_it(self, command, stdout=subprocess.PIPE):
         """A run of a minute at most, in a folder of its own."""
         return subprocess.run(command, cwd=self.folder, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60)

@@ -2,6 +2,7 @@
  * such a tree in every mode and extrapolates. Then it measures each factor that decides. The text is printed from the
  * JSON record. The job owns both. Thread rule: one thread. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,9 +135,13 @@ static bool measure_ways(advise_job *job) {
   return good;
 }
 
-static void add_factor(const advise_job *job, const char *factor, json_t *answer) {
+__attribute__((format(printf, 3, 4))) static void add_factor(const advise_job *job, const char *factor,
+                                                             const char *format, ...) {
+  va_list list;
+  va_start(list, format);
   json_array_append_new(json_object_get(job->record, "factors"),
-                        json_pack("{s:s, s:o}", "factor", factor, "answer", answer));
+                        json_pack("{s:s, s:o}", "factor", factor, "answer", json_vsprintf(format, list)));
+  va_end(list);
 }
 
 static double first_number(const char *path, const char *key) {
@@ -162,13 +167,11 @@ static void add_narrow_factor(const advise_job *job) {
   const double total = (double)job->o.leaves * (double)job->o.leaf_bytes;
   const advise_way *with = fastest_way(job, true), *without = fastest_way(job, false);
   if (with)
-    add_factor(job, "narrow",
-               json_sprintf("%.2f GB/s with narrow, %.2f without: %s%s", total / with->ms / 1e6,
-                            total / without->ms / 1e6, job->ways[job->best].narrow ? "use it" : "do not use it",
-                            job->o.pinned ? "; pinned leaves are never narrowed" : ""));
+    add_factor(job, "narrow", "%.2f GB/s with narrow, %.2f without: %s%s", total / with->ms / 1e6,
+               total / without->ms / 1e6, job->ways[job->best].narrow ? "use it" : "do not use it",
+               job->o.pinned ? "; pinned leaves are never narrowed" : "");
   else
-    add_factor(job, "narrow",
-               json_string("has no effect on floats; for integers and bools, give --dtype and --max-value"));
+    add_factor(job, "narrow", "has no effect on floats; for integers and bools, give --dtype and --max-value");
 }
 
 /* The factors of the TensorDict tutorial on pinned memory, in its order. */
@@ -180,37 +183,32 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
   const advise_way *four = find_way(job, TDICT_MODE_NON_BLOCKING_PIN, 4), *best = &job->ways[job->best];
   const tdict_tuning_row *row = tdict_choose_row(table, TDICT_TUNING_IN, (size_t)total);
   raw_device_info info;
-  add_factor(job, "cores",
-             json_sprintf("%d may be used; 4 threads take %.3f ms where the caller alone takes %.3f", bench_cpu_count(),
-                          four->ms, one->ms));
+  add_factor(job, "cores", "%d may be used; 4 threads take %.3f ms where the caller alone takes %.3f",
+             bench_cpu_count(), four->ms, one->ms);
   add_factor(job, "core use",
-             json_sprintf("%.2f processes ran or waited on average in the last minute; the way advised uses %.3f ms "
-                          "of processor time, blocking %.3f",
-                          first_number("/proc/loadavg", ""), best->cpu_ms, loop->cpu_ms));
-  add_factor(
-      job, "memory use",
-      o->pinned
-          ? json_sprintf("the leaves are pinned already: %.0f MB", total / 1e6)
-          : json_sprintf("%.0f MB of %.0f MB free would be pinned by pinning first (%.3f ms, and %.3f ms to send); the "
-                         "staging ring pins 67 MB once",
-                         total / 1e6, free_kb / 1e3, job->pin_ms, job->pinned_ms));
-  if (place_is_gpu(p) && raw_device_describe(p->check.raw, p->device.index, &info))
-    add_factor(job, "device",
-               json_sprintf("%s, compute %d.%d, %d copy engines", info.name, info.compute_major, info.compute_minor,
-                            info.copy_engines));
+             "%.2f processes ran or waited on average in the last minute; the way advised uses %.3f ms of processor "
+             "time, blocking %.3f",
+             first_number("/proc/loadavg", ""), best->cpu_ms, loop->cpu_ms);
+  if (o->pinned)
+    add_factor(job, "memory use", "the leaves are pinned already: %.0f MB", total / 1e6);
   else
-    add_factor(job, "device", json_string("SIMULATED: nothing here is said about a GPU"));
-  add_factor(job, "number of leaves",
-             json_sprintf("%" PRId64 ": leaf by leaf %.3f ms (%.2f us each), together %.3f ms", o->leaves, loop->ms,
-                          loop->ms * 1e3 / (double)o->leaves, best->ms));
+    add_factor(job, "memory use",
+               "%.0f MB of %.0f MB free would be pinned by pinning first (%.3f ms, and %.3f ms to send); the staging "
+               "ring pins 67 MB once",
+               total / 1e6, free_kb / 1e3, job->pin_ms, job->pinned_ms);
+  if (place_is_gpu(p) && raw_device_describe(p->check.raw, p->device.index, &info))
+    add_factor(job, "device", "%s, compute %d.%d, %d copy engines", info.name, info.compute_major, info.compute_minor,
+               info.copy_engines);
+  else
+    add_factor(job, "device", "SIMULATED: nothing here is said about a GPU");
+  add_factor(job, "number of leaves", "%" PRId64 ": leaf by leaf %.3f ms (%.2f us each), together %.3f ms", o->leaves,
+             loop->ms, loop->ms * 1e3 / (double)o->leaves, best->ms);
   add_factor(job, "size of leaves",
-             json_sprintf("%" PRId64
-                          " bytes; for %.1f MB in all the table has chunks of %zu bytes by %d thread%s, %s stores",
-                          o->leaf_bytes, total / 1e6, row->chunk_bytes, (int)row->workers, row->workers == 1 ? "" : "s",
-                          row->streaming ? "streaming" : "plain"));
-  add_factor(job, "architecture",
-             json_sprintf("the way advised reaches %.2f GB/s%s", total / best->ms / 1e6,
-                          place_is_gpu(p) ? "" : ", SIMULATED: copies within this host's memory"));
+             "%" PRId64 " bytes; for %.1f MB in all the table has chunks of %zu bytes by %d thread%s, %s stores",
+             o->leaf_bytes, total / 1e6, row->chunk_bytes, (int)row->workers, row->workers == 1 ? "" : "s",
+             row->streaming ? "streaming" : "plain");
+  add_factor(job, "architecture", "the way advised reaches %.2f GB/s%s", total / best->ms / 1e6,
+             place_is_gpu(p) ? "" : ", SIMULATED: copies within this host's memory");
 }
 
 /* The option max_queued_bytes with which to start if copies of the program wait too long. On an H200, a transfer with
@@ -237,9 +235,9 @@ static void fill_record(advise_job *job, const tdict_tuning *table) {
   add_factors(job, table);
   add_narrow_factor(job);
   add_factor(job, "copies beside",
-             json_sprintf("if other copies of the program wait too long for this transfer, set max_queued_bytes, for "
-                          "example to %d; not measured here",
-                          (int)START_QUEUED_BYTES));
+             "if other copies of the program wait too long for this transfer, set max_queued_bytes, for example to %d; "
+             "not measured here",
+             (int)START_QUEUED_BYTES);
 }
 
 static void print_record(const advise_job *job) {

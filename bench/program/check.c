@@ -46,13 +46,11 @@ static bool make_leaves(check_source *s, const check_group *groups, int num_grou
 }
 
 bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory) {
-  memset(s, 0, sizeof *s);
-  s->values.dtype = TDICT_F32;
+  *s = (check_source){.values = {TDICT_F32, 0}};
   return make_leaves(s, groups, num_groups, memory);
 }
 bool check_source_make_of(check_source *s, const check_values *values, const check_group *group, tdict_memory *memory) {
-  memset(s, 0, sizeof *s);
-  s->values = *values;
+  *s = (check_source){.values = *values};
   return make_leaves(s, group, 1, memory);
 }
 

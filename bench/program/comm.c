@@ -31,28 +31,21 @@ struct comm_job {
   thread_rank ranks[MOST_DEVICES];
 };
 
-/* Opens the context of a rank. Each context has one device: a GPU, or its own simulated device. */
-static tdict_status open_rank(comm_job *job, int number, tdict_error *err) {
-  thread_rank *r = &job->ranks[number];
-  tdict_sim_options sim = tdict_sim_options_default();
-  tdict_context_options o = tdict_context_options_default();
-  r->job = job;
-  r->device = job->is_simulated ? tdict_sim(0) : tdict_cuda(number);
-  r->rank.settings = &job->settings;
-  o.device = r->device;
-  if (job->is_simulated) o.sim = &sim;
-  return tdict_context_create(&o, &r->rank.context, err);
-}
-
-/* Opens the contexts of all ranks. */
+/* Opens the contexts of all ranks. Each context has one device: a GPU, or its own simulated device. */
 static bool open_ranks(comm_job *job) {
   tdict_error err;
   const int most = job->num_devices ? (int)job->num_devices : job->is_simulated ? 2 : MOST_DEVICES;
-  while (job->count < most) {
-    const tdict_status status = open_rank(job, job->count, &err);
+  for (; job->count < most; job->count++) {
+    thread_rank *r = &job->ranks[job->count];
+    tdict_sim_options sim = tdict_sim_options_default();
+    tdict_context_options o = tdict_context_options_default();
+    *r = (thread_rank){.job = job, .device = job->is_simulated ? tdict_sim(0) : tdict_cuda(job->count)};
+    r->rank.settings = &job->settings;
+    o.device = r->device;
+    if (job->is_simulated) o.sim = &sim;
+    const tdict_status status = tdict_context_create(&o, &r->rank.context, &err);
     if (status == TDICT_ENODEVICE && !job->num_devices) break;
     if (!bench_has_worked("no context", status, &err)) return false;
-    job->count++;
   }
   if (job->count >= 2) return true;
   if (job->count == 0)

@@ -1,8 +1,6 @@
 /* tdict-bench-openmpi and tdict-bench-mpich: measure trees in host memory that the processes of an MPI job send. The
  * programs have the same source, and each is linked with its MPI. Thread rule: main thread only. */
 #include <mpi.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "comm.h"
 #include "output.h"

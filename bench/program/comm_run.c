@@ -3,8 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The three ways of a work: the whole tree, one leaf of the same bytes, and the leaves one after the other. */
 enum { WAY_TREE, WAY_BUFFER, WAY_LEAVES, WAYS };

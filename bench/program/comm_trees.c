@@ -33,10 +33,8 @@ static tdict_status make_leaves(const comm_size *size, int64_t elements, tdict_m
 static bool make_tree(const comm_size *size, int64_t elements, tdict_memory *memory, tdict_tree **tree, float ***data) {
   if (!bench_ok("cannot make a tree", make_leaves(size, elements, memory, tree, err))) return false;
   *data = calloc((size_t)size->leaves, sizeof **data);
-  if (!*data) {
-    bench_print_error("no memory for the addresses of %" PRId64 " leaves", size->leaves);
-    return false;
-  }
+  if (!*data) bench_print_error("no memory for the addresses of %" PRId64 " leaves", size->leaves);
+  if (!*data) return false;
   for (int64_t i = 0; i < size->leaves; i++) {
     char key[KEY_BYTES];
     write_key(key, i);

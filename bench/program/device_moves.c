@@ -2,10 +2,7 @@
  * threads. */
 #include "device.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* The program copies up to OWN_COPIES times, with a pause before each copy, during at most MOST_TRANSFERS
  * transfers. */

@@ -1,6 +1,5 @@
 /* tdict-bench devices: replicates and splits a tree over 1 to n devices, beside one transfer for each device and beside
  * plain copies. Prints a table of rates. The job owns the context and the sources. Thread rule: one thread. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +37,14 @@ static tdict_status replicate(devices_job *job, tdict_tree **trees, tdict_error 
   return td_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
 }
 
-/* Waits for all futures, and releases them. */
-static tdict_status wait_all(tdict_future **futures, int count, tdict_status status, tdict_tree **trees,
-                             tdict_error *err) {
+/* Moves a part, or the whole source if there are no parts, to each of `count` devices. Waits for all. */
+static tdict_status move_each(devices_job *job, tdict_tree *const *parts, int count, tdict_tree **trees,
+                              tdict_error *err) {
+  tdict_future *futures[MOST_DEVICES] = {NULL};
+  tdict_status status = TDICT_OK;
+  for (int i = 0; i < count && status == TDICT_OK; i++)
+    status = tdict_to_device_async(job->context, parts ? parts[i] : job->source.tree, job->devices[i], NULL,
+                                   &futures[i], err);
   for (int i = 0; i < count; i++) {
     if (status == TDICT_OK) status = tdict_future_wait(futures[i], &trees[i], err);
     tdict_future_release(futures[i]);
@@ -49,11 +53,7 @@ static tdict_status wait_all(tdict_future **futures, int count, tdict_status sta
 }
 
 static tdict_status move_to_each(devices_job *job, tdict_tree **trees, tdict_error *err) {
-  tdict_future *futures[MOST_DEVICES] = {NULL};
-  tdict_status status = TDICT_OK;
-  for (int i = 0; i < job->count && status == TDICT_OK; i++)
-    status = tdict_to_device_async(job->context, job->source.tree, job->devices[i], NULL, &futures[i], err);
-  return wait_all(futures, job->count, status, trees, err);
+  return move_each(job, NULL, job->count, trees, err);
 }
 
 static tdict_status split(devices_job *job, tdict_tree **trees, tdict_error *err) {
@@ -62,15 +62,14 @@ static tdict_status split(devices_job *job, tdict_tree **trees, tdict_error *err
 }
 
 static tdict_status split_and_move_each(devices_job *job, tdict_tree **trees, tdict_error *err) {
-  tdict_future *futures[MOST_DEVICES] = {NULL};
   tdict_tree *parts[MOST_DEVICES];
   size_t count = (size_t)job->count;
   const int64_t rows = tdict_batch_size(job->source.tree)[0], part = (rows + job->count - 1) / job->count;
   tdict_status status = tdict_split_every(job->source.tree, 0, part, parts, &count, err);
-  for (size_t i = 0; i < count && status == TDICT_OK; i++)
-    status = tdict_to_device_async(job->context, parts[i], job->devices[i], NULL, &futures[i], err);
+  if (status != TDICT_OK) return status;
+  status = move_each(job, parts, (int)count, trees, err);
   for (size_t i = 0; i < count; i++) tdict_release(parts[i]);
-  return wait_all(futures, job->count, status, trees, err);
+  return status;
 }
 
 /* A row of the table. */

@@ -58,8 +58,8 @@ static void *run_copier(void *user) {
   return NULL;
 }
 
-/* Runs the threads, and writes the seconds from the first to the last copy. */
-static bool run_all(copier *all, int count, double *seconds) {
+/* Runs the threads, and writes the rate of all bytes from the first to the last copy. */
+static bool run_all(copier *all, int count, size_t bytes, double *bytes_per_second) {
   pthread_barrier_t begin, end;
   bool good = true;
   int started = 0;
@@ -76,7 +76,7 @@ static bool run_all(copier *all, int count, double *seconds) {
   pthread_barrier_wait(&begin);
   const double start = bench_now();
   pthread_barrier_wait(&end);
-  *seconds = bench_now() - start;
+  *bytes_per_second = (double)bytes / (bench_now() - start);
   for (int i = 0; i < count; i++) {
     pthread_join(all[i].thread, NULL);
     good &= all[i].good;
@@ -89,40 +89,26 @@ static bool run_all(copier *all, int count, double *seconds) {
 
 bool plain_lines(int count, size_t bytes, double *bytes_per_second) {
   copier all[MOST_THREADS];
-  double seconds;
-  memset(all, 0, sizeof all);
-  for (int i = 0; i < count; i++) {
-    all[i].ordinal = i;
-    all[i].bytes = bytes;
-  }
-  if (!run_all(all, count, &seconds)) return false;
-  *bytes_per_second = (double)bytes * count / seconds;
-  return true;
+  for (int i = 0; i < count; i++) all[i] = (copier){.ordinal = i, .bytes = bytes};
+  return run_all(all, count, bytes * (size_t)count, bytes_per_second);
 }
 
 bool plain_staging(int count, size_t bytes, double *bytes_per_second) {
   copier all[MOST_THREADS];
   _Atomic(size_t) next[MOST_THREADS];
-  double seconds;
-  unsigned char *ordinary = malloc(bytes);
+  scoped_bytes ordinary = malloc(bytes);
+  const size_t part = bytes / (size_t)count;
   int each = bench_cpu_count() / (CPUS_PER_THREAD * count);
   if (!ordinary) {
     bench_print_error("no memory for %zu bytes", bytes);
     return false;
   }
   memset(ordinary, 7, bytes);
-  memset(all, 0, sizeof all);
   each = each < 1 ? 1 : each > MOST_THREADS / count ? MOST_THREADS / count : each;
   for (int i = 0; i < count * each; i++) {
     const int gpu = i % count;
     atomic_init(&next[gpu], 0);
-    all[i].ordinal = gpu;
-    all[i].next = &next[gpu];
-    all[i].bytes = bytes / (size_t)count;
-    all[i].ordinary = ordinary + all[i].bytes * (size_t)gpu;
+    all[i] = (copier){.ordinal = gpu, .next = &next[gpu], .bytes = part, .ordinary = ordinary + part * (size_t)gpu};
   }
-  const bool good = run_all(all, count * each, &seconds);
-  if (good) *bytes_per_second = (double)(bytes / (size_t)count * (size_t)count) / seconds;
-  free(ordinary);
-  return good;
+  return run_all(all, count * each, part * (size_t)count, bytes_per_second);
 }

@@ -182,13 +182,13 @@ static json_t *ways_section(const char *device, bool *good) {
   }
   err.message[0] = 0;
   tdict_device chosen = tdict_context_device(context, &err);
-  json_object_set_new(section, "device", json_string(tdict_device_format(chosen, text, sizeof text)));
-  json_object_set_new(section, "simulated", json_boolean(chosen.type == TDICT_DEVICE_SIM));
-  bool asked = o.device.type != TDICT_DEVICE_CPU;
+  const bool asked = o.device.type != TDICT_DEVICE_CPU;
+  json_object_update_new(section, json_pack("{s:s, s:b}", "device", tdict_device_format(chosen, text, sizeof text),
+                                            "simulated", chosen.type == TDICT_DEVICE_SIM));
   if (asked && err.message[0]) json_object_set_new(section, "why_no_gpu", json_string(err.message));
-  json_object_set_new(section, "pool_threads", json_integer(tdict_context_num_threads(context)));
-  json_object_set_new(section, "threads_on_processors", thread_masks());
-  json_object_set_new(section, "staging_bytes", json_integer((json_int_t)o.staging_bytes));
+  json_object_update_new(section, json_pack("{s:i, s:o, s:I}", "pool_threads", tdict_context_num_threads(context),
+                                            "threads_on_processors", thread_masks(), "staging_bytes",
+                                            (json_int_t)o.staging_bytes));
   for (size_t i = 0; i < sizeof groups / sizeof groups[0] && chosen.type != TDICT_DEVICE_CPU; i++) {
     json_array_append_new(ways, try_way(context, &groups[i], false));
     if (i == 1) json_array_append_new(ways, try_way(context, &groups[i], true));

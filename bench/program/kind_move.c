@@ -130,12 +130,11 @@ static bool d2h_prepare(bench_job *job) {
   if (writes_over(job) && !d2h_targets(job)) return false;
   if (!place_is_gpu(p) || !is_equal(job->row.result, "warm")) return true;
   job->raw_host = malloc(job->total_bytes + 1);
-  if (job->raw_host) {
+  if (job->raw_host)
     memset(job->raw_host, CHECK_POISON, job->total_bytes + 1);
-    return true;
-  }
-  bench_print_error("no memory for the driver's copies");
-  return false;
+  else
+    bench_print_error("no memory for the driver's copies");
+  return job->raw_host != NULL;
 }
 
 static bool d2h_make(bench_job *job, int tree, tdict_tree **out) {

@@ -3,7 +3,6 @@
  * long as the longer of the two. See rows.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "rows.h"
 #include "tdict/sim.h"

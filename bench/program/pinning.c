@@ -2,10 +2,7 @@
  * measures the longest delay of another thread's copies during this time. Only the first repetition is the first
  * pinning of the process; bench/costs/pinning starts a new process for each repetition. The job owns its memory. Thread
  * rule: the copies run on the main thread, the pinning on a second thread. */
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "options.h"
 #include "own_copy.h"
@@ -32,14 +29,6 @@ typedef struct pinning_job {
   double alone; /* seconds of the longest copy without concurrent pinning */
   times all;
 } pinning_job;
-
-/* Measures a small copy, and keeps the longest time. */
-static bool time_small_copy(const pinning_job *job, double *longest) {
-  double seconds;
-  if (!own_copy_once(&job->own, &seconds)) return false;
-  if (seconds > *longest) *longest = seconds;
-  return true;
-}
 
 /* The work of the second thread while the main thread copies. */
 typedef struct pinner {
@@ -73,9 +62,11 @@ static bool copy_during(pinner *p, bool (*work)(void *), bench_samples *seconds,
 static bool measure_pinning(pinning_job *job, int repeats) {
   times *t = &job->all;
   if (!bench_samples_reserve(t->each, 4, repeats)) return false;
-  double first = 0; /* The first copy initializes the driver; it is not counted. */
-  for (int i = 0; i < ALONE; i++)
-    if (!time_small_copy(job, i < ALONE / 10 ? &first : &job->alone)) return false;
+  for (int i = 0; i < ALONE; i++) {
+    double seconds;
+    if (!own_copy_once(&job->own, &seconds)) return false;
+    if (i >= ALONE / 10 && seconds > job->alone) job->alone = seconds; /* the first copies initialize the driver */
+  }
   for (int i = 0; i < repeats; i++) {
     pinner p = {.job = job};
     if (!copy_during(&p, pin_block, &t->pin, &t->pin_wait)) return false;

@@ -1,6 +1,5 @@
 /* Opens places and jobs: a context, the driver, and sources that are kept between rows. See rows.h for ownership and
  * threads. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -34,11 +33,8 @@ static bool open_cuda(bench_place *p) {
   char why[256];
   check_place *c = &p->check;
   c->raw = raw_open(p->device.index, why, sizeof why);
-  if (!c->raw) {
-    bench_print_error("the driver: %s", why);
-    return false;
-  }
-  return p->bare || place_furnish(p);
+  if (!c->raw) bench_print_error("the driver: %s", why);
+  return c->raw && (p->bare || place_furnish(p));
 }
 
 bool place_furnish(bench_place *p) {
@@ -57,11 +53,8 @@ static bool open_sim(bench_place *p) {
   p->line_bytes = line_bytes_sim;
   c->bounce_bytes = line_bytes_sim;
   c->bounce = malloc(c->bounce_bytes);
-  if (!c->bounce) {
-    bench_print_error("no memory to read results back into");
-    return false;
-  }
-  if (!check_source_make(&p->line_source, &group, 1, tdict_pinned_memory(p->context))) return false;
+  if (!c->bounce) bench_print_error("no memory to read results back into");
+  if (!c->bounce || !check_source_make(&p->line_source, &group, 1, tdict_pinned_memory(p->context))) return false;
   check_source_seed(&p->line_source, 99);
   return bench_ok("the simulated device",
                   tdict_stream_create(p->context, p->device, &c->stream, err) == TDICT_OK &&

@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct rows_options {
@@ -25,10 +24,11 @@ static void check_options(struct argp_state *state, void *input) {
 /* The samples of one row. */
 typedef union row_result {
   struct {
-    bench_samples library, driver, line;
+    bench_samples line, driver, library;
   };
   bench_samples all[3];
 } row_result;
+enum { LINE, DRIVER, LIBRARY };
 
 /* Runs a repetition in the cache state of the row. If the row is small and warm, an uncounted repetition of the same
  * kind runs immediately before, as in bench/peers/compare. */
@@ -36,27 +36,6 @@ static bool repetition(bench_job *job, int number, bool driver, double *seconds)
   if (job_is_warm(job) && job->total_bytes <= back_to_back_bytes && !job_sample(job, number + 1, driver, seconds))
     return false;
   return job_settle(job, number) && job_sample(job, number, driver, seconds);
-}
-
-/* `bar` counts rows; `row` rows are done. */
-static bool measure_samples(bench_job *job, int64_t repeats, row_result *out, const bench_bar *bar, int row) {
-  for (int64_t i = -WARMUPS; i < repeats; i++) {
-    bench_bar_show(bar, row + (double)(i + WARMUPS) / (double)(repeats + WARMUPS), "%s", job->row.name);
-    double line = 0, driver = 0, library = 0;
-    int tree = (int)(i + WARMUPS);
-    bool keep = i >= 0;
-    if (!job->row.kind->on_host) {
-      if (!place_line(job->place, &line)) return false;
-      if (keep) bench_samples_add(&out->line, line);
-    }
-    if (job_has_driver(job)) {
-      if (!repetition(job, tree, true, &driver)) return false;
-      if (keep) bench_samples_add(&out->driver, driver);
-    }
-    if (!repetition(job, tree, false, &library)) return false;
-    if (keep) bench_samples_add(&out->library, library);
-  }
-  return true;
 }
 
 static bool has_rate(const bench_kind *kind) { return kind == &kind_h2d || kind == &kind_d2h || kind == &kind_pin_h2d; }
@@ -90,7 +69,21 @@ typedef struct rows_run {
   bool driver, line;            /* true: a row has a time of the driver, of the line */
   bench_bar bar;                /* in rows */
   int done;                     /* rows that are measured */
+  bench_job *job;               /* the row that is measured */
+  int turn;                     /* of its works; warm-ups count */
 } rows_run;
+
+/* Does a work of the row once: the line, the driver's or the library's. Writes no time if the row lacks the work. */
+static bool sample_once(void *user, int work, double *seconds) {
+  rows_run *run = user;
+  bench_job *job = run->job;
+  const int64_t turns = run->options->common.repeats + WARMUPS;
+  *seconds = -1;
+  if (work == DRIVER) return !job_has_driver(job) || repetition(job, run->turn, true, seconds);
+  if (work == LIBRARY) return repetition(job, run->turn++, false, seconds);
+  bench_bar_show(&run->bar, run->done + (double)run->turn / (double)turns, "%s", job->row.name);
+  return job->row.kind->on_host || place_line(job->place, seconds);
+}
 
 static int job_sample_verified(bench_job *job, row_result *out) {
   double seconds;
@@ -117,10 +110,12 @@ static int measure_first(rows_run *run, bench_job *job, const bench_row *row, ro
 static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
   if (!bench_samples_reserve(out->all, 3, (int)run->options->common.repeats)) return BENCH_FAILED;
   if (row->processes > 0) return measure_first(run, job, row, out);
-  int answer = job_verify(job);
-  return answer == BENCH_OK && !measure_samples(job, run->options->common.repeats, out, &run->bar, run->done)
-             ? BENCH_FAILED
-             : answer;
+  const int answer = job_verify(job);
+  if (answer != BENCH_OK) return answer;
+  run->job = job;
+  run->turn = 0;
+  const int repeats = (int)run->options->common.repeats;
+  return bench_measure_in_turn(out->all, 3, WARMUPS, repeats, sample_once, run) ? BENCH_OK : BENCH_FAILED;
 }
 
 /* Collects facts for the notes below the table. */

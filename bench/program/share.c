@@ -1,10 +1,8 @@
 /* tdict-bench share: transfers batches that this process has filled, and batches of a ring that a worker process has
  * filled. Both take turns. All batches are consolidated, with 7 leaves and 10.9 MB. The job owns its ring and its
  * trees. Thread rule: one thread; the worker is this program, started again. */
-#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -4,7 +4,6 @@
 #include "stress.h"
 
 #include "options.h"
-#include "tdict/sim.h"
 
 #include <errno.h>
 #include <inttypes.h>

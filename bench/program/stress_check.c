@@ -1,8 +1,6 @@
 /* Verifies the results of stress, without the library. See stress.h for ownership and threads. */
 #include "stress.h"
 
-#include <string.h>
-
 int stress_check_bytes(const check_place *p, const stress_leaf *l, const unsigned char *address) {
   size_t at = 0;
   unsigned char found = 0;

@@ -4,7 +4,6 @@
 
 #include "stress.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,15 +52,11 @@ static tdict_status pair_move(const void *self, const tdict_hook *hook, void **o
 
 static tdict_status pair_flatten(const void *self, tdict_tree **out, tdict_error *err) {
   const pair *p = self;
-  tdict_tree *made;
+  scoped_tree made = NULL;
   tdict_status status = tdict_create(0, NULL, &made, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_set(made, "a", p->tensors[0], err);
+  if (status == TDICT_OK) status = tdict_set(made, "a", p->tensors[0], err);
   if (status == TDICT_OK) status = tdict_set(made, "b", p->tensors[1], err);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
+  if (status == TDICT_OK) *out = tdict_retain(made);
   return status;
 }
 static tdict_status pair_unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {

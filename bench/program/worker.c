@@ -18,8 +18,6 @@
  * A reply has "ok": true, or "ok": false and a message in "error". Errors are also printed on standard error.
  * The worker owns the place and the job. Thread rule: one thread. */
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
