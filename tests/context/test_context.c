@@ -83,7 +83,7 @@ CASE(context_auto_device) {
   td_ok(tdict_context_create(NULL, &c, err)); /* the same without options */
   assert_true(tdict_device_equal(tdict_context_device(c, NULL), cuda == TDICT_OK ? tdict_cuda(0) : tdict_cpu()));
   tdict_context_destroy(c);
-  c = open_on(tdict_sim(0), NULL); /* one that is named is taken, and says why no gpu is used */
+  c = open_on(tdict_sim(0), NULL); /* the context uses the named device, and says why it uses no GPU */
   assert_true(tdict_device_equal(tdict_context_device(c, &why), tdict_sim(0)));
   assert_int_equal(why.status, TDICT_ENODEVICE);
 }

@@ -253,7 +253,7 @@ SIM_CASE(transfer_after_a_stream) {
   tdict_stream_destroy(w.c, t);
   while (!atomic_load(&k.done)) usleep(100);
   td_release(there, out, want);
-  /* host memory to new device memory waits when it is told to */
+  /* a transfer from host memory to new device memory waits for the stream `after` */
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   scoped_tree host = one_leaf(NULL), busy = one_there(&w);
   o.after = s;

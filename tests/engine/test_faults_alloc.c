@@ -72,7 +72,7 @@ static bool tell_pool(tdict_context *context, int64_t n, bool lasts) {
 
 /* What is swept: whose allocations, and what fails. */
 typedef struct sweep_of {
-  bool pool; /* of the pool's thread, else of the caller */
+  bool pool; /* true: the allocations of the pool's thread; false: those of the caller */
   bool lasts;
   const fw_variant *variant;
 } sweep_of;

@@ -94,8 +94,8 @@ GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
   }
 }
 
-/* "DataLoader: `pin_memory` should respect object attributes before object collection type": the class is a mapping and
- * has a `pin_memory` of its own, which is not called: its members are pinned one by one instead. Wherever it stands. */
+/* "DataLoader: `pin_memory` should respect object attributes before object collection type". The class is a mapping and
+ * has a `pin_memory` of its own. PyTorch does not call it, and pins the members one by one, wherever the object is. */
 GPU_CASE(pytorch_82185_own_hook_is_asked_before_the_container_rule) {
   static const char *const paths[] = {"batch", "in.a.dict.of.dicts", "list.0", "list.1"};
   scoped_place w = place_open(4);

@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
       demand(tdict_get_difference(tree, npz, o, &difference, NULL) == TDICT_OK, "the trees cannot be compared");
       demand(!difference.differs, difference.message);
     }
-    npy = write_again(tree, TDICT_FORMAT_NPY); /* the file has no name of the array */
+    npy = write_again(tree, TDICT_FORMAT_NPY); /* the file does not contain the name of the array */
   } else {
     refused++;
   }

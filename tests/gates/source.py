@@ -89,7 +89,7 @@ def blank(text, keep_strings=False):
 def functions(text):
     """The functions that a file defines, each with the span of its definition; comments are blanked out already.
 
-    clang-format puts the head of a function at the start of a line, and its closing brace alone at one."""
+    clang-format puts the head of a function and its closing brace at the start of a line."""
     found = []
     text = re.sub(r"__attribute__\(\(.*?\)\)", lambda m: "_" * len(m.group()), text)
     for match in re.finditer(r"^(?!typedef\b|enum\b|union\b|[A-Z_]+\()[A-Za-z_][^;{}#=]*?\b(\w+)\s*\([^;{}]*\)\s*\{", text, re.M):

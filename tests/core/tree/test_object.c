@@ -524,7 +524,7 @@ CASE(object_set_survives_enomem) {
   assert_int_equal(ends, 2);
 }
 
-/* Calls that only move keys share the box, and ask nothing of the type. */
+/* Calls that only move keys share the box, and call no function of the type. */
 CASE(object_moves_with_keys) {
   int ends = 0;
   tdict_tree *td = TREE(2), *to = TREE(2), *outs[8] = {NULL};

@@ -84,7 +84,7 @@ DEVICE_CASE(dataset_tokens_windows) {
   check_windows(&y, 9, 0, TDICT_I32); /* the third file holds just one */
   check_windows(&y, 36, 5, TDICT_I64);
   check_windows(&y, 1, 3, TDICT_I32);
-  check_windows(&y, 601, 7, TDICT_I64); /* long enough for stores that pass by the cache, and rows off their lines */
+  check_windows(&y, 601, 7, TDICT_I64); /* long enough for streaming stores; rows do not begin at cache lines */
   check_windows(&y, 999, 1, TDICT_I32);
   remove_folder(3, names);
 }

@@ -419,8 +419,8 @@ CASE(replay_fetch_holds_the_lock) {
   assert_int_equal(*(const int64_t *)tdict_const_data(sample, "id"), 0); /* a copy, not a view of row 0 */
 }
 
-/* A fetch that begins after a writer has begun to wait gets what the writer writes, although an earlier fetch holds the
- * lock, which fetches share. */
+/* Fetches share the lock. A fetch that begins while a writer waits for the lock comes after the writer, although an
+ * earlier fetch still holds the lock. */
 CASE(replay_writers_go_before_later_fetches) {
   scoped_tree tree = rows_from(0, CAPACITY), batch = rows_of(2);
   tdict_replay *r = replay_over(tree, CAPACITY);
