@@ -67,12 +67,11 @@ static void check_bytes(tdict_context *c, const tdict_tree *td, uint64_t seed) {
   const tdict_tensor *t = leaf(td);
   size_t count = tdict_tensor_bytes(t);
   scoped_bytes want = malloc(count), got = malloc(count);
-  raw_memory *raw = raw_open(c, tdict_tensor_device(t));
+  scoped_raw raw = raw_open(c, tdict_tensor_device(t));
   assert_true(want && got);
   td_fill_random(want, count, seed);
   raw_read(raw, got, t->data, count);
   assert_memory_equal(got, want, count);
-  raw_close(raw);
 }
 
 GPU_CASE(allocator_memory_holds_trees_and_results) {
@@ -175,12 +174,11 @@ SIM_CASE(allocator_memory_is_released_after_its_uses) {
   own o = {.from = b.memory};
   tdict_memory *m = memory_of(b.context, &o, td_device(), false);
   tdict_tree *src = tree_of(5000, 4), *out = NULL;
-  tdict_stream s = {0};
   gate g = {0};
   opener x = {.g = &g, .o = &o};
   tdict_transfer_options t = td_with(tdict_transfer_options, memory = m);
   td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
-  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  TD_STREAM(s, b.context, td_device());
   td_ok(tdict_sim_launch(s, pass_gate, &g, err));
   td_ok(tdict_record_stream(out, s, err)); /* its device is known by the memory */
   pthread_t thread = td_start(open_later, &x);
@@ -199,7 +197,6 @@ SIM_CASE(allocator_memory_is_released_after_its_uses) {
   for (int i = 0; i < 50000 && atomic_load(&o.released) < 2; i++) usleep(100);
   assert_int_equal(atomic_load(&o.released), 2);
   td_release(src, m);
-  tdict_stream_destroy(b.context, s);
 }
 
 GPU_CASE(memory_create_refuses) {

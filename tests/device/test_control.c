@@ -14,7 +14,7 @@ static void drain(tdict_driver *d) {
 GPU_CASE(stream_create_and_destroy) {
   scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
-  raw_memory *raw = raw_open(b.context, td_device());
+  scoped_raw raw = raw_open(b.context, td_device());
   tdict_device_counts begin = fixture_counts(&b);
   tdict_stream streams[3];
   tdict_cu_event ended[3]; /* compute-sanitizer does not follow the work of a stream that was destroyed */
@@ -54,14 +54,13 @@ GPU_CASE(stream_create_and_destroy) {
   assert_int_equal(tdict_counted_host_free(d, host, 4 * MIB), TDICT_CU_SUCCESS);
   free(found);
   fixture_give(&b, &block);
-  raw_close(raw);
 }
 
 /* A stream whose work has not run is destroyed, and its work runs all the same. */
 SIM_CASE(stream_destroy_lets_queued_work_run) {
   scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
-  raw_memory *raw = raw_open(b.context, td_device());
+  scoped_raw raw = raw_open(b.context, td_device());
   tdict_stream stream;
   tdict_block block = fixture_take(&b, 4096);
   unsigned char found[4096];
@@ -81,7 +80,6 @@ SIM_CASE(stream_destroy_lets_queued_work_run) {
   td_ok(tdict_sim_resume(b.context, err));
   assert_int_equal(tdict_counted_host_free(d, host, 4096), TDICT_CU_SUCCESS);
   fixture_give(&b, &block);
-  raw_close(raw);
 }
 
 CASE(stream_create_refuses) {

@@ -246,11 +246,10 @@ static void check_copies(fixture *b, raw_memory *raw, tdict_direction direction)
 
 GPU_CASE(gpu_memory_copies_rectangles) {
   scoped_fixture b = fixture_open(NULL);
-  raw_memory *raw = raw_open(b.context, td_device());
+  scoped_raw raw = raw_open(b.context, td_device());
   check_copies(&b, raw, TDICT_COPY_IN);
   check_copies(&b, raw, TDICT_COPY_OUT);
   check_copies(&b, raw, TDICT_COPY_WITHIN);
-  raw_close(raw);
 }
 
 /* To the host in pieces: rows wider than the pinned buffer, and more rows than it holds. */
@@ -261,8 +260,8 @@ GPU_CASE(gpu_memory_copies_to_host_in_pieces) {
                                     {TDICT_GPU_BOUNCE_BYTES + 1, 1, 0, 0}};
   enum { BYTES = 7 * MIB };
   scoped_fixture b = fixture_open(NULL);
-  raw_memory *raw = raw_open(b.context, td_device());
-  unsigned char *source = malloc(BYTES), *found = malloc(BYTES);
+  scoped_raw raw = raw_open(b.context, td_device());
+  scoped_bytes source = malloc(BYTES), found = malloc(BYTES);
   tdict_block block = fixture_take(&b, BYTES);
   assert_true(source && found);
   td_fill_random(source, BYTES, 3);
@@ -281,9 +280,6 @@ GPU_CASE(gpu_memory_copies_to_host_in_pieces) {
   }
   assert_true(fixture_counts(&b).pinned_bytes <= TDICT_GPU_BOUNCE_BYTES);
   fixture_give(&b, &block);
-  free(source);
-  free(found);
-  raw_close(raw);
 }
 
 static shim pitching;
@@ -296,7 +292,7 @@ GPU_CASE(gpu_queue_rect_rows_far_apart) {
   enum { WIDTH = 5000 };
   static const int64_t pitch = ((int64_t)1 << 31) + 512;
   scoped_fixture b = fixture_open(NULL);
-  raw_memory *raw = raw_open(b.context, td_device());
+  scoped_raw raw = raw_open(b.context, td_device());
   unsigned char source[2 * WIDTH], found[2 * WIDTH];
   tdict_block block = fixture_take(&b, (size_t)pitch + WIDTH);
   bool is_sim = td_device().type == TDICT_DEVICE_SIM;
@@ -313,14 +309,13 @@ GPU_CASE(gpu_queue_rect_rows_far_apart) {
   raw_read(raw, found, (char *)block.data + pitch, WIDTH);
   assert_memory_equal(found, source + WIDTH, WIDTH);
   fixture_give(&b, &block);
-  raw_close(raw);
 }
 
 GPU_CASE(gpu_queue_rect_negative_pitches) {
   enum { WIDTH = 100, HEIGHT = 20, BYTES = WIDTH * HEIGHT };
   scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
-  raw_memory *raw = raw_open(b.context, td_device());
+  scoped_raw raw = raw_open(b.context, td_device());
   unsigned char found[BYTES];
   void *host;
   tdict_cu_stream stream;
@@ -338,7 +333,6 @@ GPU_CASE(gpu_queue_rect_negative_pitches) {
   tdict_gpu_give_stream(b.gpu, stream);
   assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
   fixture_give(&b, &block);
-  raw_close(raw);
 }
 
 /* Pinned memory that is registered in pieces. The driver refuses a copy over the border of two (the simulated one,
@@ -379,7 +373,7 @@ static void copy_over_border(fixture *b, char *at, char *device, tdict_cu_stream
 
 GPU_CASE(gpu_copies_are_split_at_registrations) {
   scoped_fixture b = fixture_open(td_options(tdict_context_options, pin_piece_bytes = TDICT_PINNED_PIECE));
-  raw_memory *raw = raw_open(b.context, td_device());
+  scoped_raw raw = raw_open(b.context, td_device());
   tdict_storage *pinned = NULL;
   tdict_block block = fixture_take(&b, AROUND);
   tdict_cu_stream stream;
@@ -392,7 +386,6 @@ GPU_CASE(gpu_copies_are_split_at_registrations) {
   tdict_gpu_give_stream(b.gpu, stream);
   tdict_storage_release(pinned);
   fixture_give(&b, &block);
-  raw_close(raw);
 }
 
 /* Copies that are queued together are correct, whether or not the driver has a call for this. */
@@ -406,7 +399,7 @@ GPU_CASE(gpu_queue_copies) {
   enum { COUNT = TDICT_CU_MOST_COPIES, BYTES = COUNT * 3000 };
   scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
-  raw_memory *raw = raw_open(b.context, td_device());
+  scoped_raw raw = raw_open(b.context, td_device());
   static unsigned char sent[BYTES], found[BYTES];
   tdict_block block = fixture_take(&b, BYTES);
   tdict_cu_stream stream;
@@ -443,14 +436,13 @@ GPU_CASE(gpu_queue_copies) {
   tdict_gpu_give_stream(b.gpu, stream);
   assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
   fixture_give(&b, &block);
-  raw_close(raw);
 }
 
 GPU_CASE(gpu_memory_fills) {
   enum { BYTES = 100003 };
   scoped_fixture b = fixture_open(NULL);
-  raw_memory *raw = raw_open(b.context, td_device());
-  unsigned char *found = malloc(BYTES);
+  scoped_raw raw = raw_open(b.context, td_device());
+  scoped_bytes found = malloc(BYTES);
   tdict_block block = fixture_take(&b, BYTES);
   assert_non_null(found);
   raw_fill(raw, block.data, 0xA5, BYTES);
@@ -460,8 +452,6 @@ GPU_CASE(gpu_memory_fills) {
   assert_int_equal(found[0], 0xA5);
   assert_int_equal(found[BYTES - 1], 0xA5);
   fixture_give(&b, &block);
-  free(found);
-  raw_close(raw);
 }
 
 /* A copy that fails half way is drained before its stream, its buffer and the program's memory are anyone's again. */

@@ -11,17 +11,15 @@ static void end_when_waited_for(void *ended) {
 
 SIM_CASE(stream_synchronize_waits) {
   scoped_context c = td_context(NULL);
-  tdict_stream s = {0};
   atomic_bool ended;
   atomic_init(&ended, false);
-  td_ok(tdict_stream_create(c, td_device(), &s, err));
+  TD_STREAM(s, c, td_device());
   td_ok(tdict_stream_synchronize(c, s, err)); /* nothing is queued */
   td_ok(tdict_sim_launch(s, end_when_waited_for, &ended, err));
   td_ok(tdict_stream_synchronize(c, s, err));
   assert_true(atomic_load(&ended));
   td_ok(tdict_stream_synchronize(c, (tdict_stream){td_device(), NULL}, err));
   td_ok(tdict_stream_synchronize(c, (tdict_stream){tdict_cpu(), NULL}, err));
-  tdict_stream_destroy(c, s);
 }
 
 /* Copies, on GPUs too. */
@@ -29,25 +27,21 @@ GPU_CASE(stream_synchronize_waits_for_copies) {
   enum { BYTES = 8 << 20 };
   scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
-  raw_memory *raw = raw_open(b.context, td_device());
-  tdict_stream s;
+  scoped_raw raw = raw_open(b.context, td_device());
   tdict_block block = fixture_take(&b, BYTES);
-  unsigned char *found = malloc(BYTES);
+  scoped_bytes found = malloc(BYTES);
   void *host;
   assert_non_null(found);
   assert_int_equal(tdict_counted_host_alloc(d, &host, BYTES), TDICT_CU_SUCCESS);
   td_fill_random(host, BYTES, 9);
-  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  TD_STREAM(s, b.context, td_device());
   CU(SUCCESS, copy_h2d_async, block.data, host, BYTES, s.handle);
   td_ok(tdict_stream_synchronize(b.context, s, err));
   CU(SUCCESS, stream_query, s.handle);
   raw_read(raw, found, block.data, BYTES);
   assert_memory_equal(found, host, BYTES);
-  tdict_stream_destroy(b.context, s);
   assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
   fixture_give(&b, &block);
-  free(found);
-  raw_close(raw);
 }
 
 DEVICE_CASE(stream_synchronize_refuses) {

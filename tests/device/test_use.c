@@ -34,11 +34,10 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   assert_false(use->ops->wait(use, 0));
   /* a stream waits instead of the host */
   tdict_driver *d = b.d;
-  tdict_stream behind = {0};
   tdict_block block = fixture_take(&b, 4096);
   void *host = NULL;
   CU(SUCCESS, host_alloc, &host, 4096, TDICT_CU_HOST_PORTABLE);
-  td_ok(tdict_stream_create(b.context, td_device(), &behind, err));
+  TD_STREAM(behind, b.context, td_device());
   td_ok(use->ops->wait_on_stream(use, b.gpu, behind.handle, err));
   CU(SUCCESS, copy_h2d_async, block.data, host, 4096, behind.handle); /* a function would wait for the other function */
   td_rest();
@@ -61,7 +60,6 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   CU(SUCCESS, host_free, host, 4096);
   fixture_give(&b, &block);
   tdict_stream_destroy(b.context, s);
-  tdict_stream_destroy(b.context, behind);
 }
 
 /* The event goes back to the gpu and is used again; the gpu lives as long as the use. */
@@ -85,9 +83,8 @@ SIM_CASE(use_is_not_done_when_a_driver_call_fails) {
   for (int i = 0; i < 4; i++) {
     const tdict_fault fault = {.kinds = TDICT_FAULT_BIT(kinds[i / 2]), .n = 1, .code = TDICT_CU_INVALID_HANDLE};
     tdict_gpu_scope scope;
-    tdict_stream s = {0};
     atomic_bool has_run = false;
-    td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+    TD_STREAM(s, b.context, td_device());
     td_ok(tdict_sim_launch(s, run_slowly, &has_run, err));
     td_ok(tdict_gpu_enter(b.gpu, &scope, err));
     tdict_fence *use = use_of(&b, s);
@@ -98,14 +95,13 @@ SIM_CASE(use_is_not_done_when_a_driver_call_fails) {
     tdict_driver_fault_arm(driver, NULL);
     assert_true(use->ops->wait(use, INT64_MAX));
     use->ops->release(use);
-    tdict_stream_destroy(b.context, s);
   }
   td_release(b.context, driver);
 }
 
 SIM_CASE(use_returns_its_event_to_the_gpu) {
   fixture b = fixture_open(NULL);
-  tdict_stream s = {0};
+  tdict_stream s;
   td_ok(tdict_stream_create(b.context, td_device(), &s, err));
   tdict_fence *use = use_of(&b, s);
   int64_t events = fixture_counts(&b).num_events;

@@ -76,6 +76,8 @@ void ops_check_tree(ops *o, const m_tree *model, const tdict_tree *td);
 m_array *ops_array_at(const m_tree *t, const char *path);
 /* A number as an element of a dtype of the pool, or of int32 and bool. */
 uint64_t ops_number(tdict_dtype dtype, int value);
+/* The elements of arrays joined along a dimension, which is new if `stacks`. */
+m_array *ops_joined_array(const m_array *const *parts, int count, int dim, bool stacks);
 /* Trees of the same keys and shapes as one tree with a new first dimension. */
 m_tree *ops_stacked(const m_tree *const *items, int count);
 /* The first *(int64_t *)user elements of the first dimension, copied: for m_tree_each(). */

@@ -157,21 +157,21 @@ typedef struct joining {
   bool stacks;
 } joining;
 
-static m_array *join_arrays(const m_array *const *parts, const joining *j) {
+m_array *ops_joined_array(const m_array *const *parts, int count, int dim, bool stacks) {
   const m_array *first = parts[0];
   int64_t shape[M_DIMS], sum = 0, inner = 1, outer = 1;
-  int ndim = first->ndim + j->stacks;
-  for (int i = 0; i < j->count; i++) sum += j->stacks ? 1 : parts[i]->shape[j->dim];
+  int ndim = first->ndim + stacks;
+  for (int i = 0; i < count; i++) sum += stacks ? 1 : parts[i]->shape[dim];
   for (int d = 0; d < ndim; d++) {
-    shape[d] = d == j->dim ? sum : first->shape[d - (j->stacks && d > j->dim)];
-    if (d < j->dim) outer *= shape[d];
-    if (d > j->dim) inner *= shape[d];
+    shape[d] = d == dim ? sum : first->shape[d - (stacks && d > dim)];
+    if (d < dim) outer *= shape[d];
+    if (d > dim) inner *= shape[d];
   }
   m_array *made = m_array_make(first->dtype, ndim, shape);
   int64_t at = 0;
   for (int64_t k = 0; k < outer; k++)
-    for (int i = 0; i < j->count; i++) {
-      int64_t run = inner * (j->stacks ? 1 : parts[i]->shape[j->dim]);
+    for (int i = 0; i < count; i++) {
+      int64_t run = inner * (stacks ? 1 : parts[i]->shape[dim]);
       for (int64_t e = 0; e < run; e++) made->cells[at++] = parts[i]->cells[k * run + e];
     }
   return m_array_copy(made);
@@ -200,7 +200,7 @@ static m_tree *join_nodes(const m_tree *const *nodes, const joining *j, const m_
       arrays_there[k] = there->array;
       trees_there[k] = there->tree;
     }
-    m_put(made, e->key, e->array ? join_arrays(arrays_there, j) : NULL,
+    m_put(made, e->key, e->array ? ops_joined_array(arrays_there, j->count, j->dim, j->stacks) : NULL,
           e->tree ? join_nodes(trees_there, j, root) : NULL);
   }
   return made;

@@ -6,13 +6,15 @@
 #ifndef TDICT_TESTS_SUPPORT_RAW_H
 #define TDICT_TESTS_SUPPORT_RAW_H
 
-#include "tdict/tdict.h"
+#include "support/scoped.h"
 
 typedef struct raw_memory raw_memory;
 
 /* `context` must outlive the handle; for sim it lends a stream. */
 raw_memory *raw_open(tdict_context *context, tdict_device device);
 void raw_close(raw_memory *raw);
+TD_DECLARE_SCOPED(raw, raw_memory, raw_close)
+#define scoped_raw TD_SCOPED_NAMED(raw)
 
 void raw_read(raw_memory *raw, void *host, const void *device_address, size_t bytes);
 void raw_write(raw_memory *raw, void *device_address, const void *host, size_t bytes);

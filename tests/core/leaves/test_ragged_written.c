@@ -128,10 +128,10 @@ DEVICE_CASE(ragged_cat_into_writes_rows) {
 
 CASE(ragged_cat_into_refuses) {
   scoped_place w = open_place();
-  rows a = rows_of(2, COUNTS(3, 1)), b = rows_of(2, COUNTS(2)), r = rows_of(2, COUNTS(3, 1, 2));
-  rows other = rows_of(2, COUNTS(3, 1, 4)), wide = rows_of(3, COUNTS(2)), many = rows_of(2, COUNTS(2, 2));
-  tdict_tree *first = rows_tree(&a, NULL), *second = rows_tree(&b, NULL), *td = rows_tree(&r, NULL);
-  tdict_tree *longer = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL);
+  scoped_rows b = rows_of(2, COUNTS(2)), r = rows_of(2, COUNTS(3, 1, 2)), many = rows_of(2, COUNTS(2, 2));
+  rows a = rows_of(2, COUNTS(3, 1)), other = rows_of(2, COUNTS(3, 1, 4)), wide = rows_of(3, COUNTS(2));
+  scoped_tree second = rows_tree(&b, NULL), td = rows_tree(&r, NULL);
+  tdict_tree *first = rows_tree(&a, NULL), *longer = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL);
   const tdict_tree *both[] = {first, second}, *misfit[] = {first, wider};
   td_ok(tdict_fill(td, NULL, 0, NULL, err));
   for (int64_t i = 0; i < 3; i++) memset(r.value[i], 0, (size_t)r.length[i] * 2 * sizeof(float));
@@ -144,14 +144,9 @@ CASE(ragged_cat_into_refuses) {
   td_ok(tdict_set_batch_size(td_child(second, "n"), 0, NULL, err));
   rows_put(td_child(second, "n"), "x", &many, NULL);
   td_fails_at(TDICT_ESHAPE, "the object has [2]", "n.x", tdict_cat_into(td, both, 2, NULL, NULL, err));
-  tdict_release(second);
   rows_check_and_release(&w, &a, first);
   rows_check_and_release(&w, &other, longer);
   rows_check_and_release(&w, &wide, wider);
-  tdict_release(td);
-  rows_free(&b);
-  rows_free(&r);
-  rows_free(&many);
 }
 
 CASE(ragged_writes_refuse) {
@@ -201,8 +196,8 @@ CASE(ragged_writes_refuse) {
 /* A child that was changed through its handle no longer has the rows of its parent. */
 CASE(ragged_changed_child_is_refused) {
   scoped_place w = open_place();
-  rows r = rows_of(1, COUNTS(2, 1)), other = rows_of(1, COUNTS(1, 1, 1));
-  tdict_tree *td = rows_tree(&r, NULL), *out = NULL, *row = NULL;
+  scoped_rows r = rows_of(1, COUNTS(2, 1)), other = rows_of(1, COUNTS(1, 1, 1));
+  scoped_tree td = rows_tree(&r, NULL), out = NULL, row = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
   td_ok(tdict_delete(td, "t", err));
   td_ok(tdict_delete(row, "t", err));
@@ -210,14 +205,11 @@ CASE(ragged_changed_child_is_refused) {
   rows_put(td_child(td, "n"), "x", &other, NULL);
   td_fails(TDICT_ESHAPE, "the object has [3]", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   td_fails_at(TDICT_ESHAPE, "the object has [3]", "n.x", tdict_write_rows(td, 1, row, err));
-  td_release(row, td);
-  rows_free(&r);
-  rows_free(&other);
 }
 
 CASE(ragged_operations_survive_enomem) {
   scoped_place w = open_place();
-  rows r = rows_of(2, COUNTS(3, 0, 2, 1)), fresh = rows_of(2, COUNTS(3, 0, 2, 1));
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 1)), fresh = rows_of(2, COUNTS(3, 0, 2, 1));
   scoped_tree td = rows_tree(&r, NULL), value = rows_tree(&fresh, NULL), out = NULL;
   const int64_t list[] = {3, 0};
   TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(2)), NULL, &out, err));
@@ -233,9 +225,6 @@ CASE(ragged_operations_survive_enomem) {
   rows_check_at(&w, &fresh, td, "n.x");
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &out, err));
   TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), out, NULL, err));
-  td_release(out, value);
-  rows_free(&r);
-  rows_free(&fresh);
 }
 
 static int no_batch(const void *self, const int64_t **sizes) {

@@ -19,6 +19,8 @@ static inline void close_pool(tdict_memory *memory) {
   assert_int_equal(atomic_load(&fake.refs), 0);
   assert_int_equal(atomic_load(&fake.allocated_bytes) + atomic_load(&fake.registered_bytes), 0);
 }
+TD_DECLARE_SCOPED(own_pool, tdict_memory, close_pool)
+#define scoped_own_pool TD_SCOPED_NAMED(own_pool) /* of open_pool() */
 static inline tdict_block take(tdict_memory *memory, size_t bytes) {
   tdict_block block = {0};
   td_ok(memory->ops->allocate(memory, bytes, &block, err));

@@ -18,7 +18,7 @@ CASE(pinned_pool_exact_sizes) {
   static const size_t asked[] = {0, 1, PAGE, PAGE + 1, 100 * PAGE + 17, HUGE_PAGE + 1, 3 * HUGE_PAGE + PAGE};
   static const size_t given[] = {PAGE, PAGE, PAGE, 2 * PAGE, 101 * PAGE, HUGE_PAGE + PAGE, 3 * HUGE_PAGE + PAGE};
   enum { COUNT = sizeof asked / sizeof *asked };
-  tdict_memory *memory = open_pool(0);
+  scoped_own_pool memory = open_pool(0);
   tdict_block blocks[COUNT];
   size_t sum = 0;
   assert_true(memory->pinned);
@@ -33,11 +33,10 @@ CASE(pinned_pool_exact_sizes) {
   assert_int_equal(td_memory_counts(memory).live_bytes, 0);
   assert_int_equal(td_memory_counts(memory).cached_bytes, sum);
   assert_int_equal(td_memory_counts(memory).peak_bytes, sum);
-  close_pool(memory);
 }
 
 CASE(pinned_pool_cuts_and_joins) {
-  tdict_memory *memory = open_pool(0);
+  scoped_own_pool memory = open_pool(0);
   tdict_block a = take(memory, 8 * PAGE), b, c;
   char *data = a.data;
   give(memory, &a);
@@ -64,12 +63,11 @@ CASE(pinned_pool_cuts_and_joins) {
   tdict_pinned_pool_trim(memory, 0);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   assert_int_equal(atomic_load(&fake.frees), 1);
-  close_pool(memory);
 }
 
 /* A small block that lives on would keep a large run from being used whole: it gets pages of its own. */
 CASE(pinned_pool_leaves_much_larger_blocks_alone) {
-  tdict_memory *memory = open_pool(100 * PAGE);
+  scoped_own_pool memory = open_pool(100 * PAGE);
   tdict_block large = take(memory, 17 * PAGE), small;
   char *data = large.data;
   give(memory, &large);
@@ -89,7 +87,6 @@ CASE(pinned_pool_leaves_much_larger_blocks_alone) {
   give(memory, &large);
   give(memory, &small);
   give(memory, &second);
-  close_pool(memory);
 }
 
 static tdict_block take_on(tdict_memory *memory, size_t bytes, int node) {
@@ -103,7 +100,7 @@ static tdict_block take_on(tdict_memory *memory, size_t bytes, int node) {
 CASE(pinned_pool_keeps_nodes_apart) {
   tdict_pinner pinner = fake_pinner_init(&fake, NULL);
   pinner.node = 0;
-  tdict_memory *memory = td_made(memory, tdict_pinned_pool_create(&pinner, 30 * PAGE, &made, err));
+  scoped_own_pool memory = td_made(memory, tdict_pinned_pool_create(&pinner, 30 * PAGE, &made, err));
   tdict_block zero = take(memory, 4 * PAGE), one, other;
   char *data[2] = {zero.data};
   give(memory, &zero);
@@ -137,11 +134,10 @@ CASE(pinned_pool_keeps_nodes_apart) {
   give(memory, &zero);
   give(memory, &one);
   give(memory, &other);
-  close_pool(memory);
 }
 
 CASE(pinned_pool_takes_another_node_when_no_more_can_be_pinned) {
-  tdict_memory *memory = open_pool(0);
+  scoped_own_pool memory = open_pool(0);
   tdict_block a = take_on(memory, 4 * PAGE, 1), b;
   char *data = a.data;
   give(memory, &a);
@@ -151,7 +147,6 @@ CASE(pinned_pool_takes_another_node_when_no_more_can_be_pinned) {
   assert_ptr_equal(a.data, data + PAGE);
   give(memory, &a);
   give(memory, &b);
-  close_pool(memory);
 }
 
 CASE(pinned_pool_reuses_blocks_after_their_fences) {
@@ -187,7 +182,7 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
 }
 
 CASE(pinned_pool_free_survives_enomem) {
-  tdict_memory *memory = open_pool(0);
+  scoped_own_pool memory = open_pool(0);
   fake_fence fence;
   fake_fence_init(&fence);
   tdict_block a = take(memory, PAGE);
@@ -202,7 +197,6 @@ CASE(pinned_pool_free_survives_enomem) {
   a = take(memory, PAGE);
   assert_ptr_equal(a.data, data);
   give(memory, &a);
-  close_pool(memory);
 }
 
 CASE(pinned_pool_release_waits_for_fences) {
@@ -270,7 +264,7 @@ CASE(pinned_pool_fences_may_free_storages_of_the_pool) {
 
 CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
   enum { COUNT = 100 };
-  tdict_memory *memory = open_pool(0);
+  scoped_own_pool memory = open_pool(0);
   static tdict_block blocks[COUNT];
   for (int i = 0; i < COUNT; i++) blocks[i] = take(memory, MIB); /* 100 MiB live, driver's way */
   for (int i = 0; i < COUNT; i++) give(memory, &blocks[i]);
@@ -286,11 +280,10 @@ CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
   assert_ptr_equal(again.data, newest); /* the newest is used first: its pages are warm */
   assert_ptr_not_equal(again.data, oldest);
   give(memory, &again);
-  close_pool(memory);
 }
 
 CASE(pinned_pool_always_keeps_64_mib) {
-  tdict_memory *memory = open_pool(0);
+  scoped_own_pool memory = open_pool(0);
   for (int i = 100; i > 0; i--) { /* each larger than what is free: under 1 MiB live at once, 80 MiB in all */
     tdict_block a = take(memory, MIB - (size_t)i * PAGE);
     give(memory, &a);
@@ -299,11 +292,10 @@ CASE(pinned_pool_always_keeps_64_mib) {
   assert_true(n.cached_bytes <= (size_t)64 * MIB);
   assert_true(n.cached_bytes > (size_t)62 * MIB);
   assert_int_equal(n.cached_bytes, atomic_load(&fake.allocated_bytes));
-  close_pool(memory);
 }
 
 CASE(pinned_pool_trim_gives_the_oldest_back_first) {
-  tdict_memory *memory = open_pool(0);
+  scoped_own_pool memory = open_pool(0);
   tdict_block blocks[4];
   fake_fence fence;
   fake_fence_init(&fence);
@@ -322,20 +314,18 @@ CASE(pinned_pool_trim_gives_the_oldest_back_first) {
   assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   assert_int_equal(atomic_load(&fence.refs), 1);
   assert_int_equal(td_memory_counts(memory).peak_bytes, 10 * PAGE);
-  close_pool(memory);
 }
 
 CASE(pinned_pool_reports_how_pages_were_obtained) {
-  tdict_memory *memory = open_pool(0), *plain = NULL;
-  tdict_storage *small = td_made(storage, tdict_storage_create(memory, PAGE, false, &made, err));
-  tdict_storage *large = td_made(storage, tdict_storage_create(memory, HUGE_PAGE, false, &made, err)), *other = NULL;
+  scoped_own_pool memory = open_pool(0);
+  tdict_memory *plain = NULL;
+  scoped_storage small = td_made(storage, tdict_storage_create(memory, PAGE, false, &made, err));
+  scoped_storage large = td_made(storage, tdict_storage_create(memory, HUGE_PAGE, false, &made, err)), other = NULL;
   td_ok(tdict_storage_create(NULL, PAGE, false, &other, err));
   assert_int_equal(tdict_pinned_pool_way(memory, small), TDICT_PINNED_DRIVER);
   assert_int_equal(tdict_pinned_pool_way(memory, large), TDICT_PINNED_REGISTERED);
   assert_int_equal(tdict_pinned_pool_way(memory, other), 0);
   assert_int_equal(tdict_pinned_pool_way(plain, other), 0);
-  td_release(small, large, other);
-  close_pool(memory);
 }
 
 static void check_refused(tdict_memory *memory, size_t bytes, tdict_status wanted, const char *text) {
@@ -388,7 +378,7 @@ CASE(pinned_pool_drops_its_cache_before_it_refuses) {
 }
 
 CASE(pinned_pool_limit_trims_the_cache) {
-  tdict_memory *memory = open_pool(10 * PAGE);
+  scoped_own_pool memory = open_pool(10 * PAGE);
   tdict_block a = take(memory, 4 * PAGE), b = take(memory, 6 * PAGE);
   check_refused(memory, 1, TDICT_ENOMEM, "pinned_bytes");
   give(memory, &a);
@@ -411,7 +401,6 @@ CASE(pinned_pool_limit_trims_the_cache) {
   check_refused(memory, 11 * PAGE, TDICT_ENOMEM, "pinned_bytes");
   assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);         /* never more, not even for a moment */
   assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE); /* what can never fit trims nothing */
-  close_pool(memory);
 }
 
 /* The log has one line about it, however often it happens. */

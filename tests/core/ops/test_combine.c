@@ -27,27 +27,15 @@ typedef struct joining {
 } joining;
 static m_array *join_array(const m_array *first, void *user) {
   joining *j = user;
-  m_array *parts[ITEMS][8];
-  int64_t shape[M_DIMS], sum = 0, inner = 1, outer = 1, at = 0;
+  m_array *all[8];
+  const m_array *parts[ITEMS];
+  (void)first;
   for (int i = 0; i < ITEMS; i++) {
-    m_arrays(j->all->model[i], parts[i], NULL, 8);
-    sum += j->stacks ? 1 : parts[i][j->next]->shape[j->dim];
+    m_arrays(j->all->model[i], all, NULL, 8);
+    parts[i] = all[j->next];
   }
-  int ndim = first->ndim + j->stacks;
-  for (int d = 0; d < ndim; d++) {
-    shape[d] = d == j->dim ? sum : first->shape[d - (j->stacks && d > j->dim)];
-    if (d < j->dim) outer *= shape[d];
-    if (d > j->dim) inner *= shape[d];
-  }
-  m_array *made = m_array_make(first->dtype, ndim, shape);
-  for (int64_t k = 0; k < outer; k++)
-    for (int i = 0; i < ITEMS; i++) {
-      const m_array *part = parts[i][j->next];
-      int64_t run = inner * (j->stacks ? 1 : part->shape[j->dim]);
-      for (int64_t e = 0; e < run; e++) made->cells[at++] = part->cells[k * run + e];
-    }
   j->next++;
-  return m_array_copy(made);
+  return ops_joined_array(parts, ITEMS, j->dim, j->stacks);
 }
 static m_tree *joined(const items *all, int dim, bool stacks) {
   joining j = {all, dim, 0, stacks};

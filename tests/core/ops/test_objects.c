@@ -126,21 +126,17 @@ static void run_both(const named *o, const twins *w, const tdict_type *type) {
 }
 
 DEVICE_CASE(objects_pass_as_tensors) {
-  rig r = rig_open();
-  twins w = make_twins(&r, &flat_type);
+  scoped_thing_rig r = rig_open();
+  scoped_twins w = make_twins(&r, &flat_type);
   for (int i = 0; i < OPERATIONS; i++)
     if (!skipped(&r, &operations[i])) run_both(&operations[i], &w, &flat_type);
-  tdict_tree *copy = NULL;
+  scoped_tree copy = NULL;
   td_ok(tdict_clone_deep(w.td, TD_IN(r.memory), &copy, err)); /* and in a given memory */
   assert_true(tdict_device_equal(tdict_tensor_device(thing_at(copy, &flat_type)->b), td_device()));
-  tdict_release(copy);
-  end_twins(&w);
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }
 
 DEVICE_CASE(objects_pass_by_hooks) {
-  rig r = rig_open();
+  scoped_thing_rig r = rig_open();
   for (int second = 0; second < 2; second++) {
     const tdict_type *type = second ? &both_type : &hooks_type;
     scoped_twins w = make_twins(&r, type);
@@ -151,8 +147,6 @@ DEVICE_CASE(objects_pass_by_hooks) {
     }
     assert_int_equal(calls[HOOK_FLATTEN] + calls[HOOK_UNFLATTEN], 0); /* the hook is asked first */
   }
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }
 
 /* Hooks know no memory: if a memory is given, objects with `flatten` are copied through their tensors. */
@@ -184,7 +178,7 @@ DEVICE_CASE(objects_refused_by_name) {
   static const char *const names[] = {[HOOK_CLONE] = "neither a clone hook nor flatten",
                                       [HOOK_INDEX] = "neither a index hook nor flatten",
                                       [HOOK_STACK] = "neither a stack hook nor flatten"};
-  rig r = rig_open();
+  scoped_thing_rig r = rig_open();
   for (int second = 0; second < 2; second++) {
     scoped_twins w = make_twins(&r, second ? &hooks_type : &bare_type);
     char *before = help_snapshot(w.td);
@@ -200,14 +194,12 @@ DEVICE_CASE(objects_refused_by_name) {
     }
     help_unchanged(w.td, before);
   }
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }
 
 /* If no element moves, objects of any type are shared. */
 CASE(objects_are_shared_if_no_element_moves) {
-  rig r = rig_open();
-  twins w = make_twins(&r, &bare_type);
+  scoped_thing_rig r = rig_open();
+  scoped_twins w = make_twins(&r, &bare_type);
   const thing *before = thing_at(w.td, &bare_type);
   const int64_t same[] = {2, 3};
   const int straight[] = {0, 1};
@@ -226,9 +218,6 @@ CASE(objects_are_shared_if_no_element_moves) {
     tdict_release(outs[i]);
   }
   assert_int_equal(thing_count(), 1);
-  end_twins(&w);
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }
 
 CASE(objects_keep_locks) {
@@ -254,7 +243,7 @@ static void expect_failure(const named *o, const twins *w, tdict_status wanted, 
 }
 
 CASE(object_hook_errors_are_returned) {
-  rig r = rig_open();
+  scoped_thing_rig r = rig_open();
   for (int i = 0; i < OPERATIONS; i++) {
     const named *o = &operations[i];
     print_message("%s\n", o->name);
@@ -271,12 +260,10 @@ CASE(object_hook_errors_are_returned) {
       failing = -1;
     }
   }
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }
 
 DEVICE_CASE(objects_survive_enomem) {
-  rig r = rig_open();
+  scoped_thing_rig r = rig_open();
   for (int i = 0; i < OPERATIONS; i++)
     for (int way = 0; way < 2; way++) {
       if (skipped(&r, &operations[i]) || (way && operations[i].hook < 0)) continue;
@@ -288,13 +275,11 @@ DEVICE_CASE(objects_survive_enomem) {
       tdict_release(out);
       assert_int_equal(thing_count(), alive);
     }
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }
 
 CASE(objects_of_two_types_are_refused) {
   scoped_rig r = rig_open();
-  twins w = make_twins(&r, &flat_type), other = make_twins(&r, &both_type);
+  scoped_twins w = make_twins(&r, &flat_type), other = make_twins(&r, &both_type);
   const tdict_tree *both[] = {w.td, other.td};
   tdict_tree *out = NULL;
   td_fails(TDICT_ETYPE, "of type flat in one tree, and of type both", tdict_stack(both, 2, NULL, NULL, &out, err));
@@ -308,8 +293,6 @@ CASE(objects_of_two_types_are_refused) {
   td_fails(TDICT_ETYPE, "the key holds a tree in the source", tdict_copy(w.td, w.plain, NULL, err));
   td_fails(TDICT_ETYPE, "a tree in the value", tdict_index_set(NULL, w.td, TDICT_INDEX(TDICT_ALL), w.plain, NULL, err));
   assert_null(out);
-  end_twins(&w);
-  end_twins(&other);
 }
 
 /* The tensors of an object that is opened must have the batch size. */
@@ -335,8 +318,8 @@ CASE(objects_with_another_batch_size_are_refused) {
 }
 
 DEVICE_CASE(objects_compared) {
-  rig r = rig_open();
-  twins w = make_twins(&r, &flat_type), bare = make_twins(&r, &bare_type), other = make_twins(&r, &both_type);
+  scoped_thing_rig r = rig_open();
+  scoped_twins w = make_twins(&r, &flat_type), bare = make_twins(&r, &bare_type), other = make_twins(&r, &both_type);
   tdict_difference found;
   tdict_tree *copy = td_made(tree, tdict_clone_deep(w.td, NULL, &made, err));
   assert_true(tdict_equal(w.td, copy));
@@ -366,11 +349,6 @@ DEVICE_CASE(objects_compared) {
   assert_string_equal(td_last_error.path, "n.o");
   assert_false(tdict_equal(bare.td, copy));
   tdict_release(copy);
-  end_twins(&w);
-  end_twins(&bare);
-  end_twins(&other);
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }
 
 static tdict_status note_path(void *user, const tdict_leaves *at, tdict_error *err) {
@@ -385,8 +363,8 @@ static tdict_status drop(void *user, const tdict_leaves *at, tdict_tensor **out,
 }
 
 CASE(objects_visited) {
-  rig r = rig_open();
-  twins w = make_twins(&r, &flat_type);
+  scoped_thing_rig r = rig_open();
+  scoped_twins w = make_twins(&r, &flat_type);
   help_text seen = {NULL, 0, 0, false};
   const tdict_tree *both[] = {w.td, w.td};
   td_ok(tdict_visit(NULL, both, 2, note_path, &seen, NULL, err));
@@ -397,7 +375,4 @@ CASE(objects_visited) {
   tdict_release(out);
   td_fails_at(TDICT_EINVAL, "1 tensors of an object of type flat are dropped, wanted all or none", "n.o",
               tdict_apply(NULL, both, 2, drop, (void *)(uintptr_t) "n.o.b", NULL, &out, err));
-  end_twins(&w);
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }

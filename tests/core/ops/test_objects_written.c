@@ -47,12 +47,12 @@ static const struct {
 enum { WRITINGS = sizeof writings / sizeof *writings };
 
 DEVICE_CASE(objects_written_as_tensors) {
-  rig r = rig_open();
+  scoped_thing_rig r = rig_open();
   for (int i = 0; i < WRITINGS; i++) {
-    twins w = make_twins(&r, &flat_type), from = make_twins(&r, &flat_type);
+    scoped_twins w = make_twins(&r, &flat_type), from = make_twins(&r, &flat_type);
     const thing *object = thing_at(w.td, &flat_type);
     tdict_tensor *a = object->a, *b = object->b;
-    tdict_tree *mine = NULL; /* the plain twin with its own elements */
+    scoped_tree mine = NULL; /* the plain twin with its own elements */
     td_ok(tdict_clone_deep(w.plain, NULL, &mine, err));
     print_message("%s\n", writings[i].name);
     tdict_lock(w.td); /* allowed when locked */
@@ -64,27 +64,18 @@ DEVICE_CASE(objects_written_as_tensors) {
     tdict_difference found;
     td_ok(tdict_get_difference(w.plain, mine, NULL, &found, err)); /* it shares the object's tensors */
     if (found.differs) fail_msg("%s: %s", found.path, found.message);
-    tdict_release(mine);
-    end_twins(&w);
-    end_twins(&from);
   }
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }
 
 CASE(objects_are_written_all_or_none) {
-  rig r = rig_open();
+  scoped_thing_rig r = rig_open();
   for (int i = 0; i < WRITINGS; i++)
     for (int way = 0; way < 4; way++) {
       const tdict_type *type = way == 0 ? &bare_type : &flat_type;
-      twins w = make_twins(&r, type), from = make_twins(&r, way == 1 ? &both_type : type);
+      scoped_twins w = make_twins(&r, type), from = make_twins(&r, way == 1 ? &both_type : type);
       bool fills = i >= 8;
-      if (fills && way == 1) { /* no second tree */
-        end_twins(&w);
-        end_twins(&from);
-        continue;
-      }
-      tdict_tree *before = td_made(tree, tdict_clone_deep(w.plain, NULL, &made, err));
+      if (fills && way == 1) continue; /* no second tree */
+      scoped_tree before = td_made(tree, tdict_clone_deep(w.plain, NULL, &made, err));
       print_message("%s %d\n", writings[i].name, way);
       if (way == 2) failing = HOOK_FLATTEN, failure = TDICT_EIO;
       char *shape = help_snapshot(w.td);
@@ -100,19 +91,14 @@ CASE(objects_are_written_all_or_none) {
         RIG_WITHOUT_MEMORY(w.td, (assert_int_equal(thing_count(), alive), writings[i].run(w.td, from.td, err)));
       }
       help_unchanged(w.td, shape);
-      tdict_release(before);
-      end_twins(&w);
-      end_twins(&from);
     }
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }
 
 /* The first row makes objects for all rows. */
 DEVICE_CASE(objects_are_preallocated) {
-  rig r = rig_open();
-  twins w = make_twins(&r, &flat_type);
-  tdict_tree *td = TREE(4, 2, 3), *plain = TREE(4, 2, 3);
+  scoped_thing_rig r = rig_open();
+  scoped_twins w = make_twins(&r, &flat_type);
+  scoped_tree td = TREE(4, 2, 3), plain = TREE(4, 2, 3);
   td_ok(tdict_write_rows(td, 2, w.td, err));
   td_ok(tdict_write_rows(plain, 2, w.plain, err));
   assert_int_equal(tdict_tensor_shape(thing_at(td, &flat_type)->a)[0], 4);
@@ -120,8 +106,4 @@ DEVICE_CASE(objects_are_preallocated) {
   td_ok(tdict_write_rows(td, 0, w.td, err));
   td_ok(tdict_write_rows(plain, 0, w.plain, err));
   agree(td, plain, &w, &flat_type);
-  td_release(td, plain);
-  end_twins(&w);
-  rig_close(&r);
-  assert_int_equal(thing_count(), 0);
 }

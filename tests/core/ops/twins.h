@@ -119,6 +119,12 @@ static inline twins make_twins(const rig *r, const tdict_type *type) {
 }
 static inline void end_twins(twins *w) { td_release(w->td, w->plain); }
 #define scoped_twins TD_SCOPED(end_twins, twins)
+/* A rig after whose end no thing exists. */
+static inline void rig_close_without_things(rig *r) {
+  rig_close(r);
+  assert_int_equal(thing_count(), 0);
+}
+#define scoped_thing_rig TD_SCOPED(rig_close_without_things, rig)
 
 static inline const thing *thing_at(const tdict_tree *td, const tdict_type *type) {
   void *object = NULL;

@@ -15,8 +15,7 @@ static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, 
   memset(*memory, 0xA5, (size_t)(layout->end - layout->low + 1) * item);
   tdict_tensor_desc view = td_with(tdict_tensor_desc, data = *memory - layout->low * (int64_t)item, dtype = dtype,
                                    ndim = layout->ndim, shape = layout->shape, strides = layout->strides);
-  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
-  return t;
+  return td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
 }
 
 /* int32 to double with random strides on both sides: every element, and no byte beside them. */

@@ -24,8 +24,7 @@ CASE(tensor_builder_puts_tensors_in_one_storage) {
   assert_true(a->storage == b->storage && a->storage == c->storage && a->storage->flags & TDICT_STORAGE_ARENA);
   const unsigned char *bytes = tdict_tensor_const_data(c);
   for (size_t i = 0; i < 5 * 7 * 8; i++) assert_int_equal(bytes[i], 0);
-  tdict_tensor_release(a);
-  tdict_tensor_release(b);
+  td_release(a, b);
   memset(tdict_tensor_data(c), 1, tdict_tensor_bytes(c));
   tdict_tensor_release(c);
   tdict_tensor_builder none = {0};

@@ -10,8 +10,7 @@ static tdict_tensor *odd_view(const tdict_tensor *t) {
   const tdict_tensor_range back = {0, 8, 5, -2}, some = {1, 1, 3, 2};
   td_ok(tdict_tensor_slice(t, &back, &rows, err));
   td_ok(tdict_tensor_slice(rows, &some, &columns, err));
-  tdict_tensor *turned = td_made(tensor, tdict_tensor_permute(columns, 2, turn, &made, err));
-  return turned;
+  return td_made(tensor, tdict_tensor_permute(columns, 2, turn, &made, err));
 }
 
 static void check_equal(const tdict_tensor *a, const tdict_tensor *b) {

@@ -33,8 +33,7 @@ static tdict_tensor *counted_tensor(int *releases) {
   static unsigned char bytes[16];
   const int64_t shape[] = {4};
   tdict_tensor_desc view = td_with(tdict_tensor_desc, data = bytes, dtype = TDICT_U8, ndim = 1, shape = shape);
-  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&view, count_release, releases, &made, err));
-  return t;
+  return td_made(tensor, tdict_tensor_from_data(&view, count_release, releases, &made, err));
 }
 
 CASE(tree_reference_counts) {

@@ -8,8 +8,7 @@ static tdict_context *open_context(bool held) {
   tdict_context_options o = td_with(tdict_context_options, device = tdict_sim(0));
   o.sim = td_options(tdict_sim_options, held = held);
   o.num_threads = 1;
-  tdict_context *c = td_made(context, tdict_context_create(&o, &made, err));
-  return c;
+  return td_made(context, tdict_context_create(&o, &made, err));
 }
 
 typedef struct call {
@@ -34,11 +33,10 @@ static void wait_for(atomic_int *value, int wanted) {
 
 CASE(sim_hold_and_step) {
   scoped_context c = open_context(false);
-  tdict_stream s;
   atomic_int next;
   call calls[4];
   atomic_init(&next, 0);
-  td_ok(tdict_stream_create(c, tdict_sim(0), &s, err));
+  TD_STREAM(s, c, tdict_sim(0));
   td_ok(tdict_sim_hold(c, err));
   for (int i = 0; i < 4; i++) launch(s, &calls[i], &next);
   td_rest();
@@ -54,22 +52,19 @@ CASE(sim_hold_and_step) {
   td_ok(tdict_sim_hold(c, err));
   td_ok(tdict_sim_step(c, 5, err)); /* none can */
   td_ok(tdict_sim_resume(c, err));
-  tdict_stream_destroy(c, s);
 }
 
 CASE(sim_option_held) {
   scoped_context c = open_context(true);
-  tdict_stream s;
   atomic_int next;
   call first;
   atomic_init(&next, 0);
-  td_ok(tdict_stream_create(c, tdict_sim(0), &s, err));
+  TD_STREAM(s, c, tdict_sim(0));
   launch(s, &first, &next);
   td_rest();
   assert_int_equal(atomic_load(&next), 0);
   td_ok(tdict_sim_resume(c, err));
   wait_for(&next, 1);
-  tdict_stream_destroy(c, s);
 }
 
 CASE(sim_control_refuses) {
@@ -105,14 +100,13 @@ static void add_one(void *user) {
 CASE(sim_launch_in_order) {
   enum { BYTES = 50000 };
   scoped_context c = open_context(false);
-  tdict_stream s;
   tdict_memory *memory = tdict_device_memory(c, tdict_sim(0));
   tdict_tensor *host = NULL, *dev = NULL, *back = NULL;
   int64_t shape[1] = {BYTES};
   atomic_int next;
   kernel kernels[3];
   atomic_init(&next, 0);
-  td_ok(tdict_stream_create(c, tdict_sim(0), &s, err));
+  TD_STREAM(s, c, tdict_sim(0));
   td_ok(tdict_tensor_empty(TDICT_U8, 1, shape, NULL, &host, err));
   td_fill_random(tdict_tensor_data(host), BYTES, 1);
   td_ok(tdict_tensor_clone(host, memory, &dev, err));
@@ -129,7 +123,6 @@ CASE(sim_launch_in_order) {
   assert_null(tdict_sim_host_pointer(s, NULL));
   assert_null(tdict_sim_host_pointer((tdict_stream){tdict_cpu(), NULL}, tdict_tensor_data(dev)));
   td_release(host, dev, back);
-  tdict_stream_destroy(c, s);
 }
 
 CASE(sim_launch_refuses) {

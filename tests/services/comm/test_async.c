@@ -165,8 +165,7 @@ static tdict_comm *lonely_comm(rig *g, bool on_calling_thread) {
   real_exchange = table.exchange;
   table.exchange = note_exchange;
   table.on_calling_thread = on_calling_thread;
-  tdict_comm *comm = td_made(comm, tdict_comm_create(g->context, &table, NULL, &made, err));
-  return comm;
+  return td_made(comm, tdict_comm_create(g->context, &table, NULL, &made, err));
 }
 static tdict_tree *tree_with_x(void) {
   tdict_tree *tree = td_tree("[2] x:f32[2,3]");

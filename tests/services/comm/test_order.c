@@ -122,8 +122,8 @@ CASE(comm_read_only_trees_are_not_written) {
 
 /* Results in pinned memory; memory and streams of other devices are refused. */
 SIM_CASE(comm_results_are_in_the_given_memory) {
-  rig *g = rig_create_on(WORLD, rig_context(), tdict_cpu(), true), *on_device = rig_create(WORLD);
-  tdict_tree *tree = op_good_tree(), *host = tree_on_host(tree);
+  scoped_rig g = rig_create_on(WORLD, rig_context(), tdict_cpu(), true), on_device = rig_create(WORLD);
+  scoped_tree tree = op_good_tree(), host = tree_on_host(tree);
   tdict_comm_options o = tdict_comm_options_default();
   op_case c;
   for (int op = 0; op < NUM_OPS; op++) {
@@ -151,9 +151,6 @@ SIM_CASE(comm_results_are_in_the_given_memory) {
   rig_run(on_device, op_try, &c);
   op_check_all(on_device, TDICT_EWRONGDEVICE, "", "rank 1: ");
   op_check_usable(on_device, tree);
-  td_release(tree, host);
-  rig_destroy(g);
-  rig_destroy(on_device);
 }
 
 /* A transfer into the source is still running when the call begins. */

@@ -203,9 +203,9 @@ CASE(comm_locked_read_only_trees_are_not_written) {
 
 /* Communicators on the host and on a device use one locked tree of the host. */
 SIM_CASE(comm_communicators_of_several_devices_use_a_locked_tree) {
-  rig *host = rig_create_on(WORLD, rig_context(), tdict_cpu(), true), *device = rig_create(WORLD);
+  scoped_rig host = rig_create_on(WORLD, rig_context(), tdict_cpu(), true), device = rig_create(WORLD);
   tree_plan plan = {.shape_seed = 9, .value_seed = 10, .batch_ndim = 1, .batch_size = {3}, .layout = LAYOUT_BLOCK};
-  tdict_tree *made = tree_make(&plan), *tree = NULL;
+  scoped_tree made = tree_make(&plan), tree = NULL;
   td_ok(tdict_to_device(rig_context(), made, tdict_cpu(), NULL, &tree, err));
   tdict_lock(tree);
   tdict_tree *trees[WORLD] = {tree, tree, tree};
@@ -224,9 +224,6 @@ SIM_CASE(comm_communicators_of_several_devices_use_a_locked_tree) {
   rig_run(device, op_try, &c);
   for (int r = 1; r < WORLD; r++) assert_int_equal(device->ranks[r].status, TDICT_EWRONGDEVICE);
   assert_true(device->ranks[0].error.path[0] == 'k');
-  td_release(made, tree);
-  rig_destroy(host);
-  rig_destroy(device);
 }
 
 enum { THREAD_ROUNDS = 30 };

@@ -28,9 +28,8 @@ static const tdict_record_field fields[FIELDS] = {
 };
 
 static tdict_records records_of(void *data, int64_t count) {
-  tdict_records r = td_with(tdict_records, data = data, num_records = count, record_bytes = sizeof(particle),
-                            fields = fields, num_fields = FIELDS);
-  return r;
+  return td_with(tdict_records, data = data, num_records = count, record_bytes = sizeof(particle), fields = fields,
+                 num_fields = FIELDS);
 }
 
 /* Random records; the padding is random, too. */

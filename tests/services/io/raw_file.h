@@ -74,9 +74,12 @@ static inline raw_file *raw_file_create(dice *d, const char *path, int64_t rows)
   return f;
 }
 static inline void raw_file_free(raw_file *f) {
+  if (!f) return;
   free(f->bytes);
   free(f);
 }
+TD_DECLARE_SCOPED(raw_file, raw_file, raw_file_free)
+#define scoped_raw_file TD_SCOPED_NAMED(raw_file)
 
 /* `count` rows from row `first`; count -1: the whole tensor. */
 typedef struct raw_rows {
@@ -100,9 +103,8 @@ static inline void raw_check_tensor(tdict_context *c, const raw_file *f, const r
   if (device.type == TDICT_DEVICE_CPU) {
     if (bytes) memcpy(found, tdict_tensor_const_data(got), bytes);
   } else if (bytes) {
-    raw_memory *raw = raw_open(c, device);
+    scoped_raw raw = raw_open(c, device);
     raw_read(raw, found, tdict_tensor_const_data(got), bytes);
-    raw_close(raw);
   }
   assert_memory_equal(found, f->bytes + t->offset + (is_whole ? 0 : row * (size_t)rows.first), bytes);
 }

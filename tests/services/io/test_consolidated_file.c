@@ -25,8 +25,7 @@ CASE(consolidated_file_reads_stacks_of_text) {
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     const char *text;
     size_t length;
-    scoped_tree tree = NULL;
-    td_ok(tdict_open(golden(td_text("values/%s.td", files[i].name)), NULL, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_open(golden(td_text("values/%s.td", files[i].name)), NULL, &made, err));
     assert_int_equal(tdict_batch_ndim(tree), files[i].ndim);
     for (int d = 0; d < files[i].ndim; d++) assert_int_equal(tdict_batch_size(tree)[d], files[i].shape[d]);
     tdict_entry column;

@@ -34,7 +34,7 @@ DEVICE_CASE(load_reads_random_files) {
   dice d = {7};
   const int descriptors = td_count_descriptors();
   for (int round = 0; round < 3 * NUM_WAYS; round++) {
-    raw_file *f = raw_file_create(&d, in(&home, "x"), -1);
+    scoped_raw_file f = raw_file_create(&d, in(&home, "x"), -1);
     tdict_transfer_options way = way_at(round % NUM_WAYS);
     tdict_transfer_stats stats = tdict_transfer_stats_default();
     tdict_load_options o = td_with(tdict_load_options, transfer = &way);
@@ -52,7 +52,6 @@ DEVICE_CASE(load_reads_random_files) {
       assert_true(stats.peak_staging_bytes <= STAGING);
       assert_int_equal(device.type == TDICT_DEVICE_CPU ? stats.host_bytes : stats.staged_bytes, f->data_bytes);
     }
-    raw_file_free(f);
   }
   assert_true(td_count_descriptors() <= descriptors + 1); /* CUDA may open a file */
 }
@@ -61,7 +60,7 @@ GPU_CASE(load_takes_the_options_of_transfers) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {9};
-  raw_file *f = raw_file_create(&d, in(&home, "x"), -1);
+  scoped_raw_file f = raw_file_create(&d, in(&home, "x"), -1);
   tdict_transfer_options transfer = tdict_transfer_options_default();
   tdict_tree *tree;
   tdict_load_options o = td_with(tdict_load_options, transfer = &transfer);
@@ -77,7 +76,6 @@ GPU_CASE(load_takes_the_options_of_transfers) {
   td_release(tree);
   td_fails(TDICT_EWRONGDEVICE, "load: options.memory", tdict_load(c, f->path, td_device(), &o, &tree, err));
   assert_null(tree);
-  raw_file_free(f);
 }
 
 /* Trees with every kind of leaf return as tdict_open() returns them, also from shards. */
@@ -107,7 +105,7 @@ DEVICE_CASE(load_selects_keys) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {3};
-  raw_file *f;
+  scoped_raw_file f = NULL;
   do f = raw_file_create(&d, in(&home, "x"), -1);
   while (f->count < 9);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -133,14 +131,13 @@ DEVICE_CASE(load_selects_keys) {
            tdict_load(c, f->path, td_device(), &o, &tree, err));
   open.keys = NULL;
   td_fails(TDICT_EINVAL, "load: num_keys is 1", tdict_load(c, f->path, td_device(), &o, &tree, err));
-  raw_file_free(f);
 }
 
 DEVICE_CASE(load_goes_into_trees) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {11};
-  raw_file *first = raw_file_create(&d, in(&home, "x"), -1), *second = calloc(1, sizeof *second);
+  scoped_raw_file first = raw_file_create(&d, in(&home, "x"), -1), second = calloc(1, sizeof *second);
   *second = *first;
   second->bytes = malloc(first->size);
   memcpy(second->bytes, first->bytes, first->size);
@@ -165,8 +162,6 @@ DEVICE_CASE(load_goes_into_trees) {
       raw_check(c, first, tree, device, 0, -1);
     }
   }
-  raw_file_free(first);
-  raw_file_free(second);
 }
 
 /* Text and numbers stay, keys and shapes must agree, and nothing is written if they do not. */
@@ -257,7 +252,7 @@ DEVICE_CASE(load_makes_one_progress_call_at_a_time) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {6};
-  raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
+  scoped_raw_file f = raw_file_create_large(&d, in(&home, "x"), STAGING);
   for (int side = 0; side < 2; side++) {
     tdict_load_options o = tdict_load_options_default();
     watch w = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -268,14 +263,13 @@ DEVICE_CASE(load_makes_one_progress_call_at_a_time) {
     assert_int_equal(w.overlaps, 0);
     assert_true(w.calls >= 1 && w.done == f->data_bytes && w.total == f->data_bytes);
   }
-  raw_file_free(f);
 }
 
 DEVICE_CASE(load_stops_if_progress_returns_false) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {6};
-  raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
+  scoped_raw_file f = raw_file_create_large(&d, in(&home, "x"), STAGING);
   const int descriptors = td_count_descriptors();
   for (int i = 0; i < NUM_WAYS; i += 3) {
     tdict_transfer_options way = way_at(i);
@@ -304,7 +298,6 @@ DEVICE_CASE(load_stops_if_progress_returns_false) {
   assert_int_equal(tdict_future_state(future), TDICT_FUTURE_CANCELLED);
   tdict_future_release(future);
   assert_true(td_count_descriptors() <= descriptors + 1);
-  raw_file_free(f);
 }
 
 /* The ring is full of copies that do not end, and the load is cancelled. */
@@ -312,7 +305,7 @@ SIM_CASE(load_is_cancelled_while_copies_run) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {6};
-  raw_file *f = raw_file_create_large(&d, in(&home, "x"), 2 * STAGING);
+  scoped_raw_file f = raw_file_create_large(&d, in(&home, "x"), 2 * STAGING);
   const int descriptors = td_count_descriptors();
   for (int steps = 0; steps < 6; steps++) {
     scoped_future future = NULL;
@@ -332,8 +325,6 @@ SIM_CASE(load_is_cancelled_while_copies_run) {
   }
   td_rest();
   assert_int_equal(td_count_descriptors(), descriptors);
-  tdict_tree *tree = load_blocking(c, f->path, td_device(), tdict_load_options_default());
+  scoped_tree tree = load_blocking(c, f->path, td_device(), tdict_load_options_default());
   raw_check(c, f, tree, td_device(), 0, -1);
-  tdict_release(tree);
-  raw_file_free(f);
 }

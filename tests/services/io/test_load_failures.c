@@ -60,13 +60,11 @@ DEVICE_CASE(load_continues_after_short_and_interrupted_reads) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {4};
-  raw_file *f = large_file(&d, in(&home, "x"));
+  scoped_raw_file f = large_file(&d, in(&home, "x"));
   choose(FAULT_INTERRUPT, 0);
-  tdict_tree *tree = td_made(tree, tdict_load(c, f->path, td_device(), NULL, &made, err));
+  scoped_tree tree = td_made(tree, tdict_load(c, f->path, td_device(), NULL, &made, err));
   choose(FAULT_NONE, 0);
   raw_check(c, f, tree, td_device(), 0, -1);
-  tdict_release(tree);
-  raw_file_free(f);
 }
 
 /* Each read of elements fails once. The error names the leaf and the file. An error of the header names the file. */
@@ -74,7 +72,7 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {4};
-  raw_file *f = large_file(&d, in(&home, "x"));
+  scoped_raw_file f = large_file(&d, in(&home, "x"));
   const int descriptors = td_count_descriptors();
   const tdict_load_options o = counting();
   int at = 0;
@@ -103,7 +101,6 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   td_fails_at(TDICT_EIO, "cannot be read", f->path, tdict_load(c, f->path, td_device(), NULL, &none, err));
   assert_true(td_count_descriptors() <= descriptors + 1);
   choose(FAULT_NONE, 0);
-  raw_file_free(f);
 }
 
 /* The file loses its last byte, or everything, before each read. */
@@ -111,7 +108,7 @@ DEVICE_CASE(load_reports_a_file_that_is_shortened) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {4};
-  raw_file *f = large_file(&d, in(&home, "x"));
+  scoped_raw_file f = large_file(&d, in(&home, "x"));
   tdict_load_options o = counting();
   tdict_transfer_options transfer = tdict_transfer_options_default();
   shrunk = f->path;
@@ -130,7 +127,6 @@ DEVICE_CASE(load_reports_a_file_that_is_shortened) {
     assert_null(tree);
   }
   choose(FAULT_NONE, 0);
-  raw_file_free(f);
 }
 
 /* The bytes of the destination are lost after the error, and valid after the next load. */
@@ -138,9 +134,9 @@ DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {4};
-  raw_file *f = large_file(&d, in(&home, "x"));
+  scoped_raw_file f = large_file(&d, in(&home, "x"));
   tdict_tensor *t = NULL;
-  tdict_tree *tree = td_made(tree, tdict_load(c, f->path, td_device(), NULL, &made, err));
+  scoped_tree tree = td_made(tree, tdict_load(c, f->path, td_device(), NULL, &made, err));
   choose(FAULT_FAIL, 1);
   const tdict_load_options o = counting();
   td_fails(TDICT_EIO, "cannot be read", td_load_into(c, tree, f->path, &o, err));
@@ -153,8 +149,6 @@ DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails) {
   assert_true(is_lost);
   td_ok(td_load_into(c, tree, f->path, NULL, err));
   raw_check(c, f, tree, td_device(), 0, -1);
-  tdict_release(tree);
-  raw_file_free(f);
 }
 
 /* A long path is cut at its start, so the name of the file and the byte stay in the message. */
@@ -242,9 +236,9 @@ GPU_CASE(load_keeps_the_limit_of_pinned_memory) {
   scoped_folder home = folder_create();
   scoped_context c = td_context(td_options(tdict_context_options, staging_bytes = 64 << 10, pinned_bytes = 4096));
   dice d = {4};
-  raw_file *f = large_file(&d, in(&home, "x"));
+  scoped_raw_file f = large_file(&d, in(&home, "x"));
   tdict_transfer_options transfer = tdict_transfer_options_default();
-  tdict_tree *tree = NULL;
+  scoped_tree tree = NULL;
   tdict_load_options o = td_with(tdict_load_options, transfer = &transfer);
   transfer.pinned_result = true;
   td_fails(TDICT_ENOMEM, "pinned", tdict_load(c, f->path, tdict_cpu(), &o, &tree, err));
@@ -252,8 +246,6 @@ GPU_CASE(load_keeps_the_limit_of_pinned_memory) {
   transfer.pinned_result = false;
   td_ok(tdict_load(c, f->path, td_device(), &o, &tree, err));
   raw_check(c, f, tree, td_device(), 0, -1);
-  tdict_release(tree);
-  raw_file_free(f);
 }
 
 static bool go_on(void *user, uint64_t done, uint64_t total) {

@@ -15,7 +15,7 @@ DEVICE_CASE(load_selects_rows_of_plain_files) {
   dice d = {2};
   for (int round = 0; round < 30; round++) {
     const int64_t rows = (int64_t)roll(&d, 20);
-    raw_file *f = raw_file_create(&d, in(&home, "x"), rows);
+    scoped_raw_file f = raw_file_create(&d, in(&home, "x"), rows);
     for (int i = 0; i < 4; i++) {
       const int64_t first = (int64_t)roll(&d, (uint64_t)rows + 1), left = rows - first;
       const int64_t count = i ? (int64_t)roll(&d, (uint64_t)left + 1) : -1;
@@ -30,7 +30,6 @@ DEVICE_CASE(load_selects_rows_of_plain_files) {
         raw_check(c, f, tree, td_device(), rows - count, count);
       }
     }
-    raw_file_free(f);
   }
 }
 

@@ -35,8 +35,7 @@ static void check_text(const tdict_tree *metadata, const char *path, const char 
 /* Opens a file with its metadata. The caller releases both trees. */
 static tdict_tree *open_with_metadata(const char *path, tdict_tree **metadata) {
   *metadata = NULL;
-  tdict_tree *tree = td_made(tree, tdict_open(path, td_options(tdict_open_options, metadata = metadata), &made, err));
-  return tree;
+  return td_made(tree, tdict_open(path, td_options(tdict_open_options, metadata = metadata), &made, err));
 }
 
 /* Returns the text of the header of a file. The caller frees the text. */

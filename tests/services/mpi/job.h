@@ -21,6 +21,7 @@ tdict_comm_table make_table(size_t max_message_bytes);
 void drop_table(tdict_comm_table *table);
 /* Destroys the table and finalizes MPI. */
 void end_job(tdict_comm_table *table);
+#define scoped_job TD_SCOPED(end_job, tdict_comm_table) /* of start_job() */
 
 /* New bytes from malloc() that depend on the seed and the rank. Any rank can make the bytes of another rank. */
 unsigned char *make_bytes(size_t count, uint64_t seed, int rank);

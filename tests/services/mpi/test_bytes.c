@@ -117,7 +117,7 @@ MPI_CASE(mpi_table_groups) {
 
 /* Two messages of a pair keep their order in a group. */
 MPI_CASE(mpi_table_groups_keep_the_order_of_a_pair) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 64);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 64);
   const int next = (t.rank + 1) % t.world_size, previous = (t.rank + t.world_size - 1) % t.world_size;
   enum { COUNT = 40, BYTES = 150 };
   unsigned char *sent[COUNT], received[COUNT][BYTES];
@@ -132,5 +132,4 @@ MPI_CASE(mpi_table_groups_keep_the_order_of_a_pair) {
     check_bytes(received[i], BYTES, (uint64_t)i, previous);
     free(sent[i]);
   }
-  end_job(&t);
 }

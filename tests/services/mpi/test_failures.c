@@ -36,7 +36,7 @@ static tdict_status run_operation(tdict_comm_table *t, int operation, char *a, c
 MPI_CASE(mpi_table_returns_errors_of_mpi) {
   static const char *const names[] = {"exchange",   "all_gather", "broadcast", "all_reduce",
                                       "all_reduce", "se",         "se",        "group_end"};
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 64);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 64);
   for (int operation = 0; operation < 8; operation++) {
     if (t.world_size == 1 && (operation == 5 || operation == 6)) continue; /* a send to oneself may wait forever */
     for (int n = 0;; n++) {
@@ -64,13 +64,12 @@ MPI_CASE(mpi_table_returns_errors_of_mpi) {
       assert_true(strlen(error.message) > strlen("mpi: all_gather: ")); /* the text of MPI */
     }
   }
-  end_job(&t);
 }
 
 /* After a failed group, MPI does not write to the buffers of its receives. */
 MPI_CASE(mpi_table_cancels_the_receives_of_a_failed_group) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
-  unsigned char *a = make_bytes(100, 1, t.rank), *b = make_bytes(100, 2, t.rank), *c = make_bytes(100, 3, t.rank);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
+  scoped_bytes a = make_bytes(100, 1, t.rank), b = make_bytes(100, 2, t.rank), c = make_bytes(100, 3, t.rank);
   const int next = (t.rank + 1) % t.world_size, previous = (t.rank + t.world_size - 1) % t.world_size;
   td_ok(t.group_begin(t.self, err));
   td_ok(t.receive(t.self, b, 100, previous, tdict_no_stream(), LONG_NS, err));
@@ -85,15 +84,11 @@ MPI_CASE(mpi_table_cancels_the_receives_of_a_failed_group) {
   td_ok(t.group_end(t.self, tdict_no_stream(), LONG_NS, err));
   check_bytes(c, 100, 1, previous);
   check_bytes(b, 100, 2, t.rank);
-  free(a);
-  free(b);
-  free(c);
-  end_job(&t);
 }
 
 /* Rank 0 sends another number of bytes than rank 1 expects. */
 MPI_CASE(mpi_table_detects_messages_of_another_length) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   char bytes[200] = {0};
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* see comm_mpi.h */
   for (int i = 0; i < 4 && t.world_size > 1; i++) {
@@ -112,11 +107,10 @@ MPI_CASE(mpi_table_detects_messages_of_another_length) {
     }
     drop_table(&used);
   }
-  end_job(&t);
 }
 
 MPI_CASE(mpi_table_refuses_wrong_calls) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   char bytes[8];
   const int32_t wrong[] = {-1, -2, INT32_MIN, t.world_size, INT32_MAX};
   for (int i = 0; i < 5; i++) {
@@ -130,7 +124,6 @@ MPI_CASE(mpi_table_refuses_wrong_calls) {
   td_ok(t.group_begin(t.self, err));
   td_fails(TDICT_EINVAL, "has not ended", t.group_begin(t.self, err));
   td_ok(t.group_end(t.self, tdict_no_stream(), LONG_NS, err));
-  end_job(&t);
 }
 
 /* Allocations of the table fail on all ranks; MPI's own do not. */

@@ -141,7 +141,7 @@ static double reduce_one(tdict_comm_table *t, tdict_dtype dtype, tdict_reduce_op
 /* One rank has NaN, or zeros have both signs. */
 MPI_CASE(mpi_table_extremes_have_equal_bits) {
   static const tdict_dtype dtypes[] = {TDICT_F16, TDICT_BF16, TDICT_F32, TDICT_F64};
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   for (int d = 0; d < 4; d++)
     for (int odd = 0; odd < t.world_size; odd++) {
       const double or_nan = t.rank == odd ? (double)NAN : (double)t.rank, zero = t.rank == odd ? -0.0 : 0.0;
@@ -150,18 +150,16 @@ MPI_CASE(mpi_table_extremes_have_equal_bits) {
       assert_true(signbit(reduce_one(&t, dtypes[d], TDICT_REDUCE_MIN, zero)));
       if (t.world_size > 1) assert_false(signbit(reduce_one(&t, dtypes[d], TDICT_REDUCE_MAX, zero)));
     }
-  end_job(&t);
 }
 
 /* The mean of large float16 numbers is finite, although their sum is not. */
 MPI_CASE(mpi_table_small_floats_are_rounded_once) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   assert_true(reduce_one(&t, TDICT_F16, TDICT_REDUCE_MEAN, 65504) == 65504);
   /* 1 and three quarters of a unit of the last place: each sum of two in bfloat16 would be rounded */
   const double small = t.rank == 0 ? 1 : 0x1p-9;
   const double wanted = t.world_size == 4 ? 1 + 0x1p-7 : 1;
   assert_true(reduce_one(&t, TDICT_BF16, TDICT_REDUCE_SUM, small) == wanted);
-  end_job(&t);
 }
 
 /* Each rank has another floating-point environment. */
@@ -169,7 +167,7 @@ MPI_CASE(mpi_table_reduces_in_any_float_env) {
   static const tdict_dtype dtypes[] = {TDICT_BF16, TDICT_F32, TDICT_F64};
   /* Subnormal in bfloat16 and float32; numbers whose sums are rounded. */
   static const double numbers[] = {0x1p-133, 0x1.555556p-2};
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   for (int d = 0; d < 3; d++)
     for (int n = 0; n < 2; n++) {
       const size_t bytes = tdict_dtype_bytes(dtypes[d]);
@@ -190,5 +188,4 @@ MPI_CASE(mpi_table_reduces_in_any_float_env) {
         assert_memory_equal(found, wanted, bytes);
       }
     }
-  end_job(&t);
 }

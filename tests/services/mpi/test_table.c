@@ -11,7 +11,7 @@ static void use(tdict_comm_table *t) {
 }
 
 MPI_CASE(mpi_table_describes_itself) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   int rank = -1, world = -1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world);
@@ -22,7 +22,6 @@ MPI_CASE(mpi_table_describes_itself) {
   assert_true(tdict_device_equal(t.device, tdict_cpu()));
   td_ok(t.finish(t.self, tdict_no_stream(), LONG_NS, err));
   use(&t);
-  end_job(&t);
 }
 
 MPI_CASE(mpi_table_needs_initialized_mpi) {
@@ -38,7 +37,7 @@ MPI_CASE(mpi_table_needs_initialized_mpi) {
 
 /* Ranks with other numbers in a communicator of their own. Messages of the program do not meet those of the table. */
 MPI_CASE(mpi_table_duplicates_the_communicator) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, t.rank % 2, -t.rank, &half);
   tdict_comm_table of_half = {.struct_size = sizeof of_half};
@@ -64,12 +63,11 @@ MPI_CASE(mpi_table_duplicates_the_communicator) {
   use(&of_half);
   drop_table(&of_half);
   use(&t);
-  end_job(&t);
 }
 
 /* The options are wrong on one rank at a time. All ranks fail, and can then go on. */
 MPI_CASE(mpi_table_checks_options_on_all_ranks) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   const size_t wrong[] = {0, 63, ((size_t)1 << 30) + 1};
   for (int i = 0; i < 5; i++)
     for (int odd = 0; odd < t.world_size; odd++) {
@@ -85,12 +83,11 @@ MPI_CASE(mpi_table_checks_options_on_all_ranks) {
                tdict_mpi_create_table(NULL, NULL, odd == t.rank ? NULL : &out, err));
     }
   use(&t);
-  end_job(&t);
 }
 
 /* The limits differ between the ranks. With different limits, the messages would not match. */
 MPI_CASE(mpi_table_uses_the_smallest_limit) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
+  scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   for (int i = 0; i < 2; i++) {
     tdict_mpi_options options = tdict_mpi_options_default();
     if (i == 0 && t.rank == t.world_size - 1) options.max_message_bytes = 200;
@@ -107,7 +104,6 @@ MPI_CASE(mpi_table_uses_the_smallest_limit) {
     free(all);
     drop_table(&mixed);
   }
-  end_job(&t);
 }
 
 MPI_CASE(mpi_table_refuses_communicators) {
@@ -142,7 +138,7 @@ static void *try_on_thread(void *user) {
 }
 
 static void check_threads(int level, tdict_status wanted) {
-  tdict_comm_table t = start_job(level, 0);
+  scoped_job t = start_job(level, 0);
   assert_int_equal(t.on_calling_thread, level < MPI_THREAD_SERIALIZED);
   attempt a = {.table = &t};
   pthread_t thread;
@@ -155,7 +151,6 @@ static void check_threads(int level, tdict_status wanted) {
     assert_non_null(strstr(a.make_error.message, "another thread"));
   }
   use(&t); /* the main thread may go on */
-  end_job(&t);
 }
 
 MPI_CASE(mpi_table_refuses_other_threads_below_serialized) { check_threads(MPI_THREAD_FUNNELED, TDICT_EINVAL); }

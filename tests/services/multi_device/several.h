@@ -123,8 +123,8 @@ static inline tdict_tree *rows_tree(int64_t rows, tdict_memory *memory) {
       {"next.obs.pixels", TDICT_U8, 2, {31, 33}},
       {"next.done", TDICT_BOOL, 1, {1}},
   };
-  tdict_tree *td = NULL;
-  td_ok(tdict_create_from(fields, sizeof fields / sizeof *fields, 1, &rows, memory, &td, err));
+  tdict_tree *td =
+      td_made(tree, tdict_create_from(fields, sizeof fields / sizeof *fields, 1, &rows, memory, &made, err));
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
     tdict_tensor *t = td_leaf(td, fields[i].path);
     if (rows) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), next_seed());

@@ -8,8 +8,7 @@ enum { MOST_FAULTS = 4000, NUM_JOBS = 4 };
 static tdict_context *open_with(tdict_driver *driver, int32_t num_threads, size_t staging_bytes) {
   tdict_context_options o =
       td_with(tdict_context_options, device = tdict_sim(0), num_threads = num_threads, staging_bytes = staging_bytes);
-  tdict_context *c = td_made(context, tdict_context_create_over(&o, driver, &made, err));
-  return c;
+  return td_made(context, tdict_context_create_over(&o, driver, &made, err));
 }
 static tdict_context *open_over(tdict_driver *driver) { return open_with(driver, 2, (size_t)2 << 20); }
 static tdict_context *open_large(tdict_driver *driver) { return open_with(driver, 3, (size_t)16 << 20); }

@@ -6,8 +6,7 @@
 static tdict_future *start(const several *s, const tdict_tree *src, const tdict_spread *spread,
                            const tdict_transfer_options *o) {
   const tdict_spread how = on_all(s, spread);
-  tdict_future *f = td_made(future, tdict_to_devices_async(s->c, src, &how, o, &made, err));
-  return f;
+  return td_made(future, tdict_to_devices_async(s->c, src, &how, o, &made, err));
 }
 /* Ends the future; its trees, to be released. */
 static void finish_all(const several *s, tdict_future *f, tdict_tree **trees) {

@@ -35,6 +35,7 @@ typedef struct pair {
   tdict_tree *host, *device;
 } pair;
 static inline void pair_release(pair *p) { td_release(p->host, p->device); }
+#define scoped_pair TD_SCOPED(pair_release, pair)
 
 /* Writes the elements of a host tensor in C order to a new tensor on the device. */
 static inline tdict_tensor *to_device(const world *w, tdict_tensor *host) {

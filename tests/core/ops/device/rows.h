@@ -13,6 +13,11 @@ static inline tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t numbe
   put_number(w, t, number);
   return t;
 }
+/* The same place, whose rows are in host memory. */
+static inline place host_of(place w) {
+  w.memory = NULL;
+  return w;
+}
 /* Makes a tree of 40 rows with five tensors on the device. */
 static inline tdict_tree *rows_tree(const place *w, int64_t rows, uint64_t number) {
   static const char *const paths[] = {"a", "b", "n.c", "n.d", "e"};
@@ -73,6 +78,21 @@ static inline void end_blocked(const place *w, blocked *b) {
   tdict_stream_destroy(w->c, b->s);
   tdict_tensor_release(b->t);
   kernel_end(&b->k);
+}
+
+/* Checks that reading a result and writing another tree wait for the launch at the gate. Opens the gate, releases `out`
+ * and returns the result on the host. */
+static inline tdict_tree *pass_gate(const place *w, blocked *b, const tdict_tree *read, tdict_tree *out,
+                                    const tdict_tree *fresh, tdict_tree *written) {
+  const tdict_transfer_options o = threads(1);
+  tdict_future *to_host = move_async(w, read, tdict_cpu(), &o), *over = copy_async(w, fresh, written, &o);
+  check_pending(to_host);
+  check_pending(over);
+  tdict_release(out);
+  unblock(b);
+  tdict_tree *host = finish(to_host);
+  finish_copy(over);
+  return host;
 }
 
 #endif

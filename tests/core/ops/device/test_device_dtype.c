@@ -11,13 +11,12 @@ GPU_CASE(device_to_dtype_equals_host) {
                                        TDICT_I64, TDICT_U64, TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2,
                                        TDICT_F32, TDICT_F64, TDICT_C64, TDICT_C128, TDICT_BOOL};
   scoped_world w = world_open();
-  tdict_stream s = {0};
   int num_good = 0, num_overflows = 0;
   nans_are_equal = true;
-  td_ok(tdict_stream_create(w.context, td_device(), &s, err));
+  TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
-    pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
+    scoped_pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
     const tdict_dtype dtype = dtypes[pick(&r, 0, sizeof dtypes / sizeof *dtypes - 1)];
     tdict_run run = tdict_run_default();
     tdict_error errors[2] = {{0}, {0}};
@@ -33,11 +32,8 @@ GPU_CASE(device_to_dtype_equals_host) {
     if (wanted == TDICT_OK) pair_check(&w, &got);
     num_good += wanted == TDICT_OK;
     num_overflows += wanted == TDICT_EOVERFLOW;
-    pair_release(&got);
-    pair_release(&p);
   }
   assert_true(num_good > NUM_SEEDS / 4 && num_overflows > NUM_SEEDS / 10);
-  tdict_stream_destroy(w.context, s);
   nans_are_equal = false;
 }
 
@@ -67,7 +63,7 @@ GPU_CASE(device_tensor_to_dtype_equals_host) {
       if (first != TDICT_OK) continue;
       assert_int_equal(tdict_tensor_dtype(found), dtype);
       assert_true(tdict_device_equal(tdict_tensor_device(found), td_device()));
-      pair got = {NULL, NULL};
+      scoped_pair got = {NULL, NULL};
       td_ok(tdict_create(0, NULL, &got.host, err));
       td_ok(tdict_create(0, NULL, &got.device, err));
       td_ok(tdict_set(got.host, "t", wanted, err));
@@ -75,7 +71,6 @@ GPU_CASE(device_tensor_to_dtype_equals_host) {
       nans_are_equal = true;
       pair_check(&w, &got);
       nans_are_equal = false;
-      pair_release(&got);
     }
     pair_release(&p);
   }
@@ -103,27 +98,19 @@ SIM_CASE(device_to_dtype_launches_once) {
 }
 
 SIM_CASE(device_to_dtype_is_ordered) {
-  place w = place_open(2), host = w;
+  scoped_place w = place_open(2);
+  const place host = host_of(w);
+  scoped_tree td = rows_tree(&w, 40, 1), source = rows_tree(&host, 40, 71);
+  tdict_tree *out = NULL;
   blocked b;
-  host.memory = NULL;
-  tdict_tree *td = rows_tree(&w, 40, 1), *source = rows_tree(&host, 40, 71), *out = NULL;
-  tdict_transfer_options o = threads(1);
   td_ok(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err)); /* loads the kernels */
   tdict_release(out);
   block(&w, &b);
-  td_ok(tdict_to_dtype(td, TDICT_F64, NULL, td_options(tdict_run, stream = b.s), &out, err));
-  tdict_future *f = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, source, td, &o);
-  check_pending(f);
-  check_pending(over);
-  tdict_release(out);
-  unblock(&b);
-  out = finish(f);
-  finish_copy(over);
-  check_double(&w, out, 5, 77);
+  td_ok(tdict_to_dtype(td, TDICT_F64, NULL, TD_ON(b.s), &out, err));
+  scoped_tree found = pass_gate(&w, &b, out, out, source, td);
+  check_double(&w, found, 5, 77);
   check_row(&w, td_leaf(td, "e"), 4, 40, 75, 4);
   end_blocked(&w, &b);
-  td_release(out, source, td);
-  place_close(&w);
 }
 
 SIM_CASE(device_to_dtype_fails_whole) {

@@ -12,7 +12,7 @@ GPU_CASE(device_index_get_equals_host) {
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
     random_index i;
-    pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
+    scoped_pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
     make_index(&r, &w, p.host, false, &i);
     td_ok(tdict_index_get(NULL, p.host, &i.index, NULL, &got.host, err));
     td_ok(tdict_index_get(NULL, p.device, &i.index, NULL, &got.device, err));
@@ -20,8 +20,6 @@ GPU_CASE(device_index_get_equals_host) {
     num_lists += i.has_lists;
     num_on_device += i.num_on_device;
     random_index_release(&i);
-    pair_release(&got);
-    pair_release(&p);
   }
   assert_true(num_lists > NUM_SEEDS / 4 && num_on_device > NUM_SEEDS / 8);
 }
@@ -31,7 +29,7 @@ static void check_writes(const world *w, bool into) {
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
     random_index i;
-    pair p = pair_random(w, seed, seed), other = pair_random(w, seed, seed + 1000), rows = {NULL, NULL};
+    scoped_pair p = pair_random(w, seed, seed), other = pair_random(w, seed, seed + 1000), rows = {NULL, NULL};
     make_index(&r, w, p.host, true, &i);
     td_ok(tdict_index_get(NULL, other.host, &i.index, NULL, &rows.host, err));
     td_ok(tdict_index_get(NULL, other.device, &i.index, NULL, &rows.device, err));
@@ -44,9 +42,6 @@ static void check_writes(const world *w, bool into) {
     }
     pair_check(w, into ? &rows : &p);
     random_index_release(&i);
-    pair_release(&rows);
-    pair_release(&other);
-    pair_release(&p);
   }
 }
 GPU_CASE(device_index_set_equals_host) {
@@ -62,7 +57,8 @@ GPU_CASE(device_index_into_equals_host) {
 GPU_CASE(device_index_takes_many_lists) {
   const int64_t bs[] = {2, 2, 2, 2, 2, 2, 2, 2, 2};
   scoped_world w = world_open();
-  pair p = {help_tree(9, bs), help_tree(9, bs)}, got = {NULL, NULL}, other = {help_tree(9, bs), help_tree(9, bs)};
+  scoped_pair p = {help_tree(9, bs), help_tree(9, bs)}, got = {NULL, NULL},
+              other = {help_tree(9, bs), help_tree(9, bs)};
   rng r = {7};
   int64_t positions[9][5];
   tdict_indices index = tdict_indices_none();
@@ -80,9 +76,6 @@ GPU_CASE(device_index_takes_many_lists) {
   td_ok(tdict_index_set(NULL, p.host, &index, got.host, NULL, err));
   td_ok(tdict_index_set(NULL, p.device, &index, got.device, NULL, err));
   pair_check(&w, &p);
-  pair_release(&got);
-  pair_release(&other);
-  pair_release(&p);
 }
 
 SIM_CASE(device_index_launches_once_for_all_leaves) {
@@ -134,10 +127,11 @@ SIM_CASE(device_index_refuses_lost_rows) {
 
 /* A tree with tensors on the host and on the device. */
 SIM_CASE(device_index_takes_mixed_trees) {
-  place w = place_open(2), host = w;
-  host.memory = NULL;
+  scoped_place w = place_open(2);
+  const place host = host_of(w);
   const int64_t list[] = {9, 0, 33};
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
+  scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21);
+  tdict_tree *out = NULL;
   td_put(td, "h", rows_on(&host, 40, 60));
   td_put(few, "h", rows_on(&host, 3, 61));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), NULL, &out, err));
@@ -153,14 +147,11 @@ SIM_CASE(device_index_takes_mixed_trees) {
     check_row(&w, td_leaf(td, "a"), list[i], 3, 62, i);
     check_row(&w, td_leaf(td, "e"), list[i], 3, 25, i);
   }
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   const tdict_run o = td_with(tdict_run, stream = s);
   td_fails_at(TDICT_ENOTSUP, "index_set: from cpu to sim:0; on a stream, both tensors must be", "a",
               tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), few, &o, err));
   check_row(&w, td_leaf(td, "b"), 1, 40, 2, 1);
-  tdict_stream_destroy(w.c, s);
-  td_release(few, td);
-  place_close(&w);
 }
 
 SIM_CASE(device_index_on_stream_refuses) {

@@ -89,28 +89,21 @@ SIM_CASE(device_join_launches_once) {
 
 SIM_CASE(device_join_on_stream_is_ordered) {
   for (int n = 0; n < 4; n++) {
-    place w = place_open(2), host = w;
+    scoped_place w = place_open(2);
+    const place host = host_of(w);
     const join_way way = {n & 1, n & 2, 0};
-    host.memory = NULL;
-    tdict_tree *items[2], *out, *source = rows_tree(&host, 40, 71);
-    tdict_transfer_options o = threads(1);
+    scoped_tree source = rows_tree(&host, 40, 71);
+    tdict_tree *items[2], *out;
     blocked b;
     open_items(&w, way, items, &out);
     if (out) td_ok(tdict_fill(out, NULL, 0, NULL, err));
     block(&w, &b);
-    td_ok(join(way, items, 2, td_options(tdict_run, stream = b.s), &out, err));
-    tdict_future *f = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, source, items[1], &o);
-    check_pending(f);
-    check_pending(over);
-    tdict_release(out);
-    unblock(&b);
-    out = finish(f);
-    finish_copy(over);
-    check_row(&w, td_leaf(out, "e"), 42, 40, 15, 2);
+    td_ok(join(way, items, 2, TD_ON(b.s), &out, err));
+    scoped_tree found = pass_gate(&w, &b, out, out, source, items[1]);
+    check_row(&w, td_leaf(found, "e"), 42, 40, 15, 2);
     check_row(&w, td_leaf(items[1], "e"), 2, 40, 75, 2);
     end_blocked(&w, &b);
-    td_release(out, source, items[0], items[1]);
-    place_close(&w);
+    td_release(items[0], items[1]);
   }
 }
 

@@ -4,27 +4,18 @@
 
 /* The call returns while the stream is blocked. Reading the result and writing the source wait for the launch. */
 SIM_CASE(device_index_get_on_stream_is_ordered) {
-  place w = place_open(2), host = w;
-  blocked b;
+  scoped_place w = place_open(2);
+  const place host = host_of(w);
   const int64_t list[] = {9, 0, 33};
-  host.memory = NULL;
-  tdict_tree *td = rows_tree(&w, 40, 1), *other = rows_tree(&host, 40, 11), *out = NULL;
-  tdict_transfer_options o = threads(1);
+  scoped_tree td = rows_tree(&w, 40, 1), other = rows_tree(&host, 40, 11);
+  tdict_tree *out = NULL;
+  blocked b;
   block(&w, &b);
-  const tdict_run options = td_with(tdict_run, stream = b.s);
-  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
-  tdict_future *to_host = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, other, td, &o);
-  check_pending(to_host);
-  check_pending(over);
-  tdict_release(out);
-  unblock(&b);
-  out = finish(to_host);
-  finish_copy(over);
-  for (int i = 0; i < 3; i++) check_row(&w, td_leaf(out, "n.c"), i, 40, 3, list[i]);
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), TD_ON(b.s), &out, err));
+  scoped_tree found = pass_gate(&w, &b, out, out, other, td);
+  for (int i = 0; i < 3; i++) check_row(&w, td_leaf(found, "n.c"), i, 40, 3, list[i]);
   check_row(&w, td_leaf(td, "n.c"), 9, 40, 13, 9);
   end_blocked(&w, &b);
-  td_release(out, other, td);
-  place_close(&w);
 }
 
 /* Memory is not reused while the launch may read or write it. */
@@ -114,17 +105,16 @@ static void *open_later(void *user) {
   return NULL;
 }
 static tdict_transfer_options after(tdict_stream s) {
-  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 1, after = s);
-  return o;
+  return td_with(tdict_transfer_options, num_threads = 1, after = s);
 }
 
 /* A launch runs after a transfer that writes its source. */
 SIM_CASE(device_index_on_stream_waits_for_transfers) {
-  place w = place_sim(2, 0, 2), host = w;
+  scoped_place w = place_sim(2, 0, 2);
+  const place host = host_of(w);
   const int64_t list[] = {9, 0, 33};
-  host.memory = NULL;
-  tdict_tree *td = rows_tree(&w, 40, 1), *fresh = rows_tree(&host, 40, 11), *few = rows_tree(&w, 3, 21);
-  tdict_stream s = new_stream(&w);
+  scoped_tree td = rows_tree(&w, 40, 1), fresh = rows_tree(&host, 40, 11), few = rows_tree(&w, 3, 21);
+  TD_STREAM(s, w.c, w.device);
   stuck b;
   stick(&w, &b);
   const tdict_transfer_options o = after(b.s);
@@ -138,9 +128,6 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
   for (int i = 0; i < 3; i++) check_row(&w, td_leaf(few, "a"), i, 40, 11, list[i]);
   finish_copy(f);
   end_stuck(&w, &b);
-  tdict_stream_destroy(w.c, s);
-  td_release(few, fresh, td);
-  place_close(&w);
 }
 
 /* A launch runs after the program's recorded use of its destination. */
@@ -171,10 +158,10 @@ SIM_CASE(device_index_on_stream_waits_for_uses) {
 /* Without a stream, the call waits for a transfer that writes its source or reads its destination. */
 SIM_CASE(device_index_waits_for_transfers) {
   for (int writes = 0; writes < 2; writes++) {
-    place w = place_sim(2, 0, 2), host = w;
+    scoped_place w = place_sim(2, 0, 2);
+    const place host = host_of(w);
     const int64_t list[] = {9, 0, 33};
-    host.memory = NULL;
-    tdict_tree *td = rows_tree(&w, 40, 1), *fresh = rows_tree(&host, 40, 31), *few = rows_tree(&w, 3, 21), *out = NULL;
+    scoped_tree td = rows_tree(&w, 40, 1), fresh = rows_tree(&host, 40, 31), few = rows_tree(&w, 3, 21), out = NULL;
     stuck b;
     stick(&w, &b);
     const tdict_transfer_options o = after(b.s);
@@ -185,7 +172,7 @@ SIM_CASE(device_index_waits_for_transfers) {
     else
       td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), NULL, &out, err));
     assert_int_equal(pthread_join(opener, NULL), 0);
-    tdict_tree *result = finish(f);
+    scoped_tree result = finish(f);
     for (int i = 0; i < 3; i++) {
       if (writes)
         check_row(&w, td_leaf(result, "e"), list[i], 40, 5, list[i]); /* the old rows */
@@ -194,8 +181,6 @@ SIM_CASE(device_index_waits_for_transfers) {
     }
     if (writes) check_row(&w, td_leaf(td, "e"), 9, 3, 25, 0);
     end_stuck(&w, &b);
-    td_release(result, out, few, fresh, td);
-    place_close(&w);
   }
 }
 

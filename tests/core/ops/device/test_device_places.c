@@ -90,12 +90,14 @@ CUDA_CASE(device_ops_keep_a_capture_valid) {
 
 /* One launch for each device, and a stream of one of the devices is refused. */
 SIM_CASE(device_ops_of_two_devices) {
-  place w = place_sim(2, 0, 2), second = w;
+  scoped_place w = place_sim(2, 0, 2);
+  scoped_raw raw = raw_open(w.c, tdict_sim(1));
+  place second = w;
   shim s;
   second.memory = tdict_device_memory(w.c, tdict_sim(1));
-  second.raw = raw_open(w.c, tdict_sim(1));
-  ways t = ways_open(&w, &second);
-  tdict_stream stream = new_stream(&w);
+  second.raw = raw;
+  scoped_ways t = ways_open(&w, &second);
+  TD_STREAM(stream, w.c, w.device);
   for (tree_way way = 0; way < NUM_WAYS; way++) {
     tdict_tree *out = NULL;
     td_fails_at(TDICT_EWRONGDEVICE, "the tensor is on sim:1, but the stream is of sim:0", "b",
@@ -110,18 +112,14 @@ SIM_CASE(device_ops_of_two_devices) {
     tdict_release(out);
     ways_reset(&t);
   }
-  tdict_stream_destroy(w.c, stream);
-  ways_close(&t);
-  raw_close(second.raw);
-  place_close(&w);
 }
 
 /* Tensors on the host and on the device. With a stream, each is handled where it is. */
 SIM_CASE(device_ops_of_host_and_device) {
-  place w = place_open(2), host = w;
-  host.memory = NULL;
-  ways t = ways_open(&w, &host);
-  tdict_stream stream = new_stream(&w);
+  scoped_place w = place_open(2);
+  const place host = host_of(w);
+  scoped_ways t = ways_open(&w, &host);
+  TD_STREAM(stream, w.c, w.device);
   for (tree_way way = 0; way < NUM_WAYS; way++)
     for (int on_stream = 0; on_stream < 2; on_stream++) {
       tdict_tree *out = td_made(tree, ways_call(&t, way, on_stream ? &stream : NULL, &made, err));
@@ -130,9 +128,6 @@ SIM_CASE(device_ops_of_host_and_device) {
       tdict_release(out);
       ways_reset(&t);
     }
-  tdict_stream_destroy(w.c, stream);
-  ways_close(&t);
-  place_close(&w);
 }
 
 /* Describes the bytes of a tensor as device memory of the program. */

@@ -8,7 +8,7 @@ GPU_CASE(device_clone_equals_host) {
   scoped_world w = world_open();
   TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-    pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
+    scoped_pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
     if (seed % 4 < 2) {
       td_ok(tdict_clone_deep(p.host, NULL, &got.host, err));
       td_ok(seed % 4 ? tdict_clone_deep(p.device, NULL, &got.device, err)
@@ -26,8 +26,6 @@ GPU_CASE(device_clone_equals_host) {
     const bool shares = seed % 4 >= 2 && tdict_tensor_is_contiguous(td_leaf(p.device, "a"));
     assert_int_equal(tdict_tensor_shares_storage(a, td_leaf(p.device, "a")), shares);
     assert_int_equal(td_leaf(got.host, "a") == td_leaf(p.host, "a"), shares);
-    pair_release(&got);
-    pair_release(&p);
   }
 }
 
@@ -35,13 +33,11 @@ GPU_CASE(device_copy_equals_host) {
   scoped_world w = world_open();
   TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-    pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000);
+    scoped_pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000);
     td_ok(tdict_copy(p.host, other.host, NULL, err));
     td_ok(seed % 2 ? tdict_copy(p.device, other.device, NULL, err) : tdict_copy(p.device, other.device, TD_ON(s), err));
     td_ok(tdict_stream_synchronize(w.context, s, err));
     pair_check(&w, &p);
-    pair_release(&other);
-    pair_release(&p);
   }
 }
 
@@ -52,14 +48,13 @@ GPU_CASE(device_fill_equals_host) {
   TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
-    pair p = pair_random(&w, seed, seed);
+    scoped_pair p = pair_random(&w, seed, seed);
     const double value = values[pick(&r, 0, 3)];
     const char *path = paths[pick(&r, 0, 3)];
     td_ok(tdict_fill(p.host, path, value, NULL, err));
     td_ok(seed % 2 ? tdict_fill(p.device, path, value, NULL, err) : tdict_fill(p.device, path, value, TD_ON(s), err));
     td_ok(tdict_stream_synchronize(w.context, s, err));
     pair_check(&w, &p);
-    pair_release(&p);
   }
 }
 
@@ -113,28 +108,19 @@ SIM_CASE(device_writes_launch_once) {
 
 SIM_CASE(device_writes_on_stream_are_ordered) {
   for (int way = 0; way < WAYS; way++) {
-    place w = place_open(2), host = w;
-    host.memory = NULL;
+    scoped_place w = place_open(2);
+    const place host = host_of(w);
     trees t = trees_open(&w);
-    tdict_tree *out = NULL, *source = rows_tree(&host, 40, 71);
-    tdict_transfer_options o = threads(1);
+    tdict_tree *out = NULL, *written = way == FILL ? t.other : t.td;
+    scoped_tree source = rows_tree(&host, 40, 71);
     blocked b;
     block(&w, &b);
     td_ok(call_on(&t, way, &b.s, &out, err));
-    tdict_future *f = move_async(&w, out ? out : t.other, tdict_cpu(), &o);
-    tdict_future *over = copy_async(&w, source, way == FILL ? t.other : t.td, &o);
-    check_pending(f);
-    check_pending(over);
-    tdict_release(out);
-    unblock(&b);
-    out = finish(f);
-    finish_copy(over);
-    check_result(&w, out, way);
-    check_row(&w, td_leaf(way == FILL ? t.other : t.td, "e"), 4, 40, 75, 4);
+    scoped_tree found = pass_gate(&w, &b, out ? out : t.other, out, source, written);
+    check_result(&w, found, way);
+    check_row(&w, td_leaf(written, "e"), 4, 40, 75, 4);
     end_blocked(&w, &b);
-    td_release(out, source);
     trees_close(&t);
-    place_close(&w);
   }
 }
 

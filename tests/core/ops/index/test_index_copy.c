@@ -56,8 +56,7 @@ static tdict_tensor *any_tensor(naive_random *r, tdict_dtype dtype) {
   int64_t shape[4];
   for (int d = 0; d < 4; d++) shape[d] = 1 + naive_below(r, naive_below(r, 6) ? 5 : 40);
   scoped_tensor t = naive_tensor(dtype, 4, shape, naive_next(r));
-  tdict_tensor *turned = td_made(tensor, tdict_tensor_permute(t, 4, orders[naive_below(r, 4)], &made, err));
-  return turned;
+  return td_made(tensor, tdict_tensor_permute(t, 4, orders[naive_below(r, 4)], &made, err));
 }
 
 static void check_lists(naive_random *r, tdict_dtype dtype) {

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "device/devices.h"
 #include "device/sim/queue.h"
 #include "services/comm/nccl/fake_nccl.h"
@@ -76,19 +77,13 @@ static inline fake_nccl_settings *ranks_fake(char *path, const char *name) {
   return fake;
 }
 
-static inline int64_t ranks_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static inline void *ranks_thread(void *user) {
   rank *r = user;
   ranks_driver = r->gpu->driver;
   memset(&r->err, 0, sizeof r->err);
-  const int64_t begun = ranks_now();
+  const int64_t begun = tdict_now_ns();
   r->status = r->w->body(r, &r->err);
-  r->took_ns = ranks_now() - begun;
+  r->took_ns = tdict_now_ns() - begun;
   return NULL;
 }
 /* Runs the body on a thread of each rank, except the absent rank. */
@@ -120,9 +115,8 @@ static inline void world_has_failed(const world *w, tdict_status wanted, const c
 }
 
 static inline tdict_nccl_options ranks_options(const rank *r) {
-  tdict_nccl_options o = td_with(tdict_nccl_options, library = r->w->library, rank = r->number, world_size = r->w->size,
-                                 device = r->stream.device, id = r->w->id, timeout_ns = r->w->timeout_ns);
-  return o;
+  return td_with(tdict_nccl_options, library = r->w->library, rank = r->number, world_size = r->w->size,
+                 device = r->stream.device, id = r->w->id, timeout_ns = r->w->timeout_ns);
 }
 static inline tdict_status ranks_join(rank *r, tdict_error *err) {
   const tdict_nccl_options o = ranks_options(r);
@@ -172,8 +166,7 @@ static inline tdict_context *world_context(const world *w, tdict_device device) 
   if (w->fake) o.sim = &sim;
   o.device = device;
   o.num_threads = 1;
-  tdict_context *context = td_made(context, tdict_context_create(&o, &made, err));
-  return context;
+  return td_made(context, tdict_context_create(&o, &made, err));
 }
 
 /* Makes contexts, streams and memory. The ranks have no table yet. */

@@ -95,8 +95,8 @@ typedef struct interruption {
 } interruption;
 static void *interrupt_soon(void *user) {
   const interruption *it = user;
-  const int64_t begun = ranks_now();
-  while (it->w->fake && it->w->fake->operations == it->operations && ranks_now() - begun < SECONDS(20)) usleep(1000);
+  const int64_t begun = tdict_now_ns();
+  while (it->w->fake && it->w->fake->operations == it->operations && tdict_now_ns() - begun < SECONDS(20)) usleep(1000);
   usleep(it->w->fake ? 3000 : 300000);
   if (it->error == 0)
     abort_rank(&it->w->ranks[0]);

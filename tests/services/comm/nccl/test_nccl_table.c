@@ -131,9 +131,9 @@ GPU_CASE(nccl_table_waits_for_all_ranks_until_the_limit) {
 /* All ranks make the call late, one after another. No rank may return before the last one calls. */
 static tdict_status join_late(rank *r, tdict_error *err) {
   usleep((unsigned)r->number * 30000);
-  r->called_ns = ranks_now();
+  r->called_ns = tdict_now_ns();
   const tdict_status status = ranks_join(r, err);
-  r->returned_ns = ranks_now();
+  r->returned_ns = tdict_now_ns();
   return status;
 }
 GPU_CASE(nccl_ranks_may_join_late) {

@@ -71,23 +71,12 @@ static inline void hand_one(hand *root, hand *field, const char *format, int64_t
 static inline bool hand_bit(const void *bits, int64_t i) { return ((const uint8_t *)bits)[i / 8] >> i % 8 & 1; }
 
 static inline tdict_tree *new_tree(int64_t rows) { return td_made(tree, tdict_create(1, &rows, &made, err)); }
-/* Sets a tensor and drops the test's reference. */
-static inline tdict_tensor *put(tdict_tree *tree, const char *path, tdict_tensor *tensor) {
-  td_put(tree, path, tensor);
-  return tensor;
-}
 static inline tdict_tensor *random_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, uint64_t seed) {
   tdict_tensor *t = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err));
   unsigned char *bytes = tdict_tensor_data(t);
   td_fill_random(bytes, tdict_tensor_bytes(t), seed);
   for (size_t i = 0; dtype == TDICT_BOOL && i < tdict_tensor_bytes(t); i++) bytes[i] &= 1;
   return t;
-}
-static inline const tdict_tensor *get(const tdict_tree *tree, const char *path) {
-  return td_made(tensor, tdict_get(tree, path, &made, err));
-}
-static inline const void *data_of(const tdict_tree *tree, const char *path) {
-  return tdict_tensor_const_data(get(tree, path));
 }
 static inline void has_shape(const tdict_tensor *t, int ndim, const int64_t *shape) {
   assert_int_equal(tdict_tensor_ndim(t), ndim);
@@ -143,7 +132,7 @@ static inline tdict_tree *sample_tree(int64_t rows, uint64_t seed) {
   for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
     const int64_t shape[3] = {rows, (int64_t)((seed + i) % 3), 3};
     const char *path = td_text("%s.k%zu", i % 2 ? "even" : "odd\\.", i);
-    put(tree, path, random_tensor(dtypes[i], 1 + (int)((seed + i) % 3), shape, seed * 100 + i));
+    td_put(tree, path, random_tensor(dtypes[i], 1 + (int)((seed + i) % 3), shape, seed * 100 + i));
   }
   for (int64_t i = 0; i < rows; i++) {
     lengths[i] = (int64_t)((seed * 7 + (uint64_t)i * 5) % 4);

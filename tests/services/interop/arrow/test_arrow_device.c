@@ -50,19 +50,19 @@ GPU_CASE(arrow_export_device_shares_device_memory) {
   static const int64_t lengths[] = {2, 0, 3};
   const int64_t rows = 3;
   scoped_context context = td_context(NULL);
-  raw_memory *raw = raw_open(context, td_device());
+  scoped_raw raw = raw_open(context, td_device());
   scoped_tree tree = new_tree(rows);
-  put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
-  put(tree, "bits", random_tensor(TDICT_BOOL, 1, &rows, 2));
+  td_put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
+  td_put(tree, "bits", random_tensor(TDICT_BOOL, 1, &rows, 2));
   put_ragged(tree, "r", TDICT_I64, 3, lengths);
   td_ok(tdict_set_text(tree, "text", "abc", err));
   scoped_tree there = moved(context, tdict_retain(tree), td_device());
   exported_there e = export_there(there);
   struct ArrowArray **a = e.array.array.children;
-  assert_ptr_equal(a[0]->buffers[1], data_of(there, "x"));
+  assert_ptr_equal(a[0]->buffers[1], tdict_const_data(there, "x"));
   uint8_t bits = 0xff, wanted = 0;
   raw_read(raw, &bits, a[1]->buffers[1], 1);
-  for (int i = 0; i < 3; i++) wanted |= (uint8_t)(((const uint8_t *)data_of(tree, "bits"))[i] << i);
+  for (int i = 0; i < 3; i++) wanted |= (uint8_t)(((const uint8_t *)tdict_const_data(tree, "bits"))[i] << i);
   assert_int_equal(bits, wanted);
   tdict_ragged *r = NULL;
   td_ok(tdict_get_ragged(there, "r", &r, err));
@@ -76,7 +76,6 @@ GPU_CASE(arrow_export_device_shares_device_memory) {
   assert_int_equal(offsets[3], 9);
   e.array.array.release(&e.array.array);
   e.schema.release(&e.schema);
-  raw_close(raw);
 }
 
 /* The import shares numbers in device memory, and copies through the host where nulls are filled. */
@@ -103,15 +102,15 @@ GPU_CASE(arrow_import_device_fills_and_masks) {
   tdict_arrow_import_options o = td_with(tdict_arrow_import_options, nulls = TDICT_ARROW_NULLS_MASK);
   num_array_releases = 0;
   td_ok(tdict_arrow_import_device(context, &root.schema, &array, &o, &tree, err));
-  assert_ptr_equal(data_of(tree, "x"), tdict_tensor_const_data(parts[0]));
-  assert_true(tdict_device_equal(tdict_tensor_device(get(tree, "y")), td_device()));
-  assert_true(tdict_device_equal(tdict_tensor_device(get(tree, "_mask.y")), td_device()));
+  assert_ptr_equal(tdict_const_data(tree, "x"), tdict_tensor_const_data(parts[0]));
+  assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(tree, "y")), td_device()));
+  assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(tree, "_mask.y")), td_device()));
   static const int32_t filled[] = {1, 2, 0, 4};
   static const uint8_t mask[] = {1, 1, 0, 1};
   tdict_tree *back = moved(context, tdict_retain(tree), tdict_cpu());
-  assert_memory_equal(data_of(back, "x"), numbers, sizeof numbers);
-  assert_memory_equal(data_of(back, "y"), filled, sizeof filled);
-  assert_memory_equal(data_of(back, "_mask.y"), mask, sizeof mask);
+  assert_memory_equal(tdict_const_data(back, "x"), numbers, sizeof numbers);
+  assert_memory_equal(tdict_const_data(back, "y"), filled, sizeof filled);
+  assert_memory_equal(tdict_const_data(back, "_mask.y"), mask, sizeof mask);
   assert_int_equal(num_array_releases, 0);
   tdict_release(tree);
   assert_int_equal(num_array_releases, 3);
@@ -155,7 +154,7 @@ SIM_CASE(arrow_import_device_waits_for_the_event) {
   td_ok(tdict_sim_resume(f.context, err));
   pthread_join(thread, NULL);
   assert_int_equal(i.status, TDICT_OK);
-  assert_ptr_equal(data_of(i.tree, "x"), tdict_tensor_const_data(t));
+  assert_ptr_equal(tdict_const_data(i.tree, "x"), tdict_tensor_const_data(t));
   td_release(i.tree, t);
   CU(SUCCESS, event_destroy, event);
   CU(SUCCESS, stream_destroy, stream);
@@ -181,7 +180,7 @@ SIM_CASE(arrow_export_device_waits_for_the_transfer) {
   tdict_tree *tree = new_tree(rows);
   tdict_future *future = NULL;
   exporting e = {0};
-  put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
+  td_put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
   TD_STREAM(stream, context, td_device());
   td_ok(tdict_sim_hold(context, err));
   td_ok(tdict_to_device_async(context, tree, td_device(), NULL, &future, err));
@@ -201,7 +200,7 @@ GPU_CASE(arrow_export_device_names_pinned_memory) {
   const int64_t rows = 4;
   scoped_context context = td_context(NULL);
   scoped_tree tree = new_tree(rows), pinned = NULL;
-  put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
+  td_put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
   td_ok(tdict_pin_memory(context, tree, NULL, &pinned, err));
   exported_there e = export_there(pinned);
   const bool is_cuda = td_device().type == TDICT_DEVICE_CUDA;
@@ -209,13 +208,13 @@ GPU_CASE(arrow_export_device_names_pinned_memory) {
   assert_int_equal(e.array.device_id, is_cuda ? 0 : -1);
   e.array.device_type = ARROW_DEVICE_CUDA_HOST;
   tdict_tree *back = td_made(tree, tdict_arrow_import_device(context, &e.schema, &e.array, NULL, &made, err));
-  assert_true(tdict_tensor_is_pinned(get(back, "x")));
+  assert_true(tdict_tensor_is_pinned(td_leaf(back, "x")));
   assert_false(tdict_get_device(back, NULL));
   equal_trees(tree, back);
   e.schema.release(&e.schema);
   tdict_release(back);
   /* A packed bool is not pinned. */
-  put(pinned, "bits", random_tensor(TDICT_BOOL, 1, &rows, 2));
+  td_put(pinned, "bits", random_tensor(TDICT_BOOL, 1, &rows, 2));
   e = export_there(pinned);
   assert_int_equal(e.array.device_type, ARROW_DEVICE_CPU);
   e.array.array.release(&e.array.array);
@@ -228,7 +227,7 @@ GPU_CASE(arrow_export_device_refuses) {
   scoped_tree tree = new_tree(rows), there = NULL;
   struct ArrowSchema schema = {0};
   struct ArrowDeviceArray array = {.device_id = 55};
-  put(tree, "a", random_tensor(TDICT_I32, 1, &rows, 1));
+  td_put(tree, "a", random_tensor(TDICT_I32, 1, &rows, 1));
   there = moved(context, tdict_retain(tree), td_device());
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_arrow_export_device(NULL, &schema, &array, err));
   td_fails(TDICT_EINVAL, "schema is NULL", tdict_arrow_export_device(tree, NULL, &array, err));
@@ -236,16 +235,16 @@ GPU_CASE(arrow_export_device_refuses) {
   td_fails(TDICT_EWRONGDEVICE, "tdict_arrow_export_device()", tdict_arrow_export(there, &schema, &array.array, err));
   assert_string_equal(td_last_error.path, "a");
   /* Two devices in one tree. */
-  put(tree, "b", tdict_tensor_retain(get(there, "a")));
+  td_put(tree, "b", tdict_tensor_retain(td_leaf(there, "a")));
   td_fails(TDICT_EWRONGDEVICE, "but the first tensor is on cpu", tdict_arrow_export_device(tree, &schema, &array, err));
   assert_string_equal(td_last_error.path, "b");
   /* Device memory of the program has no memory for copies. */
   scoped_tree foreign = new_tree(rows);
   tdict_tensor_desc desc = {0};
   desc.struct_size = sizeof desc;
-  tdict_tensor_get_desc(get(there, "a"), &desc);
+  tdict_tensor_get_desc(td_leaf(there, "a"), &desc);
   desc.flags = 0;
-  put(foreign, "a", td_made(tensor, tdict_tensor_from_data(&desc, NULL, NULL, &made, err)));
+  td_put(foreign, "a", td_made(tensor, tdict_tensor_from_data(&desc, NULL, NULL, &made, err)));
   td_ok(tdict_set_text(foreign, "text", "x", err));
   td_fails(TDICT_EWRONGDEVICE, "belongs to the program", tdict_arrow_export_device(foreign, &schema, &array, err));
   assert_string_equal(td_last_error.path, "text");

@@ -17,8 +17,7 @@ static tdict_tensor *counted_tensor(const void *data, tdict_dtype dtype, int ndi
                                     const int64_t *strides) {
   tdict_tensor_desc desc = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)data, dtype = dtype, ndim = ndim,
                                    shape = shape, strides = strides);
-  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&desc, count_tensor_release, NULL, &made, err));
-  return t;
+  return td_made(tensor, tdict_tensor_from_data(&desc, count_tensor_release, NULL, &made, err));
 }
 
 CASE(arrow_export_shares_numbers) {
@@ -32,7 +31,7 @@ CASE(arrow_export_shares_numbers) {
   for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
     scoped_tree tree = new_tree(rows);
     tdict_tensor *t = random_tensor(types[i].dtype, 1, &rows, i);
-    put(tree, "a\\.b", t);
+    td_put(tree, "a\\.b", t);
     exported e = export_tree(tree);
     assert_string_equal(e.schema.format, "+s");
     assert_int_equal(e.schema.n_children, 1);
@@ -55,9 +54,9 @@ CASE(arrow_export_shares_numbers) {
 CASE(arrow_export_makes_lists_of_dimensions) {
   const int64_t shape[4] = {3, 2, 0, 5}, full[3] = {3, 2, 5};
   scoped_tree tree = new_tree(3);
-  put(tree, "empty", random_tensor(TDICT_I16, 4, shape, 1));
+  td_put(tree, "empty", random_tensor(TDICT_I16, 4, shape, 1));
   tdict_tensor *t = random_tensor(TDICT_BOOL, 3, full, 2);
-  put(tree, "bits", t);
+  td_put(tree, "bits", t);
   exported e = export_tree(tree);
   const struct ArrowSchema *s = e.schema.children[0];
   const struct ArrowArray *a = e.array.children[0];
@@ -85,7 +84,7 @@ CASE(arrow_export_copies_strided_elements) {
   static const int32_t numbers[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   const int64_t rows = 4, stride = 3;
   tdict_tree *tree = new_tree(rows);
-  put(tree, "x", counted_tensor(numbers, TDICT_I32, 1, &rows, &stride));
+  td_put(tree, "x", counted_tensor(numbers, TDICT_I32, 1, &rows, &stride));
   num_tensor_releases = 0;
   exported e = export_tree(tree);
   tdict_release(tree);
@@ -176,9 +175,9 @@ CASE(arrow_export_releases_once_and_children_move) {
   static const int64_t numbers[4] = {1, 2, 3, 4};
   const int64_t rows = 4;
   tdict_tree *tree = new_tree(rows);
-  put(tree, "n.a", counted_tensor(numbers, TDICT_I64, 1, &rows, NULL));
-  put(tree, "n.b", counted_tensor(numbers, TDICT_I64, 1, &rows, NULL));
-  put(tree, "c", counted_tensor(numbers, TDICT_I64, 1, &rows, NULL));
+  td_put(tree, "n.a", counted_tensor(numbers, TDICT_I64, 1, &rows, NULL));
+  td_put(tree, "n.b", counted_tensor(numbers, TDICT_I64, 1, &rows, NULL));
+  td_put(tree, "c", counted_tensor(numbers, TDICT_I64, 1, &rows, NULL));
   num_tensor_releases = 0;
   exported e = export_tree(tree);
   tdict_release(tree);
@@ -199,7 +198,7 @@ CASE(arrow_export_releases_once_and_children_move) {
   schema.release(&schema);
   /* A whole array moves, too. */
   tree = new_tree(rows);
-  put(tree, "x", counted_tensor(numbers, TDICT_I64, 1, &rows, NULL));
+  td_put(tree, "x", counted_tensor(numbers, TDICT_I64, 1, &rows, NULL));
   num_tensor_releases = 0;
   e = export_tree(tree);
   tdict_release(tree);
@@ -215,7 +214,7 @@ static void refuses_tensor(tdict_status wanted, const char *text, tdict_tensor *
   struct ArrowSchema schema = {.n_children = 77};
   struct ArrowArray array = {.length = 77};
   scoped_tree tree = new_tree(3);
-  put(tree, "a.bad", tensor);
+  td_put(tree, "a.bad", tensor);
   td_fails_at(wanted, text, "a.bad", tdict_arrow_export(tree, &schema, &array, err));
   assert_int_equal(schema.n_children, 77);
   assert_int_equal(array.length, 77);
@@ -277,7 +276,7 @@ CASE(arrow_export_refuses_trees) {
   td_ok(tdict_set_tree(tree, "child", child, err));
   td_ok(tdict_set_batch_size(child, 1, &three, err));
   tdict_tensor *long_tensor = random_tensor(TDICT_I8, 1, &three, 1);
-  put(child, "x", long_tensor);
+  td_put(child, "x", long_tensor);
   td_fails(TDICT_ESHAPE, "shape [3], but the tree has 2 rows", tdict_arrow_export(tree, &schema, &array, err));
   assert_string_equal(td_last_error.path, "child.x");
   td_ok(tdict_delete(child, "x", err));
@@ -332,7 +331,7 @@ CASE(arrow_export_survives_enomem) {
   tdict_tensor *t = random_tensor(TDICT_F32, 2, shape, 1);
   const tdict_tensor_range range = {1, 0, 2, 2};
   td_ok(tdict_tensor_slice(t, &range, &strided, err));
-  put(tree, "strided", strided);
+  td_put(tree, "strided", strided);
   tdict_tensor_release(t);
   int64_t failures = 0;
   TD_SWEEP(s) {
@@ -347,7 +346,7 @@ CASE(arrow_export_survives_enomem) {
 CASE(arrow_export_waits_for_transfers) {
   const int64_t rows = 4;
   scoped_tree tree = new_tree(rows);
-  tdict_tensor *t = put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
+  tdict_tensor *t = td_put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
   scoped_slow_fence fence;
   begin_use(&fence, t->storage, true);
   fence.thread = td_start(end_later, &fence);

@@ -37,7 +37,7 @@ CASE(arrow_import_shares_numbers_and_releases_once) {
     x.array.length = 6;
     x.array.offset = 1;
     tdict_tree *tree = import_hand(&root, NULL);
-    const tdict_tensor *t = get(tree, "x");
+    const tdict_tensor *t = td_leaf(tree, "x");
     assert_int_equal(tdict_tensor_dtype(t), types[i].dtype);
     has_shape(t, 1, (const int64_t[]){3});
     assert_ptr_equal(tdict_tensor_const_data(t), (const char *)elements + 3 * tdict_dtype_bytes(types[i].dtype));
@@ -60,7 +60,7 @@ CASE(arrow_import_releases_copied_arrays_at_once) {
   tdict_tree *tree = import_hand(&root, NULL);
   assert_int_equal(num_array_releases, 2);
   static const uint8_t wanted[] = {1, 0, 1};
-  assert_memory_equal(data_of(tree, "x"), wanted, 3);
+  assert_memory_equal(tdict_const_data(tree, "x"), wanted, 3);
   assert_non_null(tdict_data(tree, "x")); /* copies may be written */
   tdict_release(tree);
   assert_int_equal(num_array_releases, 2);
@@ -77,7 +77,7 @@ CASE(arrow_import_reads_bits_at_any_offset) {
       root.array.offset = start - start / 2;
       x.array.length = count + root.array.offset;
       scoped_tree tree = import_hand(&root, NULL);
-      const uint8_t *found = data_of(tree, "x");
+      const uint8_t *found = tdict_const_data(tree, "x");
       for (int i = 0; i < count; i++) assert_int_equal(found[i], hand_bit(bits, start + i));
     }
 }
@@ -99,7 +99,7 @@ CASE(arrow_import_adds_offsets_of_all_levels) {
   pairs.array.offset = 5;
   items.array.offset = 7;
   tdict_tree *tree = import_hand(&root, NULL);
-  const tdict_tensor *t = get(tree, "a\\.b");
+  const tdict_tensor *t = td_leaf(tree, "a\\.b");
   has_shape(t, 3, (const int64_t[]){4, 3, 2});
   assert_ptr_equal(tdict_tensor_const_data(t), numbers + ((1 + 2) * 3 + 5) * 2 + 7);
   tdict_release(tree);
@@ -112,7 +112,7 @@ CASE(arrow_import_copies_elements_that_are_not_aligned) {
   hand_one(&root, &x, "l", 2, bytes + 1);
   scoped_tree tree = import_hand(&root, NULL);
   assert_int_equal(num_array_releases, 2);
-  const int64_t *found = data_of(tree, "x");
+  const int64_t *found = tdict_const_data(tree, "x");
   assert_int_equal((uintptr_t)found % 8, 0);
   assert_true(found[0] == 1 && found[1] == 2);
 }
@@ -203,7 +203,7 @@ CASE(arrow_import_refuses_nulls_by_default) {
   /* Part of the array has no nulls. */
   root.array.length = 1;
   tree = import_hand(&root, NULL);
-  assert_ptr_equal(data_of(tree, "x"), numbers);
+  assert_ptr_equal(tdict_const_data(tree, "x"), numbers);
   tdict_release(tree);
   /* Nulls inside of lists. */
   hand_make(&root, "+s", "", 1, 1);
@@ -245,14 +245,14 @@ CASE(arrow_import_fills_nulls) {
     f.array.null_count = b.array.null_count = w.array.null_count = 2;
     w_item.array.null_count = 1;
     scoped_tree tree = import_hand(&root, &o);
-    const float *found = data_of(tree, "f");
+    const float *found = tdict_const_data(tree, "f");
     assert_true(found[1] == 2 && found[3] == 4);
     if (given) assert_true(found[0] == 1 && found[2] == 1);
     if (!given) assert_true(isnan(found[0]) && isnan(found[2]));
     const uint8_t bools[] = {(uint8_t)given, 1, (uint8_t)given, 1};
-    assert_memory_equal(data_of(tree, "b"), bools, 4);
+    assert_memory_equal(tdict_const_data(tree, "b"), bools, 4);
     const int16_t fill = (int16_t)given, pairs[] = {fill, fill, 3, 4, fill, fill, 7, fill};
-    assert_memory_equal(data_of(tree, "w"), pairs, sizeof pairs);
+    assert_memory_equal(tdict_const_data(tree, "w"), pairs, sizeof pairs);
     assert_false(tdict_has(tree, "_mask"));
     assert_true(floats[0] == 1 && numbers[0] == 1); /* the array is unchanged */
   }
@@ -316,15 +316,15 @@ CASE(arrow_import_masks_nulls) {
     } masks[] = {{"n.x\\.y", of_x}, {"n.y", of_y}, {"t", of_t}, {"z", of_z}};
     for (int i = 0; i < 3 + all; i++) {
       snprintf(path, sizeof path, "%s.%s", o.mask_path, masks[i].path);
-      assert_int_equal(tdict_tensor_dtype(get(tree, path)), TDICT_BOOL);
-      has_shape(get(tree, path), 1, (const int64_t[]){4});
-      assert_memory_equal(data_of(tree, path), masks[i].mask, 4);
+      assert_int_equal(tdict_tensor_dtype(td_leaf(tree, path)), TDICT_BOOL);
+      has_shape(td_leaf(tree, path), 1, (const int64_t[]){4});
+      assert_memory_equal(tdict_const_data(tree, path), masks[i].mask, 4);
     }
     assert_int_equal(tdict_has(tree, "masks.here.z"), all);
     assert_false(tdict_has(tree, "_mask.z"));
     static const int32_t x_filled[] = {1, 0, 3, 0}, y_filled[] = {1, 2, 3, 0};
-    assert_memory_equal(data_of(tree, "n.x\\.y"), x_filled, sizeof x_filled);
-    assert_memory_equal(data_of(tree, "n.y"), y_filled, sizeof y_filled);
+    assert_memory_equal(tdict_const_data(tree, "n.x\\.y"), x_filled, sizeof x_filled);
+    assert_memory_equal(tdict_const_data(tree, "n.y"), y_filled, sizeof y_filled);
     is_text(tree, "t", 2, NULL);
   }
   /* Without nulls there are no masks. */
@@ -397,9 +397,10 @@ CASE(arrow_import_reads_fixed_shape_tensors) {
       continue;
     }
     tree = import_hand(&root, NULL);
-    has_shape(get(tree, "x"), tests[i].ndim, tests[i].shape);
+    has_shape(td_leaf(tree, "x"), tests[i].ndim, tests[i].shape);
     /* The element at index [0, 1] or [0, 1, 0]. */
-    assert_int_equal(((const int32_t *)data_of(tree, "x"))[tdict_tensor_strides(get(tree, "x"))[1]], tests[i].at_first);
+    assert_int_equal(((const int32_t *)tdict_const_data(tree, "x"))[tdict_tensor_strides(td_leaf(tree, "x"))[1]],
+                     tests[i].at_first);
   }
 }
 
@@ -425,14 +426,14 @@ CASE(arrow_import_keeps_child_trees_and_empty_structs) {
   const int64_t shape[2] = {3, 2};
   scoped_tree tree = new_tree(3), empty = new_tree(3), child = NULL, back = NULL;
   td_ok(tdict_create(2, shape, &child, err));
-  put(child, "x", random_tensor(TDICT_U8, 2, shape, 1));
+  td_put(child, "x", random_tensor(TDICT_U8, 2, shape, 1));
   td_ok(tdict_set_tree(tree, "a.empty", empty, err));
   td_ok(tdict_set_tree(tree, "a.child", child, err));
   exported e = export_tree(tree);
   td_ok(tdict_arrow_import(&e.schema, &e.array, NULL, &back, err));
   e.schema.release(&e.schema);
   assert_int_equal(tdict_num_leaves(back), 1);
-  assert_memory_equal(data_of(back, "a.child.x"), data_of(child, "x"), 6);
+  assert_memory_equal(tdict_const_data(back, "a.child.x"), tdict_const_data(child, "x"), 6);
   tdict_tree *found = td_made(tree, tdict_get_tree(back, "a.empty", &made, err));
   assert_int_equal(tdict_num_keys(found), 0);
   assert_int_equal(tdict_batch_size(found)[0], 3);

@@ -60,8 +60,8 @@ CASE(arrow_stream_next_returns_each_array) {
   open_hand(&h, 3);
   for (int i = 0; i < 3; i++) {
     td_ok(tdict_arrow_stream_next(&h.stream, NULL, &tree, err));
-    has_shape(get(tree, "x"), 1, (const int64_t[]){i + 1});
-    assert_ptr_equal(data_of(tree, "x"), counted_numbers + i * (i + 1) / 2); /* not copied */
+    has_shape(td_leaf(tree, "x"), 1, (const int64_t[]){i + 1});
+    assert_ptr_equal(tdict_const_data(tree, "x"), counted_numbers + i * (i + 1) / 2); /* not copied */
     assert_int_equal(num_schema_releases, 2 * (i + 1));
     tdict_release(tree);
     assert_int_equal(num_array_releases, 2 * (i + 1));
@@ -81,10 +81,10 @@ CASE(arrow_import_stream_joins_all_arrays) {
     open_hand(&h, batches);
     tdict_tree *tree = td_made(tree, tdict_arrow_import_stream(&h.stream, NULL, &made, err));
     assert_int_equal(tdict_batch_size(tree)[0], rows);
-    assert_int_equal(tdict_tensor_dtype(get(tree, "x")), TDICT_I32);
-    has_shape(get(tree, "x"), 1, &rows);
-    if (batches == 1) assert_ptr_equal(data_of(tree, "x"), counted_numbers); /* not copied */
-    for (int64_t i = 0; i < rows; i++) assert_int_equal(((const int32_t *)data_of(tree, "x"))[i], i);
+    assert_int_equal(tdict_tensor_dtype(td_leaf(tree, "x")), TDICT_I32);
+    has_shape(td_leaf(tree, "x"), 1, &rows);
+    if (batches == 1) assert_ptr_equal(tdict_const_data(tree, "x"), counted_numbers); /* not copied */
+    for (int64_t i = 0; i < rows; i++) assert_int_equal(((const int32_t *)tdict_const_data(tree, "x"))[i], i);
     assert_int_equal(num_array_releases, batches == 1 ? 0 : 2 * batches);
     tdict_release(tree);
     assert_int_equal(num_array_releases, 2 * batches);
@@ -104,8 +104,8 @@ CASE(arrow_import_stream_makes_masks_of_all_rows) {
       td_ok(tdict_arrow_import_stream(&h.stream, &o, &tree, err));
       assert_int_equal(tdict_has(tree, "_mask"), nulls || all);
       const uint8_t mask[] = {1, 1, 1, 1, !nulls, 1};
-      if (nulls || all) assert_memory_equal(data_of(tree, "_mask.x"), mask, 6);
-      assert_int_equal(((const int32_t *)data_of(tree, "x"))[4], nulls ? 0 : 4);
+      if (nulls || all) assert_memory_equal(tdict_const_data(tree, "_mask.x"), mask, 6);
+      assert_int_equal(((const int32_t *)tdict_const_data(tree, "x"))[4], nulls ? 0 : 4);
     }
 }
 
@@ -195,22 +195,22 @@ CASE(arrow_export_stream_refuses) {
   scoped_tree a = new_tree(2), b = new_tree(2);
   const tdict_tree *trees[] = {a, b}, *missing[] = {a, NULL};
   struct ArrowArrayStream stream = {0};
-  put(a, "n.x", random_tensor(TDICT_I32, 1, &two, 1));
-  put(a, "y", random_tensor(TDICT_I32, 1, &two, 1));
+  td_put(a, "n.x", random_tensor(TDICT_I32, 1, &two, 1));
+  td_put(a, "y", random_tensor(TDICT_I32, 1, &two, 1));
   td_fails(TDICT_EINVAL, "no trees", tdict_arrow_export_stream(NULL, 2, &stream, err));
   td_fails(TDICT_EINVAL, "no trees", tdict_arrow_export_stream(trees, 0, &stream, err));
   td_fails(TDICT_EINVAL, "stream is NULL", tdict_arrow_export_stream(trees, 2, NULL, err));
   td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_arrow_export_stream(missing, 2, &stream, err));
   td_fails_at(TDICT_EDTYPE, "tree 1 has the type '+s' of 0 fields, tree 0 has '+s' of 2", "",
               tdict_arrow_export_stream(trees, 2, &stream, err));
-  put(b, "n.x", random_tensor(TDICT_I64, 1, &two, 1));
-  put(b, "y", random_tensor(TDICT_I32, 1, &two, 1));
+  td_put(b, "n.x", random_tensor(TDICT_I64, 1, &two, 1));
+  td_put(b, "y", random_tensor(TDICT_I32, 1, &two, 1));
   td_fails_at(TDICT_EDTYPE, "tree 1 has the type 'l' of 0 fields, tree 0 has 'i'", "n.x",
               tdict_arrow_export_stream(trees, 2, &stream, err));
   td_ok(tdict_delete(b, "n", err));
-  put(b, "n.x", random_tensor(TDICT_I32, 1, &two, 1));
+  td_put(b, "n.x", random_tensor(TDICT_I32, 1, &two, 1));
   td_fails(TDICT_EDTYPE, "key 0 of tree 1 is 'y', of tree 0 'n'", tdict_arrow_export_stream(trees, 2, &stream, err));
-  put(b, "y", random_tensor(TDICT_BF16, 1, &two, 1));
+  td_put(b, "y", random_tensor(TDICT_BF16, 1, &two, 1));
   td_fails_at(TDICT_ENOTSUP, "bfloat16", "y", tdict_arrow_export_stream(trees, 2, &stream, err));
   assert_null(stream.release);
 }

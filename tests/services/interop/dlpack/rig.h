@@ -119,12 +119,9 @@ static inline void count_release(void *user) { atomic_fetch_add((atomic_int *)us
 static inline tdict_tensor *counted_tensor(void *data, int64_t count, uint32_t flags, atomic_int *released) {
   tdict_tensor_desc desc =
       td_with(tdict_tensor_desc, data = data, dtype = TDICT_U8, ndim = 1, shape = &count, flags = flags);
-  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&desc, count_release, released, &made, err));
-  return t;
+  return td_made(tensor, tdict_tensor_from_data(&desc, count_release, released, &made, err));
 }
 static inline tdict_tree *plain_tree(void) { return td_made(tree, tdict_create(0, NULL, &made, err)); }
-/* Sets a tensor and gives the reference away. */
-static inline void set_away(tdict_tree *tree, const char *path, tdict_tensor *tensor) { td_put(tree, path, tensor); }
 static inline tdict_tensor *small_tensor(tdict_dtype dtype, int64_t count, uint64_t seed) {
   return naive_tensor(dtype, 1, &count, seed);
 }

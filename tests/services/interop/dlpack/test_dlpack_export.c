@@ -170,9 +170,9 @@ static void make_counted(counted_tree *c) {
   for (int i = 0; i < COUNT; i++) {
     td_fill_random(c->bytes[i], 4, (uint64_t)i + 9);
     if (i == 1)
-      set_away(c->tree, paths[1], tdict_tensor_retain(first));
+      td_put(c->tree, paths[1], tdict_tensor_retain(first));
     else
-      set_away(c->tree, paths[i], first = counted_tensor(c->bytes[i], 4, 0, &c->released[i]));
+      td_put(c->tree, paths[i], first = counted_tensor(c->bytes[i], 4, 0, &c->released[i]));
   }
   td_ok(tdict_get(c->tree, "x", &first, err));
 }
@@ -302,11 +302,11 @@ CASE(dlpack_export_tree_names_the_leaf) {
   tdict_dlpack_entry *entries = NULL;
   size_t count = 7;
   tdict_dlpack_export_options o = td_with(tdict_dlpack_export_options, legacy = true);
-  set_away(tree, "a", small_tensor(TDICT_U8, 4, 1));
-  set_away(tree, "n.b", counted_tensor(bytes, 4, TDICT_DESC_READ_ONLY, &released));
+  td_put(tree, "a", small_tensor(TDICT_U8, 4, 1));
+  td_put(tree, "n.b", counted_tensor(bytes, 4, TDICT_DESC_READ_ONLY, &released));
   td_fails_at(TDICT_EREADONLY, "legacy", "n.b", tdict_dlpack_export_tree(NULL, tree, &o, &entries, &count, err));
   tdict_tensor *lanes = td_made(tensor, tdict_tensor_zeros(TDICT_DTYPE(0, 8, 3), 1, &one, NULL, &made, err));
-  set_away(tree, "n.b", lanes);
+  td_put(tree, "n.b", lanes);
   td_fails_at(TDICT_EDTYPE, "3 lanes", "n.b", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
   assert_null(entries);
   assert_int_equal(count, 7);
@@ -323,7 +323,7 @@ CASE(dlpack_tree_round_trip) {
     size_t count = 0;
     for (int i = 0; i < 40; i++) {
       const char *path = td_text("k%d.m%d.l%d", (int)naive_below(&r, 3), (int)naive_below(&r, 3), i);
-      set_away(tree, path, random_view(&r, naive_below(&r, 2) ? TDICT_I32 : TDICT_U8));
+      td_put(tree, path, random_view(&r, naive_below(&r, 2) ? TDICT_I32 : TDICT_U8));
     }
     td_ok(tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
     td_ok(tdict_dlpack_import_tree(NULL, entries, count, NULL, &back, err));

@@ -17,7 +17,7 @@ CASE(dlpack_export_tree_of_ragged_leaves) {
   td_ok(tdict_tensor_from_array(TDICT_I64, 1, &four, offsets, &ends, err));
   tdict_ragged *ragged = td_made(ragged, tdict_ragged_create(values, ends, &made, err));
   td_ok(tdict_set_ragged(tree, "n.text", ragged, err));
-  set_away(tree, "n.z", small_tensor(TDICT_U8, 2, 1));
+  td_put(tree, "n.z", small_tensor(TDICT_U8, 2, 1));
   td_release(ragged, ends);
   tdict_dlpack_entry *entries = exported(tree, 3);
   tdict_release(tree);
@@ -33,7 +33,7 @@ CASE(dlpack_export_tree_refuses_text) {
   scoped_tree tree = plain_tree();
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
-  set_away(tree, "a", small_tensor(TDICT_U8, 2, 1));
+  td_put(tree, "a", small_tensor(TDICT_U8, 2, 1));
   td_ok(tdict_set_text(tree, "n.name", "text", err));
   td_fails(TDICT_ENOTSUP, "no flatten hook", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
   assert_string_equal(td_last_error.path, "n.name");
@@ -81,10 +81,10 @@ CASE(dlpack_export_tree_of_objects) {
   tdict_tree *tree = plain_tree();
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
-  set_away(tree, "a", small_tensor(TDICT_U8, 2, 1));
+  td_put(tree, "a", small_tensor(TDICT_U8, 2, 1));
   set_pair(tree, "n.p\\.q", 4);
   set_pair(tree, "n.r", 6);
-  set_away(tree, "n.z", small_tensor(TDICT_U8, 2, 2));
+  td_put(tree, "n.z", small_tensor(TDICT_U8, 2, 2));
   TD_WITHOUT_MEMORY_THEN(tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err), assert_null(entries));
   assert_int_equal(count, 6);
   tdict_release(tree);
@@ -120,7 +120,7 @@ CASE(dlpack_export_of_deep_trees) {
   scoped_tree tree = plain_tree();
   for (int i = 0; i < LEVELS; i++) end += sprintf(end, "%s.", key);
   strcpy(end, "leaf");
-  set_away(tree, path, small_tensor(TDICT_U8, 2, 1));
+  td_put(tree, path, small_tensor(TDICT_U8, 2, 1));
   tdict_dlpack_entry *entries = exported(tree, 1);
   assert_string_equal(entries[0].name, path);
   tdict_dlpack_release_entries(entries, 1);

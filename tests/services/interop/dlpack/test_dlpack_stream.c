@@ -40,9 +40,10 @@ SIM_CASE(dlpack_consumer_waits_for_transfers) {
 
 /* Each storage of a tree may be written by another transfer. */
 SIM_CASE(dlpack_consumer_of_a_tree_waits) {
-  place w = place_open(8); /* each transfer keeps a thread */
-  tdict_tree *dst = numbered_tree(&w, w.memory, 7), *src = numbered_tree(&w, NULL, 8), *parts[NUM_NUMBERED][2];
-  tdict_stream s = new_stream(&w);
+  scoped_place w = place_open(8); /* each transfer keeps a thread */
+  scoped_tree dst = numbered_tree(&w, w.memory, 7), src = numbered_tree(&w, NULL, 8);
+  tdict_tree *parts[NUM_NUMBERED][2];
+  TD_STREAM(s, w.c, w.device);
   stopped at;
   consumer_copy read[NUM_NUMBERED];
   tdict_future *f[NUM_NUMBERED];
@@ -68,9 +69,6 @@ SIM_CASE(dlpack_consumer_of_a_tree_waits) {
     td_release(parts[i][0], parts[i][1]);
   }
   tdict_dlpack_release_entries(entries, count);
-  td_release(dst, src);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 
 /* Without a stream the call itself waits. With DLPACK_NO_STREAM nobody does. */
@@ -189,7 +187,7 @@ SIM_CASE(dlpack_deleter_holds_bytes) {
   td_release(out);
   out = arena(&w, 2);
   assert_ptr_equal(arena_of(out), place_of);
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   tdict_dlpack_export_options o = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
@@ -207,7 +205,6 @@ SIM_CASE(dlpack_deleter_holds_bytes) {
   assert_true(kernel_saw(&k, number_of_leaf(2, 0)));
   kernel_end(&k);
   sync_stream(&w, s);
-  tdict_stream_destroy(w.c, s);
 }
 
 SIM_CASE(dlpack_deleter_holds_an_overwrite) {
@@ -244,7 +241,7 @@ SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
   t = new_bytes(8192, w.pinned);
   assert_ptr_equal(t->data, address); /* blocks are reused at once */
   put_number(&w, t, 5);
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   tdict_dlpack_export_options o = consumer_on(s);
   struct DLManagedTensorVersioned *m = NULL;
   gate g = {0};
@@ -260,7 +257,6 @@ SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
   assert_true(kernel_saw(&k, 5));
   kernel_end(&k);
   sync_stream(&w, s);
-  tdict_stream_destroy(w.c, s);
   tdict_tensor_release(next);
 }
 
