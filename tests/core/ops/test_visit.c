@@ -182,6 +182,21 @@ DEVICE_CASE(filter_keeps) {
   assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
 }
 
+/* Without memory for more levels of the cursor, the levels below are counted by recursion. */
+CASE(tree_depth_needs_no_memory) {
+  for (int has_tensor = 0; has_tensor < 2; has_tensor++) {
+    scoped_tree td = help_deep_tree(100);
+    tdict_tree *at = td;
+    while (tdict_has(at, "d")) at = td_child(at, "d");
+    if (has_tensor) td_put(at, "x", TENSOR(2));
+    td_fail_alloc(0, true);
+    const int depth = tdict_depth(td);
+    td_fail_alloc_stop();
+    assert_int_equal(depth, has_tensor ? 100 : 0);
+    assert_int_equal(tdict_depth(td), depth);
+  }
+}
+
 CASE(tree_depth_and_empty) {
   scoped_tree td = ops_tree(SAMPLE(3));
   assert_int_equal(tdict_depth(td), 2);

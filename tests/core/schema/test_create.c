@@ -219,6 +219,18 @@ CASE(schema_create_refuses) {
   td_release(s, td);
 }
 
+CASE(schema_create_of_a_deep_tree_survives_enomem) {
+  scoped_tree td = help_deep_tree(100);
+  scoped_schema s = rig_export(td);
+  TD_SWEEP(sweep) {
+    scoped_tree tree = NULL;
+    if (td_refused(sweep, tdict_create_from_schema(s, NULL, &tree, err)))
+      assert_null(tree);
+    else
+      assert_true(tdict_equal(tree, td));
+  }
+}
+
 CASE(schema_create_survives_enomem) {
   tdict_tree *td = rig_tree(NULL);
   scoped_schema s = rig_export(td);

@@ -54,22 +54,16 @@ CASE(schema_export_changed_children) {
   assert_ptr_equal(s, none);
 }
 
-static tdict_tree *deep_tree(int keys) {
-  tdict_tree *td = TREE(2), *at = td;
-  for (int i = 0; i < keys; i++) at = td_put_tree(at, "d", TREE(2));
-  return td;
-}
-
 CASE(schema_export_refuses) {
   tdict_schema *const none = (tdict_schema *)(uintptr_t)0xA5A5, *s = none;
-  scoped_tree td = deep_tree(TDICT_SCHEMA_MAX_DEPTH);
+  scoped_tree td = help_deep_tree(TDICT_SCHEMA_MAX_DEPTH);
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_schema_from_tree(NULL, &s, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_schema_from_tree(td, NULL, err));
   tdict_schema *deep = rig_export(td);
   assert_int_equal(tdict_schema_get_info(deep).num_entries, TDICT_SCHEMA_MAX_DEPTH);
   assert_int_equal(tdict_schema_get_path(deep, TDICT_SCHEMA_MAX_DEPTH - 1, NULL, 0), 2 * TDICT_SCHEMA_MAX_DEPTH - 1);
   td_release(deep, td);
-  td = deep_tree(TDICT_SCHEMA_MAX_DEPTH + 1);
+  td = help_deep_tree(TDICT_SCHEMA_MAX_DEPTH + 1);
   td_fails(TDICT_ENOTSUP, "more than 1024 keys", tdict_schema_from_tree(td, &s, err));
   assert_int_equal(strncmp(td_last_error.path, "d.d.d.", 6), 0);
   assert_ptr_equal(s, none);
@@ -77,7 +71,7 @@ CASE(schema_export_refuses) {
 
 CASE(schema_export_survives_enomem) {
   int ends = 0;
-  tdict_tree *td = rig_tree(&ends), *deep = deep_tree(100);
+  tdict_tree *td = rig_tree(&ends), *deep = help_deep_tree(100);
   td_put_tree(td, "deep", deep);
   TD_SWEEP(sweep) {
     scoped_schema s = NULL;

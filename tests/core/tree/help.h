@@ -22,6 +22,13 @@ static inline tdict_tree *help_tree(int ndim, const int64_t *batch_size) {
   return td_made(tree, tdict_create(ndim, batch_size, &made, err));
 }
 static inline tdict_tree *help_tree_without_batch(void) { return help_tree(0, NULL); }
+/* A tree of batch size [2] with so many trees "d" below each other: more levels than a cursor has without memory. */
+static inline tdict_tree *help_deep_tree(int levels) {
+  const int64_t two = 2;
+  tdict_tree *td = help_tree(1, &two), *at = td;
+  for (int i = 0; i < levels; i++) at = td_put_tree(at, "d", help_tree(1, &two));
+  return td;
+}
 
 /* A tensor that lives on a simulated or cuda device, or so it says: it has no elements, so nothing is touched. */
 static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const int64_t *shape) {

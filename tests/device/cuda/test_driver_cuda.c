@@ -22,6 +22,13 @@ static void names(fixture *b) {
 CUDA_CASE(cuda_open_and_names_gpu) { on_gpu(names); }
 CASE(cuda_open_and_names_fake) { on_fake(names); }
 
+/* The stand-in has no function for batches of copies, like drivers before CUDA 12.8. */
+static void batches(fixture *b) {
+  const tdict_cu_copy copy = {0};
+  assert_int_equal(b->ops->copy_batch_async(b->d, TDICT_CU_H2D, &copy, 1, NULL), TDICT_CU_NOT_SUPPORTED);
+}
+CASE(cuda_batches_fake) { on_fake(batches); }
+
 static void contexts(fixture *b) {
   tdict_cu_context now = NULL, again = NULL, popped = NULL;
   void *device = NULL;

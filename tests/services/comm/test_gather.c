@@ -118,6 +118,20 @@ DEVICE_CASE(comm_all_gather_stack_adds_a_dimension) {
   }
 }
 
+static void refuse_stack(rig_rank *r) {
+  gather_case *c = r->rig->user;
+  rig_keep(r, td_comm_all_gather_stack(r->comm, c->part[r->rank], NULL, &r->got, err));
+  rig_true(r, r->status == TDICT_EINVAL && strstr(r->error.message, "batch dimensions, the maximum"));
+}
+CASE(comm_all_gather_stack_refuses_trees_with_all_batch_dimensions) {
+  scoped_rig g = rig_create(2);
+  int64_t ones[TDICT_MAX_BATCH_NDIM];
+  for (int i = 0; i < TDICT_MAX_BATCH_NDIM; i++) ones[i] = 1;
+  gather_case c = {.part = {help_tree(TDICT_MAX_BATCH_NDIM, ones), help_tree(TDICT_MAX_BATCH_NDIM, ones)}};
+  rig_run(g, refuse_stack, &c);
+  release_parts(&c, 2);
+}
+
 DEVICE_CASE(comm_scatter_cuts_the_tree_of_the_root) {
   rng random = {4};
   for (int world = 1; world <= 4; world++) {

@@ -18,6 +18,18 @@ CASE(lazy_stack_shares_its_items) {
   tdict_lazy_stack_release(NULL);
 }
 
+CASE(lazy_stack_insert_survives_enomem) {
+  scoped_lazy_stack s = STACK(TREE(2));
+  scoped_tree item = TREE(2);
+  int failed = 0;
+  for (int count = 1; count < 40; count++) TD_SWEEP(sweep) {
+      const bool is_refused = td_refused(sweep, tdict_lazy_stack_insert(s, 0, item, err));
+      failed += is_refused;
+      assert_int_equal(tdict_lazy_stack_get_batch_size(s, NULL)[0], is_refused ? count : count + 1);
+    }
+  assert_true(failed > 0);
+}
+
 CASE(lazy_stack_inserts_items) {
   scoped_lazy_stack s = STACK(TREE(2));
   tdict_tree *wanted[8] = {rig_item(s, 0)};

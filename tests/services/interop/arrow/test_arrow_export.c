@@ -333,6 +333,9 @@ CASE(arrow_export_survives_enomem) {
   td_ok(tdict_tensor_slice(t, &range, &strided, err));
   td_put(tree, "strided", strided);
   tdict_tensor_release(t);
+  char path[100] = "d";
+  while (strlen(path) < 60) strcat(path, ".d"); /* more levels than a cursor has without memory */
+  td_put(tree, path, random_tensor(TDICT_I8, 1, shape, 2));
   int64_t failures = 0;
   TD_SWEEP(s) {
     exported e;
