@@ -86,8 +86,8 @@ int bench_columns(void);
  * status. */
 void bench_print_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_print_status(const char *what, const tdict_error *err);
-/* Returns true if a call of the library has succeeded. Else prints an error that begins with `what`. The macro makes the
- * call, for which `err` is in scope. */
+/* Returns true if a call of the library has succeeded. Else prints an error that begins with `what`. The macro makes
+ * the call, for which `err` is in scope. */
 bool bench_has_worked(const char *what, tdict_status status, const tdict_error *err);
 #define bench_ok(what, call)                        \
   __extension__({                                   \

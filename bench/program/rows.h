@@ -90,7 +90,8 @@ bool place_move(const bench_place *p, const tdict_tree *tree, const tdict_transf
 /* Does the same, and releases the result within the time. */
 bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options,
                       const char *what, double *seconds);
-/* Copies the leaves of a source to the device one by one, by driver calls that wait for each leaf or all. Prints nothing. */
+/* Copies the leaves of a source to the device one by one, by driver calls that wait for each leaf or for all leaves.
+ * Prints no error. */
 bool place_copy_leaves(const bench_place *p, const check_source *source, raw_address to, bool waits, double *seconds);
 /* Copies a source to the device into memory that was filled with 0xA5, and compares every byte. */
 int place_verify(const bench_place *p, const check_source *source, const tdict_transfer_options *options,
