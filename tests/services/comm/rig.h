@@ -115,5 +115,16 @@ static inline void rig_destroy(rig *g) {
 }
 TD_DECLARE_SCOPED(rig, rig, rig_destroy)
 #define scoped_rig TD_SCOPED_NAMED(rig)
+/* Runs a check in `rounds` rounds with each of 1 to 4 ranks, and drops the results after each round. */
+static inline void rig_in_worlds(uint64_t seed, int rounds, void (*check)(rig *g, rng *random, int round)) {
+  rng random = {seed};
+  for (int world = 1; world <= 4; world++) {
+    scoped_rig g = rig_create(world);
+    for (int i = 0; i < rounds; i++) {
+      check(g, &random, i);
+      rig_drop_results(g);
+    }
+  }
+}
 
 #endif

@@ -25,49 +25,40 @@ static tree_plan random_plan(rng *random) {
                      .layout = (tree_layout)pick(random, 0, NUM_LAYOUTS - 1)};
 }
 
-DEVICE_CASE(comm_broadcast_gives_all_ranks_the_tree) {
-  rng random = {1};
-  for (int world = 1; world <= 4; world++) {
-    scoped_rig g = rig_create(world);
-    for (int i = 0; i < 25; i++) {
-      const tree_plan plan = random_plan(&random);
-      broadcast_case c = {.root = (int)pick(&random, 0, world - 1), .src = tree_make(&plan)};
-      rig_run(g, broadcast, &c);
-      for (int r = 0; r < world; r++) {
-        assert_true((g->ranks[r].got == c.src) == (r == c.root));
-        assert_false(tdict_is_locked(g->ranks[r].got));
-        assert_false(tdict_get_device(g->ranks[r].got, NULL));
-        tree_check_equal(g->ranks[r].got, c.src);
-      }
-      rig_drop_results(g);
-      tdict_release(c.src);
-    }
+static void check_broadcast(rig *g, rng *random, int i) {
+  (void)i;
+  const tree_plan plan = random_plan(random);
+  broadcast_case c = {.root = (int)pick(random, 0, g->world - 1), .src = tree_make(&plan)};
+  rig_run(g, broadcast, &c);
+  for (int r = 0; r < g->world; r++) {
+    assert_true((g->ranks[r].got == c.src) == (r == c.root));
+    assert_false(tdict_is_locked(g->ranks[r].got));
+    assert_false(tdict_get_device(g->ranks[r].got, NULL));
+    tree_check_equal(g->ranks[r].got, c.src);
   }
+  tdict_release(c.src);
 }
+DEVICE_CASE(comm_broadcast_gives_all_ranks_the_tree) { rig_in_worlds(1, 25, check_broadcast); }
 
-DEVICE_CASE(comm_broadcast_into_writes_all_ranks) {
-  rng random = {2};
-  for (int world = 1; world <= 4; world++) {
-    scoped_rig g = rig_create(world);
-    for (int i = 0; i < 25; i++) {
-      tree_plan plan = random_plan(&random);
-      broadcast_case c = {.root = (int)pick(&random, 0, world - 1)};
-      for (int r = 0; r < world; r++) {
-        c.into[r] = tree_make(&plan);
-        tdict_lock(c.into[r]);
-        plan.value_seed = next_random(&random);
-        plan.layout = (tree_layout)pick(&random, 0, NUM_LAYOUTS - 1);
-      }
-      scoped_tree before = tree_on_host(c.into[c.root]), kept = NULL;
-      td_ok(tdict_clone_deep(before, NULL, &kept, err)); /* tree_on_host() may share the tensors */
-      rig_run(g, broadcast_into, &c);
-      for (int r = 0; r < world; r++) {
-        tree_check_equal(c.into[r], kept);
-        tdict_release(c.into[r]);
-      }
-    }
+static void check_broadcast_into(rig *g, rng *random, int i) {
+  (void)i;
+  tree_plan plan = random_plan(random);
+  broadcast_case c = {.root = (int)pick(random, 0, g->world - 1)};
+  for (int r = 0; r < g->world; r++) {
+    c.into[r] = tree_make(&plan);
+    tdict_lock(c.into[r]);
+    plan.value_seed = next_random(random);
+    plan.layout = (tree_layout)pick(random, 0, NUM_LAYOUTS - 1);
+  }
+  scoped_tree before = tree_on_host(c.into[c.root]), kept = NULL;
+  td_ok(tdict_clone_deep(before, NULL, &kept, err)); /* tree_on_host() may share the tensors */
+  rig_run(g, broadcast_into, &c);
+  for (int r = 0; r < g->world; r++) {
+    tree_check_equal(c.into[r], kept);
+    tdict_release(c.into[r]);
   }
 }
+DEVICE_CASE(comm_broadcast_into_writes_all_ranks) { rig_in_worlds(2, 25, check_broadcast_into); }
 
 /* Tied weights: one tensor at two paths, on all ranks. */
 DEVICE_CASE(comm_broadcast_into_writes_tied_tensors) {

@@ -61,62 +61,45 @@ static void check_joined(const gather_case *c, int world, int dim, const tdict_t
   assert_int_equal(tdict_batch_size(whole)[dim], from);
 }
 
-DEVICE_CASE(comm_all_gather_joins_the_trees_of_all_ranks) {
-  rng random = {1};
-  for (int world = 1; world <= 4; world++) {
-    scoped_rig g = rig_create(world);
-    for (int i = 0; i < 24; i++) {
-      const int dim = (int)pick(&random, 0, 1);
-      gather_case c = {.dim = i % 2 ? dim : dim - 2};
-      make_parts(&c, world, dim, i % 3 ? -1 : pick(&random, 0, 3), &random);
-      rig_run(g, all_gather, &c);
-      for (int r = 0; r < world; r++) check_joined(&c, world, dim, g->ranks[r].got);
-      rig_drop_results(g);
-      release_parts(&c, world);
-    }
-  }
+static void check_all_gather(rig *g, rng *random, int i) {
+  const int dim = (int)pick(random, 0, 1);
+  gather_case c = {.dim = i % 2 ? dim : dim - 2};
+  make_parts(&c, g->world, dim, i % 3 ? -1 : pick(random, 0, 3), random);
+  rig_run(g, all_gather, &c);
+  for (int r = 0; r < g->world; r++) check_joined(&c, g->world, dim, g->ranks[r].got);
+  release_parts(&c, g->world);
 }
+DEVICE_CASE(comm_all_gather_joins_the_trees_of_all_ranks) { rig_in_worlds(1, 24, check_all_gather); }
 
-DEVICE_CASE(comm_gather_to_joins_on_the_root) {
-  rng random = {2};
-  for (int world = 1; world <= 4; world++) {
-    scoped_rig g = rig_create(world);
-    for (int i = 0; i < 24; i++) {
-      const int dim = (int)pick(&random, 0, 1);
-      gather_case c = {.dim = i % 2 ? dim : dim - 2, .root = (int)pick(&random, 0, world - 1)};
-      make_parts(&c, world, dim, i % 3 ? -1 : pick(&random, 0, 3), &random);
-      rig_run(g, gather_to, &c);
-      check_joined(&c, world, dim, g->ranks[c.root].got);
-      for (int r = 0; r < world; r++) assert_true((g->ranks[r].got == NULL) == (r != c.root));
-      rig_drop_results(g);
-      release_parts(&c, world);
-    }
-    assert_int_equal(thread_world_unread(g->threads), 0);
-  }
+static void check_gather_to(rig *g, rng *random, int i) {
+  const int dim = (int)pick(random, 0, 1);
+  gather_case c = {.dim = i % 2 ? dim : dim - 2, .root = (int)pick(random, 0, g->world - 1)};
+  make_parts(&c, g->world, dim, i % 3 ? -1 : pick(random, 0, 3), random);
+  rig_run(g, gather_to, &c);
+  check_joined(&c, g->world, dim, g->ranks[c.root].got);
+  for (int r = 0; r < g->world; r++) assert_true((g->ranks[r].got == NULL) == (r != c.root));
+  release_parts(&c, g->world);
+  assert_int_equal(thread_world_unread(g->threads), 0);
 }
+DEVICE_CASE(comm_gather_to_joins_on_the_root) { rig_in_worlds(2, 24, check_gather_to); }
 
-DEVICE_CASE(comm_all_gather_stack_adds_a_dimension) {
-  rng random = {3};
-  for (int world = 1; world <= 4; world++) {
-    scoped_rig g = rig_create(world);
-    for (int i = 0; i < 24; i++) {
-      gather_case c = {0};
-      make_parts(&c, world, 0, pick(&random, 0, 3), &random);
-      rig_run(g, all_gather_stack, &c);
-      for (int r = 0; r < world; r++) {
-        scoped_tree whole = tree_on_host(g->ranks[r].got);
-        assert_int_equal(tdict_batch_ndim(whole), 3);
-        assert_int_equal(tdict_batch_size(whole)[0], world);
-        for (int from = 0; from < world; from++) {
-          scoped_tree part = tree_on_host(c.part[from]);
-          tree_check_part(whole, part, true, 0, from);
-        }
-      }
-      rig_drop_results(g);
-      release_parts(&c, world);
+static void check_stack(rig *g, rng *random, int i) {
+  (void)i;
+  gather_case c = {0};
+  make_parts(&c, g->world, 0, pick(random, 0, 3), random);
+  rig_run(g, all_gather_stack, &c);
+  for (int r = 0; r < g->world; r++) {
+    scoped_tree whole = tree_on_host(g->ranks[r].got);
+    assert_int_equal(tdict_batch_ndim(whole), 3);
+    assert_int_equal(tdict_batch_size(whole)[0], g->world);
+    for (int from = 0; from < g->world; from++) {
+      scoped_tree part = tree_on_host(c.part[from]);
+      tree_check_part(whole, part, true, 0, from);
     }
   }
+  release_parts(&c, g->world);
 }
+DEVICE_CASE(comm_all_gather_stack_adds_a_dimension) { rig_in_worlds(3, 24, check_stack); }
 
 static void refuse_stack(rig_rank *r) {
   gather_case *c = r->rig->user;
@@ -132,43 +115,37 @@ CASE(comm_all_gather_stack_refuses_trees_with_all_batch_dimensions) {
   release_parts(&c, 2);
 }
 
-DEVICE_CASE(comm_scatter_cuts_the_tree_of_the_root) {
-  rng random = {4};
-  for (int world = 1; world <= 4; world++) {
-    scoped_rig g = rig_create(world);
-    for (int i = 0; i < 24; i++) {
-      const int dim = (int)pick(&random, 0, 1);
-      int64_t counts[THREAD_MOST_RANKS], rows = 0;
-      const bool even = i % 3 == 0;
-      if (even) rows = pick(&random, 0, 9);
-      for (int r = 0; r < world; r++) {
-        counts[r] = even ? rows / world + (r < rows % world) : pick(&random, 0, 3);
-        if (!even) rows += counts[r];
-      }
-      tree_plan plan = {.shape_seed = next_random(&random),
-                        .value_seed = next_random(&random),
-                        .batch_ndim = 2,
-                        .batch_size = {2, 2},
-                        .layout = (tree_layout)pick(&random, 0, NUM_LAYOUTS - 1)};
-      plan.batch_size[dim] = rows;
-      scoped_tree src = tree_make(&plan), whole = tree_on_host(src);
-      gather_case c = {.dim = i % 2 ? dim : dim - 2,
-                       .root = (int)pick(&random, 0, world - 1),
-                       .src = src,
-                       .counts = even ? NULL : counts};
-      rig_run(g, scatter, &c);
-      int64_t from = 0;
-      for (int r = 0; r < world; r++) {
-        scoped_tree part = tree_on_host(g->ranks[r].got);
-        assert_int_equal(tdict_batch_size(part)[dim], counts[r]);
-        tree_check_part(whole, part, false, dim, from);
-        from += counts[r];
-      }
-      rig_drop_results(g);
-    }
-    assert_int_equal(thread_world_unread(g->threads), 0);
+static void check_scatter(rig *g, rng *random, int i) {
+  const int dim = (int)pick(random, 0, 1);
+  int64_t counts[THREAD_MOST_RANKS], rows = 0;
+  const bool even = i % 3 == 0;
+  if (even) rows = pick(random, 0, 9);
+  for (int r = 0; r < g->world; r++) {
+    counts[r] = even ? rows / g->world + (r < rows % g->world) : pick(random, 0, 3);
+    if (!even) rows += counts[r];
   }
+  tree_plan plan = {.shape_seed = next_random(random),
+                    .value_seed = next_random(random),
+                    .batch_ndim = 2,
+                    .batch_size = {2, 2},
+                    .layout = (tree_layout)pick(random, 0, NUM_LAYOUTS - 1)};
+  plan.batch_size[dim] = rows;
+  scoped_tree src = tree_make(&plan), whole = tree_on_host(src);
+  gather_case c = {.dim = i % 2 ? dim : dim - 2,
+                   .root = (int)pick(random, 0, g->world - 1),
+                   .src = src,
+                   .counts = even ? NULL : counts};
+  rig_run(g, scatter, &c);
+  int64_t from = 0;
+  for (int r = 0; r < g->world; r++) {
+    scoped_tree part = tree_on_host(g->ranks[r].got);
+    assert_int_equal(tdict_batch_size(part)[dim], counts[r]);
+    tree_check_part(whole, part, false, dim, from);
+    from += counts[r];
+  }
+  assert_int_equal(thread_world_unread(g->threads), 0);
 }
+DEVICE_CASE(comm_scatter_cuts_the_tree_of_the_root) { rig_in_worlds(4, 24, check_scatter); }
 
 /* One message for a tree: one gather for equal parts; for others one message for each rank that has elements. */
 DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
