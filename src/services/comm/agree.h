@@ -5,18 +5,15 @@
 
 #include "services/comm/message.h"
 
-/* Returns a new reference to what communicators have found about a locked tree. The keys, shapes and places of the
- * tensors of a locked tree do not change, so a later call with the tree need not read the tensors again. The facts are
- * attached to the root of the tree until the tree is unlocked or freed. They do not depend on a communicator. Each call
- * holds a reference, because the call may run after the tree was unlocked, with a copy of the tree. Attaches facts that
- * are still unknown if the tree has none. Returns NULL if the tree is NULL, if tdict_lock() has not locked its root, or
- * if host memory is exhausted. Several calls may use the facts at the same time, but no thread may unlock or free the
- * tree during this function. This function and the next three are defined in source.c. */
+/* Returns a new reference to what communicators have found about a locked tree, whose tensors a later call then need
+ * not read again. The facts belong to the root until the tree is unlocked or freed, and to no communicator. A call
+ * keeps its reference, since it may run after the tree was unlocked, with a copy. Returns NULL without a tree locked by
+ * tdict_lock(), and if host memory is exhausted. Several calls may use the facts, but no thread may unlock or free the
+ * tree meanwhile. This function and the next three are defined in source.c. */
 tdict_tree_facts *tdict_tree_facts_get(const tdict_tree *tree);
 /* Drops a reference. NULL is allowed. */
 void tdict_tree_facts_release(tdict_tree_facts *facts);
-/* Checks the tree of this rank, finds or makes its schema, and offers the schema. `use` is as in
- * tdict_comm_check_tree(). An error is noted in the call, and the schema is then NULL. */
+/* Checks this rank's tree, finds or makes its schema, and offers it. Errors are noted in the call: schema is NULL. */
 void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use);
 /* Calls tdict_row_schemas_get() for the schemas of the communicator. */
 tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_schema *schema, int dim, int64_t rows,
@@ -24,11 +21,10 @@ tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_schema *sche
 
 /* Writes the header of a call, with its offer. */
 void tdict_comm_write_header(const tdict_comm_call *call, tdict_comm_header *out);
-/* Exchanges headers, and leaves the headers of all ranks in comm->headers. If `must_match` is true, all ranks must have
- * trees with equal schemas. In the following cases, all ranks return the same error, and call->keeps_comm is true:
- * TDICT_EINVAL if the ranks call different functions or pass different arguments; TDICT_EFORMAT for another version;
- * TDICT_ESHAPE, with the path, if the trees differ. If the checks of a rank have failed, all ranks return the error of
- * the first such rank. Also returns errors of the table, and TDICT_ENOMEM. */
+/* Leaves the headers of all ranks in comm->headers. With `must_match`, all trees must have equal schemas. All ranks
+ * return the same error, with call->keeps_comm, for ranks that differ in function or arguments (TDICT_EINVAL), in
+ * version (TDICT_EFORMAT) or in trees (TDICT_ESHAPE), and for failed checks that of the first such rank. Other errors
+ * are the table's. */
 tdict_status tdict_comm_agree(tdict_comm_call *call, bool must_match, tdict_error *err);
 /* Sends host bytes of rank `root` to all ranks, in as many steps as the number of ranks has binary digits. */
 tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_t count, int32_t root,
@@ -38,8 +34,7 @@ tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_
  * TDICT_EFORMAT for a blob that is malformed or does not have the hash, TDICT_ENOMEM, and errors of the table. */
 tdict_status tdict_comm_share_schema(const tdict_comm_call *call, tdict_schema *mine, int32_t root, tdict_schema **out,
                                      tdict_error *err);
-/* Allocates a blob of a schema. Returns TDICT_ENOMEM if the blob would have more than INT32_MAX bytes, too. The caller
- * frees *out. */
+/* Allocates a blob of a schema, which the caller frees. Returns TDICT_ENOMEM also for more than INT32_MAX bytes. */
 tdict_status tdict_comm_allocate_blob(const tdict_comm_call *call, uint64_t bytes, void **out, tdict_error *err);
 /* Returns the error that rank `r` has sent, with the status of its header. The communicator stays usable. */
 tdict_status tdict_comm_return_error(tdict_comm_call *call, int32_t r, int32_t status, tdict_error *sent,

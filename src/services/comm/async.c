@@ -62,8 +62,7 @@ static void free_queued(tdict_future *f) {
   if (q->queue) release_queue(q->queue);
 }
 
-/* Makes the call. If the call fails, aborts the communicator unless all ranks know the error. On failure *out is
- * unchanged. */
+/* Makes the call. A failure aborts the communicator unless all ranks know the error. Then *out is unchanged. */
 static tdict_status perform(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   TDICT_UNCANCELLED;
   tdict_error failure = {0};
@@ -130,8 +129,7 @@ static void *run_queue(void *argument) {
   return NULL;
 }
 
-/* Makes the calls up to the call of the future, unless another thread is making a call. So a thread that waits for a
- * future need not wait until the thread of the queue wakes up. */
+/* Makes the calls up to that of the future, so that its waiter need not wait until the queue's thread wakes up. */
 static void help(tdict_future *f) {
   TDICT_UNCANCELLED; /* the queue would stop */
   tdict_comm_queue *queue = ((queued_call *)f)->queue;
@@ -176,8 +174,7 @@ static void stop_queue(tdict_comm *comm) {
   release_queue(queue);
 }
 
-/* Creates the queue at the first call, and its thread if the table may be used on this thread. The caller holds
- * comm->lock. */
+/* Creates the queue, and its thread if the table may be used on this thread. The caller holds comm->lock. */
 static tdict_status create_queue(tdict_comm *comm, tdict_error *err) {
   tdict_comm_queue *queue = calloc(1, sizeof *queue);
   if (!queue) return tdict_fail(err, TDICT_ENOMEM, "comm: no host memory for the queue of calls");

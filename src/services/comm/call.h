@@ -1,9 +1,7 @@
-/* Defines the communicator and its calls. The program owns the communicator. A call is one operation with its
- * arguments. The calls are made one after another, in the order in which they were started. A thread of the
- * communicator makes the calls, or a thread that waits for the future of a call.
- *
- * Thread rule: any thread may start a call; then one thread at a time uses it. Any thread may use the communicator,
- * except that only the call that is being made uses the table, the headers and the caches. */
+/* Defines the communicator, which the program owns, and its calls. A call is one operation with its arguments. Calls
+ * are made one after another as started, by the communicator's thread or one that waits for the future of a call.
+ * Thread rule: any thread may start a call, and then one at a time uses it. Any thread may use the communicator, but
+ * only the call that is being made uses the table, the headers and the caches. */
 #ifndef TDICT_SERVICES_COMM_CALL_H
 #define TDICT_SERVICES_COMM_CALL_H
 
@@ -58,11 +56,9 @@ struct tdict_comm {
   void (*stop_queue)(tdict_comm *comm); /* waits for all calls and releases the queue; NULL: no queue */
 };
 
-/* If the communicator has failed, fills *err with the first failure and returns its status. `what` begins the
- * message. */
+/* If the communicator has failed, returns the first failure. `what` begins the message. */
 tdict_status tdict_comm_check(tdict_comm *comm, const char *what, tdict_error *err);
-/* Stores the failure and aborts the table, unless the communicator has failed before. Returns true if this failure is
- * the first. */
+/* Stores the failure and aborts the table. Returns false if the communicator has failed before. */
 bool tdict_comm_fail(tdict_comm *comm, const tdict_error *failure);
 
 typedef enum tdict_comm_op {
@@ -148,21 +144,17 @@ const char *tdict_comm_op_name(int32_t op);
 static inline const char *tdict_comm_what(const tdict_comm_call *call) { return tdict_comm_op_name((int32_t)call->op); }
 /* Returns true if there was no error so far. */
 static inline bool tdict_comm_is_fine(const tdict_comm_call *call) { return call->local.status == TDICT_OK; }
-/* Makes a step that this rank makes alone, unless an earlier step has failed. `step` returns a status, and fills
- * call->local if it fails. The other ranks will learn the error. */
+/* Makes a step of this rank alone, unless one has failed. `step` returns a status, which other ranks will learn. */
 #define TDICT_COMM_ALONE(call, step) ((void)(tdict_comm_is_fine(call) && ((call)->local.status = (int32_t)(step))))
 
-/* Starts a call. Copies the struct and the counts, and makes shallow copies of the trees. *out is a new future. If
- * the table needs the calling thread, the future has ended when the function returns. Returns TDICT_EINVAL for NULL,
- * TDICT_ENOMEM, TDICT_EFORKED, and TDICT_EIO if no thread can be started. After an error, the call does not take part.
- * All other errors are errors of the future. Defined in async.c. */
+/* Starts a call with copies of the struct and counts, and shallow copies of the trees. If the table needs the calling
+ * thread, the future has ended on return. Returns TDICT_EINVAL for NULL, TDICT_ENOMEM, TDICT_EFORKED, and TDICT_EIO
+ * without a thread. The call then does not take part. Other errors are the future's. Defined in async.c. */
 tdict_status tdict_comm_start(const tdict_comm_call *call, const tdict_comm_options *options, tdict_future **out,
                               tdict_error *err);
-/* Reads the options, and checks the arguments that do not depend on other ranks. Errors are noted in the call. Returns
- * an error only if the call must not take part: TDICT_EFORKED. */
+/* Reads the options and checks the arguments of this rank. Notes errors in the call, but returns TDICT_EFORKED. */
 tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options *options, tdict_error *err);
-/* Waits for the work of the option `after`. Call this function after the headers agree, before the elements of a tree
- * are used. Returns TDICT_ETIMEDOUT. */
+/* Waits for the option `after`: when the headers agree, before elements are used. Returns TDICT_ETIMEDOUT. */
 tdict_status tdict_comm_await_stream(tdict_comm_call *call, tdict_error *err);
 
 #endif

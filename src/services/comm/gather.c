@@ -1,5 +1,4 @@
-/* Implements tdict_comm_all_gather_stack_async(), tdict_comm_all_gather_async() and tdict_comm_gather_async(). Thread
- * rule: as in tdict/comm.h. */
+/* Implements tdict_comm_all_gather_stack_async(), its kin and tdict_comm_gather_async(). Threads: tdict/comm.h. */
 #include <stdlib.h>
 
 #include "core/base/checked.h"
@@ -26,8 +25,7 @@ static tdict_status fill_own_block(const tdict_comm_call *call, tdict_rank_block
   return status == TDICT_OK ? tdict_comm_copy(call->comm, blocks->trees[rank], call->src, is_near, err) : status;
 }
 
-/* Queues the gathering of blocks of one size. Sends the block of the source itself if possible, else a copy in the
- * block of this rank. */
+/* Queues the gathering of blocks of one size. Sends the block of the source, or a copy if it is no block. */
 static tdict_status queue_equal(tdict_comm_call *call, tdict_rank_blocks *blocks, tdict_error *err) {
   const tdict_block_message *found = &call->message;
   const int32_t rank = call->comm->table.rank;
@@ -48,8 +46,7 @@ typedef struct gathered {
   tdict_schema *schema; /* of a join: of this rank's tree with 0 rows */
   int dim;
   tdict_rank_blocks blocks;
-  /* On a device, one launch copies all blocks to the result of a join. In host memory, the threads of the context copy
-   * the blocks. */
+  /* On a device, one launch copies all blocks to the result. In host memory, the threads of the context copy them. */
   tdict_storage *storage; /* retained; of the result; NULL: no launch copies the blocks */
   int64_t rows;           /* of the result */
   const tdict_tree *own;  /* borrowed; the tree of this rank, if it is not in its block; NULL: all blocks are filled */
@@ -88,8 +85,7 @@ static tdict_status allocate_blocks(const tdict_comm_call *call, gathered *j, td
   return status == TDICT_OK ? allocate_result(call, j, err) : status;
 }
 
-/* Describes the part of rank `r` in its block. The part has the sizes and the dtype of `like`, and begins `offset`
- * bytes after the start of the block. */
+/* Describes the part of rank `r` in its block: like `like`, and `offset` bytes after the start of the block. */
 static const tdict_tensor *view_block(const tdict_rank_blocks *b, int32_t r, size_t offset, const tdict_tensor *like,
                                       tdict_temp *temp) {
   tdict_made part;
@@ -172,8 +168,7 @@ static tdict_status join_on_host(const tdict_comm_call *call, const tdict_rank_b
   return TDICT_HAND_OVER(status, joined, out, tdict_release);
 }
 
-/* Prepares the join while the elements are on their way, waits for the elements, and joins the blocks. After the wait,
- * all ranks are done with the table, so an error does not affect them. */
+/* Prepares the join while the elements are on their way. Its own errors do not affect other ranks, which are done. */
 static tdict_status receive_and_join(tdict_comm_call *call, gathered *j, tdict_tree **out, tdict_error *err) {
   const tdict_rank_blocks *b = &j->blocks;
   tdict_join_options o = tdict_join_options_default();

@@ -17,8 +17,7 @@ tdict_memory *tdict_comm_memory(const tdict_comm *comm) {
   return comm->gpu ? tdict_device_memory(comm->context, comm->table.device) : NULL;
 }
 
-/* Calls `visit` for every tensor and object of the tree, until a call returns an error. `tensor` is NULL for an
- * object. */
+/* Calls `visit` for each tensor and object of the tree, until a call fails. `tensor` is NULL for an object. */
 static tdict_status for_leaves(const tdict_tree *tree, const char *what,
                                tdict_status (*visit)(void *user, const tdict_tensor *tensor, tdict_error *err),
                                void *user, tdict_error *err) {

@@ -79,8 +79,7 @@ static tdict_status run_send(tdict_comm_call *call, tdict_tree **out, tdict_erro
   return tdict_comm_send_message(call, err);
 }
 
-/* Receives the schema that the header describes, or finds it in the cache. The caller owns *out. Errors after the blob
- * has arrived are noted in the call. */
+/* Receives the header's schema or finds it in the cache. Errors after the blob has arrived are noted in the call. */
 static tdict_status receive_schema(tdict_comm_call *call, const tdict_comm_header *h, tdict_schema **out,
                                    tdict_error *err) {
   const tdict_schema_cache *cache = &call->comm->peers[call->root].received;

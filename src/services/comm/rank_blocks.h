@@ -24,28 +24,23 @@ typedef struct tdict_rank_blocks {
 
 /* Allocates the lists. Returns TDICT_ENOMEM. */
 tdict_status tdict_rank_blocks_init(const tdict_comm_call *call, tdict_rank_blocks *out, tdict_error *err);
-/* Computes the sizes and offsets of the blocks for out->rows, and allocates the storage in the memory of the
- * communicator. `dim` is as in the struct. Makes no trees. Returns TDICT_EOVERFLOW, and the errors of
- * tdict_storage_create(). */
+/* Computes sizes and offsets for out->rows, and allocates the storage on the communicator's device. Makes no trees.
+ * Returns TDICT_EOVERFLOW, and the errors of tdict_storage_create(). */
 tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict_schema *schema, int dim,
                                         tdict_memory *memory, tdict_rank_blocks *out, tdict_error *err);
 /* Writes the batch size of a root with `rows` rows to `sizes`. Returns `sizes`, or NULL if `dim` is -1. */
 const int64_t *tdict_rank_blocks_batch_size(const tdict_rank_blocks *blocks, int64_t rows,
                                             int64_t sizes[TDICT_MAX_BATCH_NDIM]);
-/* Makes the tree over the block of rank `r`, unless the tree was made before. The elements of the block may arrive at
- * the same time. Returns TDICT_ENOMEM. */
+/* Makes the tree over the block of rank `r` unless it exists, also while the elements arrive. Returns TDICT_ENOMEM. */
 tdict_status tdict_rank_blocks_make_tree(tdict_rank_blocks *blocks, int32_t r, tdict_error *err);
 /* Makes the trees of all ranks. */
 tdict_status tdict_rank_blocks_make_trees(tdict_rank_blocks *blocks, tdict_error *err);
-/* Checks whether tdict_rank_blocks_stack() can make a tree over all blocks. *out is false if the size of an element
- * does not divide the distance of two blocks. Returns TDICT_EINVAL, with the path, if the stack of a tensor or tree
- * would have too many dimensions. */
+/* Sets *out to false if tdict_rank_blocks_stack() cannot make a tree: the distance of two blocks is no multiple of an
+ * element. Returns TDICT_EINVAL, with the path, for too many dimensions. */
 tdict_status tdict_rank_blocks_check_stack(const tdict_rank_blocks *blocks, bool *out, tdict_error *err);
-/* Makes a tree with a new first batch dimension over all blocks, which have one size. Returns the errors of
- * tdict_map_run(). */
+/* Makes a tree with a new first dimension over all blocks of one size. Returns the errors of tdict_map_run(). */
 tdict_status tdict_rank_blocks_stack(tdict_rank_blocks *blocks, tdict_tree **out, tdict_error *err);
-/* Queues the blocks as one group: a scatter sends them to the other ranks, a gather receives them, and an all_gather
- * broadcasts each block from its rank. Returns the errors of the table. */
+/* Queues the blocks as one group, for a scatter, a gather or an all_gather. Returns the errors of the table. */
 tdict_status tdict_rank_blocks_queue(const tdict_comm_call *call, const tdict_rank_blocks *blocks, tdict_error *err);
 void tdict_rank_blocks_reset(tdict_rank_blocks *blocks);
 

@@ -44,8 +44,7 @@ tdict_tree_facts *tdict_tree_facts_get(const tdict_tree *tree) {
   return find_facts(tree); /* which another thread has attached meanwhile */
 }
 
-/* Finds the schema of a tree. Most programs send trees of few schemas again and again, and comparing a tree with a
- * schema takes less time than making a schema. */
+/* Finds the schema of a tree. Programs send trees of few schemas, and comparing is faster than making one. */
 static tdict_status find_schema(tdict_comm *comm, const tdict_tree *tree, tdict_schema **out, tdict_error *err) {
   tdict_schema *found = tdict_schema_cache_match(&comm->own_schemas, tree);
   if (found) *out = tdict_schema_retain(found);

@@ -1,5 +1,4 @@
-/* Summarizes the elements of tensors, and prints a tree with the summary of each tensor. Owns nothing. Thread rule: as
- * in tdict/debug.h. */
+/* Summarizes the elements of tensors, and prints a tree with the summaries. Thread rule: as in tdict/debug.h. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -17,8 +16,7 @@
 /* The kinds of dtypes that have different summaries. */
 typedef enum number_kind { KIND_INTEGER, KIND_FLOAT, KIND_BOOL, KIND_COMPLEX } number_kind;
 
-/* The numbers are long double, which holds every integer of 64 bits on common machines. On such machines, sums of
- * float64 do not overflow. */
+/* long double holds every integer of 64 bits on common machines, where sums of float64 then do not overflow. */
 typedef struct summary {
   tdict_dtype dtype; /* of one lane */
   number_kind kind;
@@ -141,8 +139,7 @@ static void describe_after_transfers(const tdict_tensor *t, char text[TDICT_PRIN
     summarize(t, text);
 }
 
-/* Describes a tensor without waiting. Takes no lock of the storage, because a thread that a debugger has stopped can
- * hold the lock. */
+/* Describes a tensor without waiting. Takes no lock, which a thread that a debugger has stopped can hold. */
 static void describe_at_once(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]) {
   if (explain_unreadable(t, text)) return;
   if (atomic_load_explicit(&t->storage->marks, memory_order_acquire))
@@ -176,8 +173,7 @@ tdict_status tdict_describe(const tdict_tree *tree, FILE *file, tdict_error *err
   return TDICT_OK;
 }
 
-/* Checks that the elements can be read. If the tensor is in host memory, first waits for transfers that write the
- * tensor. */
+/* Checks that the elements can be read. In host memory, first waits for transfers that write the tensor. */
 static tdict_status check_readable(const tdict_tensor *t, tdict_error *err) {
   char device[40];
   if (t->storage->device.type != TDICT_DEVICE_CPU)

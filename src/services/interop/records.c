@@ -36,8 +36,7 @@ static tdict_status check_field(const char *what, const tdict_records *r, const 
                     what, r->record_bytes, item, dtype, item - r->record_bytes % item);
 }
 
-/* Checks the description of the array and all fields. Writes the size of the array to *bytes, and the number of
- * dimensions of all tensors together to *num_dims. */
+/* Checks the array and all fields. Writes the array's bytes, and the dimensions of all tensors together. */
 static tdict_status check_records(const char *what, const tdict_records *r, size_t *bytes, size_t *num_dims,
                                   tdict_error *err) {
   uintptr_t end;

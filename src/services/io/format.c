@@ -62,8 +62,7 @@ static bool is_gguf(const tdict_contents *c) {
   return read_at(c, 0, start, sizeof start) && memcmp(start, "GGUF", sizeof start) == 0;
 }
 
-/* Reads the file as a file of the format that its first bytes name. Sets *decides to false if no complete header of
- * this format fits the size of the file. The contents then have no items. */
+/* Reads the format that the first bytes name. Without a complete header that fits the file, *decides becomes false. */
 static tdict_status read_start(tdict_contents *c, const char **structure, bool *decides, tdict_error *err) {
   char brace = 0;
   tdict_status status = TDICT_EFORMAT;
@@ -98,8 +97,7 @@ static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, de
   tdict_status status = tdict_below_open_shard(c->what, AT_FDCWD, out->path, out->follows_links, &fd, err);
   if (status == TDICT_OK) status = tdict_contents_add_file(c, fd, out->path, err);
   if (status != TDICT_OK) return status;
-  /* A complete header at the start comes first: the elements at the end of a file can look like the end of a
-   * consolidated file. */
+  /* A header at the start comes first: elements at the end can look like the end of a consolidated file. */
   status = read_start(c, &out->structure, &decides, &why);
   if (!decides && tdict_consolidated_is(c, 0)) {
     out->has_paths = true;
@@ -157,8 +155,7 @@ static tdict_status read_folder(tdict_contents *c, const tdict_open_options *o, 
   return read_file(c, o, out, err);
 }
 
-/* Reads the description of all files. Sets the path of each item, or the name of the item if the option `flat` is
- * set. */
+/* Reads the description of all files. Sets the path of each item, or with the option `flat` its name. */
 static tdict_status read_description(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
   description d = {.path = c->path, .follows_links = true};
   struct stat info;

@@ -34,13 +34,11 @@ typedef struct tdict_listing {
   size_t count, cap, num_tensors;
 } tdict_listing;
 
-/* Lists a tree. Returns TDICT_ENOTSUP with the path of the entry if the format cannot hold the tree or a key is not
- * UTF-8, and TDICT_ENOMEM. The caller resets the listing also on failure. */
+/* Lists a tree. TDICT_ENOTSUP: the format cannot hold it, or a key is not UTF-8. The caller resets `out` always. */
 tdict_status tdict_listing_make(tdict_listing *out, const tdict_save_request *request, const tdict_format_rules *rules,
                                 tdict_error *err);
 void tdict_listing_reset(tdict_listing *listing);
-/* Appends the JSON of value `i` of an entry with `write`, which returns the results of tdict_value_to_json(). Returns
- * TDICT_ENOTSUP and TDICT_ENOMEM. */
+/* Appends the JSON of value `i` with `write`, which returns as tdict_value_to_json(). Returns TDICT_ENOTSUP. */
 typedef tdict_status (*tdict_value_writer)(tdict_io_text *text, const tdict_value *value, const char **why);
 tdict_status tdict_listing_add_value(const tdict_listing *listing, const tdict_listed *entry, int64_t i,
                                      tdict_value_writer write, tdict_io_text *to, tdict_error *err);

@@ -68,8 +68,7 @@ static tdict_status read_description(tdict_contents *c, const tdict_open_options
   return status;
 }
 
-/* Makes a tree of unloaded tensors. The caller releases *out, also if the call fails because `progress` returned
- * false. */
+/* Makes a tree of unloaded tensors, which the caller releases also if `progress` returned false. */
 static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) {
   tdict_contents *c = &l->contents;
   const bool selects_rows = l->options.first_row > 0 || l->options.num_rows >= 0;

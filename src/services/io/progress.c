@@ -61,8 +61,7 @@ static bool is_due(tdict_io_progress *p) {
   return done - reported >= p->step || (done == p->total && reported != done);
 }
 
-/* Only one thread at a time calls `report`; other threads do not wait for this thread. After the call, the thread
- * resets `is_reporting` and checks `done` again, so that the last bytes are reported. */
+/* One thread at a time calls `report`. It then checks `done` again, so that others need not wait for it. */
 tdict_status tdict_io_progress_add(tdict_io_progress *progress, uint64_t bytes, tdict_error *err) {
   TDICT_UNCANCELLED;
   tdict_io_progress *p = progress;

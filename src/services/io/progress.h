@@ -14,16 +14,13 @@ tdict_status tdict_io_progress_create(const char *what, bool (*report)(void *use
 /* In the following functions, NULL is allowed: the program wants no progress. */
 void tdict_io_progress_retain(tdict_io_progress *progress);
 void tdict_io_progress_release(tdict_io_progress *progress);
-/* Sets the number of bytes, and makes the first call of `report`. Call before threads start. Returns TDICT_ECANCELLED
- * if `report` returns false. */
+/* Sets the number of bytes and calls `report`, before threads start. Returns TDICT_ECANCELLED if it returns false. */
 tdict_status tdict_io_progress_begin(tdict_io_progress *progress, uint64_t total, tdict_error *err);
-/* Adds bytes, and calls `report` if a call is due. Returns TDICT_ECANCELLED if this or an earlier call of `report`
- * returned false. */
+/* Adds bytes, and calls `report` if due. Returns TDICT_ECANCELLED if this or an earlier call returned false. */
 tdict_status tdict_io_progress_add(tdict_io_progress *progress, uint64_t bytes, tdict_error *err);
 /* Returns TDICT_ECANCELLED if a call of `report` returned false. */
 tdict_status tdict_io_progress_check(const tdict_io_progress *progress, tdict_error *err);
-/* Calls `report` although no bytes were added. No other thread may use the progress. Returns TDICT_ECANCELLED if
- * `report` returns false. */
+/* Calls `report` without new bytes, on the only thread. Returns TDICT_ECANCELLED if it returns false. */
 tdict_status tdict_io_progress_ask(tdict_io_progress *progress, tdict_error *err);
 
 /* What can stop a save. */

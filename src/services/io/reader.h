@@ -6,8 +6,7 @@
 
 #include "services/io/json/read.h"
 
-/* `path` is the path of the tree that is read, for example "obs.pixels", escaped unless `flat` is true. The address of
- * the struct must not change. */
+/* `path` is the path of the tree that is read, escaped unless `flat` is true. The struct must not move. */
 typedef struct tdict_reader {
   tdict_contents *contents;
   tdict_json_place place; /* the path in the file that is read, for messages */
@@ -20,8 +19,7 @@ typedef struct tdict_reader {
   } trees[TDICT_IO_MAX_DEPTH];
 } tdict_reader;
 void tdict_reader_init(tdict_reader *reader, tdict_contents *contents, const char *file, bool flat);
-/* Adds a key to the path. To remove the key, cut the path to its old length. Returns TDICT_ENOTSUP for an empty key,
- * and TDICT_ENOMEM. */
+/* Adds a key to the path, which is cut to remove the key. Returns TDICT_ENOTSUP for an empty key, and TDICT_ENOMEM. */
 tdict_status tdict_reader_push(tdict_reader *reader, const char *key, tdict_error *err);
 /* Adds a tree, and enters it. `batch_size` is the JSON array of its sizes, and `name` names the array in messages. If
  * `name` is NULL, the tree has no batch dimensions. Returns TDICT_EFORMAT if there are more than TDICT_IO_MAX_DEPTH
@@ -35,11 +33,9 @@ tdict_status tdict_reader_add_shaped(tdict_reader *reader, tdict_item *item, con
                                      tdict_error *err);
 /* Adds one value for the whole tree. */
 tdict_status tdict_reader_add_value(tdict_reader *reader, tdict_json value, tdict_error *err);
-/* Adds a list of values. If the sizes of the nested lists begin with the batch size of the tree, the leaf is a column,
- * else one JSON value. */
+/* Adds a list of values: a column if its nested sizes begin with the tree's batch size, else one JSON value. */
 tdict_status tdict_reader_add_column(tdict_reader *reader, tdict_json list, tdict_error *err);
-/* Adds values in C order, which live as long as the contents: one value for the whole tree if there are no sizes, else
- * a column, whose sizes are the batch size of the tree. */
+/* Adds values in C order, which live as long as the contents: a column, or one value of the tree without sizes. */
 tdict_status tdict_reader_add_values(tdict_reader *reader, const tdict_value *values, size_t count,
                                      const tdict_sizes *sizes, tdict_error *err);
 /* Enters a lazy stack along the dimension `value`, and writes the dimension to *dim. The members of the stack lack this

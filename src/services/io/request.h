@@ -36,8 +36,7 @@ tdict_status tdict_save_host_tree(const char *what, tdict_context *context, cons
  * tdict_save_request_run() checks the other options. */
 tdict_status tdict_save_read_options(const char *what, const char *path, const tdict_tree *tree,
                                      const tdict_save_options *options, tdict_save_options *out, tdict_error *err);
-/* Writes a tree with the writer of the format. Sets `tree` and `context` of the request; the caller sets the other
- * fields. Returns the errors of tdict_save(). */
+/* Writes a tree with the writer of the format. Sets `tree` and `context`, and the caller all other fields. */
 tdict_status tdict_save_request_run(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
                                     tdict_error *err);
 

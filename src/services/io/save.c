@@ -72,8 +72,7 @@ static bool writes_devices(int32_t format) {
   return format == TDICT_FORMAT_SAFETENSORS || format == TDICT_FORMAT_CONSOLIDATED;
 }
 
-/* Sets request->tree to a new reference to the tree itself, or to a copy in host memory if the writer needs a copy.
- * Sets request->context to NULL if the calling thread must write. */
+/* Sets request->tree to the tree, or a copy in host memory if needed. `context` is NULL if this thread must write. */
 static tdict_status prepare_tree(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
                                  tdict_error *err) {
   tdict_save_places places;

@@ -24,8 +24,7 @@ void tdict_io_text_format(tdict_io_text *text, const char *format, ...) TDICT_PR
 void tdict_io_text_add_json(tdict_io_text *text, const char *bytes, size_t length);
 /* Adds a JSON array of integers, with `separator` between them. */
 void tdict_io_text_add_sizes(tdict_io_text *text, const char *separator, int count, const int64_t *sizes);
-/* Returns room for `bytes` more bytes and a 0 byte at the end, or NULL. The caller writes the new bytes there and then
- * adds their number to `length`. */
+/* Returns room for `bytes` more bytes and a 0 byte, or NULL. The caller adds what it wrote to `length`. */
 char *tdict_io_text_reserve(tdict_io_text *text, size_t bytes);
 /* Removes the end of the text. */
 void tdict_io_text_cut(tdict_io_text *text, size_t length);

@@ -1,5 +1,4 @@
-/* The operations of an MPI table that move bytes, at once or at the end of a group. Thread rule: as in
- * tdict/comm_table.h. */
+/* The operations of an MPI table that move bytes, at once or at a group's end. Threads: as in tdict/comm_table.h. */
 #include <string.h>
 
 #include "core/base/array.h"
@@ -22,8 +21,7 @@ static tdict_status shift_block(tdict_mpi *mpi, const char *src, char *dst, size
   return TDICT_OK;
 }
 
-/* Passes the blocks around in a ring. Each rank sends and receives each byte at most once, and no count is larger than
- * a piece. */
+/* Passes the blocks around in a ring: each rank sends and receives each byte at most once, in pieces. */
 static tdict_status gather_in_ring(tdict_mpi *mpi, const void *src, char *dst, size_t num_bytes, tdict_error *err) {
   int world = mpi->world;
   char *own = dst + (size_t)mpi->rank * num_bytes;
@@ -61,8 +59,7 @@ static tdict_status mpi_all_gather(void *self, const void *src, void *dst, size_
   return gather(self, "all_gather", src, dst, num_bytes, err);
 }
 
-/* Makes an operation with another rank, or adds it to the group that has begun. Host operations are not part of a
- * group. MPI accepts some negative numbers as ranks, so the number is checked. */
+/* Makes an operation with another rank, or adds it to the begun group. MPI accepts some negative ranks, so check. */
 static tdict_status move(tdict_mpi *mpi, const char *what, tdict_mpi_work work, tdict_error *err) {
   tdict_status status = tdict_mpi_enter(mpi, what, err);
   if (status != TDICT_OK) return status;

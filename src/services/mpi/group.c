@@ -46,8 +46,7 @@ static int start_all(tdict_mpi *mpi, requests *r) {
   return MPI_SUCCESS;
 }
 
-/* Takes back the receives from number `first` on, so that MPI does not write to the program's memory later. Sends
- * cannot be taken back. */
+/* Takes back the receives from `first` on, so that MPI writes no memory later. Sends cannot be taken back. */
 static void cancel_receives(requests *r, int first) {
   for (int i = first; i < r->count; i++)
     if (r->list[i].wanted >= 0 && MPI_Cancel(&r->list[i].request) == MPI_SUCCESS)

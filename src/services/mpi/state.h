@@ -40,28 +40,23 @@ typedef struct tdict_mpi {
   size_t num_work, work_capacity;
 } tdict_mpi;
 
-/* Checks that an operation may call MPI now. Returns TDICT_ECANCELLED after `abort`, and TDICT_EINVAL on a thread that
- * must not call MPI. `what` names the operation in the message. */
+/* Returns TDICT_ECANCELLED after `abort`, and TDICT_EINVAL on a thread that must not call MPI. */
 tdict_status tdict_mpi_enter(const tdict_mpi *mpi, const char *what, tdict_error *err);
-/* Returns TDICT_OK for MPI_SUCCESS. Otherwise fills *err with the text of MPI and its code. `what` names the operation.
- * Returns TDICT_ENOMEM for MPI_ERR_NO_MEM, and TDICT_EIO for all other codes. */
+/* Fills *err with MPI's text and code for the operation `what`. Returns TDICT_ENOMEM or TDICT_EIO, or TDICT_OK. */
 tdict_status tdict_mpi_status(int code, const char *what, tdict_error *err);
 
-/* Returns the size of the next message of a buffer of which `left` bytes are left. The counts of MPI are ints, so a
- * message has at most tdict_mpi.piece_bytes bytes. */
+/* Returns the size of a buffer's next message, of at most tdict_mpi.piece_bytes: MPI's counts are ints. */
 int tdict_mpi_piece(const tdict_mpi *mpi, size_t left);
 /* Checks that a message had as many bytes as the receiver expected. MPI accepts shorter messages. */
 tdict_status tdict_mpi_check_length(const MPI_Status *status, int wanted, tdict_error *err);
 /* Moves the bytes of an operation, and waits until its buffer can be used again. */
 tdict_status tdict_mpi_run(const tdict_mpi *mpi, const tdict_mpi_work *work, tdict_error *err);
 
-/* Makes the operations with which MPI reduces. If this fails, frees them. Returns MPI_SUCCESS or an error of MPI.
- * Defined in reduce.c. */
+/* Makes the operations with which MPI reduces, or none. Returns MPI_SUCCESS or an error of MPI. See reduce.c. */
 int tdict_mpi_ops_make(tdict_mpi *mpi);
 void tdict_mpi_ops_free(tdict_mpi *mpi);
 
-/* Fill in the operations of a table that move bytes, reduce, and make groups. Defined in bytes.c, reduce.c and
- * group.c. MPI cannot give up, so `timeout_ns` has no effect. */
+/* Fill in the operations of a table. Defined in bytes.c, reduce.c and group.c. MPI cannot give up at `timeout_ns`. */
 void tdict_mpi_add_bytes(tdict_comm_table *table);
 void tdict_mpi_add_reductions(tdict_comm_table *table);
 void tdict_mpi_add_groups(tdict_comm_table *table);

@@ -88,8 +88,7 @@ static tdict_status make_state(const tdict_mpi_options *given, const tdict_comm_
   return TDICT_HAND_OVER(status, mpi, made, free_state);
 }
 
-/* Tells all ranks whether each rank has succeeded, and the smallest size of a message. `mpi` is NULL on a rank that has
- * failed. */
+/* Agrees on whether all ranks succeeded, and the smallest size of a message. `mpi` is NULL after a failure. */
 static tdict_status agree(tdict_mpi *mpi, MPI_Comm comm, tdict_error *err) {
   long long least = mpi ? (long long)mpi->piece_bytes : 0;
   tdict_status status =

@@ -18,8 +18,7 @@ typedef struct message_body {
   uint32_t magic, version, kind, worker;
 } message_body;
 
-/* Space for the descriptors of a message. The system closes descriptors that do not fit. MOST_FDS exceeds
- * TDICT_MESSAGE_MAX_FDS, so that an error can report a wrong message with up to MOST_FDS descriptors. */
+/* Descriptors with room, so that an error can report a wrong message. The system closes those that do not fit. */
 enum { MOST_FDS = 8 };
 typedef union control_room {
   struct cmsghdr header; /* aligns the bytes */

@@ -1,5 +1,4 @@
-/* Sends and receives the messages that carry descriptors over Unix sockets. The caller owns the descriptors. Thread
- * rule: thread-safe. */
+/* Sends and receives messages with descriptors over Unix sockets. The caller owns the descriptors. Thread-safe. */
 #ifndef TDICT_SERVICES_SHARE_MESSAGE_H
 #define TDICT_SERVICES_SHARE_MESSAGE_H
 
@@ -15,14 +14,12 @@ typedef struct tdict_message {
   int fds[TDICT_MESSAGE_MAX_FDS]; /* descriptor of the segment; for a ring, also of the trainer's process */
 } tdict_message;
 
-/* Sends a message. The receiver gets copies of the descriptors. The error's message begins with `what`. Returns
- * TDICT_EIO if the socket refuses the message. */
+/* Sends a message with copies of the descriptors. Errors begin with `what`. Returns TDICT_EIO if it is refused. */
 tdict_status tdict_message_send(const char *what, int socket, const tdict_message *message, tdict_error *err);
-/* Waits for a message and receives the message. The caller sets out->kind and out->num_fds to the wanted kind and
- * number of descriptors. The caller owns the new descriptors, which are closed on exec. Removes a wrong message from
- * the socket, and closes the descriptors of the message. Returns TDICT_EINVAL for a negative time or socket,
- * TDICT_ETIMEDOUT, TDICT_EFORMAT for a wrong message, and TDICT_ENOTSUP for another version. Returns TDICT_EIO if the
- * peer has closed the socket, or if a system call fails. */
+/* Waits for a message of out->kind with out->num_fds descriptors, which the caller owns and exec closes. A wrong
+ * message is removed. Returns TDICT_ETIMEDOUT, TDICT_EFORMAT for a wrong message, TDICT_ENOTSUP for another version,
+ * TDICT_EINVAL for a negative time or socket, and TDICT_EIO if the peer has closed the socket or a system call fails.
+ */
 tdict_status tdict_message_receive(const char *what, int socket, int64_t timeout_ns, tdict_message *out,
                                    tdict_error *err);
 

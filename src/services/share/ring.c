@@ -47,8 +47,7 @@ static tdict_status make_slots(tdict_share_ring *r, tdict_error *err) {
   return status;
 }
 
-/* Makes a ring over a segment. Takes over the caller's reference to the segment, also on failure. Returns TDICT_ENOMEM
- * if host memory is exhausted. */
+/* Makes a ring over a segment. Takes over the reference to the segment, also on failure. Returns TDICT_ENOMEM. */
 static tdict_status make_ring(tdict_segment *segment, bool is_trainer, tdict_share_ring **out, tdict_error *err) {
   tdict_share_ring *r = calloc(1, sizeof *r);
   if (!r) {

@@ -1,6 +1,5 @@
-/* Defines the handle that one process has of a ring. Declares the functions that ring_trainer.c and ring_worker.c
- * share. The process that created or attached the ring owns the handle. Thread rule: one thread at a time uses a
- * handle. */
+/* Defines the handle that a process has of a ring, and owns. Declares the functions that ring_trainer.c and
+ * ring_worker.c share. Thread rule: one thread at a time uses a handle. */
 #ifndef TDICT_SERVICES_SHARE_RING_H
 #define TDICT_SERVICES_SHARE_RING_H
 
@@ -12,12 +11,10 @@
 #include "services/share/segment.h"
 #include "services/share/words.h"
 
-/* The longest wait for a futex. After each wait, a worker checks whether the trainer still runs, and the trainer checks
- * the workers, because the death of a process changes no word. */
+/* The longest wait for a futex. A process's death changes no word, so after each wait its life is checked. */
 #define TDICT_RING_CHECK_NS ((int64_t)20000000)
 
-/* How this process uses a slot. The functions of a ring trust this value rather than the shared word of the slot, which
- * other processes may overwrite. */
+/* How this process uses a slot, which it trusts more than the slot's word: other processes may overwrite that. */
 typedef enum tdict_slot_use {
   TDICT_SLOT_NOT_OURS,
   TDICT_SLOT_IN_USE,    /* the program uses the tree, and has taken or begun the slot */
@@ -40,19 +37,16 @@ struct tdict_share_ring {
   /* Used in a worker only. */
   uint32_t worker; /* the number of this worker */
   int trainer_fd;  /* owned; descriptor of the trainer's process; -1: none */
-  /* Used in the trainer only. `processes` has the descriptors of all worker processes, so that one poll() checks all
-   * workers. */
+  /* Used in the trainer only. `processes` lets one poll() check all workers. */
   struct pollfd *processes; /* owned; max_workers elements. fd is -1: no worker has the number */
   int32_t *pids;            /* owned; max_workers elements */
   int64_t checked_ns;       /* time of the last check of the processes */
   uint32_t last_ticket;     /* ticket of the slot that was taken last */
 };
 
-/* Checks that this process may use the ring. If `by_trainer` is true, the ring must belong to the trainer, else to a
- * worker. Returns TDICT_EINVAL or TDICT_EFORKED. */
+/* Checks that this process may use the ring, as trainer or as worker. Returns TDICT_EINVAL or TDICT_EFORKED. */
 tdict_status tdict_ring_check(const tdict_share_ring *ring, bool by_trainer, const char *what, tdict_error *err);
-/* Finds the slot of `tree` among the slots that the program has taken or begun. Returns TDICT_EINVAL if `tree` is NULL
- * or is not the tree of such a slot. */
+/* Finds the slot of `tree` among those taken or begun. Returns TDICT_EINVAL if `tree` is of no such slot. */
 tdict_status tdict_ring_find(const tdict_share_ring *ring, const tdict_tree *tree, const char *what, uint32_t *out,
                              tdict_error *err);
 /* Opens a descriptor of a process. If the system call fails, returns -1 and sets errno. */

@@ -1,5 +1,4 @@
-/* Implements the calls of the trainer: adds workers, pins the slots, takes slots and gives them back, and notices dead
- * workers. Thread rule: one thread at a time uses a ring. */
+/* Implements the trainer's calls, and notices dead workers. Thread rule: one thread at a time uses a ring. */
 #include <errno.h>
 #include <string.h>
 
@@ -89,8 +88,7 @@ static bool empty_slot(tdict_share_ring *r, uint32_t slot, uint32_t word) {
   return tdict_slot_change(&r->words->slots[slot], word, TDICT_SHARE_EMPTY);
 }
 
-/* Empties each given-back slot that no transfer and no stream uses. Returns a given-back slot that is still in use, or
- * num_slots if there is no such slot. */
+/* Empties given-back slots out of use. Returns a given-back slot that is still in use, or num_slots. */
 static uint32_t return_slots(tdict_share_ring *r) {
   uint32_t busy = r->num_slots, num_freed = 0;
   for (uint32_t i = 0; i < r->num_slots; i++) {
@@ -117,8 +115,7 @@ static bool is_word_valid(const tdict_share_ring *r, uint32_t word) {
   return state == TDICT_SHARE_FULL || (state == TDICT_SHARE_FILLING && r->processes[worker].fd >= 0);
 }
 
-/* Finds the full slot that was published first. If no slot is full, sets *out to num_slots. If the word of a slot is
- * not valid, changes the word to EMPTY and returns TDICT_EFORMAT. */
+/* Finds the full slot that was published first, or num_slots. An invalid word becomes EMPTY, with TDICT_EFORMAT. */
 static tdict_status find_full(tdict_share_ring *r, uint32_t *out, uint32_t *out_word, tdict_error *err) {
   int32_t nearest = INT32_MAX;
   *out = r->num_slots;
@@ -143,8 +140,7 @@ static tdict_status find_full(tdict_share_ring *r, uint32_t *out, uint32_t *out_
   return TDICT_OK;
 }
 
-/* Removes a worker that has ended or left the ring. Empties the slots that the worker was filling. Returns TDICT_ELOST
- * if the worker had not left the ring. */
+/* Removes a worker that has ended or left, and empties its slots. Returns TDICT_ELOST if it died. */
 static tdict_status remove_worker(tdict_share_ring *r, uint32_t worker, tdict_error *err) {
   uint32_t first = 0, count = 0;
   for (uint32_t i = r->num_slots; i-- > 0;) {
@@ -164,8 +160,7 @@ static tdict_status remove_worker(tdict_share_ring *r, uint32_t worker, tdict_er
                            take_what, pid, first, count);
 }
 
-/* Checks the processes of all workers. Sets *any to true if a worker remains. Returns TDICT_ELOST for at most one dead
- * worker. */
+/* Checks the processes of all workers. *any: a worker remains. Returns TDICT_ELOST for one dead worker at most. */
 static tdict_status check_workers(tdict_share_ring *r, bool *any, tdict_error *err) {
   *any = false;
   r->checked_ns = tdict_now_ns();
@@ -185,9 +180,8 @@ static tdict_status check_workers(tdict_share_ring *r, bool *any, tdict_error *e
   return TDICT_OK;
 }
 
-/* If `busy` is a slot, waits until no transfer and no stream uses the slot, at most USE_WAIT_NS. If `busy` is
- * num_slots, waits until `published` changes from `seen`, at most TDICT_RING_CHECK_NS. Never waits longer than `left`
- * nanoseconds. */
+/* Waits until the slot `busy` is out of use, at most USE_WAIT_NS, or if it is num_slots, until `published` is not
+ * `seen`, at most TDICT_RING_CHECK_NS. Never waits longer than `left` nanoseconds. */
 static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, int64_t left) {
   if (busy == r->num_slots) {
     tdict_futex_wait(&r->words->published, seen, left < TDICT_RING_CHECK_NS ? left : TDICT_RING_CHECK_NS);
@@ -226,8 +220,7 @@ static uint32_t count_filling(const tdict_share_ring *r, uint32_t worker) {
   return count;
 }
 
-/* Returns TDICT_ETIMEDOUT. The message says who holds the slots: the program, and the first MOST_NAMED workers that are
- * filling slots. */
+/* Returns TDICT_ETIMEDOUT. Names who holds the slots: the program, and MOST_NAMED workers at most. */
 static tdict_status fail_late(const tdict_share_ring *r, int64_t waited_ns, tdict_error *err) {
   enum { MOST_NAMED = 3 };
   char holders[176];

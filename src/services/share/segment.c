@@ -48,8 +48,7 @@ static tdict_status fail_errno(const char *what, const char *call, tdict_error *
   return tdict_fail_native(err, TDICT_EIO, code, "%s: %s failed: %s", what, call, strerror(code));
 }
 
-/* Maps a segment at a multiple of the size of a huge page, so that the processor can use huge pages. On failure returns
- * MAP_FAILED and sets errno. */
+/* Maps a segment at a multiple of the size of a huge page. On failure returns MAP_FAILED and sets errno. */
 static char *map_segment(int fd, size_t bytes) {
   char *raw = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return raw;
@@ -87,8 +86,7 @@ static tdict_status make_segment(const char *what, int fd, const tdict_segment_l
   return TDICT_OK;
 }
 
-/* Computes the size of a tree in bytes. Returns TDICT_ENOTSUP if the schema has an object; err->path names the first
- * object. */
+/* Computes the bytes of a tree. Returns TDICT_ENOTSUP if the schema has an object, whose path is err->path. */
 static tdict_status measure_tree(const char *what, const tdict_schema *schema, size_t *out, tdict_error *err) {
   char path[TDICT_SCHEMA_PATH_BYTES];
   for (size_t i = 0; schema->num_objects && i < schema->num_entries; i++) {
@@ -267,8 +265,7 @@ void tdict_segment_release(tdict_segment *s) {
   free(s);
 }
 
-/* Drops the reference that a storage holds to its segment. tdict_segment_of() recognizes the storages of segments by
- * this callback. */
+/* Drops a storage's reference to its segment. tdict_segment_of() knows such storages by this callback. */
 static void release_storage(void *user) { tdict_segment_release(user); }
 
 tdict_status tdict_segment_make_tree(tdict_segment *s, uint32_t slot, tdict_tree **out, tdict_error *err) {

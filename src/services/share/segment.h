@@ -49,8 +49,7 @@ tdict_status tdict_segment_open(const char *what, int fd, tdict_segment_kind kin
 void tdict_segment_release(tdict_segment *segment);
 /* Makes the tree of a slot. The tree retains the segment. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_segment_make_tree(tdict_segment *segment, uint32_t slot, tdict_tree **out, tdict_error *err);
-/* Returns the borrowed segment of a tree that tdict_segment_make_tree() made. Returns NULL for other trees, and after
- * the tree was unlocked. */
+/* Returns the borrowed segment of a tree of tdict_segment_make_tree(), or NULL for others and unlocked trees. */
 tdict_segment *tdict_segment_of(const tdict_tree *tree);
 
 #endif

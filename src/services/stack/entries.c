@@ -22,8 +22,7 @@ static tdict_lazy_kind kind_of(const tdict_entry *entry) {
   return entry->tensor ? TDICT_LAZY_TENSORS : entry->tree ? TDICT_LAZY_TREES : TDICT_LAZY_OBJECTS;
 }
 
-/* Looks up the path of an entry of the first item in all other items. Calls the program's visitor if all items have the
- * entry. */
+/* Looks up an entry of the first item in all others. If all have it, calls the program's visitor. */
 static tdict_status visit_common(void *user, const tdict_entry *entry, tdict_error *err) {
   const walker *w = user;
   tdict_lazy_entry found = {.path = entry->path, .depth = entry->depth, .kind = kind_of(entry)};
@@ -130,8 +129,7 @@ tdict_status tdict_lazy_stack_get_tree(const tdict_lazy_stack *stack, const char
   return status;
 }
 
-/* Sets a tensor at a path of an item. Changes only a copy of the node. tdict_changes_end() moves the contents of this
- * copy into the node. */
+/* Sets a tensor in a copy of an item's node. tdict_changes_end() moves the contents of the copy into the node. */
 static tdict_status set_in_item(tdict_changes *changes, tdict_tree *item, const char *path, tdict_tensor *tensor,
                                 tdict_error *err) {
   tdict_place place, changed;

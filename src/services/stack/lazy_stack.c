@@ -1,5 +1,4 @@
-/* Creates lazy stacks, adds and returns their items, and copies the items into one tree. Thread rule: as in
- * tdict/lazy_stack.h. */
+/* Creates lazy stacks, adds, returns and joins their items. Thread rule: as in tdict/lazy_stack.h. */
 #include "services/stack/lazy_stack.h"
 
 #include <inttypes.h>
@@ -22,8 +21,7 @@ tdict_status tdict_lazy_fail_at(tdict_error *err, tdict_status status, size_t i,
   return tdict_error_at(err, status, text);
 }
 
-/* Checks that an item has the batch size of the stack without its first dimension. `i` is the index of the item, for
- * the message. */
+/* Checks that item `i` has the batch size of the stack without the stack's first dimension. */
 static tdict_status check_item(const char *what, const tdict_lazy_stack *stack, const tdict_tree *item, size_t i,
                                tdict_error *err) {
   const int ndim = stack->batch_ndim - 1;

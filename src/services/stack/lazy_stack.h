@@ -1,5 +1,4 @@
-/* Defines a lazy stack, which is a list of trees. The stack owns a reference to each tree. Thread rule: as in
- * tdict/lazy_stack.h. */
+/* Defines a lazy stack, a list of trees that it owns references to. Thread rule: as in tdict/lazy_stack.h. */
 #ifndef TDICT_SERVICES_STACK_LAZY_STACK_H
 #define TDICT_SERVICES_STACK_LAZY_STACK_H
 
@@ -15,11 +14,9 @@ struct tdict_lazy_stack {
   int64_t batch_size[TDICT_MAX_BATCH_NDIM]; /* the number of items, then the batch size of the items */
 };
 
-/* Returns TDICT_EINVAL if `stack` or `out` is NULL, and TDICT_ESHAPE if the batch size of an item no longer fits the
- * stack. The error message begins with `what`. */
+/* Returns TDICT_EINVAL for NULL, and TDICT_ESHAPE if an item's batch size no longer fits. `what` begins the message. */
 tdict_status tdict_lazy_stack_check(const char *what, const tdict_lazy_stack *stack, const void *out, tdict_error *err);
-/* Sets err->path to the index of the item and the path in the item, such as "2.obs". Returns `status`. A `path` of NULL
- * or "" means the item itself. */
+/* Sets err->path to the index of the item and the path in it ("2.obs"); "" and NULL are the item. Returns `status`. */
 tdict_status tdict_lazy_fail_at(tdict_error *err, tdict_status status, size_t i, const char *path);
 
 #endif

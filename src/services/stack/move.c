@@ -1,5 +1,4 @@
-/* Moves the items of a lazy stack to a device in one transfer. During the call, a temporary tree holds the items as
- * children. Thread rule: as in tdict/lazy_stack.h. */
+/* Moves the items of a lazy stack in one transfer, as children of a temporary tree. Threads: tdict/lazy_stack.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

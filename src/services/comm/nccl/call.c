@@ -15,9 +15,8 @@ tdict_status tdict_nccl_refuse_ended(tdict_nccl_link *link, tdict_error *err) {
   return atomic_load(&link->ended) ? fail_ended(link, err) : TDICT_OK;
 }
 
-/* Lets other threads run, for longer the longer the wait has lasted. A short message takes some ten microseconds. The
- * other ranks may still prepare their part of the call, which takes up to 200 microseconds for a tree of 1000
- * leaves. */
+/* Lets other threads run, for longer the longer the wait lasts. A short message takes some ten microseconds, but other
+ * ranks may take up to 200 to prepare a tree of 1000 leaves. */
 static void pause_since(int64_t begun_ns) {
   enum { SPIN_NS = 200000, SHORT_NS = 5000000 };
   const int64_t elapsed = tdict_now_ns() - begun_ns;

@@ -1,6 +1,5 @@
-/* Implements the operations on host memory: the bytes pass through pinned memory of the link, piece by piece. The
- * device accesses this memory directly, so a piece needs no copies to and from device memory. See link.h for ownership
- * and threads. */
+/* Implements the operations on host memory: the bytes pass piece by piece through pinned memory of the link, which the
+ * device accesses directly. See link.h for ownership and threads. */
 #include <string.h>
 
 #include "core/base/clock.h"
@@ -66,8 +65,7 @@ static tdict_status stage_piece(tdict_nccl_link *link, tdict_nccl_move *piece, c
   return status;
 }
 
-/* Moves a message between the memory of the ranks. `src` or `dst` may be NULL. In the stage and in `dst`, the parts of
- * the ranks of a GATHER lie one after another. */
+/* Moves a message between host memory of the ranks. A GATHER has the parts of the ranks one after another. */
 static tdict_status move_host(tdict_nccl_link *link, tdict_nccl_move whole, int64_t timeout_ns, tdict_error *err) {
   const size_t parts = whole.kind == TDICT_NCCL_GATHER ? (size_t)link->world : 1, most = most_of_piece(parts);
   const int64_t deadline_ns = tdict_deadline_ns(timeout_ns);

@@ -19,8 +19,7 @@ static const entry entries[] = {
         {"ncclGetErrorString", offsetof(tdict_nccl_api, error_string)},
 };
 
-/* Stores a symbol in a function pointer. ISO C has no cast from an object pointer to a function pointer. POSIX
- * guarantees that both kinds of pointers have the same format. */
+/* Stores a symbol in a function pointer. ISO C has no such cast, but POSIX gives both pointers one format. */
 static void store_function(void *function, void *symbol) { memcpy(function, &symbol, sizeof symbol); }
 
 /* Checks the version before other entries are looked up, so that an old library is reported as old. */

@@ -54,15 +54,13 @@ typedef struct tdict_nccl_call {
 } tdict_nccl_call;
 /* Returns TDICT_ECANCELLED after `abort`. */
 tdict_status tdict_nccl_refuse_ended(tdict_nccl_link *link, tdict_error *err);
-/* Begins a call of NCCL. If the function returns TDICT_OK, the caller calls NCCL and then tdict_nccl_end(). Returns
- * TDICT_ECANCELLED after `abort`, and the errors of tdict_gpu_enter(). */
+/* Begins a call of NCCL, which tdict_nccl_end() ends. Returns TDICT_ECANCELLED after `abort`. See tdict_gpu_enter(). */
 tdict_status tdict_nccl_begin(tdict_nccl_call *call, tdict_error *err);
 /* Ends a call of NCCL that has returned `result`. If the call is in progress, waits until NCCL has queued the work.
  * Returns TDICT_ETIMEDOUT after the deadline. The communicator then is as after `abort`. Other errors: those of
  * tdict_nccl_check() and tdict_nccl_begin(). */
 tdict_status tdict_nccl_end(tdict_nccl_call *call, tdict_nccl_result result, tdict_error *err);
-/* Queues messages on `stream`, as one group if there are several. Skips messages without bytes. Returns the errors of
- * tdict_nccl_begin() and tdict_nccl_end(). */
+/* Queues messages as one group, and skips those without bytes. Returns errors of tdict_nccl_begin() and its end. */
 tdict_status tdict_nccl_queue(tdict_nccl_link *link, const tdict_nccl_move *moves, size_t count, tdict_cu_stream stream,
                               int64_t deadline_ns, tdict_error *err);
 /* Waits until the work that is queued on `stream` is done. Returns TDICT_ETIMEDOUT after the deadline. Returns an error
@@ -77,12 +75,10 @@ tdict_status tdict_nccl_settle(tdict_nccl_link *link, const tdict_nccl_comm *com
 /* Fill in the operations on host memory and on device memory. Defined in host.c and operations.c. */
 void tdict_nccl_add_host_operations(tdict_comm_table *table);
 void tdict_nccl_add_operations(tdict_comm_table *table);
-/* Allocates the memory for host messages. The size never changes: allocating or freeing pinned memory during an
- * operation can wait for work of other ranks of this process, and this work can wait for this rank. Call inside a scope
- * of the gpu. On failure the caller calls tdict_nccl_free_stage(). Returns TDICT_ENOMEM and the errors of
- * tdict_gpu_check(). Defined in host.c. */
+/* Allocates the memory for host messages, inside a scope of the gpu. The size never changes, since allocating pinned
+ * memory during an operation can wait for other ranks of this process, and they for this one. If it fails, call
+ * tdict_nccl_free_stage(). Returns TDICT_ENOMEM and the errors of tdict_gpu_check(). Defined in host.c. */
 tdict_status tdict_nccl_make_stage(tdict_nccl_link *link, tdict_error *err);
-/* Frees the memory for host messages. Call inside a scope of the gpu, after all work of the stream is done. Defined in
- * host.c. */
+/* Frees the memory for host messages, inside a scope of the gpu, after all work of the stream is done. See host.c. */
 void tdict_nccl_free_stage(tdict_nccl_link *link);
 #endif

@@ -66,8 +66,7 @@ enum {                                                                          
        TDICT_NCCL_F8E5M2 = 11
 };
 
-/* Lists every function that returns a result, as X(field, symbol, parameters). clang-format is off because clang-format
- * would format the pointers as products. */
+/* Functions that return a result: X(field, symbol, parameters). clang-format would make the pointers products. */
 /* clang-format off */
 #define TDICT_NCCL_ENTRIES(X)                                                                                 \
   X(get_version, ncclGetVersion, (int *version))                                                              \

@@ -1,5 +1,4 @@
-/* Implements the operations on device memory, which NCCL queues on the stream of the caller. See link.h for ownership
- * and threads. */
+/* Implements the operations on device memory, queued on the caller's stream. See link.h for ownership and threads. */
 
 #include "core/base/array.h"
 #include "core/base/clock.h"
@@ -74,9 +73,8 @@ static int type_of(const tdict_nccl_link *link, tdict_dtype dtype) {
   return type;
 }
 
-/* Returns NCCL's number of an operation, or -1 if the type has no such operation. A single rank sums for a mean: NCCL
- * 2.28 refuses the mean of 8-bit floats in a communicator of one rank, because the switch in ncclLaunchOneRank() leaves
- * them out. */
+/* Returns NCCL's number of an operation, or -1. A single rank sums for a mean: NCCL 2.28 refuses the mean of 8-bit
+ * floats in a communicator of one rank, because the switch in ncclLaunchOneRank() leaves them out. */
 static int op_of(const tdict_nccl_link *link, tdict_reduce_op op, int type) {
   switch (op) {
   case TDICT_REDUCE_SUM:

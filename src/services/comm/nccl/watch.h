@@ -36,8 +36,7 @@ tdict_status tdict_nccl_watch_start(tdict_nccl_watch *watch, tdict_error *err);
 /* Call immediately before and after a call of NCCL. The second function returns true if the call was late. */
 void tdict_nccl_watch_begin(tdict_nccl_watch *watch, int64_t deadline_ns);
 bool tdict_nccl_watch_end(tdict_nccl_watch *watch);
-/* Aborts and frees the parent, so that NCCL stops all work of the communicator. Waits if another thread is doing this.
- * A second call does nothing. */
+/* Aborts and frees the parent, so that NCCL stops. Waits for another thread that does this, and does it once. */
 void tdict_nccl_watch_abort(tdict_nccl_watch *watch);
 /* Stops the thread. No call of NCCL may be running, and the parent must be aborted. */
 void tdict_nccl_watch_reset(tdict_nccl_watch *watch);

@@ -22,8 +22,7 @@ static void pack_bits(uint8_t *bits, const uint8_t *bools, int64_t count) {
   }
 }
 
-/* Checks the device and the dtype of a tensor. Then waits for transfers that write the tensor, and checks that no bytes
- * are lost. */
+/* Checks device and dtype of a tensor, waits for transfers that write it, and checks that no bytes are lost. */
 static tdict_status check_tensor(const tdict_arrow_exporter *e, const tdict_tensor *t, tdict_error *err) {
   char found[32], wanted[32];
   if (!e->any_device && t->storage->device.type != TDICT_DEVICE_CPU)
@@ -167,8 +166,7 @@ static tdict_status export_structs(tdict_arrow_exporter *e, const tdict_tree *tr
   return status;
 }
 
-/* Finds the device and the memory of the first tensor or ragged leaf of a tree. If this device is not the cpu, the
- * export makes new tensors in this memory. */
+/* Finds the device and the memory of the first leaf. New tensors are made there unless it is the cpu. */
 static tdict_status find_device(tdict_arrow_exporter *e, const tdict_tree *tree, tdict_error *err) {
   tdict_cursor cursor;
   tdict_leaf leaf;

@@ -29,8 +29,7 @@ static inline tdict_arrow_node tdict_arrow_node_child(const tdict_arrow_node *no
 }
 /* Releases both structs. Skips a struct whose `release` is NULL. */
 void tdict_arrow_node_release(const tdict_arrow_node *node);
-/* Copies a schema that this library has made. Returns false if memory is exhausted; the caller must then not release
- * *out. */
+/* Copies a schema of this library. If memory is exhausted, returns false; the caller then must not release *out. */
 bool tdict_arrow_schema_copy(const struct ArrowSchema *schema, struct ArrowSchema *out);
 
 /* The state of an export. */

@@ -1,5 +1,4 @@
-/* Reads the metadata of a schema. Metadata begins with the number of key-value pairs. Each key and each value is a
- * length in bytes, followed by the bytes. Thread-safe. */
+/* Reads a schema's metadata: the number of pairs, then keys and values, each after its length. Thread-safe. */
 #include "services/interop/arrow/import.h"
 
 #include <stdlib.h>
@@ -42,8 +41,7 @@ static text find_value(const char *metadata, const char *key) {
   return (text){NULL, -1};
 }
 
-/* Reads an array of integers of 0 or more. Returns false if the value is not such an array, or has more than
- * TDICT_MAX_NDIM integers. */
+/* Reads an array of at most TDICT_MAX_NDIM integers of 0 or more. Returns false for any other value. */
 static bool read_numbers(tdict_json array, int64_t numbers[TDICT_MAX_NDIM], int *count) {
   tdict_json_cursor cursor = tdict_json_enter(array);
   tdict_json item;

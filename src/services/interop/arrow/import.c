@@ -179,8 +179,7 @@ tdict_status tdict_arrow_import(const struct ArrowSchema *schema, struct ArrowAr
   return status == TDICT_OK ? tdict_arrow_import_tree(&m, schema, array, out, err) : status;
 }
 
-/* Finds the gpu whose memory or event the array uses. *gpu is NULL for ordinary host memory, and for pinned memory
- * without an event. */
+/* Finds the gpu whose memory or event the array uses. *gpu is NULL for host memory, if pinned without an event. */
 static tdict_status find_gpu(const char *what, tdict_devices *devices, const struct ArrowDeviceArray *array,
                              tdict_gpu **gpu, tdict_error *err) {
   tdict_device device = {array->device_type, (int32_t)array->device_id};

@@ -8,8 +8,7 @@
 #include "core/memory/memory.h"
 #include "services/interop/arrow/type.h"
 
-/* Holds the imported array. Each tensor over the array owns a reference to the holder. When the last reference is
- * dropped, the array is released. */
+/* Holds the imported array. Each tensor over the array owns a reference; the last one releases the array. */
 typedef struct tdict_arrow_holder {
   _Atomic(int64_t) refs;
   struct ArrowArray array; /* `release` is NULL until the import has succeeded */
@@ -54,18 +53,15 @@ tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict
                                       tdict_arrow_range range, tdict_arrow_column *out, tdict_error *err);
 /* Returns buffer `i`, or NULL if the column has no array or the array has no buffer `i`. */
 const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i);
-/* Finds the nulls of a column. `above` has one byte for each element: 0 if a parent of the element is null, else 1. If
- * `above` is NULL, no parent is null. If there are nulls, sets *out to an array with one byte for each element of the
- * column: 0 for a null, else 1. If there are no nulls, sets *out to NULL. The caller frees *out. Returns TDICT_EINVAL
- * if there are nulls and the options refuse nulls. Also returns TDICT_ENOMEM and the errors of
- * tdict_arrow_unpack(). */
+/* Finds the nulls of a column: *out has one byte for each element, 0 for a null, or is NULL without nulls. The caller
+ * frees *out. `above` has such bytes of the parents; NULL: none is null. Returns TDICT_EINVAL if the options refuse
+ * nulls. */
 tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *above,
                                       uint8_t **out, tdict_error *err);
 /* Copies a tensor over the buffers, or a copy of it, to new host memory. */
 tdict_status tdict_arrow_host_copy(const tdict_arrow_importer *m, const tdict_tensor *from, tdict_tensor **out,
                                    tdict_error *err);
-/* Makes `bytes` bytes of a buffer readable by the host. *out is `buffer`, or the data of *copy. The caller releases
- * *copy, which may be NULL. */
+/* Makes a buffer readable by the host. *out is `buffer`, or the data of *copy. The caller releases *copy, if any. */
 tdict_status tdict_arrow_to_host(const tdict_arrow_importer *m, const void *buffer, int64_t bytes, tdict_tensor **copy,
                                  const void **out, tdict_error *err);
 /* Writes one byte, 0 or 1, for each of the bits [first, first + count). */
@@ -74,13 +70,11 @@ tdict_status tdict_arrow_unpack(const tdict_arrow_importer *m, const void *buffe
 /* Makes a tensor over elements of a buffer, or a copy if the elements are not aligned. */
 tdict_status tdict_arrow_wrap(const tdict_arrow_importer *m, const void *elements, tdict_dtype dtype, int64_t count,
                               tdict_tensor **out, tdict_error *err);
-/* Moves a tensor that the import has made in host memory to the memory of the import. *tensor is replaced on success
- * only. */
+/* Moves a tensor that the import has made in host memory to the memory of the import. A failure changes nothing. */
 tdict_status tdict_arrow_place(const tdict_arrow_importer *m, tdict_tensor **tensor, tdict_error *err);
 
-/* Makes a tensor of shape [count, ...] from a column of numbers, bools or fixed-size lists. Elements of null rows get
- * the fill value. Applies the shape of the extension type arrow.fixed_shape_tensor. Returns TDICT_ENOTSUP for other
- * types. */
+/* Makes a tensor of shape [count, ...] from numbers, bools, fixed-size lists or arrow.fixed_shape_tensor. Elements of
+ * null rows get the fill value. Returns TDICT_ENOTSUP for other types. */
 tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
                                        tdict_tensor **out, tdict_error *err);
 /* Makes a leaf from a list, text or null column, and sets the leaf at m->path. */
@@ -96,9 +90,8 @@ typedef struct tdict_arrow_row_shape {
   int64_t sizes[TDICT_MAX_NDIM]; /* in the order in which the elements are stored */
   int order[TDICT_MAX_NDIM];     /* if is_permuted is true: dimension i of the row is stored dimension order[i] */
 } tdict_arrow_row_shape;
-/* Reads the shape of Arrow's extension type arrow.fixed_shape_tensor, which TensorDict's to_arrow() makes, from the
- * metadata of a schema whose lists have `size` elements. Returns TDICT_EFORMAT if the shape or the
- * permutation is malformed, or if the shape does not have `size` elements. */
+/* Reads the shape of the extension type arrow.fixed_shape_tensor, which TensorDict's to_arrow() makes. Returns
+ * TDICT_EFORMAT if it is malformed, or has not the `size` elements of the schema's lists. */
 tdict_status tdict_arrow_row_shape_read(const char *what, const struct ArrowSchema *schema, int64_t size,
                                         tdict_arrow_row_shape *out, tdict_error *err);
 
@@ -106,8 +99,7 @@ tdict_status tdict_arrow_row_shape_read(const char *what, const struct ArrowSche
  * and memory. Returns TDICT_EINVAL for invalid values, and the errors of tdict_options_read(). */
 tdict_status tdict_arrow_import_begin(tdict_arrow_importer *m, const tdict_arrow_import_options *options,
                                       tdict_error *err);
-/* Imports an array, after tdict_arrow_import_begin(). Takes over the array on success. If
- * `array` is NULL, makes a tree without rows. */
+/* Imports an array and takes it over, unless the call fails. If `array` is NULL, makes a tree without rows. */
 tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      struct ArrowArray *array, tdict_tree **out, tdict_error *err);
 

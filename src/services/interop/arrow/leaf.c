@@ -1,5 +1,4 @@
-/* Makes leaves from columns of an imported array: tensors, ragged leaves and columns of texts. Thread rule: as in
- * import.h. */
+/* Makes tensors, ragged leaves and columns of texts from an imported array. Thread rule: as in import.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +14,7 @@
 
 static bool is_float(tdict_dtype dtype) { return dtype == TDICT_F16 || dtype == TDICT_F32 || dtype == TDICT_F64; }
 
-/* Writes the fill value to each null row of a tensor in host memory. Integers and bools get 0 if the fill value is
- * NaN. */
+/* Writes the fill value to each null row of a tensor in host memory. NaN becomes 0 in integers and bools. */
 static tdict_status fill_rows(const tdict_arrow_importer *m, tdict_tensor *t, const uint8_t *valid, int64_t count,
                               tdict_error *err) {
   unsigned char element[TDICT_ELEMENT_BYTES];
@@ -152,8 +150,7 @@ tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arro
   return status;
 }
 
-/* Reads the offsets of a list or text column: count + 1 numbers. Checks that no offset is negative or less than the
- * previous offset. A column without rows has the offset 0. The caller frees *out. */
+/* Reads count + 1 offsets, which the caller frees. They must rise from 0 or more. Without rows, the only one is 0. */
 static tdict_status read_offsets(const tdict_arrow_importer *m, const tdict_arrow_column *c, int64_t **out,
                                  tdict_error *err) {
   const size_t item = tdict_dtype_bytes(c->type.dtype);
@@ -180,8 +177,7 @@ static tdict_status read_offsets(const tdict_arrow_importer *m, const tdict_arro
   return TDICT_HAND_OVER(status, at, out, free);
 }
 
-/* Makes the tensor of the offsets of a ragged leaf. Shares the offsets of the array if they are in host memory and
- * begin at 0. */
+/* Makes the offsets of a ragged leaf, over those of the array if these are in host memory and begin at 0. */
 static tdict_status make_offsets(const tdict_arrow_importer *m, const tdict_arrow_column *c, const int64_t *at,
                                  tdict_tensor **out, tdict_error *err) {
   const int64_t count = c->count + 1;

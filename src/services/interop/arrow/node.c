@@ -1,5 +1,4 @@
-/* Implements the structs of exported arrays and schemas, and sets their buffers. See export.h for ownership and
- * threads. */
+/* Implements structs of exported arrays and schemas, and sets their buffers. See export.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +11,7 @@
 
 enum { MOST_BUFFERS = 3 };
 
-/* The private data of an exported array. The children follow the struct. The pointers to the children follow the
- * children. */
+/* The private data of an exported array. The children follow the struct, and then the pointers to them. */
 typedef struct array_data {
   tdict_tensor *tensors[MOST_BUFFERS]; /* retained */
   const void *buffers[MOST_BUFFERS];
@@ -26,8 +24,7 @@ typedef struct schema_data {
   struct ArrowSchema children[];
 } schema_data;
 
-/* Releases an array and its children. Skips a child that a consumer has moved out of the array: `release` of such a
- * child is NULL. */
+/* Releases an array and its children, except those that a consumer has moved out: their `release` is NULL. */
 static void release_array(struct ArrowArray *array) {
   array_data *data = array->private_data;
   for (int64_t i = 0; i < array->n_children; i++)

@@ -1,5 +1,4 @@
-/* Reads and makes Arrow streams. An exported stream holds all its arrays from the start. See tdict/arrow.h for
- * ownership and threads. */
+/* Reads and makes Arrow streams. A made stream holds all its arrays. See tdict/arrow.h for ownership and threads. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

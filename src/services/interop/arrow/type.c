@@ -44,8 +44,7 @@ static const struct {
     {"+r", "run-end encoded"},
 };
 
-/* Reads the decimal digits after "+w:". Returns false for other text and for numbers above INT32_MAX, which Arrow does
- * not allow. */
+/* Reads the digits after "+w:". Returns false for other text and above INT32_MAX, which Arrow does not allow. */
 static bool read_list_size(const char *digits, int64_t *out) {
   int64_t size = 0;
   if (!*digits) return false;

@@ -1,5 +1,4 @@
-/* Translates between Arrow's format strings and dtypes, and makes the path of a field. The functions keep no state.
- * Thread-safe. */
+/* Translates between Arrow's formats and dtypes, and makes the path of a field. Keeps no state. Thread-safe. */
 #ifndef TDICT_SERVICES_INTEROP_ARROW_TYPE_H
 #define TDICT_SERVICES_INTEROP_ARROW_TYPE_H
 
@@ -26,9 +25,8 @@ typedef struct tdict_arrow_type {
   int32_t num_buffers;
 } tdict_arrow_type;
 
-/* Reads the type of a schema. Returns TDICT_ENOTSUP for a dictionary-encoded array, and for an Arrow type that a tree
- * cannot hold; the message gives the reason. Returns TDICT_EFORMAT if the format is NULL, or not an Arrow format. The
- * message begins with `what`. */
+/* Reads the type of a schema. Returns TDICT_ENOTSUP if it is dictionary-encoded or no tree can hold it, and
+ * TDICT_EFORMAT if its format is not one of Arrow. The message begins with `what`. */
 tdict_status tdict_arrow_type_read(const char *what, const struct ArrowSchema *schema, tdict_arrow_type *out,
                                    tdict_error *err);
 /* Returns the format of a number or bool, or NULL if Arrow has no such type. */

@@ -1,5 +1,4 @@
-/* Exports columns of values: text, JSON, numbers and bools. The elements are copied. Thread rule: as in
- * tdict/arrow.h. */
+/* Exports columns of text, JSON, numbers and bools as copies. Thread rule: as in tdict/arrow.h. */
 #include <string.h>
 
 #include "core/base/checked.h"
@@ -68,8 +67,7 @@ static tdict_status set_validity(tdict_arrow_exporter *e, const column *c, const
   return tdict_arrow_export_place(e, node, 0, bits, err);
 }
 
-/* Writes the number of a value to element `i`. Returns false if the column is float64, and float64 cannot hold the
- * integer exactly. */
+/* Writes a number to element `i`. Returns false if the column is float64, which cannot hold the integer. */
 static bool write_number(const tdict_value *value, char type, void *data, int64_t i) {
   const double real = value->kind == TDICT_VALUE_INTEGER ? (double)value->integer : value->real;
   if (type == 'b') {

@@ -33,8 +33,7 @@ typedef struct export_block {
   tdict_dlpack_entry entries[];
 } export_block;
 
-/* Drops `count` references. When the last reference is dropped, records the work on the consumer's stream as a use of
- * the storages. Then releases the storages and frees the block. */
+/* Drops references. The last one records the consumer's work as a use of the storages, and frees the block. */
 static void drop_block(export_block *b, int64_t count) {
   if (atomic_fetch_sub_explicit(&b->refs, count, memory_order_acq_rel) != count) return;
   if (b->gpu) tdict_dlpack_record_consumer(b->gpu, b->handle, b->storages, b->num_storages);
@@ -114,8 +113,7 @@ static tdict_status fail_at_leaf(const exporter *e, size_t i, tdict_status statu
   return e->names ? tdict_error_at(err, status, e->names + e->leaves[i].name) : status;
 }
 
-/* Allocates the block for the leaves, and lists the storages in the block. The caller sets all other members. The size
- * cannot overflow, because all leaves are already in memory. */
+/* Allocates the block, and lists the storages in it. The size cannot overflow: all leaves are in memory. */
 static export_block *allocate_block(const exporter *e) {
   size_t num_storages = 0, num_dims = 0;
   const tdict_storage *last = NULL;
@@ -169,8 +167,7 @@ static tdict_status fill_leaf(const exporter *e, export_block *b, size_t i, int6
   return TDICT_OK;
 }
 
-/* Fills all managed tensors, and orders the consumer after the work that uses the bytes. Returns TDICT_EINVAL if a
- * tensor has lost bytes. Retains no storage. */
+/* Fills all managed tensors, and orders the consumer after earlier work. Returns TDICT_EINVAL for lost bytes. */
 static tdict_status fill_block(const exporter *e, export_block *b, tdict_error *err) {
   int64_t *dims = b->dims;
   for (size_t i = 0; i < e->count; i++) {
@@ -188,8 +185,7 @@ static tdict_status fill_block(const exporter *e, export_block *b, tdict_error *
   return status;
 }
 
-/* Makes the block. Each managed tensor holds a reference to the block. The entries of a tree together hold one more
- * reference. */
+/* Makes the block. Each managed tensor holds a reference, and the entries of a tree together hold one more. */
 static tdict_status make_block(const exporter *e, export_block **out, tdict_error *err) {
   export_block *b = allocate_block(e);
   if (!b) return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory for %zu managed tensors", e->count);

@@ -34,8 +34,7 @@ static incoming open_entry(const tdict_dlpack_entry *entry) {
   return (incoming){&old->tensor, false, delete_legacy, old};
 }
 
-/* Returns TDICT_EFORMAT for another major version. If the version is newer, also deletes the tensor, as DLPack
- * requires, and sets *managed to NULL. */
+/* Returns TDICT_EFORMAT for another major version. A newer tensor is deleted, as DLPack requires. */
 static tdict_status check_version(struct DLManagedTensorVersioned **managed, tdict_error *err) {
   tdict_dl_versioned *m = (tdict_dl_versioned *)(void *)*managed;
   const uint32_t major = m->major, minor = m->minor;
@@ -69,8 +68,7 @@ static void end_import(importer *im) {
   if (im->filler) im->filler->ops->release(im->filler);
 }
 
-/* Makes later uses of the bytes wait for the producer's stream. If the bytes are in host memory, waits in this call,
- * because host threads may read the bytes immediately. */
+/* Orders later uses of the bytes after the producer. Waits here for host memory, which any thread may read. */
 static tdict_status order_after_producer(importer *im, tdict_storage *s, tdict_error *err) {
   if (!im->filler) return TDICT_OK;
   if (s->device.type != TDICT_DEVICE_CPU) return tdict_storage_add(s, im->filler, TDICT_USE_FILLS, err);
@@ -111,8 +109,7 @@ static tdict_status make_tensor(importer *im, const incoming *in, tdict_tensor *
   return TDICT_HAND_OVER(status, tensor, out, tdict_tensor_release);
 }
 
-/* Gives the managed tensor of an entry to the storage of the tensor, and forgets it in the entry. If the tensor is a
- * copy, deletes the managed tensor. Cannot fail. */
+/* Moves an entry's managed tensor to the storage of the tensor, or deletes it if the tensor is a copy. */
 static void take_managed(tdict_dlpack_entry *entry, const tdict_tensor *tensor) {
   const incoming in = open_entry(entry);
   tdict_storage *s = tensor->storage;
@@ -151,8 +148,7 @@ tdict_status tdict_dlpack_import(tdict_context *context, tdict_dlpack_entry *ent
   return TDICT_OK;
 }
 
-/* Checks the versions of all entries, and deletes the managed tensors of newer major versions. Reports the first
- * error. */
+/* Checks the versions of all entries, deletes tensors of newer major versions, and reports the first error. */
 static tdict_status check_versions(tdict_dlpack_entry *entries, size_t count, tdict_error *err) {
   tdict_status first = TDICT_OK;
   for (size_t i = 0; i < count; i++) {
@@ -181,8 +177,7 @@ static tdict_status make_leaves(importer *im, const tdict_dlpack_entry *entries,
   return TDICT_OK;
 }
 
-/* Returns an error if one entry has replaced another entry in the tree. The tree then has fewer leaves than there are
- * entries. */
+/* Fails if an entry has replaced another in the tree, which then has fewer leaves than there are entries. */
 static tdict_status check_names(const tdict_dlpack_entry *entries, size_t count, const tdict_tree *tree,
                                 tdict_tensor *const *tensors, tdict_error *err) {
   if (tdict_num_leaves(tree) == count) return TDICT_OK;

@@ -20,25 +20,22 @@ typedef struct tdict_dlpack_stream {
  * NULL, or if the stream has no device. Also returns the errors of tdict_stream_open(). */
 tdict_status tdict_dlpack_stream_open(tdict_context *context, tdict_stream stream, tdict_dlpack_stream *out,
                                       tdict_error *err);
-/* Returns TDICT_EWRONGDEVICE if the stream does not belong to the device of the storage. Also returns
- * TDICT_EWRONGDEVICE if the storage is on a simulated device of another context. Accepts host memory with any
- * stream. */
+/* Returns TDICT_EWRONGDEVICE unless the stream belongs to the storage's device, and the same context if it is
+ * simulated. Accepts host memory with any stream. */
 tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *stream, const tdict_storage *storage,
                                        tdict_error *err);
 
-/* Orders the consumer after the transfers that write the bytes of `count` storages, and after the fillers of the
- * storages, see tdict_use_kind. If `to_write` is true, also orders the consumer after transfers that read
- * the bytes and after recorded uses, except for read-only storages. The stream waits for work on device memory. The
- * host waits for work on host memory, and for all work if there is no stream. If `is_unordered` is true, neither waits
- * for work on device memory. Returns TDICT_ENOMEM or an error of the driver. */
+/* Orders the consumer after transfers and fillers (see tdict_use_kind) that write the bytes of `count` storages. With
+ * `to_write`, also after transfers that read and recorded uses, except for read-only storages. The stream waits for
+ * work on device memory, unless `is_unordered`. The host waits for work on host memory, and for all without a stream.
+ */
 tdict_status tdict_dlpack_order_consumer(const tdict_dlpack_stream *consumer, tdict_storage *const *storages,
                                          size_t count, bool to_write, tdict_error *err);
 /* Records the work that is now queued on the consumer's stream as a use of the storages. Storages on the GPU and pinned
  * storages are neither freed nor written before this work is done. If the work cannot be recorded, waits for the
  * stream, unless the stream is lost, is being captured, or belongs to the parent process. */
 void tdict_dlpack_record_consumer(tdict_gpu *gpu, tdict_cu_stream handle, tdict_storage *const *storages, size_t count);
-/* Creates a fence for the work that is queued on the producer's stream now. If there is no stream, *out is NULL.
- * Returns the errors of tdict_use_create(). */
+/* Creates a fence for what is queued on the producer's stream now, or NULL without a stream. See tdict_use_create(). */
 tdict_status tdict_dlpack_note_producer(const tdict_dlpack_stream *producer, tdict_fence **out, tdict_error *err);
 
 #endif

@@ -10,8 +10,7 @@
 #include "services/io/contents/contents.h"
 #include "tdict/path.h"
 
-/* Checks `strip_prefix` or `add_prefix`: must be a path, or any text that does not end with a dot if `is_flat` is true.
- * NULL and "" stand for no prefix. */
+/* Checks a prefix: a path, or if `is_flat` any text that does not end with a dot. NULL and "" stand for no prefix. */
 static tdict_status check_prefix(const char *what, const char *option, const char *prefix, bool is_flat,
                                  tdict_error *err) {
   char name[128];
@@ -61,8 +60,7 @@ static bool has_item(const tdict_contents *c, const char *path, size_t length) {
   return false;
 }
 
-/* Returns a table of the keys that the items have after the first `above` bytes of `path`, or NULL if memory is
- * exhausted. */
+/* Returns a table of the keys that the items have after the first `above` bytes of `path`, or NULL without memory. */
 static tdict_keys *list_keys(const tdict_contents *c, const char *path, size_t above) {
   tdict_keys *keys = tdict_keys_create();
   for (size_t i = 0; keys && i < c->num_items; i++) {
@@ -74,8 +72,7 @@ static tdict_keys *list_keys(const tdict_contents *c, const char *path, size_t a
   return keys;
 }
 
-/* Returns TDICT_ENOTFOUND for a path that no item has. The message names the first key that is missing, and
- * similar keys. `before` and `after` are the words around the path. */
+/* Fails with TDICT_ENOTFOUND for a path that no item has. `before` and `after` are the words around the path. */
 static tdict_status fail_missing(const tdict_contents *c, const char *before, const char *path, const char *after,
                                  tdict_error *err) {
   char level[96] = "", similar[112] = "";
@@ -153,8 +150,7 @@ tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err) {
   return status;
 }
 
-/* Returns true if a selected key is at or above the item. Also returns true for the root, and for a tree above a
- * selected key. Sets matched[k] to true if key k is at or above the item. */
+/* Returns true for the root, and if a selected key is at, above or below the item; `matched` has those at or above. */
 static bool is_selected(const tdict_item *item, const tdict_open_options *o, bool *matched) {
   bool selected = item->kind == TDICT_ITEM_TREE && !item->path[0];
   for (size_t k = 0; k < o->num_keys; k++) {
@@ -188,8 +184,7 @@ static tdict_status select_items(tdict_contents *c, const tdict_open_options *o,
   return TDICT_OK;
 }
 
-/* Puts the option add_prefix, if set, and a dot before `rest`. If the option `flat` is true, escapes the result as one
- * key. */
+/* Puts the option add_prefix, if set, and a dot before `rest`. With the option `flat`, the result is one key. */
 static tdict_status join(tdict_contents *c, const tdict_open_options *o, const char *rest, const char **out,
                          tdict_error *err) {
   const char *prefix = o->add_prefix ? o->add_prefix : "", *joined;
@@ -205,8 +200,7 @@ static tdict_status join(tdict_contents *c, const tdict_open_options *o, const c
   return status;
 }
 
-/* Returns true if the tree of item `i` has a leaf that is not at or below the prefix. In the list of items, the leaves
- * of a tree come after the tree. */
+/* Returns true if the tree of item `i` has a leaf outside the prefix. The leaves of a tree come after the tree. */
 static bool has_other_leaf(const tdict_contents *c, size_t i, const char *strip) {
   const char *tree = c->items[i].path;
   for (size_t k = i + 1; k < c->num_items; k++) {

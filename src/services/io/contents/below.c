@@ -30,8 +30,7 @@ bool tdict_below_is_name(const char *name) {
   return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* Copies the name at the start of `path` to `name`, which has room for NAME_MAX + 1 bytes. Returns the length of the
- * name, or 0 if the name is not allowed. */
+/* Copies the first name of `path` to `name`, of NAME_MAX + 1 bytes. Returns its length, or 0 if it is not allowed. */
 static size_t next_name(const char *path, char *name) {
   const size_t length = strcspn(path, "/");
   if (length > NAME_MAX) return 0;

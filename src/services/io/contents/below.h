@@ -24,12 +24,10 @@ typedef struct tdict_below_file {
   dev_t device;       /* of the file when it was opened first */
   ino_t inode;
 } tdict_below_file;
-/* Opens a shard, or the model of a folder, for the first time. Returns the errors of
- * tdict_file_open_in(). The message for a symbolic link names the option `follows_links`. */
+/* Opens a shard, or the model of a folder. For a symbolic link, the message of the error names `follows_links`. */
 tdict_status tdict_below_open_shard(const char *what, int folder, const char *name, bool follows_links, int *fd,
                                     tdict_error *err);
-/* Opens the file again. Returns TDICT_EIO if another file now has the name of a shard. Also returns the errors of
- * tdict_below_open() and tdict_below_open_shard(). */
+/* Opens the file again. Returns TDICT_EIO if another file now has the name of a shard. Other errors: as opening it. */
 tdict_status tdict_below_reopen(const char *what, int root, const tdict_below_file *file, int *fd, tdict_error *err);
 
 #endif

@@ -300,8 +300,7 @@ static tdict_status fail_at_key(const tdict_contents *c, const tdict_item *item,
                        detail ? detail + 2 : why->message);
 }
 
-/* Adds a tree. tdict_set_tree() gives a tree without leaves any batch size that its parent needs, but here the sizes
- * must agree: sizes that differ are a sign of an append that was interrupted. */
+/* Adds a tree. Unlike for tdict_set_tree(), the batch sizes must agree, or an append may have been interrupted. */
 static tdict_status create_tree(tdict_tree *root, const tdict_item *item, tdict_error *err) {
   tdict_tree *tree = NULL;
   tdict_entry added;

@@ -17,8 +17,7 @@
 #include "tdict/io.h"
 #include "tdict/nontensor.h"
 
-/* Marks a function with large local variables that a recursive function calls, so that the compiler does not move these
- * variables to each level of the recursion. A thread of musl has a stack of 128 KiB. */
+/* Keeps large local variables of a function off each level of a recursion. A thread of musl has 128 KiB of stack. */
 #define TDICT_NOINLINE __attribute__((noinline))
 
 enum { TDICT_IO_MAX_DEPTH = 128 }; /* maximum number of nested trees in a file, and of keys in a name */
@@ -42,8 +41,7 @@ typedef struct tdict_span {
 
 typedef struct tdict_item {
   tdict_item_kind kind;
-  /* The escaped path in the tree. A reader that knows only the names of tensors sets the names instead, see
-   * tdict_contents_nest(). */
+  /* The escaped path. A reader that knows only the names of tensors sets these: see tdict_contents_nest(). */
   const char *path;
   tdict_dtype dtype;         /* of a tensor */
   int32_t ndim;              /* number of sizes in `shape` */
@@ -62,8 +60,7 @@ int tdict_item_compare_spans(const void *a, const void *b);
 
 typedef struct tdict_source_file {
   const char *path; /* for messages */
-  /* -1: tdict_contents_open_file() opens the file when bytes of the file are needed, or the descriptor was moved to a
-   * storage, see tdict_contents_unload() */
+  /* -1: not open yet, see tdict_contents_open_file(), or moved to a storage, see tdict_contents_unload() */
   int fd;
   tdict_below_file below; /* a file below contents->root that is opened when needed; the name is NULL for other files */
   uint64_t bytes;         /* size of the file when the file was added */
@@ -116,8 +113,7 @@ tdict_status tdict_contents_add_below(tdict_contents *contents, const char *belo
  * descriptor stays open until tdict_contents_rest(). Returns the errors of tdict_below_open_shard(). */
 tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name, const char *path, bool follows_links,
                                       tdict_error *err);
-/* Closes the shard that was added last if many shards are open. The shard is opened again when needed. Thus an index
- * can have more shards than a process may have open files, and a few shards are opened only once. */
+/* Closes the last shard if many are open, so that an index can have more shards than a process may open files. */
 void tdict_contents_rest(tdict_contents *contents);
 /* Returns a descriptor of file number `file`. The caller passes the descriptor to tdict_contents_close_file(). Several
  * threads may call the function for the same contents. Returns the errors of tdict_below_open(). */
@@ -137,8 +133,7 @@ tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span
  * the dots would be empty, if the path would lead through a tensor, or if the path would have more than
  * TDICT_IO_MAX_DEPTH keys. Returns TDICT_EFORMAT for an empty name. */
 tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
-/* Copies the program's options to *out. `what` is the name of the public call. Returns TDICT_EINVAL and TDICT_ENOTSUP
- * for wrong options, and TDICT_EINVAL for a prefix that is not a path. */
+/* Copies and checks the program's options for the public call `what`. Returns TDICT_EINVAL and TDICT_ENOTSUP. */
 tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
                                     tdict_error *err);
 /* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are
@@ -170,18 +165,15 @@ tdict_status tdict_contents_unload(tdict_contents *contents, tdict_io_progress *
                                    tdict_error *err);
 /* Makes room for the tensors, for the two functions above. */
 tdict_status tdict_contents_add_leaves(tdict_contents *contents, tdict_error *err);
-/* Returns true for the tensors that are read early: the offsets of ragged leaves, and tensors that must be
- * converted. */
+/* Returns true for tensors that are read early: offsets of ragged leaves, and tensors to convert. */
 bool tdict_item_is_read_early(const tdict_item *item);
-/* Makes the tree of the tensors, and releases them. On failure, err->path is the path of the file that the program
- * opened, and the message names the key. */
+/* Makes the tree of the tensors, and releases them. Errors have the path that the program opened, and name the key. */
 tdict_status tdict_contents_build(tdict_contents *contents, tdict_tree **out, tdict_error *err);
 
 /* Finds the format of contents->path, opens the files, adds an item for each leaf, and selects and renames the items as
  * the options say. Returns the errors of tdict_open(). The caller closes the contents also on failure. */
 tdict_status tdict_format_read(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
-/* Returns true if another directory now has the path of a directory that was read. Call after an error, before the
- * contents are closed: the files of a directory that tdict_save() has replaced are missing. */
+/* Returns true if tdict_save() has replaced the directory that was read. Call after an error, before contents close. */
 bool tdict_format_was_replaced(const tdict_contents *contents);
 /* A call that reads a directory begins again at most this often if the directory was replaced. */
 enum { TDICT_FORMAT_RETRIES = 3 };

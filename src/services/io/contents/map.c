@@ -66,8 +66,7 @@ static size_t number_bytes(tdict_dtype dtype) {
   return tdict_dtype_bytes(dtype) / (is_complex ? 2 : 1);
 }
 
-/* Returns true if the tensor can be a view of the mapping: the elements need no conversion, and their address is a
- * multiple of the size of a number. */
+/* Returns true if the tensor can be a view of the mapping: aligned, and without a conversion. */
 static bool is_mapped(const tdict_item *item) {
   return item->span.bytes == 0 || (tdict_item_is_plain(item) && item->span.offset % number_bytes(item->dtype) == 0);
 }

@@ -6,15 +6,13 @@
 
 #include "core/base/error.h"
 
-/* Returns true if the item has no rows that can be counted: the item belongs to all rows, or has the values of a ragged
- * leaf. The offsets of the ragged leaf give the rows of the values. */
+/* Returns true if the item has no rows of its own: it belongs to all, or has the values of a ragged leaf. */
 static bool is_whole(const tdict_item *item) {
   const bool is_tensor = item->kind == TDICT_ITEM_TENSOR || item->kind == TDICT_ITEM_RAGGED_OFFSETS;
   return item->kind == TDICT_ITEM_UNBATCHED || item->kind == TDICT_ITEM_RAGGED_VALUES || (!is_tensor && !item->ndim);
 }
 
-/* Finds the number of rows: the batch size of the root, or the rows of the first leaf. Checks that all items that have
- * rows have this number of rows. */
+/* Finds the number of rows: the batch size of the root, or the rows of the first leaf. All items must have as many. */
 static tdict_status find_rows(const tdict_contents *c, int64_t *rows, tdict_error *err) {
   const tdict_item *first = NULL;
   for (size_t i = 0; i < c->num_items; i++) {
@@ -69,8 +67,7 @@ static tdict_status read_offset(const tdict_contents *c, const tdict_item *offse
   return status;
 }
 
-/* Narrows a ragged leaf: items[0] has the values, and items[1] has the offsets. Checks only the offsets that this
- * function needs. tdict_ragged_create() checks the narrowed offsets later. */
+/* Narrows a ragged leaf of values and offsets. tdict_ragged_create() checks offsets that are not needed here. */
 static tdict_status narrow_ragged(tdict_contents *c, tdict_item *items, int64_t first, int64_t count,
                                   tdict_error *err) {
   tdict_item *values = &items[0], *offsets = &items[1];

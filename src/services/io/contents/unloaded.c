@@ -1,5 +1,4 @@
-/* Makes tensors over unloaded storages that read files. See contents.h for ownership and threads. The reading threads
- * share only the descriptor, and the progress if the program wants progress. */
+/* Makes tensors over storages that read files. Reading threads share only descriptor and progress. See contents.h. */
 #include "services/io/contents/contents.h"
 
 #include <errno.h>
@@ -140,8 +139,7 @@ static tdict_status share_folder(const tdict_contents *c, source_folder **out, t
   return TDICT_EIO;
 }
 
-/* Subtracts the first offset from all offsets. The arithmetic is unsigned, because the offsets of a broken file may
- * overflow. tdict_ragged_create() refuses such offsets. */
+/* Subtracts the first offset from all. Offsets of a broken file may overflow; tdict_ragged_create() refuses these. */
 static void subtract_first(const tdict_tensor *t) {
   if (t->dtype == TDICT_I64) {
     uint64_t *at = t->data;

@@ -60,8 +60,7 @@ typedef struct tdict_json_cursor {
 } tdict_json_cursor;
 /* Returns a cursor for the members of an object, or the elements of an array. Other values have none. */
 tdict_json_cursor tdict_json_enter(tdict_json value);
-/* Moves to the next member, and sets *key and *value. Sets *key to an absent value in arrays; `key` may be NULL.
- * Returns false after the last member. */
+/* Moves to the next member. Sets *key (may be NULL) to an absent value in arrays. Returns false after the last. */
 bool tdict_json_next(tdict_json_cursor *cursor, tdict_json *key, tdict_json *value);
 size_t tdict_json_count(tdict_json value); /* number of members or elements; O(members) */
 /* Returns a member of an object, or an absent value. O(members): use a table for many keys. */
@@ -71,8 +70,7 @@ tdict_json tdict_json_at(tdict_json array, size_t i); /* element i, or an absent
 bool tdict_json_integer(tdict_json value, int64_t *out);    /* false if the value is not an integer that fits */
 bool tdict_json_real(tdict_json value, double *out);        /* false if the value is not a finite number */
 bool tdict_json_equals(tdict_json value, const char *text); /* true if the value is this string */
-/* Copies a string and a 0 byte into a buffer. A string that does not fit is cut after a whole character. Returns false
- * if the value is not a string or has a 0 byte. */
+/* Copies a string, cut after a whole character if needed. Returns false if it is no string or has a 0 byte. */
 bool tdict_json_read_text(tdict_json value, char *to, size_t bytes);
 
 /* Finds members of an object by their keys, in logarithmic time. Several threads may read a table. */
@@ -84,14 +82,12 @@ typedef struct tdict_json_table {
   tdict_json_member *members; /* owned */
   size_t count;
 } tdict_json_table;
-/* Makes the table of an array or object; other values have no members. Returns TDICT_ENOMEM, else the caller frees
- * the members. Fills no tdict_error. */
+/* Makes the table of an array or object; other values have no members. Returns TDICT_ENOMEM, without tdict_error. */
 tdict_status tdict_json_table_make(tdict_json value, tdict_json_table *out);
 /* Returns the value of a key, or an absent value. */
 tdict_json tdict_json_table_find(const tdict_json_table *table, const char *key);
 
-/* The following functions get the address of the opening quote of a string in a text that tdict_json_is_valid()
- * accepts. */
+/* The following functions get the opening quote of a string in a text that tdict_json_is_valid() accepts. */
 
 /* Returns the number of bytes of the string in the text, with both quotes. */
 size_t tdict_json_string_bytes(const char *string);

@@ -1,5 +1,4 @@
-/* Checks JSON texts, and finds the ends of their arrays and objects. Uses no recursion. See document.h for ownership
- * and threads. */
+/* Checks JSON texts, and finds the ends of arrays and objects, without recursion. See document.h for threads. */
 #include "services/io/json/document.h"
 
 #include <stdlib.h>

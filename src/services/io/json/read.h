@@ -42,23 +42,20 @@ typedef struct tdict_sizes {
   int32_t count;
   int64_t at[TDICT_MAX_NDIM];
 } tdict_sizes;
-/* Reads a JSON array of at most `most` integers of 0 or more, where `most` is at most TDICT_MAX_NDIM. `name` names the
- * array in messages. Returns TDICT_EFORMAT. */
+/* Reads an array of at most `most` integers of 0 or more. `name` names it in messages. Returns TDICT_EFORMAT. */
 tdict_status tdict_json_sizes(const tdict_json_place *place, const char *name, tdict_json value, int most,
                               tdict_sizes *out, tdict_error *err);
 
 /* Converts between JSON and values of leaves (tdict/nontensor.h). */
 
-/* Reads a value. Arrays and objects become JSON texts without spaces. The contents own the texts. Returns
- * TDICT_ENOMEM. */
+/* Reads a value. Arrays and objects become JSON texts of the contents, without spaces. Returns TDICT_ENOMEM. */
 tdict_status tdict_value_from_json(tdict_contents *contents, tdict_json json, tdict_value *out, tdict_error *err);
 
 /* Appends the JSON of a value. Returns TDICT_ENOTSUP if tdict_open() could not read the JSON again, and sets *why to
  * the reason. Returns TDICT_ENOMEM if a JSON text cannot be checked. If memory for `text` is exhausted, sets
  * text->has_failed instead. Fills no tdict_error. */
 tdict_status tdict_value_to_json(tdict_io_text *text, const tdict_value *value, const char **why);
-/* Appends a JSON value of a file in the form that all equal texts have: without spaces between tokens, strings escaped
- * as tdict_io_text_add_json() does, and reals with 17 digits. */
+/* Appends a JSON value of a file in one form: no spaces, escapes of tdict_io_text_add_json(), reals of 17 digits. */
 void tdict_json_write(tdict_io_text *text, tdict_json value);
 /* Returns the number of values of a leaf. */
 int64_t tdict_nontensor_count(const tdict_nontensor *values);

@@ -1,5 +1,4 @@
-/* Reads and writes NumPy's files: .npy, which holds one array, and .npz, a zip file of .npy files. The format is
- * described in numpy.lib.format of NumPy 2. Thread-safe for different contents. */
+/* Reads and writes .npy, one array, and .npz, a zip of .npy files: see numpy.lib.format of NumPy 2. Thread-safe. */
 #ifndef TDICT_SERVICES_IO_NUMPY_NUMPY_H
 #define TDICT_SERVICES_IO_NUMPY_NUMPY_H
 

@@ -43,8 +43,7 @@ static void add_header(tdict_io_text *text, const tdict_tensor *tensor) {
   for (int d = 0; d < ndim; d++)
     tdict_io_text_format(text, "%s%" PRId64 "%s", d ? ", " : "", tdict_tensor_shape(tensor)[d], ndim == 1 ? "," : "");
   tdict_io_text_add_string(text, "), }");
-  /* NumPy leaves room for a longer shape. Leave the same room, so that the header has the same bytes as a header of
-   * NumPy. */
+  /* NumPy leaves room for a longer shape. Leave the same, so that the header has the same bytes. */
   for (int64_t first = ndim ? tdict_tensor_shape(tensor)[0] : 0, digits = 21 * (ndim > 0); digits > 0; digits--) {
     if (first)
       first /= 10;

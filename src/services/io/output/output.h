@@ -49,12 +49,10 @@ tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const cha
                                tdict_temporary_remover remove_more, tdict_error *err);
 /* Opens the folder of a path like tdict_folder_open(), but ignores what is at the path now. Leaves all files alone. */
 tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, const char *path, tdict_error *err);
-/* Returns TDICT_EIO with the errno `code` and a message such as "save: the file cannot be renamed: <text of code>". In
- * this example, `noun` is "file" and `verb` is "renamed". */
+/* Returns TDICT_EIO, such as "save: the file cannot be renamed: <text of code>" for "file" and "renamed". */
 tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, const char *verb, int code,
                                tdict_error *err);
-/* Waits until the names of all files in the folder are on the disk. Does nothing if the file system cannot flush
- * folders. */
+/* Waits until the names of files in the folder are on the disk, if the file system can flush folders. */
 tdict_status tdict_folder_flush(const tdict_folder *folder, tdict_error *err);
 void tdict_folder_close(tdict_folder *folder);
 
@@ -99,8 +97,7 @@ tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
 tdict_status tdict_output_replace(tdict_output *out, tdict_error *err);
 /* Closes the file, and removes the file if it is not whole. Call for each file that was created. */
 void tdict_output_end(tdict_output *out);
-/* Returns TDICT_ECANCELLED if the save was cancelled. tdict_folder_ask() also asks the program's function
- * `progress`. */
+/* Returns TDICT_ECANCELLED if the save was cancelled. tdict_folder_ask() also asks the function `progress`. */
 tdict_status tdict_folder_ask(const tdict_folder *folder, tdict_error *err);
 tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err);
 /* Writes a new file with `write`, and gives the file the name request->path. On failure, an old file at the path is

@@ -1,5 +1,4 @@
-/* Creates directories under temporary names, and swaps a complete new directory with the old directory. See
- * output_folder.h for ownership and threads. */
+/* Creates directories under temporary names, and swaps them with the old ones. See output_folder.h for ownership. */
 #include "services/io/output/output_folder.h"
 
 #include <errno.h>
@@ -36,8 +35,7 @@ static int fail_at_name(void *user, int folder, const char *name) {
   return ENOTEMPTY;
 }
 
-/* Opens the old directory. Checks that it belongs to the format or is empty, so that a wrong path does not delete other
- * files of the program. */
+/* Opens the old directory. It must be of the format or empty, so that a wrong path deletes no other files. */
 static tdict_status open_old(tdict_output_folder *f, const char *mark, tdict_error *err) {
   struct stat info;
   const int old = f->root.old_fd = openat(f->parent.fd, f->parent.name, DIRECTORY_FLAGS);
@@ -69,8 +67,7 @@ static tdict_status look_at_old(tdict_output_folder *f, const char *mark, tdict_
                        f->parent.what, kind);
 }
 
-/* Finds out whether the file system can exchange names, before the caller writes a large tree: exchanges two empty
- * directories inside the new directory. */
+/* Tries early whether the file system can exchange names, with two empty directories in the new directory. */
 static tdict_status try_exchange(tdict_output_folder *f, bool allows_gap, tdict_error *err) {
   static const char *const names[] = {"a", "b"};
   int code = 0;
@@ -174,8 +171,7 @@ static int move(const tdict_output_folder *f, const char *from, const char *to, 
   return renameat2(f->parent.fd, from, f->parent.fd, to, flags) == 0 ? 0 : errno;
 }
 
-/* Gives the new directory its final name. After success, f->name is the name of the old directory, if there is an old
- * directory. Returns the errno, or 0. */
+/* Gives the new directory its final name. f->name then is the old directory, if any. Returns the errno, or 0. */
 static int swap(tdict_output_folder *f) {
   const char *final = f->parent.name;
   char aside[TDICT_OUTPUT_NAME_BYTES];

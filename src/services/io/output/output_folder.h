@@ -42,8 +42,7 @@ tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_sa
  * replaces it, and gets its permissions. Copies `what`, `path` and `watch` from `in`. Returns
  * TDICT_EEXIST if the name exists, and TDICT_EIO. */
 tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err);
-/* Writes the names of the files of a directory to the disk and closes the directory. Returns TDICT_EIO. If another step
- * has failed, call tdict_folder_close() instead. */
+/* Writes the names of a directory's files to the disk and closes it. After a failed step, use tdict_folder_close(). */
 tdict_status tdict_output_folder_leave(tdict_folder *folder, tdict_error *err);
 /* Gives the new directory its final name, and removes the directory that had the name. All files must be closed, and
  * all directories below must be left. Symbolic links in the old directory are removed, and not followed. Releases

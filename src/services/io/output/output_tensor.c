@@ -1,5 +1,4 @@
-/* Writes the elements of tensors to new files: on the calling thread, or as a transfer into a sink, which is a storage
- * over the file. See output.h for ownership and threads. */
+/* Writes tensors to new files: on the calling thread, or as a transfer into a storage over the file. See output.h. */
 #include <stdio.h>
 #include <stdlib.h>
 

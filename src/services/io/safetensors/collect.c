@@ -1,5 +1,4 @@
-/* Collects the tensors of a tree that is written, and writes TensorDict's entry. See safetensors.h for ownership and
- * threads. */
+/* Collects the tensors of a tree, and writes TensorDict's entry. See safetensors.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
-/* Reads and writes safetensors files, and TensorDict's entry in the metadata of such files. Thread-safe for different
- * contents. */
+/* Reads and writes safetensors files, with TensorDict's entry in their metadata. Thread-safe for different contents. */
 #ifndef TDICT_SERVICES_IO_SAFETENSORS_SAFETENSORS_H
 #define TDICT_SERVICES_IO_SAFETENSORS_SAFETENSORS_H
 
@@ -12,14 +11,12 @@
 
 enum { TDICT_SAFETENSORS_MAX_HEADER = 100000000, TDICT_SAFETENSORS_PREFIX = 8 };
 
-/* A dtype of the format. The table is in the order of the package's enum. Writers order tensors by dtype, the last
- * dtype of the table first. */
+/* A dtype of the format, in the order of the package's enum. Writers put tensors of the last dtype first. */
 typedef struct tdict_safetensors_dtype {
   const char *name;
   tdict_dtype dtype; /* 0: tdict does not have the dtype */
 } tdict_safetensors_dtype;
-/* Returns the format's dtype for a dtype of tdict, or NULL. Pointers can be compared: the dtype that the writer puts
- * first has the highest address. */
+/* Returns the format's dtype, or NULL. Pointers compare: the dtype that is written first has the highest address. */
 const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
 
 /* Reads the header of file number `file` and adds an item for each tensor, with the name of the tensor as path. Sets
@@ -27,8 +24,7 @@ const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
  * TDICT_EFORMAT if the file breaks a rule of the format. Returns TDICT_ENOTSUP for a dtype that tdict does not have,
  * and for a header of more than TDICT_SAFETENSORS_MAX_HEADER bytes. */
 tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err);
-/* Returns TDICT_EFORMAT if the file is a zip file, or a pointer of Git LFS, which git checks out if the data is not
- * fetched. Returns the errors of tdict_contents_read(). */
+/* Returns TDICT_EFORMAT for a zip file, or a pointer of Git LFS, as without the data. See tdict_contents_read(). */
 tdict_status tdict_safetensors_refuse_other(const tdict_contents *contents, size_t file, tdict_error *err);
 /* Adds the entries of the metadata to the contents, and sets *structure to the text of TensorDict's entry, if there is
  * one. If `texts_only` is true, all values must be strings, else other values are skipped. Returns TDICT_EFORMAT for

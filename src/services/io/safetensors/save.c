@@ -28,8 +28,7 @@ static void write_metadata(const tdict_io_text *metadata, const tdict_io_text *s
   tdict_io_text_add_json(text, structure->bytes, structure->length);
 }
 
-/* Writes the header with the bytes that the package safetensors writes. The JSON text has no spaces between its tokens.
- * Spaces at the end pad the text to a multiple of 8 bytes. */
+/* Writes the header with the package's bytes: no spaces in the JSON, padded with spaces to a multiple of 8 bytes. */
 static void write_header(const out_file *file, tdict_io_text *text) {
   size_t offset = 0;
   tdict_io_text_add_string(text, "{");
@@ -101,8 +100,7 @@ typedef struct shards {
   tdict_output index; /* its number is in the names of the shards */
 } shards;
 
-/* Writes the part of the names of a save's shards that stands before the numbers of the shard. Returns false if `base`
- * is not the name of an index. */
+/* Writes the start of the names of shards, before their number. Returns false if `base` is no name of an index. */
 static bool name_start(const char *base, uint64_t unique, char start[TDICT_OUTPUT_NAME_BYTES]) {
   const size_t length = strlen(base), end = sizeof index_end - 1;
   if (length <= end || strcmp(base + length - end, index_end) != 0) return false;

@@ -114,8 +114,7 @@ static tdict_status read_keys(structure_reader *r, tdict_json keys, tdict_error 
   return TDICT_OK;
 }
 
-/* Reads a level: adds an item for the tree and items for its entries. The recursion is limited by
- * TDICT_IO_MAX_DEPTH. */
+/* Adds an item for the tree and items for its entries. TDICT_IO_MAX_DEPTH limits the recursion. */
 static tdict_status read_level(structure_reader *r, tdict_json level, tdict_error *err) {
   const tdict_json keys = tdict_json_get(level, "keys");
   if (!tdict_json_is(keys, TDICT_JSON_OBJECT))

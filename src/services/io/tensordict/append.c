@@ -1,5 +1,4 @@
-/* Implements tdict_append(), and checks that the rows can be appended to the directory. See append.h for ownership and
- * threads. */
+/* Implements tdict_append(), and checks that the rows fit the directory. See append.h for ownership and threads. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -305,8 +304,7 @@ static tdict_status check_rows(tdict_td_append *append, const tdict_tree *rows, 
   return status;
 }
 
-/* Opens and locks the directory. Until the directory is closed, other calls of tdict_append() for the directory fail,
- * also in other processes. */
+/* Opens and locks the directory. Meanwhile other calls of tdict_append() for it fail, also in other processes. */
 static tdict_status open_directory(tdict_contents *c, tdict_error *err) {
   const int fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 && errno == ENOTDIR)
@@ -318,8 +316,7 @@ static tdict_status open_directory(tdict_contents *c, tdict_error *err) {
   return tdict_fail_errno(err, errno, c->path, "%s: another call appends to the directory", c->what);
 }
 
-/* Checks that the directory holds a plain TensorDict, because tdict_td_recover() runs next and may change the
- * directory. */
+/* Checks that it is a plain TensorDict, because tdict_td_recover() runs next and may change the directory. */
 static tdict_status check_directory(tdict_contents *c, tdict_error *err) {
   tdict_td_reader reader;
   tdict_json_document meta = {0};

@@ -39,11 +39,9 @@ typedef struct tdict_td_append {
   bool flushes; /* true: wait until the bytes are on the disk */
 } tdict_td_append;
 
-/* Ends or undoes an append that was interrupted. contents->root is the descriptor of the directory. Returns
- * TDICT_EIO. */
+/* Ends or undoes an interrupted append. contents->root is the descriptor of the directory. Returns TDICT_EIO. */
 tdict_status tdict_td_recover(const tdict_contents *contents, tdict_error *err);
-/* Writes the rows, and replaces each meta.json. On failure, undoes all changes. If a meta.json cannot be restored, the
- * message of the error says so. */
+/* Writes the rows, and replaces each meta.json. A failure undoes all changes, or says that it could not. */
 tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err);
 
 #endif

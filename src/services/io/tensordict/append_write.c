@@ -17,8 +17,7 @@ static tdict_status fail_io(const tdict_contents *c, const char *name, const cha
   return tdict_fail_errno(err, errno, c->path, "%s: %.150s cannot be %s", c->what, name, verb);
 }
 
-/* Opens the folder of a path below the root as a folder of output.h. out->name becomes the last name of the path, or ""
- * if the path ends with a slash, because the path then names a folder. */
+/* Opens the folder of a path. out->name becomes the last name of the path, or "" for a path of a folder itself. */
 static tdict_status open_folder(const tdict_contents *c, const char *path, tdict_folder *out, tdict_error *err) {
   char folder[4096];
   const char *slash = strrchr(path, '/');
@@ -102,8 +101,7 @@ static tdict_status write_text(const tdict_td_append *a, const char *folder_path
   return status;
 }
 
-/* Renames the temporary file of a folder to meta.json. Sets *is_renamed to true if the rename succeeded, even if the
- * folder cannot be flushed. */
+/* Renames the temporary file to meta.json. *is_renamed: this succeeded, even if the folder cannot be flushed. */
 static tdict_status rename_meta(const tdict_td_append *a, const char *folder_path, bool *is_renamed, tdict_error *err) {
   tdict_folder folder;
   *is_renamed = false;
@@ -155,8 +153,7 @@ static void shrink_leaves(tdict_td_append *a) {
 static bool undo(tdict_td_append *a, size_t num_temporary, size_t num_renamed) {
   bool is_removed = true, is_restored = true;
   for (size_t i = num_temporary; i > num_renamed; i--) {
-    /* The root's file comes last. If another file remains, the root's file remains too, so that the next call removes
-     * both. */
+    /* The root's file comes last. If another file remains, keep it, so that the next call removes both. */
     if (i == 1 && !is_removed) break;
     is_removed = remove_temporary(&a->contents, a->metas[i - 1].folder) && is_removed;
   }

@@ -1,5 +1,4 @@
-/* Reads and writes archives `.tdz` of TensorDict: zip files of a memory-mapped directory. See memmap.h for ownership
- * and threads. */
+/* Reads and writes archives `.tdz`, zip files of a memory-mapped directory. See memmap.h for ownership and threads. */
 #include "services/io/tensordict/memmap.h"
 
 static tdict_status find_entry(tdict_contents *contents, const void *archive, const char *path, tdict_span *span,

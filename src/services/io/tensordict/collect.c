@@ -1,5 +1,4 @@
-/* Makes the list of files of a tree that is written as a memory-mapped directory. See memmap.h for ownership and
- * threads. */
+/* Lists the files of a tree that becomes a memory-mapped directory. See memmap.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,8 +121,7 @@ static tdict_status collect_values(collector *c, const tdict_listed *entry, tdic
   return status;
 }
 
-/* Checks that no tensor of the tree has a file with the name of the folder. The folder of the key `x.memmap` has the
- * name of the file of the tensor `x`. */
+/* Checks that the folder of a key such as `x.memmap` has not the name of the file of a tensor `x`. */
 static tdict_status check_folder(collector *c, const tdict_listed *folder, tdict_error *err) {
   static const char end[] = ".memmap";
   tdict_listing *list = &c->out->list;
@@ -203,8 +201,7 @@ static int compare_files(const void *a, const void *b) {
   const bool x_is_folder = strchr(x + same, '/') != NULL, y_is_folder = strchr(y + same, '/') != NULL;
   if (x_is_folder != y_is_folder) return x_is_folder ? 1 : -1;
   if (x_is_folder) {
-    /* Compare the names without the slash. With the slash, "a-b/" would come before "a/", because '-' is less than '/'.
-     */
+    /* Without the slash, since with it "a-b/" would come before "a/": '-' is less than '/'. */
     const size_t m = strcspn(x + same, "/"), n = strcspn(y + same, "/");
     const int order = memcmp(x + same, y + same, m < n ? m : n);
     return order ? order : m < n ? -1 : 1;

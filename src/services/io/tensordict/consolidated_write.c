@@ -24,8 +24,7 @@ typedef struct writer {
 static tdict_status add_node(writer *w, const tdict_listed *tree, tdict_error *err);
 
 static void add_part(writer *w, size_t number, const tdict_listed *entry, const tdict_tensor *tensor) {
-  /* TensorDict reads complex128 only at multiples of 16 bytes, so leave a hole if needed. TensorDict itself leaves no
-   * holes. */
+  /* TensorDict, which leaves no holes, reads complex128 only at multiples of 16 bytes. */
   const size_t width = tdict_dtype_bytes(tdict_tensor_dtype(tensor));
   const uint64_t offset = tdict_align((size_t)w->bytes, width > ALIGNMENT ? width : ALIGNMENT);
   w->parts[number] = (tdict_output_part){tensor, entry->path, offset};
@@ -56,8 +55,7 @@ static void begin_member(tdict_io_text *to, bool *has_members, const char *start
   tdict_io_text_reset(&name);
 }
 
-/* Adds a leaf: [dtype, shape, start, stop, pad]. After the pad of offsets, appends the index of the ragged dimension,
- * 1. */
+/* Adds a leaf: [dtype, shape, start, stop, pad]. Offsets also have the index of the ragged dimension, 1. */
 static void add_leaf(tdict_io_text *to, const tdict_output_part *part, bool is_offsets) {
   const uint64_t bytes = tdict_tensor_bytes(part->tensor), whole = tdict_align((size_t)bytes, ALIGNMENT);
   tdict_io_text_format(to, "[\"%s\", ", tdict_torch_name(tdict_tensor_dtype(part->tensor)));

@@ -1,17 +1,14 @@
-/* The memory-mapped directory of TensorDict, which is also the contents of an archive `.tdz`. Thread-safe for different
- * contents. */
+/* The memory-mapped directory of TensorDict, also the contents of a `.tdz`. Thread-safe for different contents. */
 #ifndef TDICT_SERVICES_IO_TENSORDICT_MEMMAP_H
 #define TDICT_SERVICES_IO_TENSORDICT_MEMMAP_H
 
 #include "services/io/listing.h"
 #include "services/io/tensordict/tensordict.h"
 
-/* Finds a file by its path in a save, which is a directory or an archive, for example "obs/meta.json". If no file has
- * the path, sets *exists to false. The span is the whole file. */
+/* Finds a whole file by its path in a directory or an archive, such as "obs/meta.json", or sets *exists to false. */
 typedef tdict_status (*tdict_td_finder)(tdict_contents *contents, const void *archive, const char *path,
                                         tdict_span *span, bool *exists, tdict_error *err);
-/* The state of a reader of a save. `folder` is the path of the folder that is read: "" or a path that ends with a
- * slash. */
+/* The state of a reader of a save. `folder` is the path of the folder: "", or a path that ends with a slash. */
 typedef struct tdict_td_reader {
   tdict_reader base;
   tdict_td_finder find;
@@ -27,14 +24,12 @@ const char *tdict_td_folder(const tdict_td_reader *reader);
  * cannot hold. */
 tdict_status tdict_td_read_files(tdict_contents *contents, tdict_td_finder find, const void *archive,
                                  const tdict_open_options *options, tdict_error *err);
-/* Finds the file of a leaf in the current folder. Tries the encoded name, and then the key itself, which old versions
- * of TensorDict used as the name. */
+/* Finds the file of a leaf by the encoded name, and then by the key itself, as old versions of TensorDict wrote it. */
 tdict_status tdict_td_find_leaf(tdict_td_reader *reader, const char *key, tdict_span *span, bool *exists,
                                 tdict_error *err);
 /* Enters the folder of a key. Tries the names as tdict_td_find_leaf() does. To leave the folder, cut the text. */
 tdict_status tdict_td_enter_folder(tdict_td_reader *reader, const char *key, tdict_error *err);
-/* Reads the meta.json of the current folder, and sets the file for messages. The caller initializes *out with zeros,
- * and closes it. If there is no meta.json, *out stays empty. */
+/* Reads the folder's meta.json, if any, and sets the file for messages. The caller zeroes *out, and closes it. */
 tdict_status tdict_td_read_meta(tdict_td_reader *reader, tdict_json_document *out, tdict_error *err);
 /* Checks that a meta.json has a class, and does not have a newer version than this library knows. */
 tdict_status tdict_td_check_meta(const tdict_json_place *place, tdict_json meta, tdict_error *err);

@@ -268,8 +268,7 @@ static tdict_status read_meta(tdict_td_reader *r, tdict_json meta, tdict_error *
   return status == TDICT_OK && !is_tensorclass ? read_tree(r, meta, err) : status;
 }
 
-/* Reads the folder at the current path. The recursion is limited by TDICT_IO_MAX_DEPTH: each call but the last enters a
- * tree. */
+/* Reads the folder at the current path. TDICT_IO_MAX_DEPTH limits the recursion: each call enters a tree. */
 static tdict_status read_folder(tdict_td_reader *r, tdict_error *err) {
   tdict_json_document meta = {0};
   tdict_status status = tdict_td_read_meta(r, &meta, err);

@@ -1,5 +1,4 @@
-/* Implements the names of TensorDict's formats: names of dtypes, names of the files of keys, and JSON as Python's
- * module json writes JSON. Thread-safe for different texts. */
+/* Names of dtypes and files in TensorDict's formats, and JSON as Python writes it. Thread-safe for different texts. */
 #include <inttypes.h>
 #include <string.h>
 

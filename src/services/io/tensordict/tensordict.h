@@ -16,22 +16,18 @@ enum { TDICT_TD_MAX_JSON = 100000000, TDICT_TD_FORMAT_VERSION = 1 };
 
 /* Returns the name of a dtype, such as "torch.float32", or NULL if the formats have no name for the dtype. */
 const char *tdict_torch_name(tdict_dtype dtype);
-/* Reads a dtype. Returns TDICT_ENOTSUP with the name if tdict does not have the dtype, and TDICT_EFORMAT if `name` is
- * not a string. */
+/* Reads a dtype. Returns TDICT_ENOTSUP for a dtype that tdict lacks, and TDICT_EFORMAT for no string. */
 tdict_status tdict_torch_dtype(const tdict_json_place *place, tdict_json name, tdict_dtype *out, tdict_error *err);
-/* Reads the dtype and the shape of a tensor. Sets its dtype and the number of its bytes in *item. Returns TDICT_EFORMAT
- * and the errors of tdict_torch_dtype(). */
+/* Reads dtype and shape, and so the bytes, of a tensor. Returns TDICT_EFORMAT and errors of tdict_torch_dtype(). */
 tdict_status tdict_torch_layout(const tdict_json_place *place, tdict_json dtype, tdict_json sizes, tdict_item *item,
                                 tdict_sizes *shape, tdict_error *err);
-/* Appends the name of a key's file or folder: control characters, spaces, % and /<>:"|?*\ become %XX. An empty key
- * becomes "%", and each dot of "." and ".." becomes %2E. */
+/* Appends a key's file name: control characters, spaces, % and /<>:"|?*\ as %XX, "%" for "", %2E for "." and "..". */
 void tdict_td_add_name(tdict_io_text *text, const char *key);
 /* Returns true if a file or folder may have the key itself as its name. Old versions of TensorDict wrote such names. */
 bool tdict_td_is_plain_name(const char *key);
 /* Appends a JSON string in the same way as Python's module json. */
 void tdict_td_add_string(tdict_io_text *text, const char *string);
-/* Appends a JSON value. Writes a text without 0 bytes like tdict_td_add_string(), and other values like
- * tdict_value_to_json(). Returns the results of tdict_value_to_json(). */
+/* Appends a JSON value, a text without 0 bytes as tdict_td_add_string(). Returns as tdict_value_to_json(). */
 tdict_status tdict_td_add_value_json(tdict_io_text *text, const tdict_value *value, const char **why);
 
 /* Adds the values of a NonTensorStack of a consolidated file: a column, or one JSON value as tdict_reader_add_column().
@@ -43,8 +39,7 @@ tdict_status tdict_memmap_read(tdict_contents *contents, int folder, const tdict
                                tdict_error *err);
 /* Returns true if a zip file has a meta.json, as archives of TensorDict have. */
 bool tdict_archive_is(const tdict_zip *zip);
-/* Adds an item for each leaf of the archive. Returns the errors of tdict_td_read_files(), and TDICT_ENOTSUP
- * for compressed entries. */
+/* Adds an item for each leaf. Returns TDICT_ENOTSUP for compressed entries, and errors of tdict_td_read_files(). */
 tdict_status tdict_archive_read(tdict_contents *contents, const tdict_zip *zip, const tdict_open_options *options,
                                 tdict_error *err);
 /* Returns true if file number `file` ends as a consolidated file. */

@@ -166,8 +166,7 @@ static tdict_status make_value(const tdict_reader *r, const tdict_sizes *shape, 
   return status;
 }
 
-/* Returns true if the shape begins with the batch size. Sizes after a 0 do not count, because a stack without members
- * does not have them. */
+/* Returns true if the shape begins with the batch size. A stack without members has no sizes after a 0. */
 static bool begins_with(const tdict_sizes *shape, const tdict_sizes *batch) {
   for (int d = 0; d < batch->count; d++) {
     if (d == shape->count || shape->at[d] != batch->at[d]) return false;

@@ -188,8 +188,7 @@ static tdict_status copy_name(const reader *r, const unsigned char *name, size_t
   return TDICT_OK;
 }
 
-/* Reads the first entry of *rest, a part of the central directory, and removes the entry from *rest. `limit` is the
- * position of the central directory. */
+/* Reads the first entry of *rest, of the central directory at position `limit`, and removes it from *rest. */
 static tdict_status read_entry(const reader *r, uint64_t limit, bytes_left *rest, tdict_zip_entry *entry,
                                tdict_error *err) {
   const unsigned char *from = rest->at;

@@ -1,5 +1,4 @@
-/* Writes zip files without compression, and computes their checksums: CRC-32, eight bytes in each step. See zip.h for
- * ownership and threads. */
+/* Writes zip files without compression, with CRC-32 of eight bytes a step. See zip.h for ownership and threads. */
 #include <string.h>
 
 #include "core/base/error.h"

@@ -16,8 +16,7 @@ typedef struct tdict_crc_tables {
   uint32_t row[TDICT_CRC_TABLES][256];
 } tdict_crc_tables;
 void tdict_crc_init(tdict_crc_tables *tables);
-/* Returns the checksum of the bytes before `data` together with the bytes at `data`. `crc` is the checksum of the bytes
- * before `data`. The checksum of no bytes is 0. */
+/* Returns the checksum of bytes whose checksum is `crc`, 0 for none, followed by the bytes at `data`. */
 uint32_t tdict_crc_add(const tdict_crc_tables *tables, uint32_t crc, const void *data, size_t bytes);
 
 typedef struct tdict_zip_entry {
@@ -59,8 +58,7 @@ typedef struct tdict_zip_new {
   const char *tensor_name;    /* for messages */
   uint32_t alignment; /* the position of the first byte in the file is a multiple of this number; 0: any position */
 } tdict_zip_new;
-/* Writes an archive. Returns TDICT_ENOTSUP for a name of more than 65,000 bytes, TDICT_ENOMEM, and the errors of
- * tdict_output_write_tensor(). */
+/* Writes an archive. TDICT_ENOTSUP: a name of more than 65,000 bytes. Other errors: tdict_output_write_tensor(). */
 tdict_status tdict_zip_write(tdict_output *to, const tdict_zip_new *entries, size_t count, tdict_error *err);
 
 #endif
