@@ -1,5 +1,4 @@
-/* Enlarges arrays that grow by items. The owner of the array has its address, the number of items and the capacity.
- * Thread rule: one thread at a time grows an array. */
+/* Enlarges arrays, whose owner keeps address, count and capacity. Thread rule: one thread at a time grows an array. */
 #ifndef TDICT_CORE_BASE_ARRAY_H
 #define TDICT_CORE_BASE_ARRAY_H
 
@@ -7,17 +6,14 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Reallocates an array for at least `wanted` items of `bytes` bytes, and for at least twice its capacity. `array` is
- * the address of the pointer to the first item. Returns false if memory is exhausted or the size overflows; the array
- * is then unchanged. */
+/* Reallocates an array for at least `wanted` items, and twice its capacity. `array` is the address of the pointer to
+ * the first item. Returns false, and changes nothing, if memory is exhausted or the size overflows. */
 bool tdict_array_grow(void *array, size_t *capacity, size_t wanted, size_t bytes);
-/* Makes room for `wanted` items in the array whose address is the variable `items`, and whose capacity, a size_t, is
- * the variable `capacity`. Evaluates to false like tdict_array_grow(). */
+/* Makes room for `wanted` items in the array of the variables `items` and `capacity` (a size_t), or is false. */
 #define TDICT_RESERVE(items, capacity, wanted) \
   ((wanted) <= (capacity) || tdict_array_grow(&(items), &(capacity), (wanted), sizeof *(items)))
 
-/* Returns a new array of pointers to the elements of an array, sorted by `compare`, which gets pointers to two of these
- * pointers. The caller frees the array. Returns NULL if memory is exhausted. */
+/* Returns a new array of pointers to elements, sorted by `compare`, which the caller frees, or NULL without memory. */
 static inline void *tdict_array_sorted(const void *array, size_t count, size_t width,
                                        int (*compare)(const void *, const void *)) {
   const char **sorted = malloc((count + 1) * sizeof *sorted);

@@ -12,8 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Detects AddressSanitizer and ThreadSanitizer. A build with a sanitizer has assertions even if the build defines
- * NDEBUG. GCC defines a macro for each of these sanitizers. Clang reports these sanitizers through __has_feature(). */
+/* A build with a sanitizer has assertions even with NDEBUG. GCC has a macro for each, and Clang has __has_feature(). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TDICT_SANITIZED 1
 #elif defined(__has_feature)
@@ -40,13 +39,11 @@ __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const cha
 }
 #define TDICT_ASSERT(condition) ((condition) ? (void)0 : tdict_assert_failed(#condition, __FILE__, __LINE__))
 #else
-/* sizeof does not evaluate the condition, but the compiler still checks the condition. The compiler counts variables in
- * the condition as used. */
+/* The condition is not evaluated, but checked, and its variables count as used. */
 #define TDICT_ASSERT(condition) ((void)sizeof((condition) ? 1 : 0))
 #endif
 
-/* Returns true if some thread holds the mutex. Assertions about locks call this function. A default mutex does not
- * record its owner, so the result does not show which thread holds the mutex. */
+/* Returns true if some thread holds the mutex. A default mutex does not record which. */
 static inline bool tdict_lock_is_held(pthread_mutex_t *lock) {
   if (pthread_mutex_trylock(lock) != 0) return true;
   pthread_mutex_unlock(lock);

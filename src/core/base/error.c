@@ -1,5 +1,4 @@
-/* Implements the names of statuses and the functions that fill a tdict_error. The caller owns the error struct.
- * Thread-safe. */
+/* Implements the names of statuses and the functions that fill the caller's tdict_error. Thread-safe. */
 #include "core/base/error.h"
 
 #include "core/base/thread.h"

@@ -1,6 +1,5 @@
-/* Declares the functions that fill a tdict_error. tdict_fail() and tdict_error_at() return the status of the error, so
- * a caller can fill the error and return in one line. The caller owns the error struct. Thread-safe if each thread uses
- * its own error struct. */
+/* Fills errors. tdict_fail() and tdict_error_at() return the status, so that a caller can fail in one line. The caller
+ * owns the error struct. Thread-safe if each thread uses its own. */
 #ifndef TDICT_CORE_BASE_ERROR_H
 #define TDICT_CORE_BASE_ERROR_H
 
@@ -8,8 +7,7 @@
 
 #include "tdict/values.h"
 
-/* Fills *err with the status, the formatted message, an empty path and native code 0. Cuts a message that is too long.
- * If `err` is NULL, writes nothing. Returns `status`. */
+/* Fills *err, if any, with the status and a message, which may be cut, without path and code. Returns `status`. */
 tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) TDICT_PRINTF(3, 4);
 /* Fills *err like tdict_fail(), and also sets the native code: an error code of the driver, or an errno. */
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...)
@@ -22,21 +20,17 @@ tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *p
 /* Fills *err like tdict_fail(), and sets err->path to the path of a file or of an entry. */
 tdict_status tdict_fail_at(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
     TDICT_PRINTF(4, 5);
-/* Fills *err with TDICT_EIO, a path, the native code `code`, which is an errno, and the formatted message, a colon and
- * the text of the errno. Returns TDICT_EIO. */
+/* Fills *err with TDICT_EIO, a path, the errno `code`, and the message with the errno's text. Returns TDICT_EIO. */
 tdict_status tdict_fail_errno(tdict_error *err, int code, const char *path, const char *format, ...) TDICT_PRINTF(4, 5);
-/* Fills *err with TDICT_ENOMEM, a path, and the message "<what>: no host memory for <formatted text>". Returns
- * TDICT_ENOMEM. */
+/* Fills *err with TDICT_ENOMEM, a path, and "<what>: no host memory for <formatted text>". Returns TDICT_ENOMEM. */
 tdict_status tdict_fail_memory(tdict_error *err, const char *what, const char *path, const char *format, ...)
     TDICT_PRINTF(4, 5);
 
-/* Evaluate to the text of a dtype or of a device, for the arguments of a message. The text is in a buffer of the
- * enclosing block. */
+/* The text of a dtype or a device for a message, in a buffer of the enclosing block. */
 #define TDICT_DTYPE_TEXT(dtype) tdict_dtype_format((dtype), (char[TDICT_DTYPE_TEXT_BYTES]){0}, TDICT_DTYPE_TEXT_BYTES)
 #define TDICT_DEVICE_TEXT(device) tdict_device_format((device), (char[40]){0}, 40)
 
-/* Ends a function that makes an object: writes `made` to *out if the status is TDICT_OK, else releases `made`.
- * Evaluates to `status`. */
+/* Ends a function that makes an object: writes `made` to *out, or releases it after an error. Evaluates to `status`. */
 #define TDICT_HAND_OVER(status, made, out, release) \
   ((status) == TDICT_OK ? (void)(*(out) = (made)) : (void)release(made), (status))
 
@@ -56,8 +50,7 @@ static inline void tdict_error_clear(tdict_error *err) {
   err->path[0] = err->message[0] = 0;
 }
 
-/* clang-tidy analyses one file at a time. Without these macros, clang-tidy assumes that tdict_fail() and
- * tdict_fail_native() can return TDICT_OK. */
+/* Without these, clang-tidy, which reads one file at a time, thinks that failures can return TDICT_OK. */
 #ifdef __clang_analyzer__
 #define tdict_fail(err, status, ...) (tdict_fail((err), (status), __VA_ARGS__), (status))
 #define tdict_fail_native(err, status, ...) (tdict_fail_native((err), (status), __VA_ARGS__), (status))

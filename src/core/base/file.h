@@ -17,12 +17,10 @@ tdict_status tdict_file_open_to_read(const char *what, const char *path, int *fd
  * link, returns TDICT_EFORMAT. */
 tdict_status tdict_file_open_in(const char *what, int folder, const char *name, bool follows_links, int *fd,
                                 tdict_error *err);
-/* Opens a stdio stream for reading. Accepts the same files and returns the same errors as tdict_file_open_to_read().
- * The caller closes the stream with fclose(). */
+/* Opens a stdio stream for reading, which the caller closes. Accepts files and fails like tdict_file_open_to_read(). */
 tdict_status tdict_file_stream_to_read(const char *what, const char *path, FILE **out, tdict_error *err);
-/* Opens a stdio stream for writing. Creates the file, or empties an existing file. The file must be a regular file or a
- * character device such as /dev/null. Returns the errors of tdict_file_open_to_read(). For a folder, returns TDICT_EIO
- * instead of TDICT_EFORMAT. */
+/* Opens a stdio stream for writing to a new or emptied file, or to a character device such as /dev/null. Returns the
+ * errors of tdict_file_open_to_read(), but TDICT_EIO for a folder. */
 tdict_status tdict_file_stream_to_write(const char *what, const char *path, FILE **out, tdict_error *err);
 
 #endif

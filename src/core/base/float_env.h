@@ -30,8 +30,7 @@ enum {
   TDICT_X87_FIELDS = 0xf3f /* rounding, precision and masks of exceptions */
 };
 
-/* Saves the environment, and sets the default environment if another one is set. Setting takes far longer than the
- * check. */
+/* Saves the environment, and sets the default if another one is set: setting takes far longer than the check. */
 static inline tdict_float_env tdict_float_env_enter(void) {
   tdict_float_env saved;
   __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(saved.mxcsr), "=m"(saved.x87) : : "memory");

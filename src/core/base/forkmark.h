@@ -21,8 +21,7 @@ void tdict_forkmark_keep_log(tdict_forkmark *mark, tdict_log *log);
 tdict_log *tdict_forkmark_log(const tdict_forkmark *mark);
 /* Returns true in a process that was forked after the mark was created. */
 bool tdict_forkmark_forked(const tdict_forkmark *mark);
-/* Returns TDICT_EFORKED in a process that was forked after the mark was created, else TDICT_OK. The error message
- * begins with `what`. */
+/* Returns TDICT_EFORKED in a process that was forked after the mark was made. The message begins with `what`. */
 tdict_status tdict_forkmark_check(const tdict_forkmark *mark, const char *what, tdict_error *err);
 
 #endif

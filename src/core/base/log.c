@@ -13,8 +13,7 @@
 
 #define CLOSED ((uint64_t)1 << 63)
 
-/* A log has no mutex, so a fork cannot leave a locked mutex in the child. Instead of a mutex, `state` counts the
- * threads that are inside tdict_log_write(). */
+/* Without a mutex, a fork cannot leave a locked one. `state` counts the threads inside tdict_log_write(). */
 struct tdict_log {
   _Atomic(int64_t) refs;
   _Atomic(uint64_t) state; /* the CLOSED bit plus the number of running writers; seq_cst */
@@ -53,8 +52,7 @@ void tdict_log_close(tdict_log *log) {
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) {
   TDICT_UNCANCELLED; /* the writer below must be counted down */
   if (atomic_load(&log->state) & CLOSED) return;
-  /* Count this writer first, then check CLOSED again: another thread might have closed the log after the first
-   * check. */
+  /* Count first, then check CLOSED again: another thread might have closed the log after the first check. */
   if (!(atomic_fetch_add(&log->state, 1) & CLOSED)) {
     char text[1024];
     va_list args;

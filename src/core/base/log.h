@@ -9,17 +9,14 @@
 #include "tdict/status.h"
 
 typedef struct tdict_log tdict_log;
-/* Creates a log with one reference. If `fn` is NULL, the log drops all messages. Returns TDICT_ENOMEM if host memory is
- * exhausted. */
+/* Creates a log with one reference. If `fn` is NULL, it drops all messages. Returns TDICT_ENOMEM. */
 tdict_status tdict_log_create(void (*fn)(void *user, int32_t level, const char *text), void *user, tdict_log **out,
                               tdict_error *err);
 tdict_log *tdict_log_retain(tdict_log *log);
 void tdict_log_release(tdict_log *log); /* NULL is allowed */
-/* Closes the log and waits for running calls of the program's function. After this call, the log drops all messages.
- * The program's function must not call tdict_log_close(), which would wait forever. */
+/* Closes the log, which then drops all messages. Waits for running calls of the program's function: not in one. */
 void tdict_log_close(tdict_log *log);
-/* Formats a message and passes it to the program's function. Does nothing if the log is closed. Cuts the message at
- * 1023 bytes. */
+/* Formats a message of at most 1023 bytes, and passes it to the program's function unless the log is closed. */
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) TDICT_PRINTF(3, 4);
 
 #endif

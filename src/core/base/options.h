@@ -12,17 +12,14 @@
  * known->struct_size to `known_size`. `what` names the struct in the message. Returns the errors of
  * tdict_options_check_size(). Returns TDICT_ENOTSUP if a byte of `given` from `known_size` on is not zero. */
 tdict_status tdict_options_read(void *known, size_t known_size, const void *given, const char *what, tdict_error *err);
-/* Copies the struct `given`, which a program may have saved to a file, to `known`. A saved size may be damaged, so the
- * function reads no byte of `given` after the size field unless the size is `known_size`. Returns TDICT_EINVAL for any
- * other size. */
+/* Copies the struct `given`, which a program may have saved to a damaged file, to `known`. Reads nothing but the size
+ * of a struct of another size, for which it returns TDICT_EINVAL. */
 tdict_status tdict_options_read_saved(void *known, size_t known_size, const void *given, const char *what,
                                       tdict_error *err);
-/* Checks given->struct_size. Returns TDICT_EINVAL if given->struct_size is smaller than the size field itself or larger
- * than 4096. Such a size shows that the caller did not initialize the struct. */
+/* Returns TDICT_EINVAL for a struct_size below its own size or above 4096: the struct was not initialized. */
 tdict_status tdict_options_check_size(const void *given, size_t known_size, const char *what, tdict_error *err);
-/* Copies `known` to the program's struct `given`, at most given->struct_size bytes. If `given` is longer than `known`,
- * the bytes of `given` from `known_size` on keep their values. Does not change given->struct_size. Returns the errors
- * of tdict_options_check_size(). */
+/* Copies `known` to the program's struct, but at most given->struct_size bytes, and not the size itself. Later bytes
+ * keep their values. Returns the errors of tdict_options_check_size(). */
 tdict_status tdict_options_write(void *given, const void *known, size_t known_size, const char *what, tdict_error *err);
 
 #endif

@@ -1,5 +1,4 @@
-/* Implements streaming copies with the vector instructions of each tdict_stream_kind. See stream_copy.h for ownership
- * and threads. */
+/* Implements streaming copies for each tdict_stream_kind. See stream_copy.h for ownership and threads. */
 #include "core/base/stream_copy.h"
 
 #include <stdint.h>
@@ -7,8 +6,7 @@
 
 enum { LINE_BYTES = 64, BLOCK_BYTES = 4 * LINE_BYTES, WRITE_PREFETCH_BYTES = 1024 };
 
-/* Prefetches a block for reading into the second-level cache. The first-level cache is too small for data that is
- * needed later. */
+/* Prefetches for reading into the second-level cache. The first is too small for data that is needed later. */
 static inline void prefetch_to_read(const char *ahead) {
   for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __builtin_prefetch(ahead + at, 0, 2);
 }
@@ -54,8 +52,7 @@ bool tdict_stream_has(tdict_stream_kind kind) {
   return false;
 }
 
-/* The next three functions copy whole lines or whole blocks. `dst` must be aligned to a cache line. If `ahead` is not
- * NULL, each function also prefetches `bytes` bytes at `ahead`. */
+/* The next three copy whole lines or blocks to an aligned `dst`, and prefetch at `ahead` if it is not NULL. */
 static void copy_lines_sse2(char *dst, const char *src, size_t bytes, const char *ahead) {
   for (size_t at = 0; at < bytes; at += LINE_BYTES) {
     if (ahead) __builtin_prefetch(ahead + at, 0, 2);
@@ -123,8 +120,7 @@ void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from
   char *dst = to;
   const char *src = from, *next = ahead;
   size_t head = (size_t)(-(uintptr_t)dst % LINE_BYTES);
-  /* Use ordinary stores if the caller wants ordinary stores, or if the destination is too short for an aligned
-   * block. */
+  /* Use ordinary stores if the caller wants them, or if the destination has no aligned block. */
   if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK_BYTES) {
     copy_cached(dst, src, bytes, next);
     if (padded > bytes) memset(dst + bytes, 0, padded - bytes);

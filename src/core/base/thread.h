@@ -42,8 +42,7 @@ static inline int tdict_cond_wait_until(pthread_cond_t *condition, pthread_mutex
   TDICT_UNCANCELLED;
   return pthread_cond_timedwait(condition, lock, deadline);
 }
-/* Waits for the condition, or until the deadline if it is not NULL. pthread_cancel() ends the wait and unlocks the
- * lock. The calling thread must hold nothing else that another thread waits for. */
+/* Waits for the condition until the deadline, if any. pthread_cancel() unlocks the lock, so hold nothing else. */
 int tdict_cond_wait_cancellable(pthread_cond_t *condition, pthread_mutex_t *lock, const struct timespec *deadline);
 static inline void tdict_thread_join(pthread_t thread) {
   TDICT_UNCANCELLED;
@@ -63,9 +62,8 @@ static inline void tdict_spin_pause(void) {
 #endif
 }
 
-/* Tries to lock a mutex without sleeping. Call only for a mutex that threads hold for a few microseconds, since
- * sleeping and waking up would take longer. Returns false after 400 tries, since the system might have suspended the
- * holder. */
+/* Tries to lock without sleeping, for a mutex that is held for a few microseconds: waking up would take longer. Returns
+ * false after 400 tries, since the system might have suspended the holder. */
 static inline bool tdict_spin_try(pthread_mutex_t *lock) {
   for (int tries = 0; tries < 400; tries++) {
     if (pthread_mutex_trylock(lock) == 0) return true;

@@ -1,5 +1,4 @@
-/* Implements the sizes and names of element types, and parses, checks and formats devices. The functions keep no state.
- * Thread-safe. */
+/* Sizes and names of element types, and devices as text. The functions keep no state. Thread-safe. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,9 +6,8 @@
 #include "core/base/error.h"
 #include "tdict/values.h"
 
-/* Returns the name of a dtype, or NULL for an unknown dtype. Operations on trees call this function often, so the
- * function uses a switch instead of a search in a table. The switch ignores the number of lanes: a dtype with several
- * lanes is known if the dtype with one lane is known. */
+/* Returns the name of a dtype, of one lane also for several, or NULL for an unknown one. Operations call this often,
+ * and a switch is faster than a search in a table. */
 static const char *find_dtype_name(tdict_dtype dtype) {
   if (dtype >> 16 == 0) return NULL;
   switch ((dtype & 0xffffu) | 1u << 16) {
@@ -90,8 +88,7 @@ static const struct {
                     {"sim", TDICT_DEVICE_SIM, true}};
 #define NUM_DEVICE_TYPES (sizeof device_types / sizeof *device_types)
 
-/* Parses the part of a device text after the name, such as ":12". Returns 0 if this part is empty. Returns -1 if this
- * part is not a colon and one to four digits. */
+/* Parses what follows the name of a device, such as ":12": 0 for nothing, -1 for other than one to four digits. */
 static int parse_device_index(const char *text) {
   if (!*text) return 0;
   if (*text++ != ':' || !*text || strlen(text) > 4) return -1;

@@ -1,5 +1,4 @@
-/* Builds works: merges dimensions, chooses the width of a unit, and writes entries and layouts. See work.h for
- * ownership and threads. */
+/* Builds works: merges dimensions, chooses units, writes entries and layouts. See work.h for ownership and threads. */
 #include "core/kernel/work.h"
 
 #include <stdlib.h>
@@ -137,8 +136,7 @@ static tdict_status check_move(const tdict_kernel_move *m, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Appends a dimension. If neither this dimension nor the previous dimension has lists, and no side has a gap between
- * the two dimensions, merges the two dimensions. */
+/* Appends a dimension, merged with the previous one if neither has lists and there is no gap between them. */
 static void add_dim(dims *out, uint64_t count, uint64_t dst, uint64_t src, bool is_listed) {
   const int last = out->ndim - 1;
   if (count == 1 && !is_listed) return;
@@ -155,8 +153,7 @@ static void add_dim(dims *out, uint64_t count, uint64_t dst, uint64_t src, bool 
   out->src[out->ndim++] = src;
 }
 
-/* Merges the dimensions of a move. FILL has no source, so the strides of the destination stand for those of the
- * source. */
+/* Merges the dimensions of a move. For FILL, the destination's strides stand for those of the source. */
 static void merge_dims(const tdict_kernel_move *m, bool is_fill, dims *out) {
   out->ndim = 0;
   out->listed = -1;
@@ -180,8 +177,7 @@ static uint64_t width_of(uint64_t bits) {
   return bits & 1 ? 1 : bits & 2 ? 2 : bits & 4 ? 4 : bits & 8 ? 8 : MAX_WIDTH;
 }
 
-/* Returns the bitwise OR of the start addresses and the strides of the sides that `dst` and `src` select. Accesses of a
- * width are aligned if the width divides all these numbers. */
+/* Returns the bitwise OR of addresses and strides of the sides. A width that divides all of them is aligned. */
 static uint64_t alignment_bits(const tdict_kernel_move *m, const dims *d, bool dst, bool src) {
   uint64_t bits = (dst ? (uint64_t)(uintptr_t)m->dst : 0) | (src ? (uint64_t)(uintptr_t)m->src : 0);
   for (int i = 0; i < d->ndim; i++) bits |= (dst ? d->dst[i] : 0) | (src ? d->src[i] : 0);
@@ -227,8 +223,7 @@ static void write_divider(uint64_t count, uint64_t out[2]) {
   out[1] = shift;
 }
 
-/* Writes the words that the layouts of all moves have. The words of the operation, up to `first_dim`, are written
- * before. */
+/* Writes the words of all layouts. Those of the operation, up to `first_dim`, are written before. */
 static void write_layout(const tdict_kernel_move *m, const dims *d, uint64_t form, size_t first_dim, layout *out) {
   const uint64_t units = count_all(d);
   const bool is_rows = units <= INT32_MAX && d->ndim >= 1 && d->ndim <= 2 && m->num_lists <= 1;
@@ -270,8 +265,7 @@ tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_m
   return status;
 }
 
-/* Returns the kernel's type of a dtype, or of the parts of a complex dtype. Returns TDICT_KERNEL_NUM_TYPES for any
- * other dtype. */
+/* Returns the kernel's type of a dtype or of the parts of a complex one, or TDICT_KERNEL_NUM_TYPES. */
 static tdict_kernel_type type_of(tdict_dtype dtype) {
   static const struct {
     tdict_dtype dtype;
@@ -355,8 +349,7 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
   merge_dims(move, true, &d);
   const uint64_t run = take_run(&d, item);
   uint64_t width = width_of(run | alignment_bits(move, &d, true, false));
-  /* Whole units must repeat after at most 16 bytes. If the size is not a power of two, a unit is a part of the
-   * element. */
+  /* Whole units must repeat after at most 16 bytes, so they are parts of an element of no power of two. */
   if (item & (item - 1)) width = width_of(width | item);
   const uint64_t pattern_bytes = item > width ? item : width;
   for (uint64_t i = 0; i < pattern_bytes; i++) pattern[i] = ((const unsigned char *)element)[i % item];

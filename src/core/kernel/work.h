@@ -25,8 +25,7 @@ enum { TDICT_KERNEL_MAX_LISTS = 8 };
 /* A work. The entries are in the order in which they were added. */
 typedef struct tdict_kernel_work {
   tdict_kernel_op op;
-  /* True if the launch reports results: for CHECK, for COPY with checked lists, and for CONVERT to an integer type that
-   * cannot hold all numbers of the source type. */
+  /* True: the launch reports results, for CHECK, checked lists, and conversions to types that cannot hold all */
   bool has_results;
   size_t num_entries, cap_entries;
   uint64_t *entries; /* TDICT_WORDS_PER_ENTRY words for each entry, as in words.h */
@@ -50,12 +49,10 @@ typedef struct tdict_kernel_list {
   int64_t stride;     /* bytes between two positions of the indexed dimension */
 } tdict_kernel_list;
 
-/* Copies positions of the host into the work. Several entries may use the positions. *out is for tdict_kernel_list.
- * Returns TDICT_ENOMEM. */
+/* Copies host positions into the work, for any number of entries. *out is for tdict_kernel_list. */
 tdict_status tdict_kernel_add_positions(tdict_kernel_work *work, const int64_t *positions, int64_t count, uint64_t *out,
                                         tdict_error *err);
-/* Returns the value for tdict_kernel_list for adjacent int64 positions in the memory that runs the work. The address
- * must be a multiple of 8. */
+/* Returns the tdict_kernel_list of int64 positions in the memory that runs the work, at a multiple of 8. */
 static inline uint64_t tdict_kernel_positions_at(const void *address) { return (uint64_t)(uintptr_t)address; }
 
 /* The elements of an entry. `dst` and `src` are the addresses of the elements with index 0. Element [i, j, ...] of the
@@ -92,8 +89,7 @@ tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_m
  * addresses have another alignment, sets *done to false and adds nothing. Returns the errors of
  * tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_repeat(tdict_kernel_work *work, void *dst, const void *src, bool *done, tdict_error *err);
-/* Makes space for `entries` more entries, so that adding these entries does not copy the array of entries. Returns
- * TDICT_ENOMEM. */
+/* Makes space for `entries` more, so that adding them does not copy the array. Returns TDICT_ENOMEM. */
 tdict_status tdict_kernel_work_reserve(tdict_kernel_work *work, size_t entries, tdict_error *err);
 
 /* A conversion of elements, by a kernel or by the host. */
@@ -102,8 +98,7 @@ typedef struct tdict_cast {
   bool is_scaled;       /* true: an element x becomes x * scale + offset, computed in float32 and rounded twice */
   float scale, offset;
 } tdict_cast;
-/* Returns true if elements of dtype `from` can be converted to `to`, on the host and on devices: both dtypes are known
- * and have one lane, and a complex dtype is converted only to a complex dtype. */
+/* Returns true if elements convert: both dtypes are known, of one lane, and complex ones only to complex. */
 bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from);
 /* Returns true if `to` is an integer type that cannot hold all numbers of `from`. */
 bool tdict_kernel_cast_can_fail(const tdict_cast *cast);
@@ -112,12 +107,10 @@ bool tdict_kernel_cast_can_fail(const tdict_cast *cast);
  * `to` is complex. Also returns the errors of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kernel_move *move, const tdict_cast *cast,
                                       tdict_error *err);
-/* Adds the fill with an element of move->item_bytes bytes, 1 to 16. Copies the element. Returns the errors of
- * tdict_kernel_add_copy(). */
+/* Adds a fill with a copy of an element of 1 to 16 bytes. Returns the errors of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_move *move, const void *element,
                                    tdict_error *err);
-/* Adds the check that `count` positions, as in tdict_kernel_list, are at least -size and below size. Returns the errors
- * of tdict_kernel_add_copy(). */
+/* Adds the check that positions are at least -size and below size. Returns the errors of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions, int64_t count, int64_t size,
                                     tdict_error *err);
 

@@ -161,8 +161,7 @@ static bool open_level(reader *r, bool is_object, bool *is_empty) {
   return *is_empty || !is_object || read_key(r);
 }
 
-/* Reads closing brackets, then a comma and, in an object, the next key. Sets *is_done to true if all levels are
- * closed. */
+/* Reads closing brackets, a comma and, in an object, the next key. Sets *is_done if all levels are closed. */
 static bool read_separators(reader *r, bool *is_done) {
   for (;;) {
     *is_done = r->depth == 0;

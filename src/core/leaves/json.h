@@ -1,5 +1,4 @@
-/* Checks whether a text is valid UTF-8, or JSON as RFC 8259 defines it. Pure functions of their arguments;
- * thread-safe. */
+/* Checks whether a text is valid UTF-8, or JSON as RFC 8259 defines it. Pure functions; thread-safe. */
 #ifndef TDICT_CORE_LEAVES_JSON_H
 #define TDICT_CORE_LEAVES_JSON_H
 
@@ -8,8 +7,7 @@
 
 enum { TDICT_JSON_MOST_DEPTH = 512 }; /* maximum number of nested arrays and objects */
 
-/* Returns the number of bytes at the start of `text` that are valid UTF-8: `length` if all bytes are valid. Characters
- * above U+10FFFF, surrogates and overlong forms are invalid. */
+/* Returns how many bytes at the start of `text` are UTF-8, without surrogates, overlong forms and above U+10FFFF. */
 size_t tdict_utf8_length(const char *text, size_t length);
 
 /* The reason why a text is not JSON. */
@@ -17,9 +15,8 @@ typedef struct tdict_json_fault {
   size_t at;       /* the offset at which the check stopped; the length of the text if the text ends too early */
   const char *why; /* a static string */
 } tdict_json_fault;
-/* Returns true if the bytes are one JSON value with at most TDICT_JSON_MOST_DEPTH nested levels. White space may
- * precede and follow the value. A surrogate in a \u escape must be part of a pair. Numbers may have any size, and an
- * object may have duplicate keys. Writes *fault only if the text is invalid. */
+/* Returns true for one JSON value, with white space around it, of at most TDICT_JSON_MOST_DEPTH levels. Surrogates in
+ * \u escapes must be pairs. Any numbers and duplicate keys are allowed. Writes *fault only if the text is invalid. */
 bool tdict_json_is_valid(const char *text, size_t length, tdict_json_fault *fault);
 
 #endif

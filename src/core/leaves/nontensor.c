@@ -56,8 +56,7 @@ static bool is_last_text(const last_text *last, const tdict_value *value) {
   return last->text && value->text == last->text && value->length == last->length;
 }
 
-/* Adds the size of a text, with its terminating 0, to *bytes. Adds nothing if the value has no text, or has the text
- * that was read last. Returns false on overflow. */
+/* Adds the size of a text and its 0 to *bytes, unless it is the text that was read last. Returns false on overflow. */
 static bool measure_text(const tdict_value *value, last_text *last, size_t *bytes) {
   size_t sum;
   if (!has_text(value) || is_last_text(last, value)) return true;
@@ -172,9 +171,8 @@ static tdict_status arrange_values(const void *self, const tdict_arrangement *to
   return status;
 }
 
-/* The state of a join. The joined objects are called parts. Values are read in C order of the result, so the next value
- * is usually in the part of the previous value or in the next part. The search for the part of a value begins at the
- * part of the previous value. */
+/* The state of a join of objects, the parts. Values are read in C order of the result, so the search for the part of a
+ * value begins at the part of the previous value. */
 typedef struct joiner {
   const tdict_nontensor *const *parts;
   const tdict_joining *how;
@@ -263,8 +261,7 @@ static tdict_status join_values(const void *const *items, size_t count, const td
   return status;
 }
 
-/* Writes the kind and the text of a value. Cuts a long text at the end of a character. A NUL byte also ends the
- * text. */
+/* Writes the kind and the text of a value, up to a NUL byte. Cuts a long text at the end of a character. */
 static void format_text(const tdict_value *value, const char *kind, const char *quote, char *buffer, size_t bytes) {
   size_t length = value->length < MOST_SHOWN ? value->length : MOST_SHOWN;
   const char *nul = memchr(value->text, 0, length);

@@ -16,9 +16,8 @@ typedef void (*tdict_value_source)(void *user, int64_t k, tdict_value *out);
  * memory is exhausted. */
 tdict_status tdict_nontensor_create(int ndim, const int64_t *shape, tdict_value_source read, void *user,
                                     tdict_nontensor **out, tdict_error *err);
-/* Sets a column at a path, as tdict_set_values(). The shape of the column may have more dimensions than the tree that
- * holds the leaf, as after a call of tdict_set_batch_size(). `ndim` is at least 1, and `values` has one value for each
- * element of the shape. Returns the errors of tdict_set_values(). */
+/* Sets a column at a path, as tdict_set_values(). Its shape may have more dimensions than the tree, as after
+ * tdict_set_batch_size(), but at least one. `values` has one value for each element. */
 tdict_status tdict_nontensor_set(tdict_tree *tree, const char *path, const tdict_value *values, int ndim,
                                  const int64_t *shape, tdict_error *err);
 

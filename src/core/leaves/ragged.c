@@ -1,5 +1,4 @@
-/* Creates ragged leaves, counts the references to them, and returns their properties. The caller owns the new objects.
- * Thread rule: as in tdict/ragged.h. */
+/* Creates ragged leaves, counts their references, and returns their properties. Thread rule: as in tdict/ragged.h. */
 #include "core/leaves/ragged.h"
 
 #include <stdlib.h>
@@ -141,8 +140,7 @@ tdict_status tdict_ragged_allocate(tdict_ragged *r, const char *what, const tdic
   return tdict_ragged_make_offsets(r, what, options->offsets_dtype, memory, &r->offsets, err);
 }
 
-/* Checks that a tensor has the dtype, the device and the shape of the first tensor. Only the size of dimension 0 may
- * differ. */
+/* Checks that a tensor has the dtype, the device and the shape of the first one, except for dimension 0. */
 static tdict_status check_part(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
                                tdict_error *err) {
   if (t->ndim < 1) return tdict_fail(err, TDICT_ESHAPE, "%s: tensor %zu has no dimension, wanted one or more", what, i);

@@ -1,5 +1,4 @@
-/* Defines the struct of a ragged leaf, and declares the functions that make its parts. A ragged leaf owns a reference
- * to each of its tensors. Thread rule: as in tdict/ragged.h. */
+/* Defines a ragged leaf, which owns references to its tensors, and makes its parts. Threads: as in tdict/ragged.h. */
 #ifndef TDICT_CORE_LEAVES_RAGGED_H
 #define TDICT_CORE_LEAVES_RAGGED_H
 
@@ -16,8 +15,7 @@ struct tdict_ragged {
 };
 static inline int64_t tdict_ragged_length(const tdict_ragged *r, int64_t row) { return r->at[row + 1] - r->at[row]; }
 
-/* Creates a leaf without tensors. The caller writes `at`, where at[0] is 0 already, and then sets both tensors. Returns
- * TDICT_ENOMEM if host memory is exhausted. */
+/* Creates a leaf without tensors. The caller writes `at` after at[0], which is 0, and then sets both tensors. */
 tdict_status tdict_ragged_new(const char *what, int64_t num_rows, tdict_ragged **out, tdict_error *err);
 /* Creates the tensor of the offsets from `at`, in `memory`. Returns TDICT_EOVERFLOW if `dtype` is int32 and cannot hold
  * the last offset. Also returns the errors of tdict_tensor_empty() and tdict_tensor_clone(). */
@@ -34,17 +32,14 @@ tdict_status tdict_ragged_allocate(tdict_ragged *r, const char *what, const tdic
  * returns the errors of tdict_ragged_allocate() and tdict_tensor_copy(). */
 tdict_status tdict_ragged_join(tdict_ragged *r, const char *what, tdict_tensor *const *parts, size_t count,
                                const tdict_ragged_options *options, tdict_error *err);
-/* Makes a leaf of the rows, like tdict_ragged_from_rows(), for several public calls. The pointers are not NULL, and
- * there is at least one row. Returns the errors of tdict_ragged_from_rows(). */
+/* Makes a leaf of at least one row, for several public calls. Returns the errors of tdict_ragged_from_rows(). */
 tdict_status tdict_ragged_of_rows(const char *what, tdict_tensor *const *rows, size_t count,
                                   const tdict_ragged_options *options, tdict_ragged **out, tdict_error *err);
 /* Makes a temporary view of the elements [first, first + count) of the first dimension. */
 tdict_tensor *tdict_ragged_part(tdict_temp *temp, const tdict_tensor *values, int64_t first, int64_t count);
-/* Reads a tensor of int64 or int32, on any device. `out` has room for all elements of the tensor. Returns the errors of
- * tdict_tensor_clone(). */
+/* Reads all elements of a tensor of int64 or int32, on any device. Returns the errors of tdict_tensor_clone(). */
 tdict_status tdict_ragged_read_integers(const tdict_tensor *tensor, int64_t *out, tdict_error *err);
-/* Reads the options of the caller. Returns TDICT_EDTYPE if the dtype for the offsets is neither int64 nor int32. Also
- * returns the errors of tdict_options_read(). */
+/* Reads the caller's options. Returns TDICT_EDTYPE if the dtype for the offsets is neither int64 nor int32. */
 tdict_status tdict_ragged_read_options(const char *what, const tdict_ragged_options *options, tdict_ragged_options *out,
                                        tdict_error *err);
 

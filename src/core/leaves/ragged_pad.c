@@ -26,8 +26,7 @@ static tdict_status check_padded(const tdict_tensor *padded, const tdict_tensor 
                     TDICT_SHAPE_TEXT(ndim, padded->dims));
 }
 
-/* Counts the elements that are set at the start of each row of the mask. Checks that no later element of the row is
- * set. */
+/* Counts the elements that are set at the start of each row of the mask. No later element of the row may be set. */
 static tdict_status read_mask(const tdict_tensor *mask, int64_t *lengths, tdict_error *err) {
   tdict_tensor *host;
   tdict_status status = tdict_tensor_clone(mask, NULL, &host, err);
@@ -47,8 +46,7 @@ static tdict_status read_mask(const tdict_tensor *mask, int64_t *lengths, tdict_
   return status;
 }
 
-/* Checks the lengths in at[1], at[2] and so on, and replaces each length by the sum of this length and all earlier
- * lengths. */
+/* Checks the lengths in at[1], at[2] and so on, and replaces each by its sum with all earlier lengths. */
 static tdict_status sum_lengths(tdict_ragged *r, int64_t longest, tdict_error *err) {
   for (int64_t i = 0; i < r->num_rows; i++) {
     const int64_t length = r->at[i + 1];
@@ -123,8 +121,7 @@ static tdict_status make_mask(const tdict_ragged *r, int64_t width, tdict_memory
   return status;
 }
 
-/* Copies each row of the leaf to the start of a row of the padded tensor. Fills the other elements of the padded row
- * with *element. */
+/* Copies the rows of the leaf to the starts of the padded rows, and fills the rest with *element. */
 static tdict_status fill_padded(const tdict_ragged *r, tdict_tensor *padded, const void *element, tdict_error *err) {
   tdict_temp to, from;
   tdict_status status = TDICT_OK;

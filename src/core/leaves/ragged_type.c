@@ -28,9 +28,8 @@ static tdict_status flatten_elements(const void *self, tdict_tree **out, tdict_e
   return tdict_tree_of_tensors(keys, &((const tdict_ragged *)self)->values, 1, out, err);
 }
 
-/* Returns an error if the number of values, or the shape or dtype of the offsets, does not fit `r`. Also returns an
- * error if the two tensors are on different devices. Does not read the offsets, because a transfer can still be writing
- * them. */
+/* Returns an error unless number of values, and shape, dtype and device of the offsets fit `r`. Does not read the
+ * offsets, which a transfer can still be writing. */
 static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor *values, const tdict_tensor *offsets,
                                       tdict_error *err) {
   const int64_t total = r->at[r->num_rows];
@@ -45,8 +44,7 @@ static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor 
                     TDICT_DEVICE_TEXT(values->storage->device), TDICT_DEVICE_TEXT(offsets->storage->device));
 }
 
-/* Makes a leaf with the tensors of `tree` and the row lengths of `self`. If `tree` has no offsets, the new leaf shares
- * the offsets of `self`. */
+/* Makes a leaf with the tensors of `tree` and the row lengths of `self`, whose offsets stand in for missing ones. */
 static tdict_status unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
   const tdict_ragged *old = self;
   tdict_tensor *values, *offsets = old->offsets;
@@ -85,8 +83,7 @@ static int batch(const void *self, const int64_t **sizes) {
   return 1;
 }
 
-/* Sets both tensors of `r` to consecutive rows of `from`. If the first row begins at element 0, both tensors are views.
- * Otherwise only the values are a view. */
+/* Sets both tensors of `r` to consecutive rows of `from`: views, except offsets that do not begin with 0. */
 static tdict_status share_rows(tdict_ragged *r, const tdict_ragged *from, int64_t first, tdict_error *err) {
   const tdict_tensor_range values = {0, from->at[first], r->at[r->num_rows], 1},
                            offsets = {0, first, r->num_rows + 1, 1};
@@ -109,8 +106,7 @@ static tdict_status share_range(const tdict_ragged *from, int64_t start, int64_t
   return TDICT_HAND_OVER(status, r, out, tdict_ragged_release);
 }
 
-/* Returns the length of the run of consecutive rows that begins at entry `i` of the list. A NULL list names all
- * rows. */
+/* Returns the length of the run of consecutive rows from entry `i` of the list on. NULL: the list has all rows. */
 static int64_t count_run(const tdict_positions *positions, int64_t i) {
   int64_t end = i + 1;
   if (!positions->at) return positions->count - i;
@@ -118,8 +114,7 @@ static int64_t count_run(const tdict_positions *positions, int64_t i) {
   return end - i;
 }
 
-/* Copies the rows of `from` at `positions` one after another to the values of `r`. Consecutive rows are copied
- * together. */
+/* Copies the rows at `positions` one after another to the values of `r`, consecutive rows together. */
 static tdict_status copy_rows(const tdict_ragged *r, const tdict_ragged *from, const tdict_positions *positions,
                               tdict_error *err) {
   tdict_status status = TDICT_OK;
@@ -263,8 +258,7 @@ static tdict_status pair(const void *self, const tdict_positions *positions, tdi
   tdict_status status = check_lengths(&p, err);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &made[0], err);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &made[1], err);
-  /* If no row is selected in a write from a leaf, one pair of empty views lets the caller check the dtype and the
-   * shape. */
+  /* If a write from a leaf selects no row, a pair of empty views lets the caller check dtype and shape. */
   if (status == TDICT_OK && p.positions.count == 0 && p.from) status = add_run(&p, 0, 0, err);
   for (int64_t i = 0, n; i < p.positions.count && status == TDICT_OK; i += n) {
     n = p.row ? 1 : count_run(&p.positions, i);

@@ -92,8 +92,7 @@ static tdict_status join_equal(const void *const *items, size_t count, const tdi
   return TDICT_OK;
 }
 
-/* Makes the trees for a write. A write to only some elements of the tree must not change the tensor, because the tensor
- * belongs to all elements. */
+/* Makes the trees for a write, which must reach all elements: the tensor belongs to every one of them. */
 static tdict_status pair_tensors(const void *self, const tdict_positions *positions, tdict_leaf value,
                                  tdict_tree *trees[2], tdict_error *err) {
   const tdict_box *from = tdict_leaf_box(value);

@@ -1,5 +1,4 @@
-/* Sets and returns text, numbers and JSON at paths of a tree. Checks values before they are copied. Owns nothing.
- * Thread rule: as in tdict/tree.h. */
+/* Sets and returns text, numbers and JSON at paths. Checks values before copies. Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
 #include "core/base/error.h"

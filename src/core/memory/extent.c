@@ -53,8 +53,7 @@ static bool insert_extent(tdict_extents *list, size_t i, const tdict_extent *e) 
   return true;
 }
 
-/* Removes the extents at the indices [i, end). Closes the gap by moving the extents before the gap or the extents after
- * the gap, whichever are fewer. */
+/* Removes the extents [i, end), and closes the gap by moving the fewer of those before and after it. */
 static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   tdict_extent *first = list->at + list->first;
   if (i == end) return;
@@ -67,8 +66,7 @@ static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   list->count -= end - i;
 }
 
-/* Returns the index of the first dense extent that ends after `at`, or the number of extents if all extents end at or
- * before `at`. */
+/* Returns the index of the first dense extent that ends after `at`, or the number of extents. */
 static size_t find_dense(const tdict_extents *list, size_t at) {
   size_t low = 0, high = list->count;
   while (low < high) {
@@ -81,8 +79,7 @@ static size_t find_dense(const tdict_extents *list, size_t at) {
   return low;
 }
 
-/* Adds a dense extent. Merges the new extent with all dense extents that the new extent overlaps or touches. Returns
- * false if memory is exhausted. */
+/* Adds a dense extent, merged with those that it overlaps or touches. Returns false without memory. */
 static bool add_dense(tdict_extents *list, tdict_extent e) {
   size_t i = find_dense(list, e.begin), end = i;
   if (i > 0 && extent_at(list, i - 1)->end == e.begin) i--;
@@ -95,8 +92,7 @@ static bool add_dense(tdict_extents *list, tdict_extent e) {
   return true;
 }
 
-/* Removes the bytes of `e` from the dense extents. Returns false and changes nothing if an extent must be split and
- * memory is exhausted. */
+/* Removes the bytes of `e` from dense extents. Returns false, changing nothing, if a split needs missing memory. */
 static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
   size_t i = find_dense(list, e->begin), end = i;
   if (i == list->count || extent_at(list, i)->begin >= e->end) return true;
@@ -118,8 +114,7 @@ static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
   return true;
 }
 
-/* Shortens a strided extent at both sides, so that its first byte and its last byte are in rows, not in gaps between
- * rows. Does nothing if the rows are unknown. */
+/* Shortens a strided extent with known rows at both sides, so that it begins and ends in rows, not in gaps. */
 static void skip_gaps(tdict_extent *e) {
   if (e->begin >= e->end || is_unknown(e)) return;
   const size_t first = offset_in_pitch(e->origin, e->begin, e->pitch),
@@ -128,8 +123,7 @@ static void skip_gaps(tdict_extent *e) {
   if (last >= e->width) e->end -= last - e->width + 1;
 }
 
-/* The list of strided extents is not sorted, so a search in a long list is slow. A split makes the list longer, so an
- * extent is split only while the list has fewer extents than this number. */
+/* The list is not sorted, so splits stop at this number of strided extents, which keeps searches fast. */
 enum { MAX_STRIDED_PARTS = 4096 };
 
 /* Removes the bytes [begin, end) from the strided extents. If an extent has bytes on both sides of this range, the

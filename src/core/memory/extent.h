@@ -33,23 +33,20 @@ typedef struct tdict_extents {
   size_t first, count, cap;
 } tdict_extents;
 
-/* A set of bytes. Adding a dense extent at the end of the set moves other extents only if the array is full. Removing a
- * dense extent at the start moves no other extent. */
+/* A set of bytes. Adding at the end, or removing at the start, moves no dense extents but to enlarge the array. */
 typedef struct tdict_extent_set {
   tdict_extents dense;   /* sorted; extents neither overlap nor touch */
   tdict_extents strided; /* unsorted; one layout can have several parts */
 } tdict_extent_set;
 
-/* Adds the bytes of an extent. A strided extent replaces all extents of its layout. Returns false if memory is
- * exhausted; the set can then lack the replaced extents. */
+/* Adds an extent. A strided one replaces all of its layout, which may be missing if this returns false: no memory. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
 /* If the extent is dense, removes its bytes. If the extent is strided, removes all extents of its layout. Removing a
  * dense extent can split other extents. Strided extents are split only while the set has fewer than 4096 strided
  * extents. Returns false if a dense extent must be split and memory is exhausted. An extent that cannot be split is
  * unchanged. */
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *extent);
-/* Returns true if the set contains a byte of the extent. Can also return true if the set contains no byte of the
- * extent. */
+/* Returns true if the set has a byte of the extent, and sometimes if it has none. */
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *extent);
 bool tdict_extent_set_is_empty(const tdict_extent_set *set);
 /* Removes all bytes from the set and frees the memory of the set. */

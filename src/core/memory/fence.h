@@ -36,8 +36,7 @@ static inline void tdict_fence_finish_all(tdict_fence **fences, int count) {
   }
 }
 
-/* A set of fences to wait for. A struct of zeros is an empty set. Thread rule: several threads can wait for a set at
- * the same time if no thread changes the set. */
+/* A set of fences to wait for, empty if zeros. Several threads can wait for it while none changes it. */
 typedef struct tdict_fences {
   tdict_fence **at;    /* a hash table; the set owns a reference to each fence. NULL: the place is free */
   uint32_t count, cap; /* cap is a power of two, or 0 */

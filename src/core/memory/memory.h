@@ -14,8 +14,7 @@ typedef struct tdict_block {
   void *cookie; /* private to the memory */
 } tdict_block;
 
-/* A copy of a rectangle of bytes: `height` rows of `width` bytes. Rows start `pitch` bytes apart; a pitch may be
- * negative. */
+/* A copy of `height` rows of `width` bytes, which start `pitch` bytes apart; a pitch may be negative. */
 typedef struct tdict_rect {
   void *dst;
   const void *src;
@@ -37,21 +36,17 @@ typedef struct tdict_run_order {
 } tdict_run_order;
 
 typedef struct tdict_memory_ops {
-  /* Allocates a block. Returns TDICT_ENOMEM, TDICT_EOVERFLOW, TDICT_EFORKED or an error of the driver. The memory of an
-   * absent device returns the error that explains why the device is absent. */
+  /* Allocates a block. The memory of an absent device returns the error that explains why it is absent. */
   tdict_status (*allocate)(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err);
-  /* Frees the block. The memory takes over one reference to each fence. The memory must not reuse the bytes before all
-   * fences are done. */
+  /* Frees the block with a reference to each fence. Its bytes are not used again before all fences are done. */
   void (*free)(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences);
-  /* `copy` and `fill` return after the work is done. Both pointers are NULL for host memory. For host memory, callers
-   * use memcpy() and memset() instead. */
+  /* `copy` and `fill` return when done. NULL for host memory, where callers use memcpy() and memset(). */
   tdict_status (*copy)(tdict_memory *m, const tdict_rect *rect, tdict_direction direction, tdict_error *err);
   tdict_status (*fill)(tdict_memory *m, void *dst, int byte, size_t bytes, tdict_error *err);
   void (*counts)(const tdict_memory *m, tdict_memory_counts *out);
   void (*retain)(tdict_memory *m);
   void (*release)(tdict_memory *m);
-  /* Allocates like `allocate`, but prefers pages on NUMA node `node`. If `node` is -1, uses the node of the memory.
-   * `allocate_near` is NULL if the memory cannot choose a node. */
+  /* Allocates like `allocate`, preferably on NUMA node `node`, or for -1 the memory's own. NULL: no choice */
   tdict_status (*allocate_near)(tdict_memory *m, size_t bytes, int node, tdict_block *out, tdict_error *err);
   /* Runs a work on the device of the memory. The addresses of the work can be of this device, of pinned memory, or of
    * other devices whose memory this device can access. If `order` is NULL, the work runs after the work that is queued
@@ -64,8 +59,7 @@ typedef struct tdict_memory_ops {
    * part of the work is queued, but bytes of the destination can be overwritten. `run` is NULL for memory of the
    * host. */
   tdict_status (*run)(tdict_memory *m, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err);
-  /* Returns true if a work of this memory can access blocks of `other`, a memory with an equal device. Simulated
-   * devices of two contexts can be equal. NULL if `run` is NULL. */
+  /* Returns true if works of this memory reach `other`, with an equal device, maybe simulated. NULL without `run` */
   bool (*reaches)(tdict_memory *m, tdict_memory *other);
 } tdict_memory_ops;
 

@@ -1,5 +1,4 @@
-/* Implements the blocks of pinned memory: finds the best fit, splits blocks and merges neighbours. See pinned_blocks.h
- * for ownership and threads. */
+/* Finds the best fit, splits blocks and merges neighbours. See pinned_blocks.h for ownership and threads. */
 #include "core/memory/pinned_blocks.h"
 
 #include <stdint.h>
@@ -48,9 +47,8 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
     list->newest = b->older;
 }
 
-/* Finds the offset in the block at which `bytes` bytes can start. The offset is usually 0. If the bytes fit into one
- * registered piece, but would cross the border of two pieces at offset 0, the offset is at that border. Returns false
- * if the block is too small. */
+/* Finds the offset at which `bytes` bytes can start: 0, but the border of two registered pieces if the bytes fit into a
+ * piece and would cross the border. Returns false if the block is too small. */
 static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) {
   size_t piece = b->run->piece, at = 0;
   if (bytes <= piece && piece != SIZE_MAX) {
@@ -61,8 +59,7 @@ static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) 
   return at <= b->bytes && bytes <= b->bytes - at;
 }
 
-/* Splits the block after `bytes` bytes. Returns the new block, which is the right neighbour of `b`. Returns NULL if
- * host memory is exhausted. */
+/* Splits the block after `bytes` bytes. Returns its new right neighbour, or NULL if host memory is exhausted. */
 static tdict_pinned_block *split_block(tdict_pinned_block *b, size_t bytes) {
   TDICT_ASSERT(bytes > 0 && bytes < b->bytes);
   tdict_pinned_block *rest = calloc(1, sizeof *rest);

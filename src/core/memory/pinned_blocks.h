@@ -30,8 +30,7 @@ typedef struct tdict_block_list {
   tdict_pinned_block *oldest, *newest;
 } tdict_block_list;
 
-/* Creates a run that has no pages yet, and a block that covers the run. The block is in no list. Returns NULL if host
- * memory is exhausted. */
+/* Creates a run without pages and its only block, in no list. Returns NULL if host memory is exhausted. */
 tdict_pinned_block *tdict_blocks_new(void);
 /* Frees the record of a block that covers its whole run, and the record of the run. The caller frees the pages. */
 void tdict_blocks_drop(tdict_pinned_block *block);

@@ -1,5 +1,4 @@
-/* Obtains page-locked pages: maps, touches and registers pages, or lets the driver allocate pages. The caller owns the
- * pages. Thread rule: safe from any thread. */
+/* Maps, touches and registers pages, or lets the driver allocate them. The caller owns the pages. Thread-safe. */
 #include "core/memory/pinned_pages.h"
 
 #include <errno.h>
@@ -18,9 +17,8 @@
 #include "core/base/thread.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPUS = 2 };
-/* The pause between the registrations of two pieces, in which another thread can take the driver's lock. A thread that
- * sleeps on the lock must first wake up, and gets the lock only if the pause has not ended by then. Waking up usually
- * takes less than half of this pause. */
+/* The pause between two registrations, in which another thread can wake up and take the driver's lock. Waking up
+ * usually takes less than half of it. */
 enum { PAUSE_NS = 200000 }; /* for pieces of TDICT_PINNED_PIECE bytes or more; see pause_between_pieces() */
 enum { LOG_WARNING = 2 };   /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
 
@@ -55,8 +53,7 @@ static void pause_between_pieces(size_t piece) {
   tdict_sleep(&pause);
 }
 
-/* Unregisters the first `bytes` bytes, one piece at a time. `bytes` is a multiple of `piece`, or the size of all
- * pages. */
+/* Unregisters the first `bytes` bytes by pieces. `bytes` is a multiple of `piece`, or all pages. */
 static void unregister(const tdict_pinner *p, char *data, size_t bytes, size_t piece) {
   for (size_t at = 0; at < bytes; at += piece) {
     if (at) pause_between_pieces(piece);
@@ -64,14 +61,12 @@ static void unregister(const tdict_pinner *p, char *data, size_t bytes, size_t p
   }
 }
 
-/* The state of touching and registering pages. Several threads touch pages. One thread at a time registers touched
- * pages. */
+/* The state of pinning. Several threads touch pages, and one at a time registers touched ones. */
 typedef struct pinning {
   const tdict_pinner *pinner;
   char *data;
   size_t bytes, piece;
-  /* The number of untouched huge pages in each piece (release/acquire). NULL: pages are registered after all pages are
-   * touched. */
+  /* Untouched huge pages of each piece (release/acquire). NULL: all pages are touched before registrations. */
   atomic_int *num_untouched;
   pthread_mutex_t lock; /* guards: registered, status, cause, busy */
   size_t registered;
@@ -125,9 +120,8 @@ static void touch_huge_page(void *user, long i) {
     register_more(m, false);
 }
 
-/* Returns the number of helper threads. Leaves RESERVED_CPUS CPUs to the threads of the program if there are enough
- * CPUs. On a machine without idle CPUs, the system could suspend a helper that holds the driver's lock. All copies
- * would then be delayed by milliseconds. */
+/* Returns the number of helper threads, which leaves RESERVED_CPUS CPUs if there are enough. A suspended helper could
+ * hold the driver's lock and delay all copies by milliseconds. */
 static int count_touching_helpers(const tdict_pool *pool) {
   int threads = pool ? tdict_pool_max_working(pool, RESERVED_CPUS) : 1;
   return (threads < MAX_TOUCHING_THREADS ? threads : MAX_TOUCHING_THREADS) - 1;
@@ -159,8 +153,7 @@ static tdict_status register_all(pinning *m, tdict_error *err) {
   return m->status;
 }
 
-/* Maps pages and registers them. If `piece` is 0 or at least the number of bytes, registers all pages at once.
- * Otherwise registers each piece separately. */
+/* Maps pages and registers each piece, or all at once if `piece` is 0 or at least the number of bytes. */
 static tdict_status map_and_register(const tdict_pinner *p, size_t bytes, size_t piece, tdict_pinned_pages *out,
                                      tdict_error *err) {
   const bool whole = piece == 0 || bytes <= piece;
@@ -185,8 +178,7 @@ static tdict_status allocate_from_driver(const tdict_pinner *p, size_t bytes, td
   return status;
 }
 
-/* Logs that the pages were not obtained in the preferred way. If the pinner has `logged_ways`, logs only once for each
- * way. */
+/* Logs, once for each way if the pinner has `logged_ways`, that the preferred way did not work. */
 static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages, const char *instead,
                          const char *cause) {
   const int bit = 1 << pages->way;
@@ -215,8 +207,7 @@ tdict_status tdict_pinned_pages_get(const tdict_pinner *p, size_t bytes, tdict_p
   bool large = rounded >= HUGE_PAGE;
   if (large && map_and_register(p, rounded, p->piece, out, &first) == TDICT_OK) return TDICT_OK;
   if (large && p->piece && try_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
-  /* Let the driver allocate the pages, which is the preferred way for less than 2 MiB. Then try a registration that was
-   * not tried yet. */
+  /* Let the driver allocate, which is preferred below 2 MiB. Then try a registration that was not tried. */
   tdict_status status = allocate_from_driver(p, rounded, out, &cause);
   if (status == TDICT_OK) {
     if (large) log_fallback(p, out, "was allocated by the driver", first.message);

@@ -1,5 +1,4 @@
-/* Obtains and frees page-locked pages. Keeps no pages for reuse: see pinned_pool.h. The caller owns the pages. Thread
- * rule: safe from any thread. */
+/* Obtains and frees page-locked pages; see pinned_pool.h for reuse. The caller owns the pages. Thread-safe. */
 #ifndef TDICT_CORE_MEMORY_PINNED_PAGES_H
 #define TDICT_CORE_MEMORY_PINNED_PAGES_H
 
@@ -16,8 +15,7 @@
  * addresses that are multiples of the piece size, and the piece size is a multiple of TDICT_PINNED_GRAIN. See
  * tdict_gpu_queue_rect(). */
 #define TDICT_PINNED_GRAIN ((size_t)4 << 20)
-/* The piece size for pinning while other threads copy. Registering a piece of this size blocks the copies of other
- * threads for about a millisecond. */
+/* The piece while other threads copy: registering one blocks their copies for about a millisecond. */
 #define TDICT_PINNED_PIECE ((size_t)32 << 20)
 
 /* The operations that pin pages; the device layer implements them. */
@@ -30,8 +28,7 @@ typedef struct tdict_pin_ops {
   void (*free)(void *self, void *pages, size_t bytes);
   /* Called with the errno `code` if the system refused to bind pages to the node. */
   void (*bind_refused)(void *self, int node, int code);
-  /* Returns true in a forked child of the process that created `self`. The child must call no other operation. If
-   * `is_forked` is NULL, forks are not detected. */
+  /* Returns true in a forked child, which must call no other operation. NULL: forks are not detected */
   bool (*is_forked)(void *self);
   void (*retain)(void *self);
   void (*release)(void *self);

@@ -68,9 +68,8 @@ static void release_fence_lists(tdict_fence_list *done) {
   }
 }
 
-/* Removes free runs from the pool, oldest first, while more than keep_bytes are cached. Returns the blocks of these
- * runs, linked by `newer`. Call under the lock. The caller unpins the runs after unlocking, since unpinning waits for
- * the device. */
+/* Removes free runs, oldest first, while more than keep_bytes are cached. Returns their blocks, linked by `newer`. Call
+ * under the lock, but unpin later, since that waits for the device. */
 static tdict_pinned_block *remove_surplus(pool *p, size_t keep_bytes) {
   tdict_pinned_block *taken = NULL;
   for (tdict_pinned_block *b = p->free_blocks.oldest, *next; b && p->counts.cached_bytes > keep_bytes; b = next) {
@@ -112,8 +111,7 @@ static void count_live(pool *p, size_t bytes) {
   if (all > p->counts.peak_bytes) p->counts.peak_bytes = all;
 }
 
-/* Takes a block out of the free list and counts the block as live. Returns NULL if no block fits, or if host memory is
- * exhausted. Call under the lock. */
+/* Takes a free block and counts it as live. Returns NULL without a fit or host memory. Call under the lock. */
 static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most, int node) {
   tdict_pinned_block *b = tdict_blocks_take(&p->free_blocks, bytes, at_most, node);
   if (!b) return NULL;
@@ -124,8 +122,7 @@ static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most
   return b;
 }
 
-/* Takes any free block that fits, even a much larger block or a block that was pinned for another node. Called if no
- * more bytes can be pinned. Call under the lock. */
+/* Takes any free block that fits, however large or far, when no more can be pinned. Call under the lock. */
 static tdict_pinned_block *take_any_block(pool *p, size_t bytes, int node) {
   tdict_pinned_block *b = take_free_block(p, bytes, SIZE_MAX, node);
   return b ? b : take_free_block(p, bytes, SIZE_MAX, TDICT_ANY_NODE);
@@ -262,8 +259,7 @@ static tdict_status pool_allocate(tdict_memory *m, size_t requested, tdict_block
   return pool_allocate_near(m, requested, -1, out, err);
 }
 
-/* Records the fences of a freed block. If memory for the record is exhausted, waits for the fences here. Returns NULL
- * if there is no fence to wait for. */
+/* Records the fences of a freed block, or waits for them without memory. Returns NULL: nothing to wait for. */
 static tdict_fence_list *record_fences(tdict_fence **fences, int num_fences) {
   if (num_fences == 0) return NULL;
   tdict_fence_list *w = malloc(sizeof *w + (size_t)num_fences * sizeof w->fences[0]);

@@ -55,8 +55,7 @@ static void free_record(tdict_storage *s) {
   free(s);
 }
 
-/* Asks for huge pages, because the first write to a small page costs as much as copying the page. Only whole huge pages
- * are requested, since partial huge pages would use more memory. */
+/* Asks for whole huge pages: the first write to a small page costs as much as copying it. */
 static void ask_for_huge_pages(char *data, size_t bytes) {
   size_t head = (HUGE_PAGE - (uintptr_t)data % HUGE_PAGE) % HUGE_PAGE;
   if (bytes >= HUGE_BYTES) madvise(data + head, (bytes - head) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
@@ -188,8 +187,7 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
-  /* If the lock is held here, a thread of the parent process held the lock at the fork. The lists can be half changed,
-   * so ignore the lists. */
+  /* A thread of the parent held the lock at the fork. The lists can be half changed, so ignore them. */
   if (atomic_load_explicit(&s->lock, memory_order_relaxed)) {
     s->uses = NULL;
     s->num_uses = 0;
@@ -264,8 +262,7 @@ void tdict_storage_attach(tdict_fence_node *node) {
   unlock_marks(node->storage, node);
 }
 
-/* Removes a mark. If the storage has no other mark, a single exchange removes the mark. New marks are added in front,
- * so the `next` of this node remains NULL. */
+/* Removes a mark, the only one by an exchange: new marks come in front, so the node's `next` stays NULL. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
   uintptr_t own = (uintptr_t)node;
@@ -365,8 +362,7 @@ void tdict_storage_lose_all(tdict_storage *s) {
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes) {
   if (bytes->begin == bytes->end) return;
   lock_uses(s);
-  /* If all bytes are lost already, there is nothing to add. If memory for the set is exhausted, mark all bytes as
-   * lost. */
+  /* If all bytes are lost, there is nothing to add. Without memory for the set, mark all bytes as lost. */
   const bool all = tdict_storage_has_lost(s) && !s->lost_bytes;
   if (!all && !s->lost_bytes) s->lost_bytes = calloc(1, sizeof *s->lost_bytes);
   if (!all && (!s->lost_bytes || !tdict_extent_set_add(s->lost_bytes, bytes))) free_lost(s);

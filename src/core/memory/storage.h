@@ -22,11 +22,9 @@
 
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
-/* A mark of a transfer on a storage. A transfer allocates its marks in advance, so attaching a mark allocates
- * nothing. */
+/* A mark of a transfer, which allocates it in advance, so that attaching allocates nothing. */
 struct tdict_fence_node {
-  /* Relaxed: once the mark is attached, only a thread that has locked the list writes `next`. The thread that detaches
-   * the mark may read `next` without the lock. */
+  /* Relaxed: once attached, written only under the list's lock. The thread that detaches may read it without. */
   _Atomic(tdict_fence_node *) next;
   tdict_storage *storage; /* the transfer holds the reference */
   tdict_fence *fence;
@@ -67,8 +65,7 @@ struct tdict_storage {
   /* A large tree can have one storage for each leaf, and a cache miss costs more than all other work on a storage. To
    * mark a source, a transfer accesses only `marks`, `busy_uses` and `lost`. These fields come first, in 16 bytes. All
    * 16 bytes are in one cache line, because malloc() aligns to 16 bytes. */
-  /* A pointer to the first mark, or 0 (acquire/release). If bit 0 is set, the list is locked, and the other bits are
-   * the id of the process that holds the lock. */
+  /* The first mark, or 0 (acquire/release). Bit 0: the list is locked, by the process of the other bits. */
   _Atomic(uintptr_t) marks;
   _Atomic(int32_t) busy_uses; /* equals num_uses; read without the lock (acquire/release) */
   _Atomic(bool) lost;         /* true if some bytes are lost, see lost_bytes (acquire/release) */
@@ -143,8 +140,7 @@ static inline bool tdict_storage_devices_equal(const tdict_storage *a, const tdi
   return (a->memory && a->memory == b->memory) || tdict_device_equal(a->device, b->device);
 }
 
-/* Marks node->storage as used by node->fence until tdict_storage_detach(). The caller must have filled the fields
- * `storage`, `fence` and `writes` of the node. */
+/* Marks node->storage until tdict_storage_detach(). The caller has set `storage`, `fence` and `writes`. */
 void tdict_storage_attach(tdict_fence_node *node);
 void tdict_storage_detach(tdict_fence_node *node);
 /* Marks node->storage if the storage is idle, which is the usual case. Nothing uses the bytes then before the owner of
@@ -190,8 +186,7 @@ void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);
 }
-/* Returns true if a byte of the extent is lost. Can also return true if no byte of the extent is lost, because the set
- * of lost bytes is not exact. */
+/* Returns true if a byte of the extent is lost, and sometimes if none is: the set is not exact. */
 bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes);
 
 #endif

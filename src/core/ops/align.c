@@ -1,5 +1,4 @@
-/* Matches the entries of several trees that must have the same keys. The caller owns the resulting table. The trees are
- * borrowed. Thread rule: see align.h. */
+/* Matches the entries of borrowed trees with the same keys. The caller owns the table. Thread rule: see align.h. */
 #include "core/ops/align.h"
 
 #include <stdlib.h>
@@ -35,9 +34,8 @@ static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_st
   return tdict_error_at(err, status, path);
 }
 
-/* Compares the nodes of all trees at `mark`. Returns TDICT_ENOTFOUND if a node has a key that the node of the first
- * tree lacks. Searches only nodes with more keys than the node of the first tree, because add_entry() finds keys that a
- * later tree lacks. */
+/* Returns TDICT_ENOTFOUND if a node at `mark` has a key that the first tree lacks. Searches only nodes with more keys,
+ * because add_entry() finds keys that a later tree lacks. */
 static tdict_status check_no_extra_keys(const aligner *a, size_t mark, tdict_error *err) {
   const tdict_tree *first = get_node_of_tree(a, mark, 0);
   for (size_t t = 1; t < a->aligned->count; t++) {

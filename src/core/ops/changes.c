@@ -1,5 +1,4 @@
-/* Changes several nodes together, or none of them. The tdict_changes struct owns the replacements. Thread rule: see
- * changes.h. */
+/* Changes several nodes together, or none. tdict_changes owns the replacements. Thread rule: see changes.h. */
 #include "core/ops/changes.h"
 
 #include "core/base/error.h"
@@ -32,8 +31,7 @@ tdict_status tdict_changes_end(tdict_changes *c, tdict_status status) {
   const tdict_pointer_pair *pairs = c->replacement.pairs;
   for (size_t i = 0; status == TDICT_OK && i < c->replacement.cap; i++)
     if (pairs[i].key) tdict_node_swap((tdict_tree *)(uintptr_t)pairs[i].key, pairs[i].value);
-  /* Release only after all swaps: a release can free nodes and run callbacks, and callbacks must see the changed
-   * trees. */
+  /* Release after all swaps: a release can run callbacks, which must see the changed trees. */
   for (size_t i = 0; i < c->replacement.cap; i++) {
     if (!pairs[i].key) continue;
     tdict_release(pairs[i].value);

@@ -14,12 +14,10 @@ typedef struct tdict_changes {
 } tdict_changes;
 
 void tdict_changes_init(tdict_changes *c, const char *what);
-/* Gets the replacement of a node. The first call for a node creates the replacement, with the keys and leaves of the
- * node. The caller borrows *out. Returns TDICT_ELOCKED if the node is locked, and TDICT_ENOMEM if memory is
- * exhausted. */
+/* Gets the replacement of a node, with its keys and leaves, and creates it at the first call. The caller borrows *out.
+ * Returns TDICT_ELOCKED if the node is locked, and TDICT_ENOMEM. */
 tdict_status tdict_changes_get(tdict_changes *c, tdict_tree *node, tdict_tree **out, tdict_error *err);
-/* Ends the changes, releases the replacements and returns `status`. If `status` is TDICT_OK, the changes take effect.
- * If not, no tree changes. */
+/* Ends the changes, which take effect if `status` is TDICT_OK. Releases the replacements and returns `status`. */
 tdict_status tdict_changes_end(tdict_changes *c, tdict_status status);
 
 #endif

@@ -1,5 +1,4 @@
-/* Checks whether a copy between tensors is possible. Keeps no state.
- * Thread rule: see check_copy.h. */
+/* Checks whether a copy between tensors is possible. Keeps no state. Thread rule: see check_copy.h. */
 #include "core/ops/check_copy.h"
 
 #include "core/base/error.h"

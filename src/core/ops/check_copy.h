@@ -1,6 +1,5 @@
-/* Checks whether a copy between tensors is possible, before the first byte is written. Also builds views that repeat
- * a source along new dimensions. The functions keep no state.
- * Thread rule: as in tdict/tensor.h. */
+/* Checks whether a copy between tensors is possible, before the first byte is written. Builds views that repeat a
+ * source along new dimensions. Keeps no state. Thread rule: as in tdict/tensor.h. */
 #ifndef TDICT_CORE_OPS_CHECK_COPY_H
 #define TDICT_CORE_OPS_CHECK_COPY_H
 
@@ -17,8 +16,7 @@ tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim
 /* Returns TDICT_ESHAPE if the batch size of the tree `dst` is not the given one. */
 tdict_status tdict_check_batch_size(const char *what, const tdict_tree *dst, int ndim, const int64_t *batch_size,
                                     tdict_error *err);
-/* Describes a view of `src` that has the sizes `shape`. The view repeats `src` along new leading dimensions. Returns
- * false if the dimensions of `src` are not the last dimensions of `shape`. */
+/* Describes a view of `src` that new leading dimensions repeat. Returns false if `shape` does not end as `src`. */
 bool tdict_repeat_leading(const tdict_tensor *src, int ndim, const int64_t *shape, tdict_made *made);
 
 #endif

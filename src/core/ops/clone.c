@@ -1,5 +1,4 @@
-/* Clones trees, makes trees contiguous, and consolidates trees. The caller owns the results. Thread rule: as in
- * tdict/clone.h. */
+/* Clones, consolidates and makes trees contiguous. The caller owns the results. Thread rule: as in tdict/clone.h. */
 #include "core/ops/clone.h"
 
 #include <string.h>
@@ -29,8 +28,7 @@ tdict_status tdict_clone_deep(const tdict_tree *tree, const tdict_run *run, tdic
   tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM | TDICT_USES_MEMORY, "clone_deep", err);
   if (status != TDICT_OK) return status;
   tdict_moves moves = {.what = "clone_deep", .stream = tdict_run_stream(&r)};
-  /* batch_in and batch_out are 0: no batch dimension changes, so the tensors of objects need not begin with the batch
-   * size. */
+  /* No batch dimension changes, so the tensors of objects need not begin with the batch size. */
   const tdict_map map = {.what = "clone_deep",
                          .drops_locks = true,
                          .memory = r.memory,
@@ -65,8 +63,7 @@ tdict_status tdict_contiguous(const tdict_tree *tree, const tdict_run *run, tdic
   return tdict_map_run(&map, tree, out, err);
 }
 
-/* Copies the elements. Writes zeros to the padding after the elements, so that the padding never holds old bytes of the
- * process. */
+/* Copies the elements, and writes zeros after them, so that no padding holds old bytes of the process. */
 static tdict_status fill_consolidated(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                       tdict_error *err) {
   (void)entry;
@@ -81,8 +78,7 @@ static tdict_status fill_consolidated(const tdict_map *map, size_t entry, const 
   return status == TDICT_OK ? tdict_moves_copy(map->moves, made, from, err) : status;
 }
 
-/* Counts the tensors of a tree. If the tree has an object other than text, numbers and JSON, returns TDICT_ENOTSUP and
- * sets err->path to the path of the object. */
+/* Counts the tensors. Returns TDICT_ENOTSUP, with the path, for an object other than text, numbers and JSON. */
 static tdict_status count_tensors(const tdict_tree *tree, size_t *out, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
@@ -102,8 +98,7 @@ static tdict_status count_tensors(const tdict_tree *tree, size_t *out, tdict_err
   return status;
 }
 
-/* Returns a new reference to the storage of a tree whose tensors are all in one storage. A tree without tensors gets a
- * new storage without bytes. */
+/* Returns a new reference to the one storage of all tensors of a tree, or to a new storage without bytes. */
 static tdict_status find_storage(const tdict_tree *tree, tdict_memory *memory, tdict_storage **out, tdict_error *err) {
   tdict_cursor cursor;
   const tdict_tensor *first = NULL;

@@ -1,5 +1,4 @@
-/* Implements stack and cat, into a new tree or into an existing tree. The caller owns the results. Thread rule: as in
- * tdict/combine.h. */
+/* Implements stack and cat, into new or existing trees. The caller owns the results. Threads: as in tdict/combine.h. */
 #include "tdict/combine.h"
 
 #include <stdlib.h>
@@ -143,8 +142,7 @@ static tdict_status copy_parts(joiner *j, size_t entry, const tdict_tensor *made
     status = tdict_moves_copy(&j->moves, tdict_temp_over(&temp, made, &place), part, err);
     at += (uintptr_t)count * step;
   }
-  /* Each copy wrote only a part of the tensor. All bytes are written now, so no byte is lost. Copies on a device are
-   * not made yet. */
+  /* Each copy wrote a part of the tensor, so together no byte is lost. Copies on a device come later. */
   if (status == TDICT_OK && tdict_is_on_host(made)) tdict_tensor_regain(made);
   return status;
 }
@@ -161,8 +159,7 @@ static tdict_status fill_joined(const tdict_map *map, size_t entry, const tdict_
   return copy_parts(map->user, entry, made, err);
 }
 
-/* Returns true if stack makes a ragged leaf of the tensors at an entry, because their first sizes differ. The other
- * sizes are checked when the leaf is made. */
+/* Returns true if stack makes a ragged leaf, because first sizes differ. The leaf checks the other sizes. */
 static bool has_different_lengths(const tdict_map *map, size_t entry) {
   const joiner *j = map->user;
   const tdict_tensor *first = get_joined_part(j, entry, 0);
@@ -203,8 +200,7 @@ static tdict_status join_into_new_tree(joiner *j, const join_options *options, t
   if (status != TDICT_OK) return status;
   const tdict_tree *first = j->items[0];
   const tdict_object_method way = j->is_stack && j->dim == 0 ? TDICT_OBJECT_STACK : TDICT_OBJECT_AS_TENSORS;
-  /* Flatten the program's objects that no `stack` hook can stack. If the caller passed a memory, flatten all objects of
-   * the program whose type has `flatten`. */
+  /* Flatten objects that no `stack` hook can stack, and with a memory also all that have `flatten`. */
   if (j->aligned.has_objects) {
     const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->run.memory != NULL};
     status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);
@@ -247,9 +243,8 @@ tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict
   return join_into_new_tree(&j, &(join_options){options, run, TDICT_USES_STREAM | TDICT_USES_MEMORY}, out, err);
 }
 
-/* Writes the elements of all trees' objects at an entry to the object of `out`, one tree after another. Elements are
- * overwritten only by cat along dimension 0. The check pass makes the pairs. The write pass uses the pairs again, in
- * the same order. */
+/* Writes the elements of all objects at an entry to the object of `out`, one tree after another. The write pass uses
+ * the pairs of the check pass again, in the same order. */
 static tdict_status write_joined_objects(joiner *j, const tdict_tree *out, size_t entry, const char *path,
                                          bool checks_only, tdict_error *err) {
   const tdict_leaf *leaves = j->aligned.leaves + entry * j->aligned.count;
@@ -279,8 +274,7 @@ static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict
   return status;
 }
 
-/* Writes the leaves of `out`, the first tree in `aligned`. If `checks_only` is true, only checks that the leaves can be
- * written. */
+/* Writes the leaves of `out`, the first tree in `aligned`, or with `checks_only` checks that it can. */
 static tdict_status write_joined_leaves(joiner *j, const tdict_tree *out, bool checks_only, tdict_error *err) {
   char path[sizeof((tdict_error *)NULL)->path];
   tdict_cursor cursor;

@@ -20,8 +20,7 @@ typedef struct comparer {
   tdict_cursor cursor; /* walks the first tree; a frame's mark is the node of the second tree at the same path */
 } comparer;
 
-/* Records a difference at the cursor's path. If `extra` is not NULL, appends this key to the path. The caller has set
- * the message. */
+/* Records a difference, whose message is set, at the cursor's path, with the key `extra` if not NULL. */
 static void note_difference(comparer *c, const tdict_key *extra) {
   c->out->differs = true;
   tdict_cursor_path(&c->cursor, c->parent_path, c->out->path, sizeof c->out->path);
@@ -34,8 +33,7 @@ static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a
   SET_MESSAGE(c, "%s %s and %s", what, TDICT_SHAPE_TEXT(a->ndim, a->dims), TDICT_SHAPE_TEXT(b->ndim, b->dims));
 }
 
-/* Compares the batch sizes of two nodes, and searches for a key that only b has. If there is a difference, records the
- * difference and returns false. */
+/* Compares batch sizes, and searches for a key that only b has. Records a difference and returns false. */
 static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
   if (!tdict_shapes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
     SET_MESSAGE(c, "batch sizes %s and %s", TDICT_SHAPE_TEXT(a->batch_ndim, a->batch_size),
@@ -83,9 +81,8 @@ static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, con
     SET_MESSAGE(c, "elements %.17g and %.17g", ar, br);
 }
 
-/* Counts equal numbers from the start of two arrays, in blocks that a compiler can vectorize. Stops at the first block
- * that has a difference. NaN is not equal to NaN. memcpy() is needed, because memory of the program can be aligned less
- * than the type requires. */
+/* Counts equal numbers at the start of two arrays, in blocks that compilers vectorize. NaN is not equal to NaN.
+ * memcpy(), because memory of the program can be aligned less than the type. */
 #define COUNT_EQUAL(type)                                                          \
   while (found < count) {                                                          \
     type x[BLOCK], y[BLOCK];                                                       \
@@ -179,8 +176,7 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
 
 static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
 
-/* Compares two objects with the function `equal` of a built-in type, or by the tensors of the flattened objects.
- * Records a difference if the types differ. */
+/* Compares two objects by `equal` of a built-in type, or by their flattened tensors. The types must be equal. */
 static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
   static const tdict_flatten_rule opening = {.what = "compare", .way = TDICT_OBJECT_AS_TENSORS};
   if (a == b) return TDICT_OK;
@@ -214,8 +210,7 @@ static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict
   return status;
 }
 
-/* Compares the entry at the cursor with the entry of b at the same key. If both are trees, only sets *below to the tree
- * of b. compare_trees() then descends. */
+/* Compares the entry at the cursor with b's. For two trees, sets *below to b's, and compare_trees() descends. */
 static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_frame *top = &c->cursor.frames[c->cursor.depth - 1];
   const tdict_key *key = tdict_cursor_key(&c->cursor);

@@ -1,5 +1,4 @@
-/* Joins nested keys into the flat keys of one node. The caller owns the results, which share leaves with the source.
- * Thread rule: as in tdict/keysets.h. */
+/* Joins nested keys into flat keys. The caller owns the results, which share leaves. Threads: as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +8,8 @@
 #include "core/tree/agree.h"
 #include "tdict/keysets.h"
 
-/* Holds a prefix: the path of the current node, followed by the separator. A frame's mark is the length of its prefix.
- * After the prefix, the buffer has space for one more key and for the whole word that append_key() copies for a short
- * key. */
+/* Holds a prefix: the path of the current node and the separator, whose length is a frame's mark. There is space for
+ * one more key, and the whole word that append_key() copies for a short key. */
 typedef struct name_buffer {
   char *text;
   size_t cap;

@@ -1,5 +1,4 @@
-/* Implements map.h in two passes. The first pass measures the new tree, and the second pass creates the tree. The
- * caller owns the complete tree. Thread rule: as in tdict/tree.h. */
+/* Implements map.h: a first pass measures the new tree, and a second creates it. Thread rule: as in tdict/tree.h. */
 #include "core/ops/map.h"
 
 #include <stdlib.h>
@@ -12,8 +11,7 @@
 
 enum { MAX_MEMORIES = 16, LEAF_ALIGNMENT = 256 };
 
-/* The storage for all new elements in one memory. `bytes` is the measured size. `next` is the offset of the next
- * tensor. */
+/* The storage for all new elements in one memory, of the measured size. `next` is the offset of the next tensor. */
 typedef struct arena {
   tdict_memory *memory;
   size_t bytes, next;
@@ -115,8 +113,7 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, tdict_erro
 
 /* Counts a tensor, and the bytes of its result if the result is a new tensor. */
 static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
-  /* The program can have changed a child through a borrowed pointer. Without this check, offsets would be computed from
-   * dimensions that the tensor does not have. */
+  /* The program can have changed a child, and offsets must not come from dimensions that it lacks. */
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
   if (is_next_tensor_shared(m, from)) return TDICT_OK;
@@ -140,8 +137,7 @@ static bool stays_closed(const tdict_map *map, const tdict_box *box) {
   return map->way != TDICT_OBJECT_ELEMENTS || !tdict_box_has_elements(box);
 }
 
-/* Measures all leaves. Stops at the first object for which stays_closed() returns false, since the tree is then mapped
- * again with flattened objects. */
+/* Measures all leaves, up to an object that does not stay closed: then flattened objects are mapped again. */
 static tdict_status measure_all(maker *m, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&m->cursor)) != 0; m->entry++) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
@@ -280,8 +276,7 @@ static tdict_status find_positions(const maker *m, int64_t **out, tdict_error *e
   int64_t *positions = malloc(size.bytes ? size.bytes : 1);
   if (!positions)
     return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %zu bytes of positions", map->what, size.bytes);
-  /* Apply the map to a tensor at address 0 with elements of one byte. The address of each element is then its
-   * position. */
+  /* A map of a tensor at address 0 with elements of one byte makes each element's address its position. */
   tdict_storage storage = {.device = tdict_cpu()};
   const tdict_tensor over = {.storage = &storage, .dtype = TDICT_U8};
   memcpy(view.shape, m->root->batch_size, (size_t)view.ndim * sizeof *view.shape);
@@ -305,8 +300,7 @@ static tdict_status arrange_builtin(const maker *m, const tdict_box *box, tdict_
     return tdict_fail(err, TDICT_ENOTSUP, "%s: not possible for a leaf of type %.60s", map->what, box->type->name);
   to.is_list = map->pick && map->pick->positions;
   if (to.is_list && map->pick->at.depth == 0) {
-    /* The map selects rows of the first dimension by a list of positions. Copy whole rows, and do not list the
-     * positions of all elements. */
+    /* Copy whole rows of the first dimension, and do not list the positions of all elements. */
     to.dims_in = to.ndim = 1;
     to.at = map->pick->positions;
   } else {
@@ -336,8 +330,7 @@ static tdict_status make_mapped_builtin(const maker *m, const tdict_tree *node, 
   return status;
 }
 
-/* Returns TDICT_ESHAPE if an object of a built-in type does not fit its new node. A child node can have more batch
- * dimensions than the object. */
+/* Returns TDICT_ESHAPE if a built-in object does not fit its node. A child can have more batch dimensions. */
 static tdict_status check_mapped_builtin(const maker *m, const tdict_tree *node, tdict_leaf made, tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(made);
   if (!box || tdict_box_begins_with(box, node->batch_ndim, node->batch_size)) return TDICT_OK;
@@ -400,8 +393,7 @@ static tdict_status make_all_leaves(maker *m, const tdict_tree *root, tdict_tree
   return tdict_cursor_check(c, m->map->what, err);
 }
 
-/* Locks the new nodes of locked source nodes. Visits the same nodes as make_all_leaves(), so the cursor needs no new
- * memory. */
+/* Locks the new nodes of locked nodes. Visits the nodes of make_all_leaves(), so the cursor needs no memory. */
 static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
   tdict_cursor *c = &m->cursor;
   if (tdict_node_is_locked(root)) tdict_lock(made);

@@ -31,8 +31,7 @@ struct tdict_map {
   /* Writes the elements of a new tensor. NULL if `describe` never describes a new tensor. */
   tdict_status (*fill)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                        tdict_error *err);
-  /* True: all descriptions of new tensors for tensors of one shape and dtype are equal. The map then calls `describe`
-   * less often. */
+  /* True: new tensors for one shape and dtype have equal descriptions, so `describe` is called less often. */
   bool describes_shapes;
   void *user;
   tdict_moves *moves; /* run after all calls of `fill`, and then reset; NULL: `fill` makes all copies at once */
@@ -54,8 +53,7 @@ struct tdict_map {
   const tdict_pick *pick;
   tdict_status (*join)(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node, tdict_box **out,
                        tdict_error *err);
-  /* Returns true if the result of a tensor is an object. `join` makes this object and gets NULL for `from`. NULL: no
-   * tensor becomes an object. */
+  /* Returns true if the result of a tensor is an object, which `join` makes with NULL for `from`. NULL: never. */
   bool (*becomes_object)(const tdict_map *map, size_t entry);
 };
 /* Makes a new tree from `td` as `map` describes. If drops_locks is false, locks the new tree like the source. Returns
@@ -74,12 +72,10 @@ tdict_status tdict_map_describe_new(const tdict_map *map, size_t entry, const td
 /* A `fill`: leaves the elements uninitialized, for a result that a transfer writes. */
 tdict_status tdict_map_leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                    tdict_error *err);
-/* Copies the nodes of a tree. The copy shares key tables and leaves with `td`, and is not locked. Returns TDICT_ENOMEM
- * if memory is exhausted. */
+/* Copies the nodes of a tree, unlocked. Key tables and leaves are shared. Returns TDICT_ENOMEM. */
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err);
-/* Prepares a leaf of one tree for a node of another tree. *out is a reference that the caller owns. A child tree is
- * copied, so that no node is shared by both trees. Returns the errors of tdict_agree_leaf() and tdict_agree_adopt(),
- * and TDICT_ENOMEM if memory is exhausted. */
+/* Prepares a leaf of one tree for a node of another. The caller owns *out. A child is copied, since no node is in two
+ * trees. Returns TDICT_ENOMEM and the errors of tdict_agree_leaf() and tdict_agree_adopt(). */
 tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,
                              tdict_error *err);
 

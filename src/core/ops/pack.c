@@ -1,5 +1,4 @@
-/* Joins sequences of different lengths into one row, with the offsets that attention kernels need. The caller owns the
- * result. Thread rule: as in tdict/combine.h. */
+/* Joins sequences into one row, with the offsets that attention kernels need. Thread rule: as in tdict/combine.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,8 +117,7 @@ static tdict_status check_parts(packer *p, const tdict_entry *entry, packed_leaf
   return measure_lengths(p, err);
 }
 
-/* Adds a tensor of the first tree to the table of leaves. tdict_walk() visits the entries in the order of the aligned
- * table. The sizes of the first dimensions are set later. */
+/* Adds a tensor of the first tree. tdict_walk() has the order of the aligned table. First sizes are set later. */
 static tdict_status add_leaf(void *user, const tdict_entry *entry, tdict_error *err) {
   packer *p = user;
   size_t e = p->next_entry++;

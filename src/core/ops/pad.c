@@ -1,5 +1,4 @@
-/* Stacks trees whose tensors have different sizes, and pads the smaller tensors. The caller owns the result. Thread
- * rule: as in tdict/combine.h. */
+/* Stacks trees whose tensors differ in size, and pads the smaller ones. Thread rule: as in tdict/combine.h. */
 #include "core/ops/pad.h"
 
 #include "core/base/error.h"
@@ -75,15 +74,13 @@ tdict_status tdict_check_part(const char *what, const tdict_tensor *t, size_t i,
   return TDICT_OK;
 }
 
-/* Computes the shape of the result's tensor at an entry. Checks that the tensors match and that the dtype can hold
- * the value. */
+/* Computes the shape of the result's tensor. Checks that the tensors match and the dtype can hold the value. */
 static tdict_status describe_padded(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                     tdict_error *err) {
   const padder *p = map->user;
   const char *what = p->rule->what;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  /* The mask has the batch dimensions, and then all dimensions up to the last dimension in which the tensors differ.
-   * The mask of a sequence always has the sequence dimension. */
+  /* The mask has the dimensions up to the last in which tensors differ, of a sequence always that dimension. */
   int num_masked = p->rule->pads_sequence && p->ndim == 1 ? 2 : p->ndim;
   if (from->ndim == TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have more than %d dimensions", what, TDICT_MAX_NDIM);
@@ -153,8 +150,7 @@ static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box 
   return tdict_box_join(p->aligned.leaves + entry * p->count, p->count, &how, out, err);
 }
 
-/* Returns true if the child trees at an entry have equal batch sizes, except in the sequence dimension. Writes the
- * largest size of the sequence dimension to *longest. */
+/* Returns true if batch sizes of children are equal but for the sequence dimension, whose largest size is *longest. */
 static bool measure_children(const padder *p, size_t entry, int64_t *longest) {
   const tdict_leaf *row = p->aligned.leaves + entry * p->count;
   const tdict_tree *first = tdict_leaf_tree(row[0]);
@@ -185,8 +181,7 @@ static tdict_status set_child_batch_sizes(const padder *p, tdict_tree *made, tdi
   return tdict_cursor_end(&cursor, p->rule->what, TDICT_OK, err);
 }
 
-/* Builds the padded tree, or the tree of masks. `opened` has copies of the trees with flattened objects, and is NULL if
- * the trees have no objects. */
+/* Builds the padded tree or its masks. `opened`: copies with flattened objects, or NULL without objects. */
 static tdict_status make_padded(padder *p, tdict_tree **opened, bool is_mask, tdict_tree **out, tdict_error *err) {
   tdict_tree *made = NULL;
   p->is_mask = is_mask;

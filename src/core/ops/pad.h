@@ -1,5 +1,4 @@
-/* Declares the padding for functions that stack trees whose tensors have different sizes. The caller owns the results.
- * Thread rule: as in tdict/combine.h. */
+/* Declares the stack of trees whose tensors have different sizes. Thread rule: as in tdict/combine.h. */
 #ifndef TDICT_CORE_OPS_PAD_H
 #define TDICT_CORE_OPS_PAD_H
 
@@ -8,8 +7,7 @@
 
 typedef struct tdict_pad_rule {
   const char *what; /* prefix of error messages */
-  /* true: the first dimension of the tensors is padded, as in tdict_pad_sequence(). If false, the trees have equal
-   * batch sizes, and every dimension after the batch dimensions is padded. */
+  /* true: pads the first dimension, as tdict_pad_sequence(); else all after the batch dimensions, which are equal */
   bool pads_sequence;
   double value;
   tdict_memory *memory; /* NULL: as in tdict_stack() */
@@ -23,9 +21,8 @@ typedef struct tdict_pad_rule {
 tdict_status tdict_pad_trees(const tdict_pad_rule *rule, const tdict_tree *const *items, size_t count, tdict_tree **out,
                              tdict_tree **mask, tdict_error *err);
 
-/* Checks that a tensor of tree `i` can be joined with the tensor of tree 0 at the same path. `sizes_match` says whether
- * the caller accepts the shape of the tensor. Returns TDICT_ESHAPE, TDICT_EDTYPE or TDICT_EWRONGDEVICE. The message
- * begins with `what`. */
+/* Checks that a tensor of tree `i` fits that of tree 0. `sizes_match`: its shape does. `what` begins the message.
+ * Returns TDICT_ESHAPE, TDICT_EDTYPE or TDICT_EWRONGDEVICE. */
 tdict_status tdict_check_part(const char *what, const tdict_tensor *t, size_t i, const tdict_tensor *first,
                               bool sizes_match, tdict_error *err);
 

@@ -108,8 +108,7 @@ static tdict_status regroup(const char *what, const tdict_tree *td, const groupi
   return tdict_map_run(&map, td, out, err);
 }
 
-/* Computes the new batch size of a tree in *g. The g->ndim sizes in g->shape replace the batch dimensions [first,
- * last]. One of these sizes may be -1. */
+/* Computes a tree's batch size in *g: g->shape, with one -1 allowed, replaces the dimensions [first, last]. */
 static tdict_status replace_dims(const char *what, const tdict_tree *td, int first, int last, grouping *g,
                                  tdict_error *err) {
   int64_t total, counts[TDICT_MAX_BATCH_NDIM];

@@ -1,12 +1,10 @@
-/* Finds batch dimensions by number, and makes views with other batch dimensions. The functions keep no state.
- * Thread rule: as in tdict/tree.h. */
+/* Finds batch dimensions, and makes views with other ones. Keeps no state. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_CORE_OPS_SHAPE_H
 #define TDICT_CORE_OPS_SHAPE_H
 
 #include "core/ops/map.h"
 
-/* Finds the dimension `dim` among `ndim` dimensions; negative numbers count from the end. Returns TDICT_EINVAL if the
- * dimension does not exist. */
+/* Finds one of `ndim` dimensions; negative numbers count from the end. Returns TDICT_EINVAL if there is none. */
 tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict_error *err);
 /* Makes a tree of views by applying an affine map to all batch dimensions. If `drops_locks` is true, the result is not
  * locked. Otherwise the result is locked like `td`. Returns the errors of tdict_map_run(). */

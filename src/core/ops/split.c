@@ -1,5 +1,4 @@
-/* Cuts trees along a batch dimension into views. On failure no result is written. The caller owns the results. Thread
- * rule: as in tdict/tree.h. */
+/* Cuts trees along a batch dimension into views that the caller owns, or none. Thread rule: as in tdict/tree.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +12,7 @@ typedef struct cutter {
   const tdict_tree *td;
   int dim;
   bool drops_dim; /* true: the results do not have the dimension that is cut */
-  /* Piece i has the size sizes[i], or `size` if `sizes` is NULL. The last piece is smaller if fewer elements are
-   * left. */
+  /* Piece i has the size sizes[i], or `size` if `sizes` is NULL. The last piece may be smaller. */
   const int64_t *sizes;
   int64_t size;
 } cutter;
@@ -57,9 +55,8 @@ static tdict_status cut_pieces(const cutter *c, size_t count, tdict_tree **trees
   return TDICT_OK;
 }
 
-/* Writes `pieces` pieces to `trees`, which has room for *count pieces, and then writes their number to *count. Makes
- * the pieces in a temporary array first, so that `trees` is written only on success. If `trees` is NULL, makes no
- * piece. */
+/* Makes *count pieces at most and writes their number. They come from a temporary array, so that `trees` is written
+ * only on success. NULL: only counts. */
 static tdict_status cut_all_or_nothing(const cutter *c, int64_t pieces, tdict_tree **trees, size_t *count,
                                        tdict_error *err) {
   tdict_tree **made = NULL;

@@ -18,15 +18,13 @@ typedef struct unflattener {
 
 static const char what[] = "unflatten_keys";
 
-/* Returns the length of the part of a name that begins at `text` and ends before the next separator or at the end of
- * the name. */
+/* Returns the length of the part of a name that begins at `text`, up to a separator or the name's end. */
 static size_t get_part_length(const unflattener *u, const char *text) {
   const char *end = strstr(text, u->separator);
   return end ? (size_t)(end - text) : strlen(text);
 }
 
-/* Sets *node to the child of *node with the key `part`. If *node has no such child, creates the child. Returns
- * TDICT_EEXIST if a tensor or object has this key. */
+/* Sets *node to its child with the key `part`, which may be new. TDICT_EEXIST: a tensor or object has the key. */
 static tdict_status enter_part(tdict_tree **node, const tdict_name *part, tdict_error *err) {
   const int64_t slot = tdict_keys_find_name((*node)->keys, part);
   if (slot >= 0) {
@@ -82,8 +80,7 @@ static tdict_status place_once(unflattener *u, size_t slot, tdict_error *err) {
   return tdict_error_at(err, status, path);
 }
 
-/* Places the keys that are prefixes of a key before the key itself: "a" and "a.b" before "a.b.c". The result then
- * does not depend on the order of the keys. */
+/* Places prefixes of a key before it: "a" and "a.b" before "a.b.c". Then the order of the keys does not matter. */
 static tdict_status place_after_prefixes(unflattener *u, size_t slot, tdict_error *err) {
   const char *name = u->td->keys->slots[slot].name;
   tdict_status status = TDICT_OK;

@@ -1,6 +1,5 @@
-/* Merges one tree into another tree. If the merge fails, no tree changes. Each node that changes gets a replacement
- * with its new keys and leaves. After all replacements are complete, they are swapped with their nodes. Swapping cannot
- * fail. tdict_update() owns the replacements. Thread rule: as in tdict/tree.h. */
+/* Merges one tree into another, or changes none. Nodes that change get replacements with new keys and leaves. When all
+ * are complete, swaps them, which cannot fail. tdict_update() owns them. Thread rule: as in tdict/tree.h. */
 
 #include "core/base/error.h"
 #include "core/ops/changes.h"
@@ -16,8 +15,7 @@ typedef struct merger {
   tdict_changes changes;
 } merger;
 
-/* Merges the entry at the cursor. If both trees have a tree at this path, only sets *below to the tree of the
- * destination. */
+/* Merges the entry at the cursor. For two trees, only sets *below to the tree of the destination. */
 static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_name name = tdict_key_name(tdict_cursor_key(&m->cursor));
   tdict_tree *node = (tdict_tree *)m->cursor.frames[m->cursor.depth - 1].mark;
@@ -45,8 +43,7 @@ static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
     if (status != TDICT_OK) {
       char path[PATH_BYTES], full_path[PATH_BYTES];
       tdict_cursor_path(c, NULL, path, sizeof path);
-      /* If the error has a path, this path begins in the tree `leaf`. Put the path of this tree before the path of the
-       * error. */
+      /* The error's path begins in the tree `leaf`. Put the path of this tree before it. */
       if (err && err->path[0]) {
         snprintf(full_path, sizeof full_path, "%.120s.%.120s", path, err->path);
         return tdict_error_at(err, status, full_path);

@@ -1,5 +1,4 @@
-/* Calls functions for the tensors of trees, in order or on a thread pool. The visit_job struct owns the lists, the
- * paths and the results. Thread rule: as in tdict/visit.h. */
+/* Calls functions for tensors of trees, in order or on a pool. visit_job owns its lists. Threads: tdict/visit.h. */
 #include "tdict/visit.h"
 
 #include <pthread.h>
@@ -33,15 +32,13 @@ typedef struct visit_job {
   char *paths;
   size_t num_leaves;
   pthread_mutex_t lock; /* guards: status, error, and writes of failed_at */
-  /* Index of the first failed leaf. Relaxed: a thread that reads an old value only makes a call whose result is not
-   * used */
+  /* Index of the first failed leaf. Relaxed: an old value only causes a call whose result is not used */
   _Atomic(size_t) failed_at;
   tdict_status status;
   tdict_error error;
 } visit_job;
 
-/* The state of a walk through the first tree. If job->leaves is NULL, the walk counts leaves and path bytes. Otherwise
- * the walk fills the lists of leaves and paths. */
+/* The state of a walk through the first tree: counts leaves and path bytes, or fills job->leaves and paths. */
 typedef struct lister {
   visit_job *job;
   size_t bytes, entry, leaf;
@@ -184,8 +181,7 @@ static bool remove_keys_without_leaf(tdict_tree *node) {
   return true;
 }
 
-/* Checks the batch size and device of the result of a leaf, then moves the result into the new tree. Leaves the slot
- * empty if there is no result. */
+/* Checks batch size and device of a leaf's result, and moves it, if there is any, into the new tree. */
 static tdict_status put_made_tensor(const visit_job *j, const tdict_tree *node, size_t leaf, tdict_leaf *to,
                                     tdict_error *err) {
   tdict_tensor *t = j->made[leaf];
@@ -283,8 +279,7 @@ tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, voi
   return run_apply(&j, NULL, out, err);
 }
 
-/* Returns true if there is no tensor and no object below a tree. Recurses only if memory for a deeper cursor is
- * exhausted. */
+/* Returns true without a tensor or object below. Recurses only without memory for a deeper cursor. */
 static bool is_empty(const tdict_tree *tree) {
   tdict_cursor cursor;
   bool empty = true;

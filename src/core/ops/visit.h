@@ -7,12 +7,10 @@
 #include "tdict/visit.h"
 
 struct tdict_context;
-/* Returns the pool of the context, or NULL in a forked child of the process that created the context. src/context.c
- * implements this function. */
+/* Returns the context's pool, or NULL in a forked child of its process. src/context.c implements this function. */
 tdict_pool *tdict_context_pool(const struct tdict_context *context);
 
-/* Calls `visit` with `user` for each tensor of the tree, in order. Returns the errors of tdict_visit(), whose messages
- * begin with `what`. Skips objects whose type has no `flatten`. */
+/* Calls `visit` for each tensor in order, but not in objects without `flatten`. `what` begins messages of errors. */
 tdict_status tdict_visit_in_order(const char *what, const tdict_tree *tree, tdict_leaf_visitor visit, void *user,
                                   tdict_error *err);
 

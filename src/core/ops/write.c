@@ -15,8 +15,7 @@
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-/* Returns true if two tensors of equal shape have their elements at the same addresses. If true, the caller skips the
- * copy. */
+/* Returns true if two tensors of equal shape have the same addresses, and need no copy. */
 static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
   if (a->data != b->data || a->storage != b->storage) return false;
   for (int i = 0; i < a->ndim; i++)
@@ -102,8 +101,7 @@ static tdict_status fill_leaves(tdict_moves *moves, tdict_cursor *cursor, const 
   return tdict_cursor_check(cursor, "fill", err);
 }
 
-/* Checks that all tensors and objects of a tree can be filled, and then fills all of them. `parent_path` is the path of
- * the tree. */
+/* Checks that all tensors and objects of a tree can be filled, and fills them. `parent_path` is its path. */
 static tdict_status fill_tree(tdict_moves *moves, const tdict_tree *td, const char *parent_path, double value,
                               tdict_error *err) {
   const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS, .above = parent_path};
@@ -181,8 +179,7 @@ static tdict_status copy_tensor(const tdict_tree_write *w, tdict_tensor *to, con
   return is_same_view(to, from) ? TDICT_OK : tdict_moves_copy(w->moves, to, from, err);
 }
 
-/* Returns true if a tensor is written to, or read from, one element of an object of a built-in type. The tensor must be
- * in a tree without batch dimensions. */
+/* Returns true for one element of an object of a built-in type, in a tree without batch dimensions. */
 static bool is_element_of(const tdict_tree_write *w, tdict_leaf to, tdict_leaf from) {
   const int picked = w->objects.picked;
   const tdict_box *box = tdict_leaf_box(picked ? from : to);
@@ -221,8 +218,7 @@ static tdict_status find_written_leaf(const tdict_tree_write *w, const tdict_cur
 static tdict_status write_leaves(tdict_tree_write *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err);
 
-/* Writes one object to another object. The check pass makes the pairs; the write pass uses them again, in the same
- * order. */
+/* Writes one object to another. The write pass uses the pairs of the check pass again, in the same order. */
 static tdict_status write_object(tdict_tree_write *w, const tdict_leaf leaves[2], const char *path, bool checks_only,
                                  tdict_error *err) {
   if (leaves[0] == leaves[1] && w->objects.is_whole) return TDICT_OK;
@@ -242,9 +238,8 @@ static tdict_status write_object(tdict_tree_write *w, const tdict_leaf leaves[2]
   return status;
 }
 
-/* Writes all leaves that the cursor reaches. A frame's mark is the node of `to` at the same path. If `checks_only` is
- * true, only checks whether the leaves can be written. Flattened objects contain no objects, so the recursion is one
- * level deep. */
+/* Writes all leaves that the cursor reaches, or only checks. A frame's mark is the node of `to` at its path. Flattened
+ * objects contain no objects, so the recursion is one level deep. */
 static tdict_status write_leaves(tdict_tree_write *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err) {
   for (tdict_leaf leaf, to = 0; (leaf = tdict_cursor_next(c)) != 0;) {

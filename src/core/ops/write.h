@@ -1,5 +1,4 @@
-/* Declares the write from all leaves of one tree to the leaves at the same paths of another tree. Copies, updates and
- * writes by an index use this walk. Thread rule: as in tdict/write.h. */
+/* The write from leaves of one tree to those of another, for copies, updates and indices. Threads: tdict/write.h. */
 #ifndef TDICT_CORE_OPS_WRITE_H
 #define TDICT_CORE_OPS_WRITE_H
 
@@ -13,22 +12,19 @@ struct tdict_tree_write {
   bool needs_same_keys;            /* true: both trees must have the same keys; false: `to` may have more */
   tdict_pairing objects;           /* `what` is the name of the call; the walk adds the path of each object */
   tdict_moves *moves;              /* collects copies on devices; NULL: all copies are made at once */
-  /* Writes the tensor `from` to `to`. If `checks_only` is true, only checks whether that is possible. NULL: copies the
-   * elements. */
+  /* Writes the tensor `from` to `to`, or with `checks_only` checks that it can. NULL: copies the elements. */
   tdict_status (*tensor)(const tdict_tree_write *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
                          tdict_error *err);
   void *user;
   tdict_flat_pairs pairs; /* of the objects, in the order of the walk; initialize all members to 0 */
 };
-/* Checks all leaves, then writes them, then runs the moves, and resets the moves and the pairs. Returns
- * TDICT_ENOTFOUND for a key that `to` lacks, and TDICT_ETYPE for entries of different kinds. Also returns the errors
- * of w->tensor, of tdict_flat_pairs_add() and of the moves. */
+/* Checks all leaves, writes them, runs the moves, and resets moves and pairs. Returns TDICT_ENOTFOUND for a key that
+ * `to` lacks, TDICT_ETYPE for entries of different kinds, and the errors of w->tensor and of the moves. */
 tdict_status tdict_tree_write_run(tdict_tree_write *w, tdict_error *err);
 
-/* Copies the elements of pair->from to the tensors of pair->to with the same paths. If `checks_only` is true, only
- * checks whether the elements can be copied. `path` is the path of both trees, for messages. pair->to may have more
- * keys than pair->from. An empty pair is allowed. `moves` collects copies on devices; NULL: all copies are made at
- * once. Returns the errors of tdict_copy(). */
+/* Copies the elements of pair->from to the same paths of pair->to, which may have more keys, or with `checks_only`
+ * checks that it can. `path` is for messages. The pair may be empty. `moves` collects copies on devices; NULL: all are
+ * made at once. Returns the errors of tdict_copy(). */
 tdict_status tdict_write_pair(const char *what, tdict_moves *moves, const tdict_flat_pair *pair, const char *path,
                               bool checks_only, tdict_error *err);
 

@@ -1,5 +1,4 @@
-/* Declares sets of processors that are large enough for every Linux machine, and finds the processors that the process
- * may use, and its quota of processor time. Thread-safe. */
+/* Sets of processors for every Linux machine, those that the process may use, and its quota. Thread-safe. */
 #ifndef TDICT_CORE_SCHED_CPUS_H
 #define TDICT_CORE_SCHED_CPUS_H
 
@@ -13,14 +12,11 @@ typedef struct tdict_cpus {
   cpu_set_t sets[TDICT_CPU_SETS];
 } tdict_cpus;
 
-/* Reads the set of processors that the calling thread may use. Returns false if the system call failed; *out is then
- * empty. */
+/* Reads the processors that the calling thread may use. Returns false, with an empty set, if the system call failed. */
 bool tdict_cpus_read(tdict_cpus *out);
-/* Returns the number of processors that the calling thread may use. If the set cannot be read, returns the number of
- * processors of the machine. Returns at least 1. */
+/* Returns the number of processors that the calling thread may use, else that of the machine. At least 1. */
 int tdict_cpus_count(void);
-/* Writes the set in the kernel's format, such as "0-3,8". Leaves out processors for which `buffer` has no room. Returns
- * `buffer`. */
+/* Writes the set as the kernel does, such as "0-3,8", as far as `buffer` has room. Returns `buffer`. */
 char *tdict_cpus_format(const tdict_cpus *cpus, char *buffer, size_t bytes);
 
 /* Finds the quota that cgroups set for this process, as containers and schedulers of jobs do. A process that uses more

@@ -26,14 +26,11 @@ void tdict_latch_down(tdict_latch *latch);
 void tdict_latch_open(tdict_latch *latch);
 /* Returns true if the count is zero. If the result is true, the caller may destroy the latch. */
 bool tdict_latch_is_zero(tdict_latch *latch);
-/* Spins until the count is zero or tdict_now_ns() passes the deadline. The function does not return whether the count
- * is zero: call tdict_latch_wait() or tdict_latch_is_zero() afterwards. */
+/* Spins until the count is zero or the deadline has passed; tdict_latch_wait() or tdict_latch_is_zero() tell which. */
 void tdict_latch_spin(const tdict_latch *latch, int64_t deadline_ns);
-/* Sleeps until the count is zero or tdict_now_ns() passes the deadline. A deadline of INT64_MAX never passes.
- * Returns true if the count is zero. */
+/* Sleeps until the count is zero or the deadline, if not INT64_MAX, has passed. Returns true if it is zero. */
 bool tdict_latch_wait(tdict_latch *latch, int64_t deadline_ns);
-/* Like tdict_latch_wait(), but pthread_cancel() ends the wait. The calling thread must hold nothing that another thread
- * waits for. */
+/* Like tdict_latch_wait(), but pthread_cancel() ends the wait, so hold nothing that another thread waits for. */
 bool tdict_latch_wait_cancellable(tdict_latch *latch, int64_t deadline_ns);
 
 #endif

@@ -1,13 +1,11 @@
-/* Implements the parallel loop. The caller and the helper tasks on the pool claim ranges of indices. The loop and its
- * helper tasks live on the caller's stack. Thread rule: see pool.h. */
+/* The parallel loop, on the caller's stack. The caller and helper tasks claim ranges of indices. Threads: pool.h. */
 #include <stdatomic.h>
 
 #include "core/base/thread.h"
 #include "core/sched/latch.h"
 #include "core/sched/pool.h"
 
-/* In a long loop, a thread makes about CLAIMS_PER_THREAD claims on average. Fewer claims would lower the contention on
- * the counter. More claims would let all threads finish closer together. */
+/* A thread makes about this many claims. Fewer contend less, and more let all threads end closer together. */
 enum { MAX_HELPERS = 64, CLAIMS_PER_THREAD = 32 };
 
 typedef struct loop {
@@ -40,8 +38,7 @@ static void run_helper(tdict_task *task) {
 void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i), void *user) {
   helper helpers[MAX_HELPERS];
   loop l = {.count = count, .fn = fn, .user = user};
-  /* Choose the number of helpers. If the caller is a pool thread, use no helpers: waiting for other tasks on a pool
-   * thread could deadlock. */
+  /* A pool thread uses no helpers: waiting there for other tasks could deadlock. */
   if (!pool || tdict_pool_is_worker(pool) || num_helpers < 0) num_helpers = 0;
   if (pool && num_helpers > tdict_pool_size(pool)) num_helpers = tdict_pool_size(pool);
   if (num_helpers > MAX_HELPERS) num_helpers = MAX_HELPERS;

@@ -17,8 +17,7 @@
 
 enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, MAX_UNRESERVED_CPUS = 3, POLLS_PER_CLOCK_READ = 16 };
 
-/* The condition variable on which one thread sleeps. Each thread has its own sleeper, so that the pool can choose which
- * thread to wake. */
+/* The condition variable of one sleeping thread, so that the pool can choose whom to wake. */
 typedef struct sleeper {
   struct sleeper *next; /* the thread that fell asleep before this thread, or the next thread in `to_wake` */
   pthread_cond_t woken;
@@ -44,8 +43,7 @@ struct tdict_pool {
   pthread_t threads[];
 };
 
-/* The pool that this thread belongs to, and the pointer of tdict_pool_set_thread_data(). This is the only thread-local
- * variable of the library. */
+/* The thread's pool, and its pointer of tdict_pool_set_thread_data(): the library's only thread-local variable. */
 static _Thread_local struct {
   const tdict_pool *pool;
   void *note;
@@ -129,8 +127,7 @@ static void wake_some(tdict_pool *pool, int most) {
   pthread_mutex_lock(&pool->lock);
 }
 
-/* Sleeps until another thread wakes this sleeper. Then wakes two more threads if a chain is being woken. Afterwards
- * spins for tasks if threads were woken to spin. Call under the lock. */
+/* Sleeps until woken. Then wakes two more threads of a chain, and spins for tasks if woken to. Call under the lock. */
 static void sleep_for_tasks(tdict_pool *pool, sleeper *self) {
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   self->was_woken = false;
@@ -165,8 +162,7 @@ static void *run_worker(void *argument) {
   return NULL;
 }
 
-/* `num_threads` is the number of threads that were started. Waits until these threads have run all queued tasks, joins
- * the threads and frees the pool. */
+/* Waits until the started threads have run all queued tasks, joins them and frees the pool. */
 static void stop_and_join(tdict_pool *pool, int num_threads) {
   pthread_mutex_lock(&pool->lock);
   pool->stop = true;
@@ -260,8 +256,7 @@ static void append_task(tdict_pool *pool, tdict_task *task) {
   update_work_hint(pool);
 }
 
-/* Returns how many threads must be woken for the queued tasks. Threads that spin or were woken to spin check the queue
- * anyway. Call under the lock. */
+/* Returns how many threads must be woken for queued tasks, besides those that spin. Call under the lock. */
 static int count_needed(const tdict_pool *pool) {
   const int needed = pool->num_queued - pool->num_spinning - pool->num_woken_to_spin;
   return needed < pool->num_asleep ? needed : pool->num_asleep;
@@ -275,8 +270,7 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   if (was_woken) pthread_cond_signal(&was_woken->woken);
 }
 
-/* Moves sleeping threads to `to_wake` and wakes one of these threads. Call under the lock. The function unlocks while
- * it signals. */
+/* Moves sleeping threads to `to_wake` and wakes one. Call under the lock, which it releases to signal. */
 static void wake_in_chain(tdict_pool *pool, int count) {
   for (int i = 0; i < count; i++) {
     sleeper *s = pop_sleeper(pool);
@@ -347,8 +341,7 @@ void tdict_pool_set_thread_data(void *note) { this_thread.note = note; }
 bool tdict_pool_help(tdict_pool *pool, const void *owner) {
   pthread_mutex_lock(&pool->lock);
   tdict_task *task = pool->first;
-  /* Skip tasks that may wait, except tasks of `owner`: a skipped task might wait for the work of the calling thread,
-   * which would be a deadlock. */
+  /* Skip tasks that may wait, except the owner's: one might wait for the calling thread, for ever. */
   while (task && task->may_wait && (!owner || task->owner != owner)) task = task->next;
   if (task) unlink_task(pool, task);
   pthread_mutex_unlock(&pool->lock);

@@ -22,36 +22,28 @@ struct tdict_task {
   const void *owner; /* a thread that waits for this owner may run the task even if may_wait is true; NULL: no owner */
 };
 
-/* Returns the default pool size: the number of CPUs that this process may use, at least 8 and at most
- * TDICT_POOL_MOST_THREADS. */
+/* Returns the default size: the number of CPUs of this process, from 8 to TDICT_POOL_MOST_THREADS. */
 int tdict_pool_default_size(void);
-/* Creates a pool and starts num_threads threads. Returns TDICT_ENOMEM if memory is exhausted or a thread cannot be
- * started. After an error, no thread of the pool is left running. */
+/* Creates a pool and starts its threads, or none: TDICT_ENOMEM without memory or a thread. */
 tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *err);
-/* Waits until the threads have run all queued tasks, joins the threads and frees the pool. `pool` may be NULL. A task
- * must not call this function. */
+/* Runs all queued tasks, joins the threads and frees the pool, which may be NULL. Not from a task. */
 void tdict_pool_destroy(tdict_pool *pool);
 /* Returns the number of threads. */
 int tdict_pool_size(const tdict_pool *pool);
-/* Returns TDICT_EINVAL for an option num_threads that is neither -1 nor from 0 to the number of threads. The error
- * message begins with `what`. */
+/* Returns TDICT_EINVAL unless num_threads is -1, or from 0 to the number of threads. `what` begins the message. */
 tdict_status tdict_pool_refuse_threads(const tdict_pool *pool, int32_t num_threads, const char *what, tdict_error *err);
 /* Returns the number of CPUs that the pool's threads may use at once. */
 int tdict_pool_num_cpus(const tdict_pool *pool);
-/* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. No CPU is reserved
- * if the pool may use at most three CPUs, or at most `reserved_cpus` CPUs. */
+/* Returns how many threads may work at once besides `reserved_cpus` CPUs, or with at most 3 CPUs or so few, on all. */
 int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
-/* Restricts the pool's threads to the CPUs in `cpus`. The process must be allowed to use at least one of these CPUs.
- * Call this function before the first task is submitted. Returns false if the system call failed for at least one
- * thread. */
+/* Restricts the threads to `cpus`, of which the process must be allowed at least one, before the first task. Returns
+ * false if the system call failed for a thread. */
 bool tdict_pool_set_cpus(tdict_pool *pool, const tdict_cpus *cpus);
-/* Limits the CPUs that the pool's threads use at once, as tdict_quota_cpus() finds them. 0: no limit. The number of
- * threads stays. Call this function before the first task is submitted. */
+/* Limits the CPUs, not the threads, used at once; 0: no limit. See tdict_quota_cpus(). Call before the first task. */
 void tdict_pool_set_quota(tdict_pool *pool, int num_cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
-/* Appends a list of tasks, linked by `next`, to the queue. If several threads must be woken, the calling thread wakes
- * one thread, and each woken thread wakes two more. */
+/* Appends tasks linked by `next`. The calling thread wakes one thread, and each woken one wakes two more. */
 void tdict_pool_submit_list(tdict_pool *pool, tdict_task *first);
 /* Wakes threads in advance, because the caller will submit about `count` tasks soon. The woken threads spin briefly and
  * sleep again if no task arrives. `count` includes the threads that are spinning now. At most N - 1 threads spin if the
@@ -60,20 +52,17 @@ void tdict_pool_wake(tdict_pool *pool, int count);
 /* Wakes threads like tdict_pool_wake(), but the calling thread wakes only one thread. Each woken thread wakes two more.
  * The call takes less time, because waking a thread takes microseconds, but the last threads wake up later. */
 void tdict_pool_wake_chain(tdict_pool *pool, int count);
-/* Sets how many threads may spin at once. 0 disables spinning. Only tests call this function, since the pool itself
- * derives the limit from the number of CPUs. */
+/* Sets how many threads may spin; 0: none. For tests: the pool derives the limit from the number of CPUs. */
 void tdict_pool_set_max_spinning(tdict_pool *pool, int max_spinning);
 /* Removes a task from the queue. Returns false if a thread has already taken the task out of the queue. */
 bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 /* Returns true if the calling thread belongs to this pool. */
 bool tdict_pool_is_worker(const tdict_pool *pool);
 
-/* Runs one queued task on the calling thread, which waits for `owner`. The task must have may_wait == false or belong
- * to `owner`. If `owner` is NULL, the task must have may_wait == false. Returns false if no queued task meets this
- * condition. */
+/* Runs a queued task on the calling thread, which waits for `owner`: one that belongs to it, if not NULL, or whose
+ * may_wait is false. Returns false without such a task. */
 bool tdict_pool_help(tdict_pool *pool, const void *owner);
-/* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread, or NULL if no pointer was
- * stored. */
+/* Returns the calling thread's pointer of tdict_pool_set_thread_data(), or NULL. */
 void *tdict_pool_thread_data(void);
 /* Stores a pointer that tdict_pool_thread_data() returns on the calling thread. */
 void tdict_pool_set_thread_data(void *note);

@@ -110,8 +110,7 @@ static int read_hierarchy(const char *root, const hierarchy *h) {
   return least;
 }
 
-/* Reads a line such as "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw". Returns true if the mount is a hierarchy
- * that may have quotas of processors. */
+/* Reads a mount such as "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw", if it may have quotas. */
 static bool parse_mount(char *line, hierarchy *out) {
   char type[NUMBER_BYTES], options[PATH_BYTES];
   const char *rest = strstr(line, " - ");

@@ -70,8 +70,7 @@ static tdict_status read_text(parser *p, const char **out, const char *name, tdi
   return TDICT_OK;
 }
 
-/* Reads sizes into p->shape, beginning at index *ndim. Adds the number of these sizes to *ndim. Returns TDICT_EFORMAT
- * if *ndim would exceed `most`. */
+/* Reads sizes into p->shape from index *ndim on, and counts them. Returns TDICT_EFORMAT for more than `most`. */
 static tdict_status read_sizes(parser *p, int *ndim, int most, tdict_error *err) {
   const size_t begin = p->at;
   int64_t count;
@@ -83,8 +82,7 @@ static tdict_status read_sizes(parser *p, int *ndim, int most, tdict_error *err)
   return status;
 }
 
-/* In the first pass, counts the sizes and returns NULL. In the second pass, appends the sizes to the schema's table of
- * sizes and returns the address of the appended sizes. */
+/* Counts the sizes and returns NULL. In the second pass, appends them to the schema's sizes. */
 static const int64_t *keep_sizes(parser *p, const int64_t *sizes, int count) {
   p->num_dims += (size_t)count;
   if (!p->out) return NULL;
@@ -286,8 +284,7 @@ tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_truste
   if (status != TDICT_OK) return status;
   tdict_schema *s = allocate_schema(&p);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu entries", what, p.num_entries);
-  /* The second pass reads the copy, so the keys point into the copy. Later changes of `bytes` do not affect the
-   * schema. */
+  /* Reads the copy, so that keys point into it. Later changes of `bytes` do not affect the schema. */
   p.bytes = s->bytes;
   p.out = s;
   p.dims = (int64_t *)(void *)(s->entries + s->num_entries);

@@ -88,8 +88,7 @@ static bool tensor_matches(const tdict_schema_entry *e, const tdict_tensor *t) {
          tdict_sizes_equal(t->dims + e->batch_ndim, e->shape, e->ndim);
 }
 
-/* `above` is the parent of the entry. A child whose batch size does not begin with the batch size of the parent is
- * exported with the batch size of the parent. */
+/* `above` is the parent. A child that does not begin with its batch size is exported with that batch size. */
 static bool tree_matches(const tdict_schema *schema, const tdict_schema_entry *e, const tdict_tree *child) {
   const tdict_schema_entry *above = e->parent < 0 ? NULL : &schema->entries[e->parent];
   const int above_ndim = above ? above->batch_ndim : schema->batch_ndim;
@@ -110,8 +109,7 @@ static bool entry_matches(const tdict_schema *schema, const tdict_schema_entry *
   return e->kind == TDICT_SCHEMA_OBJECT && strcmp(e->type_name, tdict_leaf_box(leaf)->type->name) == 0;
 }
 
-/* The order and the depth of the entries determine which tree holds each entry, so the ends of trees need no
- * comparison. */
+/* Order and depth of the entries determine the tree of each entry, so the ends need no comparison. */
 bool tdict_schema_matches(const tdict_schema *schema, const tdict_tree *tree) {
   tdict_cursor cursor;
   size_t i = 0;

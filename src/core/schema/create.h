@@ -5,9 +5,8 @@
 #include "core/tree/node.h"
 #include "tdict/schema.h"
 
-/* Computes the number of bytes that the tensors of a schema need. Each tensor is padded to a multiple of 256 bytes.
- * Returns TDICT_ENOTSUP if the schema has an object, and TDICT_EOVERFLOW if the number of bytes is too large. err->path
- * names the entry. */
+/* Computes the bytes of a schema's tensors, each padded to a multiple of 256. Returns TDICT_ENOTSUP for an object and
+ * TDICT_EOVERFLOW, with the path. */
 tdict_status tdict_schema_measure(const tdict_schema *schema, size_t *out, tdict_error *err);
 /* Where tdict_schema_create_at() creates a tree. */
 typedef struct tdict_schema_place {
@@ -23,9 +22,8 @@ tdict_status tdict_schema_measure_batch(const tdict_schema *schema, const int64_
  * tdict_schema_measure_batch() for the batch size without an error. Returns TDICT_ENOMEM. */
 tdict_status tdict_schema_create_at(const tdict_schema *schema, const tdict_schema_place *place, tdict_tree **out,
                                     tdict_error *err);
-/* Creates a tree whose tensors lie in `storage`, one after another. The tensors retain `storage`. `storage` must begin
- * at a multiple of 256 bytes, and must have at least the size that tdict_schema_measure() computes. The elements keep
- * the values that are in the storage. Returns the errors of tdict_create_from_schema(). */
+/* Creates a tree whose tensors lie in `storage` and retain it. The elements stay. `storage` begins at a multiple of 256
+ * bytes, and has the size of tdict_schema_measure(). Returns the errors of tdict_create_from_schema(). */
 tdict_status tdict_schema_create_over(const tdict_schema *schema, tdict_storage *storage, tdict_tree **out,
                                       tdict_error *err);
 #endif

@@ -58,8 +58,7 @@ static tdict_status write_tensor(writer *w, const tdict_tensor *t, tdict_error *
   return TDICT_OK;
 }
 
-/* Writes the sizes of a child and enters the child. If the child's batch size does not begin with the batch size of the
- * parent, writes the child with the parent's batch size. */
+/* Writes the sizes of a child and enters it. A child that does not fit its parent gets the parent's batch size. */
 static void write_tree(writer *w, tdict_tree *child) {
   const int above = w->batch_ndim[w->depth];
   int batch_ndim = above;

@@ -1,5 +1,4 @@
-/* Implements MurmurHash3_x64_128. Reads bytes one by one into words, so that the result is the same on all machines.
- * Thread-safe. */
+/* Implements MurmurHash3_x64_128. Builds words from bytes, for the same result on all machines. Thread-safe. */
 #include "core/schema/hash128.h"
 
 static const uint64_t c1 = 0x87c37b91114253d5u, c2 = 0x4cf5ad432745937fu;

@@ -1,5 +1,4 @@
-/* Declares the hash function MurmurHash3_x64_128 by Austin Appleby (public domain). The result does not depend on the
- * byte order of the machine. Pure function; thread-safe. */
+/* MurmurHash3_x64_128 by Austin Appleby (public domain), with the same result on all machines. Thread-safe. */
 #ifndef TDICT_CORE_SCHEMA_HASH128_H
 #define TDICT_CORE_SCHEMA_HASH128_H
 

@@ -1,5 +1,4 @@
-/* Computes the layouts of views, and makes temporary views for one call. The functions own nothing. Thread rule: see
- * affine.h. */
+/* Computes the layouts of views, and makes temporary ones. Owns nothing. Thread rule: see affine.h. */
 #include "core/tensor/affine.h"
 
 #include <string.h>
@@ -17,14 +16,12 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape) {
   }
 }
 
-/* Returns the address advanced by `elements` elements. Addresses are treated as numbers: addresses can wrap, and device
- * addresses are never dereferenced. */
+/* Returns the address advanced as a number: addresses can wrap, and device addresses are not dereferenced. */
 static void *advance_address(const void *data, int64_t elements, size_t item) {
   return (void *)((uintptr_t)data + (uintptr_t)elements * item);
 }
 
-/* Multiplies with wrap-around. The strides of a tensor without elements have no meaning, and their products can
- * overflow. */
+/* Multiplies with wrap-around: strides of a tensor without elements mean nothing, and can overflow. */
 static int64_t wrapping_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
@@ -67,8 +64,7 @@ bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides
     int64_t step = strides[i], elements = shape[i], taken = 1;
     for (i--; i >= 0 && (shape[i] == 1 || strides[i] == wrapping_mul(elements, step)); i--) elements *= shape[i];
     if (elements == 0) return false;
-    /* A group also takes the adjacent new dimensions of size 1. So a later group of one element can find no dimension
-     * that is left. */
+    /* Take the adjacent new dimensions of size 1, too: a later group of one element may find none. */
     for (; to >= 0 && (taken < elements || new_shape[to] == 1); to--) {
       if (new_shape[to] == 0) return false;
       new_strides[to] = wrapping_mul(taken, step);

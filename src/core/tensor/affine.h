@@ -1,6 +1,5 @@
-/* Computes the layouts of views. A view can select indices of a tensor, and can swap, add, repeat or regroup the
- * dimensions of the tensor. Also makes temporary views, which live for one call and hold no references. All functions
- * are pure functions of their arguments and thread-safe. */
+/* Computes the layouts of views, which select indices, and swap, add, repeat or regroup dimensions. Temporary views
+ * live for one call and hold no references. Pure functions; thread-safe. */
 #ifndef TDICT_CORE_TENSOR_AFFINE_H
 #define TDICT_CORE_TENSOR_AFFINE_H
 
@@ -29,9 +28,8 @@ typedef struct tdict_made {
 
 /* Initializes `a` to describe a view with the dimensions of the tensor. */
 void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape);
-/* Computes the layout of the view of `t` that `a` describes. Returns TDICT_EINVAL for more than TDICT_MAX_NDIM
- * dimensions. If `a->grows` is true, returns TDICT_EOVERFLOW for too many elements. The error message begins with
- * `what`. */
+/* Computes the layout of a view of `t`. Returns TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions, and if `a->grows`
+ * TDICT_EOVERFLOW for too many elements. `what` begins the message. */
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
                                 tdict_error *err);
 /* Computes strides for a view with the sizes `new_shape`. The view has the same elements, in the same order, as a
@@ -45,14 +43,12 @@ bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides
  * place of -1 cannot be computed, because no number or every number fits. The error message begins with `what`. */
 tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err);
 
-/* A temporary tensor on the stack that uses the storage of another tensor. The temporary tensor holds no reference to
- * the storage, and must not be retained or released. */
+/* A temporary tensor over another's storage, without a reference. Must not be retained or released. */
 typedef struct tdict_temp {
   tdict_tensor tensor;
   int64_t dims[2 * TDICT_MAX_NDIM];
 } tdict_temp;
-/* Fills the temporary tensor with the layout `made` over the storage of `over`, and returns the address of the
- * temporary tensor. The tensor is valid while `temp` and the storage exist. */
+/* Makes a temporary tensor of layout `made` over the storage of `over`. Valid while `temp` and the storage exist. */
 tdict_tensor *tdict_temp_over(tdict_temp *temp, const tdict_tensor *over, const tdict_made *made);
 /* Writes the layout of `t` to `made`. */
 void tdict_made_of(const tdict_tensor *t, tdict_made *made);

@@ -14,8 +14,7 @@ bool tdict_cast_scales(tdict_dtype to, tdict_dtype from) {
   return to_float && tdict_kernel_converts(to, from) && ((from & 0xffu) <= CODE_UINT || from == TDICT_BOOL);
 }
 
-/* The product and the sum are two statements, so that no compiler merges them into one instruction that rounds only
- * once. */
+/* Two statements, so that no compiler merges product and sum into an instruction that rounds once. */
 static inline __attribute__((always_inline)) void scale_each(float *values, size_t count, float scale, float offset) {
   for (size_t i = 0; i < count; i++) {
     const float product = values[i] * scale;

@@ -5,8 +5,7 @@
 #include "core/base/stream_copy.h"
 #include "core/kernel/work.h"
 
-/* Returns true if tdict_cast_elements() can scale elements of this pair: from an integer or bool to a float of 16 bits
- * or more. */
+/* Returns true if elements of this pair can be scaled: an integer or bool to a float of 16 bits or more. */
 bool tdict_cast_scales(tdict_dtype to, tdict_dtype from);
 /* Converts `count` elements like tdict_convert_vector(). If cast->is_scaled is true, converts each element to float32,
  * multiplies by `scale` and rounds the product to float32. Then adds `offset`, rounds the sum to float32, and converts

@@ -1,5 +1,4 @@
-/* Makes the records of consolidated trees, and counts references to the records. See consolidated.h for ownership and
- * threads. */
+/* Makes and counts references to records of consolidated trees. See consolidated.h for ownership and threads. */
 #include "core/tensor/consolidated.h"
 
 #include <stdlib.h>

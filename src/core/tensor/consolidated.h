@@ -1,6 +1,5 @@
-/* Declares the record of a consolidated tree: the storage, and the position of each leaf in the storage. The record is
- * reference-counted. The root node of the tree and transfers of the tree hold references. Once the record is filled in,
- * no thread changes the record. Thread rule: safe from any thread. */
+/* The record of a consolidated tree: the storage, and each leaf's position in it. The root and transfers hold
+ * references. A filled record never changes. Thread-safe. */
 #ifndef TDICT_CORE_TENSOR_CONSOLIDATED_H
 #define TDICT_CORE_TENSOR_CONSOLIDATED_H
 
@@ -19,8 +18,7 @@ typedef struct tdict_consolidated {
   tdict_leaf_span leaves[];    /* in tree order */
 } tdict_consolidated;
 
-/* Makes a record for `num_leaves` leaves. The caller fills in num_dims, has_objects and the spans. Retains `storage`.
- * Returns TDICT_ENOMEM if host memory is exhausted. */
+/* Makes a record that retains `storage`. The caller sets num_dims, has_objects and spans. Returns TDICT_ENOMEM. */
 tdict_status tdict_consolidated_create(size_t num_leaves, tdict_storage *storage, tdict_consolidated **out,
                                        tdict_error *err);
 /* Makes a record with the spans of `like` and another storage. Returns TDICT_ENOMEM if host memory is exhausted. */

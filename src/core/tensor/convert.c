@@ -1,5 +1,4 @@
-/* Converts elements. Each pair of dtypes has a loop of its own, so that the compiler knows both types in it. See
- * convert.h for ownership and threads. */
+/* Converts elements. Each pair of dtypes has its own loop, in which both are constants. See convert.h for threads. */
 #include "core/tensor/convert.h"
 
 #include <string.h>
@@ -10,8 +9,7 @@ enum { BLOCK = 256 };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Returns true for the types that the processor converts. The processor is faster than tdict_convert_bits(). Both give
- * the same results, except for the bits of a NaN. */
+/* Types that the processor converts, faster than tdict_convert_bits() and equal except for bits of a NaN. */
 INLINE bool is_native(unsigned type) { return type <= TDICT_KERNEL_BOOL || type >= TDICT_KERNEL_F32; }
 
 /* Converts an integer or a bool. Returns false if the integer type `to` cannot hold the number. */
@@ -49,8 +47,7 @@ INLINE bool convert_real(unsigned to, double value, uint64_t *out) {
   } else if (to == TDICT_KERNEL_BOOL) {
     *out = value != 0; /* also true for NaN */
   } else {
-    /* Numbers between low - 1 and low truncate to low. For int64, low - 1 rounds to low, so the condition also accepts
-     * low itself. A comparison with NaN is false. */
+    /* Numbers above low - 1 truncate to low. For int64, low - 1 rounds to low. A comparison with NaN is false. */
     if (!((value >= low || value > low - 1) && value < end)) return false;
     *out = value < 0x1p63 ? (uint64_t)(int64_t)value : (uint64_t)value;
   }
@@ -70,8 +67,7 @@ INLINE bool convert_native(unsigned to, unsigned from, uint64_t bits, uint64_t *
   return convert_real(to, number, out);
 }
 
-/* Reads the bits of an element. Elements are little-endian. gcc vectorizes a conversion only if the bits are read by
- * variables of their own size. */
+/* Reads a little-endian element. gcc vectorizes only if a variable has the element's own size. */
 INLINE uint64_t load_bits(const char *at, unsigned bytes) {
   uint8_t bits8;
   uint16_t bits16;

@@ -78,8 +78,7 @@ static void copy_chunk(side *s, size_t at, size_t count, bool to_buffer) {
                         NULL); /* cannot fail, since copy_rect() always returns TDICT_OK */
 }
 
-/* Converts all elements. Returns the number of elements, or the index in C order of the first element that does not
- * fit. */
+/* Converts all elements. Returns their number, or the index of the first in C order that does not fit. */
 TDICT_FLOAT_ENV_BODY static size_t convert_elements(const tdict_tensor *dst, const tdict_tensor *src) {
   const tdict_stream_kind kind = tdict_stream_best();
   const size_t count = (size_t)dst->numel;

@@ -1,5 +1,4 @@
-/* Converts elements of the most frequent pairs with AVX2 or AVX-512, or some of these pairs with NEON. See
- * convert.h for ownership and threads. */
+/* Converts elements of frequent pairs with AVX2, AVX-512 or NEON. See convert.h for ownership and threads. */
 #include "core/tensor/convert.h"
 
 #include <stdint.h>
@@ -18,8 +17,7 @@ typedef bool (*steps_fn)(void *to, const void *from, size_t steps, bool streams)
 #define AVX512 __attribute__((target("avx512f")))
 /* Every processor with AVX2 has F16C. */
 #define AVX2 __attribute__((target("avx2,f16c")))
-/* A converter reads the elements at `src` that make one vector of the result. The converter sets *fits to false if the
- * destination cannot hold one of these elements. */
+/* A converter makes one vector of the elements at `src`. It sets *fits to false if one of them cannot be held. */
 #define TO_512(name) AVX512 static inline __m512i name##_512(const char *src, bool *fits)
 #define TO_256(name) AVX2 static inline __m256i name##_256(const char *src, bool *fits)
 #define LOAD_512(at) _mm512_loadu_si512(src + (at))
@@ -65,8 +63,7 @@ TO_256(bf16_f32) {
   return _mm256_slli_epi32(_mm256_cvtepu16_epi32(LOAD_128(0)), 16);
 }
 
-/* Uses the intrinsic with a mask, because the intrinsic without a mask is a macro that converts -1 to a mask without a
- * cast. */
+/* With a mask, because without one this is a macro that converts -1 to a mask without a cast. */
 AVX512 static inline __m256i round_to_f16_512(__m512i bits) {
   return _mm512_maskz_cvtps_ph((__mmask16)0xffff, _mm512_castsi512_ps(bits), NEAREST_EVEN);
 }
@@ -186,8 +183,7 @@ TO_256(f64_f32) {
                   _mm_castps_si128(_mm256_cvtpd_ps(_mm256_castsi256_pd(LOAD_256(32)))));
 }
 
-/* Defines the AVX-512 function and the AVX2 function of a pair of dtypes. The functions call the converters of the
- * pair. */
+/* Defines the AVX-512 and the AVX2 function of a pair, which call its converters. */
 #define STEPS(name, to_bytes, from_bytes)                                                         \
   AVX512 static bool steps_##name##_512(void *to, const void *from, size_t steps, bool streams) { \
     bool fits = true;                                                                             \

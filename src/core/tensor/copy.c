@@ -1,5 +1,4 @@
-/* Copies between tensors of any strides, on the host or by the copy operation of a memory. Keeps no state. Thread rule:
- * as in tdict/tensor.h. */
+/* Copies tensors of any strides, on the host or by a memory. Keeps no state. Thread rule: as in tdict/tensor.h. */
 #include <string.h>
 
 #include "core/base/error.h"
@@ -7,8 +6,7 @@
 #include "core/tensor/tensor.h"
 #include "tdict/view.h"
 
-/* Determines how rectangles are copied. If `memory` is NULL, the host copies the rectangles. Otherwise the copy
- * operation of `memory` copies the rectangles. */
+/* How rectangles are copied: by the host if `memory` is NULL, else by the copy operation of `memory`. */
 typedef struct mover {
   tdict_memory *memory;
   tdict_direction direction;

@@ -1,5 +1,4 @@
-/* Reads and writes elements as numbers, and fills tensors with one value. Keeps no state. Thread rule: as in
- * tdict/tensor.h. */
+/* Reads, writes and fills elements as numbers. Keeps no state. Thread rule: as in tdict/tensor.h. */
 #ifndef TDICT_CORE_TENSOR_ELEMENT_H
 #define TDICT_CORE_TENSOR_ELEMENT_H
 
@@ -12,13 +11,11 @@ enum { TDICT_ELEMENT_BYTES = 16 };
  * type cannot hold the value. The error message begins with `what`. */
 tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
                                        tdict_error *err);
-/* Checks that tdict_element_fill() can fill the tensor. Returns TDICT_EREADONLY for read-only storage, and
- * TDICT_EWRONGDEVICE for device memory that belongs to no context. Returns TDICT_ENOTSUP for a device tensor if the
- * bytes of the element are not all equal. */
+/* Checks that the tensor can be filled. Returns TDICT_EREADONLY, TDICT_EWRONGDEVICE for device memory of no context,
+ * and TDICT_ENOTSUP on a device if the bytes of the element differ. */
 tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err);
-/* Fills the tensor with the element. The caller must have called tdict_element_check(). First waits until no transfer
- * uses the storage and all recorded uses of the storage are done. If the driver fails, returns the driver's error, such
- * as TDICT_EDEVICE. */
+/* Fills a tensor that passes tdict_element_check(), after all transfers and recorded uses of its storage. Returns
+ * errors of the driver, such as TDICT_EDEVICE. */
 tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err);
 /* Copies `part` to the start of `row` and fills the rest of `row` with the element. Both tensors have the same number
  * of dimensions. No dimension of `part` may be larger than the same dimension of `row`. Returns the errors of

@@ -8,8 +8,7 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 
-/* Multiplies the counts. Counts of 0 are treated as 1, so that the C-order strides of an empty tensor cannot overflow.
- * Returns false on overflow. */
+/* Multiplies the counts, 0 as 1, so that strides of an empty tensor cannot overflow. Returns false on overflow. */
 static bool compute_span(int ndim, const int64_t *shape, int64_t *span) {
   *span = 1;
   for (int i = 0; i < ndim; i++)
@@ -86,15 +85,13 @@ bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides,
   return true;
 }
 
-/* Returns true if a step of the outer dimension equals `count` steps of the inner dimension. The two dimensions can
- * then be merged. */
+/* Returns true if an outer step equals `count` inner ones, so that the dimensions can be merged. */
 static bool is_whole_step(int64_t outer, int64_t count, int64_t inner) {
   int64_t whole;
   return tdict_mul_i64(count, inner, &whole) && whole == outer;
 }
 
-/* Adds the next outer dimension to the pair. Dimensions are in reverse order until tdict_pair_init() reverses them. If
- * there is no gap, merges the dimension with the inner dimension. */
+/* Adds the next outer dimension, or merges it without a gap. tdict_pair_init() reverses the order at the end. */
 static void add_dim(tdict_pair *pair, int64_t count, int64_t dst, int64_t src) {
   int last = pair->ndim - 1;
   int64_t run = (int64_t)pair->run_bytes;
@@ -169,8 +166,7 @@ static void seek_run(pair_cursor *w, size_t run) {
   }
 }
 
-/* Moves `runs` runs forward along the innermost dimension, which has at least `runs` runs left. At the end of a
- * dimension, moves on in the next outer dimension. */
+/* Moves on by runs that the innermost dimension has left. At its end, moves in the next outer dimension. */
 static void advance_runs(pair_cursor *w, int64_t runs) {
   int i = w->pair->ndim - 1;
   step_along(w, i, runs);
@@ -195,8 +191,7 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_span *part
   pair_cursor w = {.pair = pair, .dst = (uintptr_t)part->dst, .src = (uintptr_t)part->src};
   seek_run(&w, part->begin / run);
   for (size_t at = part->begin; at < end;) {
-    /* Choose the rectangle: a part of a run, or as many whole runs as are left in the innermost dimension and before
-     * `end`. */
+    /* Choose a part of a run, or the whole runs left in the innermost dimension and before `end`. */
     size_t skip = at % run, width = run - skip, height = 1;
     if (width > end - at) width = end - at;
     if (width == run) {

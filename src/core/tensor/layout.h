@@ -1,5 +1,4 @@
-/* Computes with shapes and strides. Strides are in elements, but the strides of tdict_pair are in bytes. Allocates
- * nothing. Pure functions; thread-safe. */
+/* Shapes and strides, in elements, but of tdict_pair in bytes. Allocates nothing. Pure functions; thread-safe. */
 #ifndef TDICT_CORE_TENSOR_LAYOUT_H
 #define TDICT_CORE_TENSOR_LAYOUT_H
 
@@ -14,8 +13,7 @@ typedef struct tdict_layout_size {
   int64_t numel;
   size_t bytes; /* at most INT64_MAX */
 } tdict_layout_size;
-/* Checks ndim, counts and dtype, and computes the number of elements and bytes. Returns TDICT_EINVAL, TDICT_EDTYPE
- * or TDICT_EOVERFLOW. The error message begins with `what`. */
+/* Checks ndim, counts and dtype, and computes elements and bytes. TDICT_EINVAL, TDICT_EDTYPE or TDICT_EOVERFLOW. */
 tdict_status tdict_layout_check(const char *what, tdict_dtype dtype, int ndim, const int64_t *shape,
                                 tdict_layout_size *out, tdict_error *err);
 /* Computes the number of elements. Returns false if the number does not fit 63 bits. */
@@ -36,8 +34,7 @@ char *tdict_text_shape(int ndim, const int64_t *shape, char *buffer, size_t byte
 #define TDICT_SHAPE_TEXT(ndim, shape) tdict_text_shape((ndim), (shape), (char[96]){0}, 96)
 /* Computes the strides of C order. */
 void tdict_layout_strides(int ndim, const int64_t *shape, int64_t *strides);
-/* Returns true if the elements are in C order without gaps. Dimensions of size 1 are ignored; a shape without
- * elements is contiguous. */
+/* Returns true for C order without gaps. Dimensions of size 1 do not count; without elements, always true. */
 bool tdict_layout_is_contiguous(int ndim, const int64_t *shape, const int64_t *strides);
 /* Computes the range of bytes that the elements cover, relative to the first element: *low is the lowest byte, *end is
  * the highest byte + 1. Both are 0 if there are no elements. Returns false on overflow. */
@@ -51,8 +48,7 @@ typedef struct tdict_pair {
   /* sizes of the dimensions, and strides in bytes; one index of the innermost dimension is one run */
   int64_t shape[TDICT_MAX_NDIM], dst_strides[TDICT_MAX_NDIM], src_strides[TDICT_MAX_NDIM];
 } tdict_pair;
-/* Initializes the pair. Merges adjacent dimensions that have no gap between them in both layouts. A NULL stride pointer
- * means C order. */
+/* Initializes the pair, and merges dimensions without a gap in both layouts. NULL strides: C order. */
 void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int64_t *dst_strides,
                      const int64_t *src_strides, size_t item_bytes);
 /* The part of two tensors that a walk visits: the bytes [begin, end), counted in C order. `dst` and `src` are the

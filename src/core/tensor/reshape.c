@@ -1,6 +1,5 @@
-/* Reshapes tensors: a result has the same elements in C order with another shape. A view retains the storage of the
- * source tensor, but not the source tensor itself. Thread rule: the functions only read the source tensor, so any
- * thread that may read the tensor may call the functions. */
+/* Reshapes tensors, with the same elements in C order. A view retains the storage, not the source. Thread rule: any
+ * thread that may read the source tensor. */
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/tensor/affine.h"

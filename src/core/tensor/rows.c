@@ -5,8 +5,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Copies a row through registers if the width is a constant that fits, else with memmove(). Overlapping rows give
- * unspecified bytes, but no undefined behaviour. */
+/* Copies by registers if the constant width fits, else by memmove(), which allows overlap. */
 INLINE void copy_row(uintptr_t to, uintptr_t from, size_t width) {
   unsigned char value[16];
   if (!__builtin_constant_p(width)) {
@@ -17,8 +16,7 @@ INLINE void copy_row(uintptr_t to, uintptr_t from, size_t width) {
   memcpy((void *)to, value, width);
 }
 
-/* Calls copy(first, second, third, width) with a constant for the common widths, since a call of memmove() would cost
- * more than the copy of a short row. */
+/* Calls copy(first, second, third, width) with constants for short rows, which memmove() would copy slower. */
 #define COPY_BY_WIDTH(copy, width, ...)       \
   ((width) > 16    ? copy(__VA_ARGS__, width) \
    : (width) == 4  ? copy(__VA_ARGS__, 4)     \

@@ -18,8 +18,7 @@
 #include "core/tensor/layout.h"
 #include "tdict/view.h"
 
-/* Sets the fields of a tensor that describe its elements. Does not set `refs`, `slab` or `storage`. `dims` has room for
- * counts and strides. */
+/* Describes the elements, but not `refs`, `slab` or `storage`. `dims` has room for counts and strides. */
 static void init_record(tdict_tensor *t, const tdict_tensor_desc *view, int64_t *dims) {
   int ndim = view->ndim;
   t->data = view->data;
@@ -200,8 +199,7 @@ static tdict_status find_storage_range(const tdict_tensor_desc *v, size_t item, 
   return TDICT_OK;
 }
 
-/* Reads the caller's description of a tensor and finds the range of bytes that the description covers. If view->strides
- * is NULL, writes the strides of C order to c_order. */
+/* Reads a caller's description and finds its bytes. Without strides, those of C order go to c_order. */
 static tdict_status read_view(const tdict_tensor_desc *view, tdict_tensor_desc *v, int64_t *c_order,
                               storage_range *whole, tdict_error *err) {
   tdict_layout_size size;
@@ -381,8 +379,7 @@ bool tdict_tensor_is_pinned(const tdict_tensor *tensor) {
 
 bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
 
-/* The maximum number of rows that tdict_tensor_regain_lost() removes from the lost bytes one by one. With more rows,
- * the set of lost bytes could get an entry for each row. */
+/* With more rows than this, tdict_tensor_regain_lost() leaves bytes lost: each row could become an extent. */
 enum { MAX_REGAINED_ROWS = 1 << 20 };
 
 /* A dimension of a tensor: the number of elements, and the distance between adjacent elements. */
@@ -424,8 +421,7 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
     e.width += (size_t)(dims[next].count - 1) * dims[next].step;
   if (next == count) return tdict_extent_all(e.begin, e.end);
   e.layout = tdict_mix_hash(tdict_mix_hash(0x243f6a8885a308d3u, e.begin), e.width);
-  /* If all rows are the same distance apart, this distance is the pitch. Otherwise the pitch is 0, which means that the
-   * rows are unknown. */
+  /* The distance of all rows if it is the same, else 0: the rows are unknown. */
   e.pitch = dims[next].step;
   size_t all = e.pitch;
   for (int i = next; i < count; i++) {
@@ -465,8 +461,7 @@ static tdict_status regain_rows(void *user, const tdict_rect *rect, tdict_error 
   return TDICT_OK;
 }
 
-/* If strided elements still count as lost after their extent is removed, removes their rows one by one. With more than
- * MAX_REGAINED_ROWS rows, the bytes stay lost. */
+/* Rows that still count as lost without the extent are removed one by one, up to MAX_REGAINED_ROWS. */
 void tdict_tensor_regain_lost(const tdict_tensor *t) {
   const tdict_extent e = tdict_tensor_extent(t);
   tdict_storage_regain(t->storage, &e);
@@ -480,8 +475,7 @@ void tdict_tensor_regain_lost(const tdict_tensor *t) {
   (void)!tdict_pair_walk(&pair, &whole, regain_rows, t->storage, NULL);
 }
 
-/* Waits for transfers if the tensor is in host memory. Does not wait if the tensor is in device memory: the program
- * uses a device address only on streams, and the streams order the work. */
+/* Waits for transfers in host memory. On a device the streams, which the program uses, order the work. */
 static void wait_for_host(const tdict_tensor *t, bool to_write) {
   if (tdict_is_on_host(t)) tdict_tensor_await(t, to_write);
 }

@@ -1,5 +1,4 @@
-/* Defines the tensor struct for the layers above, and the slab, which holds many tensors in one allocation. Thread
- * rule: as in tdict/tensor.h. */
+/* Defines the tensor, and the slab of many tensors in one allocation. Thread rule: as in tdict/tensor.h. */
 #ifndef TDICT_CORE_TENSOR_TENSOR_H
 #define TDICT_CORE_TENSOR_TENSOR_H
 
@@ -13,8 +12,7 @@ struct tdict_tensor {
   _Atomic(int64_t) refs;  /* reference count of a single tensor; for tensors of a slab, see the slab's `refs` */
   tdict_slab *slab;       /* NULL: a single tensor */
   tdict_storage *storage; /* a single tensor retains its storage; the slab retains the storage of its tensors */
-  /* address of the first element. NULL only if there are no elements. Never dereferenced for device memory or an
-   * unloaded storage. */
+  /* the first element, NULL only without elements. Never dereferenced on a device or if unloaded */
   void *data;
   tdict_dtype dtype;
   int32_t ndim;
@@ -23,8 +21,7 @@ struct tdict_tensor {
 };
 static inline const int64_t *tdict_tensor_dims_strides(const tdict_tensor *t) { return t->dims + t->ndim; }
 
-/* Many tensors with one reference count, in one allocation. Either all tensors are contiguous and over one storage, or
- * all tensors are views. */
+/* Many tensors with one reference count: all contiguous and over one storage, or all views. */
 struct tdict_slab {
   _Atomic(int64_t) refs; /* references to the slab and to all of its tensors */
   /* NULL: a slab of views, in which consecutive tensors over one storage hold one reference together */
@@ -50,8 +47,7 @@ void tdict_slab_count(tdict_slab *slab, int64_t more);
  * have checked these fields. The slab retains `storage`. The caller owns one reference to the tensor. No other thread
  * may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
-/* Adds a tensor that differs from `like`, a tensor of the slab, only in the address of its first element. Both tensors
- * share their counts and strides. Otherwise the same as tdict_slab_add_view(). */
+/* Adds a tensor at another address than `like`, of this slab, whose counts and strides it shares. See _add_view(). */
 tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, void *data);
 /* Drops `count` references at once. Frees the slab with the last reference. */
 void tdict_slab_release(tdict_slab *slab, int64_t count);
@@ -84,17 +80,14 @@ static inline bool tdict_tensor_needs_no_pin(const tdict_tensor *t) {
  * and if a tensor is on a device, but neither tensor is in device memory with a copy function. */
 tdict_status tdict_tensor_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
                                      tdict_error *err);
-/* Returns TDICT_ESHAPE if the shapes differ, and TDICT_EREADONLY if the storage of `dst` may not be written. The error
- * message begins with `what`. */
+/* Returns TDICT_ESHAPE if the shapes differ, and TDICT_EREADONLY if `dst` may not be written. */
 tdict_status tdict_tensor_check_target(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
                                        tdict_error *err);
 /* Returns the bytes that the tensor's elements cover, as offsets in the tensor's storage. */
 tdict_extent tdict_tensor_extent(const tdict_tensor *t);
-/* Returns true if some of the tensor's bytes are lost. Like tdict_storage_is_lost(), can return true for bytes that are
- * not lost. */
+/* Returns true if bytes of the tensor are lost, and sometimes if none is, like tdict_storage_is_lost(). */
 bool tdict_tensor_check_lost(const tdict_tensor *t);
-/* Returns the same result as tdict_tensor_check_lost(). Checks the storage's flag first, which is nearly always
- * false. */
+/* Like tdict_tensor_check_lost(), but looks first at the storage's flag, which is nearly always false. */
 static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
   return tdict_storage_has_lost(t->storage) && tdict_tensor_check_lost(t);
 }

@@ -1,5 +1,4 @@
-/* Measures and creates tensors in one storage. The builder owns a reference to its slab until
- * tdict_tensor_builder_reset(). Thread rule: see tensor_builder.h. */
+/* Measures and creates tensors in one storage. The builder owns its slab. Thread rule: see tensor_builder.h. */
 #include "core/tensor/tensor_builder.h"
 
 #include "core/base/checked.h"

@@ -1,6 +1,5 @@
-/* Declares the tensor builder, which creates tensors in C order, one after another in one storage. The caller measures
- * all tensors, allocates the storage, and then adds the same tensors in the same order. The caller owns the builder.
- * Thread rule: one thread at a time may use a builder. */
+/* Creates tensors in C order, one after another in one storage: the caller measures all, allocates, and adds them in
+ * the same order. The caller owns the builder. Thread rule: one thread at a time. */
 #ifndef TDICT_CORE_TENSOR_TENSOR_BUILDER_H
 #define TDICT_CORE_TENSOR_TENSOR_BUILDER_H
 
@@ -18,17 +17,15 @@ typedef struct tdict_tensor_builder {
  * together need too many bytes. */
 tdict_status tdict_tensor_builder_measure(tdict_tensor_builder *builder, const char *what, tdict_dtype dtype, int ndim,
                                           const int64_t *shape, tdict_error *err);
-/* Allocates the storage and a slab for the measured tensors. If `zero` is true, sets every byte of the storage to zero.
- * If no tensor was measured, allocates nothing. Returns the errors of tdict_storage_create() and
- * tdict_slab_create(). */
+/* Allocates a storage, of zeros if `zero`, and a slab for the measured tensors, if any. Returns the errors of
+ * tdict_storage_create() and tdict_slab_create(). */
 tdict_status tdict_tensor_builder_allocate(tdict_tensor_builder *builder, tdict_memory *memory, bool zero,
                                            tdict_error *err);
 /* Makes the builder use an existing storage. Call instead of tdict_tensor_builder_allocate(). Retains the storage and
  * sets the flag TDICT_STORAGE_ARENA of the storage. The storage must have at least builder->bytes bytes and begin at a
  * multiple of 256 bytes. If no tensor was measured, does nothing. Returns the errors of tdict_slab_create(). */
 tdict_status tdict_tensor_builder_use(tdict_tensor_builder *builder, tdict_storage *storage, tdict_error *err);
-/* Adds a measured tensor. The caller owns one reference to the tensor. The offset of each tensor in the storage is a
- * multiple of 256 bytes. Cannot fail. */
+/* Adds a measured tensor, at a multiple of 256 bytes. The caller owns a reference. Cannot fail. */
 tdict_tensor *tdict_tensor_builder_add(tdict_tensor_builder *builder, tdict_dtype dtype, int ndim,
                                        const int64_t *shape);
 /* Drops the builder's reference to the slab. The tensors keep the storage. */

@@ -1,6 +1,5 @@
-/* Creates views with other shapes and strides over the storage of a tensor, and describes tensors. A view retains the
- * storage, not the source tensor. Thread rule: the functions only read the source tensor, so any thread that may read
- * the tensor may call the functions. */
+/* Creates views over the storage of a tensor, which they retain, and describes tensors. Thread rule: any thread that
+ * may read the source tensor. */
 #include "tdict/view.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"

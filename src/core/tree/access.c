@@ -1,5 +1,4 @@
-/* Reads the entries of one node or at one path. Results are borrowed from the tree. Nothing is changed.
- * Thread rule: as in tdict/tree.h. */
+/* Reads entries of a node or at a path, which the tree owns. Changes nothing. Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
 #include "core/base/device.h"
@@ -9,8 +8,7 @@
 #include "core/tree/place.h"
 #include "core/tree/text.h"
 
-/* Returns the leaf at a path without backslashes. Returns 0 if there is no leaf, or if the path has a backslash or an
- * empty key. */
+/* Returns the leaf at a path, or 0, also for a path with a backslash or an empty key. */
 static __attribute__((noinline)) tdict_leaf find_leaf_by_keys(const tdict_tree *td, const char *path, const char *end) {
   tdict_name name;
   const tdict_tree *node = tdict_place_find_fast(td, path, end, &name);
@@ -18,8 +16,7 @@ static __attribute__((noinline)) tdict_leaf find_leaf_by_keys(const tdict_tree *
   return slot < 0 ? 0 : node->leaves[slot];
 }
 
-/* Returns the leaf at a path, or 0 in the same cases as find_leaf_by_keys(). If the path is one short key of a node
- * with an index, hashes and searches inline, without a call. */
+/* Like find_leaf_by_keys(), but finds one short key of a node with an index inline, without a call. */
 static inline tdict_leaf find_leaf_fast(const tdict_tree *td, const char *path) {
   const size_t length = strlen(path);
   const tdict_keys *keys = td->keys;
@@ -44,8 +41,7 @@ static tdict_status find_leaf(const tdict_tree *td, const char *path, const char
   return TDICT_OK;
 }
 
-/* Handles escaped paths and errors if find_leaf_fast() found no leaf of the kind. `out` is the address of a pointer to
- * a tensor or tree. `what` is the name of the public call. */
+/* Escaped paths and errors, after find_leaf_fast(). `out` points to a pointer, `what` names the public call. */
 static TDICT_COLD tdict_status get_slow(const tdict_tree *td, const char *path, const char *what, int kind, void *out,
                                         tdict_error *err) {
   tdict_leaf leaf = 0;
@@ -156,8 +152,7 @@ const void *tdict_checked_const_data(const tdict_tree *tree, const char *path, t
   return give(what, t, tdict_tensor_const_data(t), path, err);
 }
 
-/* Returns the entry of a slot, which must have a key. `path` of the entry is NULL and `depth` is 0. The caller may set
- * both. */
+/* Returns the entry of a slot with a key. The caller may set `path` and `depth`, which are NULL and 0. */
 static tdict_entry make_entry(const tdict_tree *node, uint32_t slot) {
   const tdict_leaf leaf = node->leaves[slot];
   const tdict_box *box = tdict_leaf_box(leaf);

@@ -101,8 +101,7 @@ static bool is_unmet(const tdict_demand *demand, const tdict_tree *node) {
 
 /* Checks one node against the demand. For `in_place`, see tdict_demand_apply_below(). */
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
-  /* If the tree holds neither a tensor nor an object with batch dimensions, its batch size can be changed, so the tree
-   * passes. */
+  /* Without tensors and objects with batch dimensions, the tree's batch size can change, so it passes. */
   if (!batch_sizes_agree(demand, node->batch_ndim, node->batch_size)) {
     tdict_status status = check_fits_any_batch_size(demand, node, err);
     if (status != TDICT_OK) return status;
@@ -130,8 +129,7 @@ static tdict_status check_below(const tdict_demand *demand, tdict_cursor *cursor
 
 /* Sets the leading batch dimensions and the device of a node that was checked. Cannot fail. */
 static void apply_demand(const tdict_demand *demand, tdict_tree *node) {
-  /* If the leading dimensions of the tree differ from the demand, the tree holds no leaf with batch dimensions. The
-   * additional dimensions of the tree are then dropped. */
+  /* Without leaves with batch dimensions, drop the dimensions of the tree if it differs from the demand. */
   if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
     node->batch_ndim = demand->batch_ndim;
   for (int i = 0; i < demand->batch_ndim; i++) node->batch_size[i] = demand->batch_size[i];
@@ -160,8 +158,7 @@ tdict_status tdict_demand_apply_below(const tdict_demand *demand, const tdict_tr
   return status;
 }
 
-/* Copies one node and applies the demand to the copy. The copy shares all leaves of the node, also the child trees.
- * Returns NULL if memory is exhausted. */
+/* Copies one node and applies the demand. Shares all leaves, also children. Returns NULL without memory. */
 static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;
@@ -200,8 +197,7 @@ static bool replace_children_by_copies(const tdict_demand *demand, tdict_tree *c
   return true;
 }
 
-/* Copies `child` and all nodes below `child`. Works through a list of nodes instead of recursing, because trees can be
- * deep. */
+/* Copies `child` and all below it, by a list of nodes: trees can be deep. */
 static tdict_tree *copy_tree_as_demanded(const tdict_demand *demand, const tdict_tree *child) {
   tdict_pointers copies;
   tdict_tree *copy = copy_node_as_demanded(demand, child);

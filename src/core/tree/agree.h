@@ -7,8 +7,7 @@
 #include "core/tensor/layout.h"
 #include "core/tree/cursor.h"
 
-/* What a node demands of every tensor below the node: a shape that begins with this batch size, and this device.
- * Pointers are borrowed. */
+/* The batch size with which every tensor below the node begins, and its device. Pointers are borrowed. */
 typedef struct tdict_demand {
   const char *what; /* name of the public call, for messages */
   int batch_ndim;
@@ -23,14 +22,12 @@ tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const cha
 static inline bool tdict_tensor_begins_with(const tdict_tensor *t, int batch_ndim, const int64_t *batch_size) {
   return t->ndim >= batch_ndim && tdict_sizes_equal(t->dims, batch_size, batch_ndim);
 }
-/* Returns true if a tensor has the leading dimensions of the node, and the device of the node if the node has a
- * device. */
+/* Returns true if a tensor has the leading dimensions of the node, and its device, if any. */
 static inline bool tdict_node_agrees(const tdict_tree *node, const tdict_tensor *t) {
   return tdict_tensor_begins_with(t, node->batch_ndim, node->batch_size) &&
          (!node->has_device || tdict_device_equal(node->device, t->storage->device));
 }
-/* Returns true if every tensor that fits `node` also fits `above`. If true, the tensors of `node` need no check against
- * `above`, because every tensor of a node fits the node. */
+/* Returns true if whatever fits `node` also fits `above`, so that its tensors need no check against `above`. */
 static inline bool tdict_node_covers(const tdict_tree *node, const tdict_tree *above) {
   if (node->batch_ndim < above->batch_ndim) return false;
   if (!tdict_sizes_equal(node->batch_size, above->batch_size, above->batch_ndim)) return false;
@@ -41,8 +38,7 @@ tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const 
 /* Checks one tensor. Returns TDICT_OK, TDICT_ESHAPE or TDICT_EWRONGDEVICE. On failure, err->path is `path`. */
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err);
-/* Checks a tensor as tdict_agree_tensor() does. Returns TDICT_ESHAPE for an object that does not fit the batch size of
- * the demand, see tdict_box_begins_with(). Trees always pass. */
+/* Checks a tensor as tdict_agree_tensor(), or returns TDICT_ESHAPE for an object as tdict_box_begins_with(). */
 tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const char *path, tdict_error *err);
 /* Returns TDICT_ESHAPE. The message has the batch sizes of the object and of `td`, which do not match. */
 tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);

@@ -37,8 +37,7 @@ tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_
   return TDICT_OK;
 }
 
-/* Removes the device of all trees below `td`. The first walk returns TDICT_ELOCKED for a locked tree that has a device;
- * the second walk changes the nodes. */
+/* Removes the devices below `td` in the second walk. The first returns TDICT_ELOCKED if a locked tree has one. */
 static tdict_status clear_device_below(const tdict_tree *td, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;

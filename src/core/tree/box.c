@@ -1,5 +1,4 @@
-/* Implements boxes of objects: checks types and results of hooks, and counts references. See box.h for ownership and
- * threads. */
+/* Boxes of objects: checks types and results of hooks, counts references. See box.h for ownership and threads. */
 #include "core/tree/box.h"
 
 #include <stdio.h>

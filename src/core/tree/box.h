@@ -73,8 +73,7 @@ typedef struct tdict_builtin {
    * NULL, trees[0] has all elements of the first dimension. */
   tdict_status (*pair)(const void *self, const tdict_positions *positions, tdict_leaf value, tdict_tree *trees[2],
                        tdict_error *err);
-  /* Returns true if both objects are equal. If not, writes the reason to `message`. NULL: the caller compares the
-   * tensors of both objects instead. */
+  /* Returns true if both are equal, else writes the reason. NULL: the caller compares their tensors. */
   bool (*equal)(const void *a, const void *b, char *message, size_t bytes);
   const char *setter; /* names of functions that replace the object, for messages about writes in place */
 } tdict_builtin;
@@ -90,13 +89,11 @@ static inline bool tdict_box_has_elements(const tdict_box *box) {
   const tdict_builtin *builtin = tdict_builtin_of(box->type);
   return !builtin || builtin->elements;
 }
-/* Returns true if the object is of a built-in type without `flatten`. The elements of such an object cannot be written
- * or moved. */
+/* True for a built-in type without `flatten`, whose elements cannot be written or moved. */
 static inline bool tdict_box_has_fixed_elements(const tdict_box *box) {
   return tdict_builtin_of(box->type) && !box->type->flatten;
 }
-/* Returns true if the object of the box fits a tree of this batch size. Objects of the program and objects without
- * batch dimensions always fit. */
+/* True if the object fits this batch size, as the program's and those without batch dimensions always do. */
 bool tdict_box_begins_with(const tdict_box *box, int batch_ndim, const int64_t *batch_size);
 
 /* Returns TDICT_EINVAL if the struct_size of the type is too small, or the type has no name or no `release`. Also
@@ -114,8 +111,7 @@ void tdict_box_release(tdict_box *box);
  * *out to `box` and adds a reference. Takes ownership of `given`, and releases `given` on failure. Returns TDICT_ENOMEM
  * if memory is exhausted. */
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err);
-/* Evaluates to the hook `member` of a type, or to NULL if the type has no such hook. A program that was compiled
- * against an older header has a shorter tdict_type, so struct_size is checked first. */
+/* The hook of a type, or NULL. A program of an older header has a shorter tdict_type, which struct_size shows. */
 #define TDICT_HOOK_OF(type, member) \
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
 /* Checks what a hook returned: a status, and `result`, which is NULL if the hook wrote no result. Returns TDICT_OK if

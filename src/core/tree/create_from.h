@@ -1,6 +1,5 @@
-/* Declares two internal variants of tdict_create_from(), the check of one
- * field, and a function for a tree of trees. One variant leaves the elements
- * uninitialized, and the other variant only checks the fields. The caller owns the tree. Thread rule: thread-safe. */
+/* Variants of tdict_create_from() that leave the elements uninitialized or only check the fields, the check of one
+ * field, and a tree of trees. The caller owns the tree. Thread-safe. */
 #ifndef TDICT_CORE_TREE_CREATE_FROM_H
 #define TDICT_CORE_TREE_CREATE_FROM_H
 
@@ -23,8 +22,7 @@ tdict_status tdict_create_unset(const tdict_fields *list, int batch_ndim, const 
 /* Checks the dtype of each field, and the shape of its tensor in a tree of batch size [count]. Does not check that the
  * paths are valid and different. Allocates nothing. Returns TDICT_EINVAL, TDICT_EDTYPE or TDICT_EOVERFLOW. */
 tdict_status tdict_fields_check(const tdict_fields *list, int64_t count, tdict_error *err);
-/* Makes a tree without batch dimensions. Its children at the keys "0", "1" and so on are the trees themselves, not
- * copies. Returns TDICT_ENOMEM. */
+/* Makes a tree without batch dimensions of the trees themselves, at "0", "1" and so on. Returns TDICT_ENOMEM. */
 tdict_status tdict_create_numbered(const char *what, tdict_tree *const *trees, size_t count, tdict_tree **out,
                                    tdict_error *err);
 

@@ -1,6 +1,5 @@
-/* Implements the cursor, which walks a tree with one frame per level. The cursor contains 24 frames, so usual trees
- * need no allocation for frames. A walk of more levels moves the frames to the heap. See cursor.h for ownership and
- * threads. */
+/* Implements the cursor. It contains 24 frames, one for each level, so usual trees need no allocation. A deeper walk
+ * moves them to the heap. See cursor.h for ownership and threads. */
 #include "core/tree/cursor.h"
 #include "core/base/error.h"
 

@@ -26,8 +26,7 @@ typedef struct tdict_cursor {
 /* Starts a walk of the entries of `td`. If `once` is true, a node at several places is entered only once. */
 void tdict_cursor_init(tdict_cursor *cursor, const tdict_tree *td, bool once);
 void tdict_cursor_reset(tdict_cursor *cursor);
-/* Starts a new walk of the entries of `td`. If the previous walk visited all entries of the same tree, the new walk
- * reuses the memory of that walk and cannot fail. */
+/* Starts a new walk. After a full walk of the same tree, reuses its memory and cannot fail. */
 void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td);
 /* Returns the same result as tdict_cursor_next(), but also leaves nodes and skips empty slots. */
 tdict_leaf tdict_cursor_leave(tdict_cursor *cursor);
@@ -38,11 +37,9 @@ static inline tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
     return top->node->leaves[top->slot++];
   return tdict_cursor_leave(cursor);
 }
-/* Continues the walk with the entries of `td`, the tree that tdict_cursor_next() returned last. If `once` is true and
- * `td` was entered before, skips `td`. Returns false if memory is exhausted. */
+/* Goes on with the entries of `td`, returned last. `once`: skips trees entered before. False: no memory. */
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td);
-/* Enters a tree like tdict_cursor_enter(), and sets the mark of its frame. If memory is exhausted, ends the walk.
- * tdict_cursor_check() and tdict_cursor_end() then return TDICT_ENOMEM. */
+/* Enters a tree with a mark. Without memory, ends the walk: tdict_cursor_check() and _end() return TDICT_ENOMEM. */
 void tdict_cursor_descend(tdict_cursor *cursor, tdict_tree *td, size_t mark);
 /* Returns the next tensor or object, and descends into all trees on the way. Returns 0 after the last one. */
 static inline tdict_leaf tdict_cursor_next_leaf(tdict_cursor *cursor) {
@@ -58,14 +55,12 @@ static inline tdict_status tdict_cursor_check(const tdict_cursor *cursor, const 
 }
 /* Resets the cursor after a walk with the result `status`. Returns `status`, or the error of tdict_cursor_check(). */
 tdict_status tdict_cursor_end(tdict_cursor *cursor, const char *what, tdict_status status, tdict_error *err);
-/* Returns the key of the leaf that tdict_cursor_next() returned last. The caller must not have entered a tree since
- * that call. */
+/* Returns the key of the leaf returned last. No tree may have been entered since. */
 static inline const tdict_key *tdict_cursor_key(const tdict_cursor *cursor) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
   return &top->node->keys->slots[top->slot - 1];
 }
-/* Writes the path of the leaf that tdict_cursor_next() returned last. `above` is the path of the walked tree (NULL or
- * "": none). Long paths are cut in the middle, as in tdict_error. */
+/* Writes the path of the leaf returned last, below `above` (NULL or "": none). Cuts it as tdict_error does. */
 void tdict_cursor_path(const tdict_cursor *cursor, const char *above, char *buffer, size_t bytes);
 /* Sets err->path to this path, as tdict_error_at() does. Returns `status`. */
 tdict_status tdict_cursor_fail(const tdict_cursor *cursor, const char *above, tdict_status status, tdict_error *err)

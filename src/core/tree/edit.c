@@ -107,8 +107,7 @@ static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *e
                        tdict_num_keys(place->node));
 }
 
-/* Removes the leaf at a path and writes the leaf to *out. The caller takes over the tree's reference to the leaf. If
- * `kind` is not ANY_KIND, the leaf must be of `kind`. */
+/* Removes the leaf at a path, of `kind` unless ANY_KIND. The caller takes over the tree's reference. */
 static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
                                 tdict_error *err) {
   if (!td || !path) return tdict_fail_null(err, what, td ? "path" : "tree");
@@ -193,8 +192,7 @@ static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, 
   return status;
 }
 
-/* Returns true if the path `to` leads through the entry at `from`. A rename to `to` would put this entry below
- * itself. */
+/* True if the path `to` leads through the entry at `from`, which would then be below itself. */
 static bool passes_through_entry(const tdict_tree *td, const char *to, const tdict_place *from) {
   tdict_path path;
   bool through = false;

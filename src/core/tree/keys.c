@@ -62,8 +62,7 @@ const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name) {
   return stored;
 }
 
-/* Copies the slots and the live names of `from` to `to`. The names are copied into one new chunk. `to` may be `from`.
- * Returns false if memory is exhausted. */
+/* Copies slots and live names of `from` to `to`, which may be `from`, into one new chunk. False: no memory. */
 static bool pack_names(tdict_keys *to, const tdict_keys *from) {
   names_chunk *chunk = new_name_chunk(from->name_bytes);
   if (!chunk) return false;
@@ -82,8 +81,7 @@ static bool pack_names(tdict_keys *to, const tdict_keys *from) {
   return true;
 }
 
-/* Frees the bytes of names that no slot uses any more, if these bytes exceed both REPACK_BYTES and the bytes of names
- * in use. If memory for a new chunk is exhausted, frees nothing. */
+/* Frees the bytes of unused names, if more than REPACK_BYTES and those in use, and memory for a chunk is there. */
 static void repack_dead_names(tdict_keys *keys) {
   if (keys->dead_bytes > REPACK_BYTES && keys->dead_bytes > keys->name_bytes) (void)pack_names(keys, keys);
 }
@@ -179,16 +177,14 @@ static void index_put_slot(tdict_keys *keys, uint32_t slot) {
   if (keys->cap_index) index_put(keys, slot, keys->slots[slot].hash);
 }
 
-/* Removes a slot from the index and moves later cells of the probe sequence back into the hole. Deleted slots therefore
- * need no marker in the index. */
+/* Removes a slot from the index, and moves later cells of the probe sequence, so that no marker is needed. */
 static void index_remove(tdict_keys *keys, uint32_t slot) {
   if (!keys->cap_index) return;
   /* Find the cell of the slot. */
   uint32_t mask = keys->cap_index - 1, hole = keys->slots[slot].hash & mask;
   while ((keys->index[hole] & mask) != slot + 1) hole = (hole + 1) & mask;
   for (uint32_t i = (hole + 1) & mask; keys->index[i]; i = (i + 1) & mask) {
-    /* Move a cell if the hole is between the cell's home and the cell. A search for this cell would otherwise stop at
-     * the hole. */
+    /* Move a cell if the hole is between its home and itself: a search would otherwise stop at the hole. */
     uint32_t home = keys->slots[(keys->index[i] & mask) - 1].hash & mask;
     if (((i - home) & mask) < ((i - hole) & mask)) continue;
     keys->index[hole] = keys->index[i];

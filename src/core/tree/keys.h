@@ -23,8 +23,7 @@ typedef struct tdict_keys {
   uint32_t num_slots, num_live, cap_slots, cap_index; /* cap_index is a power of two, or 0 */
   uint32_t room; /* if num_slots is `room` or more, an append must first grow `slots` or `index` */
   tdict_key *slots;
-  /* An unused cell is 0. Otherwise the bits that are set in cap_index - 1 hold slot + 1. The other bits of the cell are
-   * bits of the hash. */
+  /* Unused: 0. The bits of cap_index - 1 hold slot + 1, the others bits of the hash. */
   uint32_t *index;
   struct tdict_names *names;     /* the bytes of the names; 8 bytes can be read at each name */
   size_t name_bytes, dead_bytes; /* bytes of names in use; bytes of names that no slot uses any more */
@@ -35,8 +34,7 @@ tdict_keys *tdict_keys_retain(tdict_keys *keys);
 void tdict_keys_release(tdict_keys *keys);
 /* Makes a copy with the same slot numbers and one reference. Returns NULL if memory is exhausted. */
 tdict_keys *tdict_keys_copy(const tdict_keys *keys);
-/* Returns the slot of a key, or -1 if the table does not have the key. `name` has `length` bytes and needs no final
- * 0. */
+/* Returns the slot of a key of `length` bytes, without a final 0, or -1. */
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
 /* Returns the slot of a key of another table, or -1. */
 int64_t tdict_keys_find_key(const tdict_keys *keys, const tdict_key *key);
@@ -50,13 +48,11 @@ static inline tdict_name tdict_key_name(const tdict_key *key) {
 }
 /* The functions from here to tdict_keys_compact() change the table, which must have only one reference. The same holds
  * for tdict_keys_append(). */
-/* Allocates room for `slots` slots and `name_bytes` bytes of names, including a 0 for each name. Returns false if
- * memory is exhausted or `slots` is more than 2^30. */
+/* Allocates room for slots and names with a 0 each. Returns false without memory, or for more than 2^30 slots. */
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes);
 /* Deletes the key of a slot. The slot numbers of other keys do not change. Cannot fail. */
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot);
-/* Renames the key of a slot. The new name must not be in the table. Returns false if memory is exhausted or the name
- * has 2^32 - 1 bytes or more; the table is then unchanged. */
+/* Renames a slot's key to a new name. False, without a change: no memory, or a name of 2^32 - 1 bytes or more. */
 bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const tdict_name *name);
 /* Moves the name of slot `from` to `slot` and deletes slot `from`. Cannot fail. */
 void tdict_keys_take_name(tdict_keys *keys, uint32_t slot, uint32_t from);
@@ -66,8 +62,7 @@ void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves);
 /* The maximum number of slots of a table without an index. In such a table, a search compares the slots one by one. */
 enum { TDICT_SCANNED_SLOTS = 8 };
 
-/* Returns the slot of a name, or -1. The table must have an index. A search normally reads one cell, one slot and the
- * bytes of one name. */
+/* Returns the slot of a name, or -1. Needs an index. Normally reads one cell, one slot and one name. */
 static inline int64_t tdict_keys_find_indexed(const tdict_keys *keys, const tdict_name *name) {
   const uint32_t mask = keys->cap_index - 1, *index = keys->index;
   uint32_t cell;
@@ -89,13 +84,11 @@ static inline int64_t tdict_keys_find_name(const tdict_keys *keys, const tdict_n
   return -1;
 }
 
-/* tdict_keys_append() calls these two functions to grow the table, and to store a name that is long or needs a new
- * chunk. */
+/* For tdict_keys_append(): grow the table, and store a name that is long or needs a new chunk. */
 bool tdict_keys_make_room(tdict_keys *keys, size_t slots);
 const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name);
 
-/* A chunk of names. New names are added only to the first chunk of the list. 8 bytes after `cap` are allocated too,
- * because names are written in words of 8 bytes. */
+/* A chunk of names. Only the first one grows. 8 bytes follow `cap`, because names are written in words. */
 struct tdict_names {
   struct tdict_names *next;
   size_t used, cap;

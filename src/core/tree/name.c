@@ -1,5 +1,4 @@
-/* Hashes names of more than 16 bytes, and reads keys of more than 8 bytes. Borrows the text.
- * Thread rule: see name.h. */
+/* Hashes names of more than 16 bytes, and reads keys of more than 8. Borrows the text. Threads: see name.h. */
 #include "core/tree/name.h"
 
 /* Mixes in 16 bytes at a time; the last 16 bytes can overlap the bytes mixed in before. */
@@ -15,8 +14,7 @@ tdict_name tdict_name_read_long(const char *text, const char *end) {
   const size_t left = (size_t)(end - text);
   size_t length = left;
   for (size_t at = 0; left - at > TDICT_WORD_BYTES;) {
-    /* The last word overlaps the word before it. A dot or backslash among the bytes that are read twice would already
-     * have ended the search. */
+    /* The last word overlaps the one before: a dot or backslash in both would have ended the search. */
     at = left - at >= (size_t)2 * TDICT_WORD_BYTES ? at + TDICT_WORD_BYTES : left - TDICT_WORD_BYTES;
     uint64_t stops = tdict_word_stops(tdict_word_load(text + at));
     if (!stops) continue;

@@ -1,5 +1,4 @@
-/* A name represents a key by two 8-byte words of its text and a hash. Short keys are thus read, compared and stored
- * without a loop over bytes. The text is borrowed. Thread rule: pure functions. */
+/* A key as two words of its text and a hash, so that short keys need no loop. Borrows the text. Pure functions. */
 #ifndef TDICT_CORE_TREE_NAME_H
 #define TDICT_CORE_TREE_NAME_H
 
@@ -8,8 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Marks a function that is called rarely. The function is not inlined, so its caller, which is called often, needs
- * fewer registers. */
+/* A rarely called function. It is not inlined, so that its frequent caller needs fewer registers. */
 #define TDICT_COLD __attribute__((noinline, cold))
 
 enum { TDICT_WORD_BYTES = 8, TDICT_SHORT_NAME = 16 }; /* the two words of a tdict_name hold all bytes of a short name */
@@ -60,8 +58,7 @@ static inline uint64_t tdict_word_stops(uint64_t word) {
 }
 
 __extension__ typedef unsigned __int128 tdict_word_pair;
-/* Multiplies two words and XORs both halves of the product. Each bit of the result depends on many bits of both
- * factors. */
+/* Multiplies two words and XORs the halves of the product, which depend on many bits of both. */
 static inline uint64_t tdict_hash_fold(uint64_t a, uint64_t b) {
   tdict_word_pair product = (tdict_word_pair)a * b;
   return (uint64_t)product ^ (uint64_t)(product >> 64);
@@ -71,8 +68,7 @@ static inline uint64_t tdict_hash_mix(uint64_t hash, uint64_t first, uint64_t la
   return tdict_hash_fold(tdict_hash_fold(hash ^ first, last ^ 0x9e3779b97f4a7c15u), 0xd6e8feb86659fd93u);
 }
 
-/* The next two functions handle long names for the functions below. Neither function takes a pointer to a tdict_name,
- * so that the caller can keep its tdict_name in registers. */
+/* The next two handle long names, without a pointer to a tdict_name, which can stay in registers. */
 uint32_t tdict_name_hash_long(const char *text, size_t length);
 /* Reads a key like tdict_name_read(). If the key has a backslash, the name has length 0. */
 tdict_name tdict_name_read_long(const char *text, const char *end);
@@ -98,8 +94,7 @@ static inline tdict_name tdict_name_of(const char *text, size_t length) {
   return name;
 }
 
-/* Reads the key at `text` up to a dot or the end of the path. Returns false if the key is empty or has a backslash.
- * tdict_path_next() handles such keys. */
+/* Reads the key at `text`. Returns false for an empty key or a backslash, which tdict_path_next() handles. */
 static inline bool tdict_name_read(tdict_name *name, const char *text, const char *end) {
   size_t left = (size_t)(end - text), length = left;
   uint64_t first = left >= TDICT_WORD_BYTES ? tdict_word_load(text) : tdict_word_load_part(text, left);

@@ -11,8 +11,7 @@
 
 enum { FIRST_LEAVES = 8 };
 
-/* Makes a node without batch size and device. On success, the node holds `keys` without adding a reference. Returns
- * NULL if memory is exhausted. */
+/* Makes a node without batch size and device that takes over `keys`. Returns NULL if memory is exhausted. */
 static tdict_tree *new_node(tdict_keys *keys) {
   tdict_tree *td = malloc(sizeof *td);
   if (!td) return NULL;
@@ -55,8 +54,7 @@ static tdict_slab *slab_of(tdict_leaf leaf) {
   return tensor ? tensor->slab : NULL;
 }
 
-/* Allocates a list of `cap` leaves. Sets the first `count` leaves to empty, and does not initialize the others. Returns
- * NULL if memory is exhausted. */
+/* Allocates a list of `cap` leaves, of which the first `count` are empty. Returns NULL if memory is exhausted. */
 static tdict_leaf *new_leaf_list(size_t cap, size_t count) {
   tdict_leaf_list *list = malloc(sizeof *list + cap * sizeof *list->leaves);
   if (!list) return NULL;
@@ -96,8 +94,7 @@ tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, td
   return status;
 }
 
-/* Copies leaves and adds a reference to each. If `trees` is false, the slots of trees become empty. Consecutive tensors
- * of one slab share a single atomic addition. */
+/* Copies leaves with a reference each, but trees only if `trees`. Tensors of one slab share an atomic addition. */
 static void copy_leaves(tdict_leaf *to, const tdict_leaf *from, size_t count, bool trees) {
   for (size_t i = 0; i < count;) {
     tdict_leaf leaf = from[i];
@@ -170,8 +167,7 @@ tdict_tree *tdict_retain(const tdict_tree *tree) {
   return counted;
 }
 
-/* Drops a reference. If this was the last reference, pushes the node on *to_free. The caller frees these nodes in a
- * loop, because recursion could overflow the stack for a deep tree. */
+/* Drops a reference. The last one pushes the node on *to_free, for a loop: a deep tree would overflow the stack. */
 static void drop_node_reference(tdict_tree *td, tdict_tree **to_free) {
   /* acq_rel: the thread that frees the node must see all writes of former holders. */
   if (atomic_fetch_sub_explicit(&td->refs, 1, memory_order_acq_rel) != 1) return;
@@ -187,8 +183,7 @@ static uint32_t find_slab_run_end(const tdict_tree *td, uint32_t i, uint32_t cou
   return i;
 }
 
-/* Drops the node's reference to its list of `count` leaves. If this was the last reference, releases the leaves. A tree
- * whose last reference is dropped is pushed on *to_free. */
+/* Drops the reference to the list. The last one releases `count` leaves, and pushes trees on *to_free. */
 static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **to_free) {
   if (!td->leaves) return;
   tdict_leaf_list *list = tdict_node_list(td);
@@ -286,8 +281,7 @@ static bool own_key_table(tdict_tree *td) {
   return true;
 }
 
-/* Replaces a shared list by a private copy with room for `cap` leaves. A shared list holds no trees, so the release of
- * the list frees no node. */
+/* Replaces a shared list by a copy with room for `cap` leaves. It holds no trees, so no node is freed. */
 static bool copy_shared_list(tdict_tree *td, size_t cap) {
   const uint32_t count = td->keys->num_slots;
   tdict_tree *none = NULL;
@@ -326,8 +320,7 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   return true;
 }
 
-/* Makes the leaves and the key table private, and allocates room for one more leaf. Returns false if memory is
- * exhausted. */
+/* Makes leaves and key table private, with room for one more leaf. Returns false if memory is exhausted. */
 static TDICT_COLD bool prepare_to_add(tdict_tree *td) {
   return tdict_node_reserve(td, (size_t)td->keys->num_slots + 1) && own_key_table(td);
 }

@@ -44,8 +44,7 @@ typedef enum tdict_attachment_slot {
 
 /* Data that a layer above attaches to a locked tree, as the first member of a struct of its own. */
 typedef struct tdict_attachment {
-  /* Called once, before the tree is unlocked or freed. The leaves of the tree still exist. The callback frees the data,
-   * now or later. */
+  /* Called once, before the tree, whose leaves still exist, is unlocked or freed. Frees the data, now or later. */
   void (*detach)(struct tdict_attachment *self);
 } tdict_attachment;
 
@@ -60,8 +59,7 @@ struct tdict_tree {
   /* relaxed: number of slots of locked nodes that hold this node. Freeing a locked node decreases the number, and may
    * then still read this node, so 0 does not order a change after the freeing: see tdict_is_locked() */
   _Atomic(int32_t) locks_above;
-  /* retained, see consolidated.h; NULL unless the tree is consolidated. A consolidated tree is locked, and unlocking
-   * releases this record */
+  /* retained, see consolidated.h; NULL unless the tree is consolidated, and so locked. Unlocking releases it */
   tdict_consolidated *consolidated;
   /* NULL, or data that tdict_node_attach() attached to the tree (acquire/release). Always NULL if `locked` is false */
   _Atomic(tdict_attachment *) attachments[TDICT_ATTACHMENT_SLOTS];
@@ -76,40 +74,33 @@ static inline bool tdict_node_is_locked(const tdict_tree *td) {
 static inline tdict_leaf_list *tdict_node_list(const tdict_tree *td) {
   return (tdict_leaf_list *)(void *)((char *)td->leaves - offsetof(tdict_leaf_list, leaves));
 }
-/* Returns true if other nodes share the list of leaves. If true, each leaf is at more places than its reference count
- * says. */
+/* Returns true if nodes share the list of leaves. A leaf then is at more places than its references say. */
 static inline bool tdict_node_shares_leaves(const tdict_tree *td) {
   return td->leaves && atomic_load_explicit(&tdict_node_list(td)->refs, memory_order_acquire) != 1;
 }
 
 /* Returns TDICT_EINVAL if `batch_ndim` and `batch_size` are not a valid batch size. The message begins with `what`. */
 tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err);
-/* Makes a node with the batch size, device and key table of `like`. Its leaves are empty, for the caller to fill in.
- * The node is not locked. Returns TDICT_ENOMEM if memory is exhausted. */
+/* Makes an unlocked node with the batch size, device and key table of `like` and empty leaves. Returns TDICT_ENOMEM. */
 tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
 /* Makes a node with a valid batch size and the key table `keys`, which the node retains. The leaves are empty, for the
  * caller to fill in. The node has no device and is not locked. Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_node_create_over(tdict_keys *keys, int batch_ndim, const int64_t *batch_size, tdict_tree **out,
                                     tdict_error *err);
-/* Makes a node like tdict_node_create_like() that holds the leaves of `like`, except trees. Sets *trees to true if
- * `like` holds trees, else to false. The slots of trees are empty, for the caller to fill in. Returns TDICT_ENOMEM if
- * memory is exhausted. */
+/* Like tdict_node_create_like(), but with the leaves of `like` except trees, whose slots are empty for the caller. Sets
+ * *trees to whether there are any. Returns TDICT_ENOMEM. */
 tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
-/* Makes a node without keys, with the batch size and device of `like`. The node is not locked. Returns NULL if memory
- * is exhausted. */
+/* Makes an unlocked node without keys, with batch size and device of `like`. Returns NULL without memory. */
 tdict_tree *tdict_node_create_under(const tdict_tree *like);
-/* tdict_node_own_leaves() makes the leaves private to the node, so that they can be changed. tdict_node_own() also
- * makes the key table private. Both return false if memory is exhausted. */
+/* Make the leaves private, and tdict_node_own() also the key table, for changes. Return false without memory. */
 bool tdict_node_own_leaves(tdict_tree *td);
 bool tdict_node_own(tdict_tree *td);
-/* Makes the leaves private and allocates room for `count` slots. Returns false if memory is exhausted or `count` does
- * not fit 32 bits. */
+/* Makes the leaves private, with room for `count` slots. Returns false without memory or beyond 32 bits. */
 bool tdict_node_reserve(tdict_tree *td, size_t count);
 /* Adds a key, which must not be in the node. Takes over the caller's reference to the leaf on success. Returns false if
  * memory is exhausted or a limit of tdict_keys_append() is exceeded; the keys and leaves are then unchanged. */
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf);
-/* Deletes the key of a slot. The node must own its keys and leaves. The caller takes over the reference to the leaf.
- * Slot numbers can change. */
+/* Deletes a slot's key of a node with own keys and leaves. The caller gets the leaf. Slot numbers can change. */
 void tdict_node_remove(tdict_tree *td, uint32_t slot);
 /* Compacts the slots if more than half are deleted. The node must own its keys and leaves. */
 void tdict_node_compact(tdict_tree *td);
@@ -124,11 +115,9 @@ static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
   atomic_fetch_add_explicit(t->slab ? &t->slab->refs : &t->refs, 1, memory_order_relaxed);
   return leaf;
 }
-/* Drops a reference to the tensor, tree or box of a leaf. An empty leaf is allowed. Can run callbacks of the
- * program. */
+/* Drops a reference to the tensor, tree or box of a leaf, if any. Can run callbacks of the program. */
 void tdict_leaf_release(tdict_leaf leaf);
-/* Attaches data to a node whose `locked` is true. Returns false, and does not attach the data, if the slot has other
- * data already. Safe from any thread, as long as no thread unlocks or frees the tree. */
+/* Attaches data to a locked node, or returns false if it has some. Thread-safe while no thread unlocks or frees it. */
 static inline bool tdict_node_attach(const tdict_tree *td, tdict_attachment_slot slot, tdict_attachment *data) {
   tdict_attachment *none = NULL;
   _Atomic(tdict_attachment *) *field = (_Atomic(tdict_attachment *) *)(uintptr_t)&td->attachments[slot];

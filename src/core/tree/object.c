@@ -1,5 +1,4 @@
-/* Sets and returns objects at paths of a tree. The tree owns a reference to the box of the object.
- * Thread rule: as in tdict/tree.h. */
+/* Sets and returns objects at paths. The tree owns a reference to each box. Thread rule: as in tdict/tree.h. */
 #include "tdict/object.h"
 
 #include <string.h>

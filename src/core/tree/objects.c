@@ -13,8 +13,7 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 /* Returns true if the operation does not flatten objects of this type. */
 static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) {
-  /* A deep copy can flatten a built-in object. For TDICT_OBJECT_ELEMENTS, the function `elements` flattens the object.
-   * Other operations on the tensors could make the object invalid. */
+  /* A deep copy can flatten a built-in object, and `elements` does. Other operations could make it invalid. */
   const tdict_builtin *builtin = tdict_builtin_of(type);
   if (builtin && o->way != TDICT_OBJECT_CLONE) return o->way != TDICT_OBJECT_ELEMENTS || !builtin->elements;
   if (o->keeps_bare && !TDICT_HOOK_OF(type, flatten)) return true;
@@ -137,8 +136,7 @@ tdict_status tdict_tree_of_tensors(const char *const *keys, tdict_tensor *const 
   return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
-/* Checks that a write of `from` to some elements of `to` would not change `to`. Returns the error of the type if the
- * write would change `to`. */
+/* Checks that a write of `from` to elements of `to` would change nothing, or returns the error of the type. */
 static tdict_status check_same_elements(const tdict_box *to, tdict_box *from, tdict_error *err) {
   static const tdict_positions some = {NULL, 0};
   tdict_tree *trees[2] = {NULL, NULL};
@@ -175,8 +173,7 @@ static tdict_status fail_missing_hook(const tdict_flatten_rule *o, const tdict_t
   return tdict_fail(err, TDICT_ENOTSUP, "%s: objects of type %.60s have no flatten hook", o->what, type->name);
 }
 
-/* Returns TDICT_EHOOK if a flattened tree holds an object, because objects inside objects are not supported. Returns
- * TDICT_ENOMEM if memory is exhausted. */
+/* Returns TDICT_EHOOK if a flattened tree holds an object: there are no objects inside objects. */
 static tdict_status check_flattened_tree(const tdict_flatten_rule *o, const tdict_tree *flat, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
@@ -249,8 +246,7 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *o, const tdict_tree
   return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
-/* Counts the tensors and objects of a tree in *kept. Counts the keys whose leaf is 0, because it was dropped, in
- * *dropped. Returns TDICT_ENOMEM if memory is exhausted. */
+/* Counts the tensors and objects of a tree in *kept, and keys whose leaf was dropped, and is 0, in *dropped. */
 static tdict_status count_kept_and_dropped(const char *what, tdict_tree *td, size_t *kept, size_t *dropped,
                                            tdict_error *err) {
   tdict_cursor cursor;

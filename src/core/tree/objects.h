@@ -39,9 +39,8 @@ static inline tdict_object_method tdict_pick_method(const tdict_pick *pick) {
   if (!pick || pick->selects) return TDICT_OBJECT_AS_TENSORS;
   return pick->at.depth ? TDICT_OBJECT_INDEX : TDICT_OBJECT_SHARE;
 }
-/* Joins the objects at one path of several trees: those of a built-in type by its function `join`, others by the hook
- * `stack`, which their type must have. Writes a box with a new reference to *out. Returns TDICT_ENOMEM, and the errors
- * of the type or of the hook. */
+/* Joins the objects at one path of several trees by the function `join` of a built-in type, or the hook `stack`, which
+ * must exist. *out is a new reference. Returns TDICT_ENOMEM and their errors. */
 tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
                             tdict_error *err);
 /* Checks a write in place from `from`, an object of a built-in type whose elements cannot be written. Returns TDICT_OK
@@ -51,31 +50,27 @@ tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_j
  * of the type of `from`. */
 tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err);
 
-/* Sets an object as tdict_set_object() does. Takes over a reference to the object, also on failure. Messages begin with
- * `what`. */
+/* Sets an object as tdict_set_object() does. Takes over a reference to the object, also on failure. */
 tdict_status tdict_object_set(const char *what, tdict_tree *tree, const char *path, const tdict_type *type, void *self,
                               tdict_error *err);
 /* Returns an object as tdict_get_object() does. Messages begin with `what`. */
 tdict_status tdict_object_get(const char *what, const tdict_tree *tree, const char *path, const tdict_type *type,
                               void **out, tdict_error *err);
 
-/* Both functions call a hook, which the type must have, and write a box with a new reference to *out. tdict_box_index()
- * calls the hook once per dimension of the pick. The functions return the errors of the hook, TDICT_EHOOK or
- * TDICT_ENOMEM. */
+/* Both call a hook, which must exist, the latter once for each dimension of the pick. *out is a new reference. Errors:
+ * of the hook, TDICT_EHOOK or TDICT_ENOMEM. */
 tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err);
 /* Makes a tree of `count` tensors at the given keys, for functions that flatten objects of built-in types. */
 tdict_status tdict_tree_of_tensors(const char *const *keys, tdict_tensor *const *tensors, int count, tdict_tree **out,
                                    tdict_error *err);
 
-/* Determines how objects are flattened to trees. The tensors of an object of the program must begin with
- * `batch_size`. */
+/* How objects are flattened. Tensors of an object of the program must begin with `batch_size`. */
 typedef struct tdict_flatten_rule {
   const char *what;
   /* if tensors_first is false, objects whose type has the hook of this method are not flattened */
   tdict_object_method way;
-  /* true: flattens objects whose type has `flatten` even if the type has the hook, since hooks cannot allocate from a
-   * given memory */
+  /* true: flattens also objects that have the hook, since hooks cannot allocate from a given memory */
   bool tensors_first;
   int batch_ndim;
   const int64_t *batch_size;
@@ -99,9 +94,8 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdic
  * can already be replaced. */
 tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
 
-/* Pairs of flattened objects. The operation writes the elements of `from` to `to`. A first walk checks the trees and
- * adds the pairs. A second walk takes the pairs in the same order. The operation that walks the trees owns the
- * pairs. */
+/* Pairs of flattened objects, for writes from `from` to `to`. A first walk checks the trees and adds pairs, and a
+ * second takes them in the same order. The walking operation owns the pairs. */
 typedef struct tdict_flat_pair {
   tdict_tree *to, *from;
 } tdict_flat_pair;
@@ -131,9 +125,8 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_pairing *
 tdict_flat_pair tdict_flat_pairs_take(tdict_flat_pairs *pairs, bool last);
 void tdict_flat_pairs_reset(tdict_flat_pairs *pairs);
 
-/* Returns TDICT_ENOTSUP if the tree has an object, and TDICT_ENOMEM if memory is exhausted. If `allows_values` is true,
- * text, numbers and JSON are allowed. The message ends with `wanted`. err->path is the path of the object below
- * `above`, see tdict_cursor_path(). */
+/* Returns TDICT_ENOTSUP, with the path below `above`, if the tree has an object other than text, numbers and JSON with
+ * `allows_values`. The message ends with `wanted`. Also returns TDICT_ENOMEM. */
 tdict_status tdict_objects_refuse(const char *what, const tdict_tree *td, bool allows_values, const char *above,
                                   const char *wanted, tdict_error *err);
 /* Returns TDICT_ETYPE if the boxes hold objects of different types. */

@@ -1,5 +1,4 @@
-/* Reads paths key by key, escapes keys and joins them. A reader owns at most one buffer on the heap. Thread rule:
- * thread-safe for different readers and buffers. */
+/* Reads paths key by key, escapes and joins keys. A reader owns at most one heap buffer. Threads: see path.h. */
 #include "core/tree/path.h"
 
 #include <stdlib.h>
@@ -25,8 +24,7 @@ static tdict_status fail_path(const tdict_path *path, const char *why, tdict_err
   return tdict_fail_at(err, TDICT_EINVAL, path->whole, "%s: %s", path->what, why);
 }
 
-/* Returns the end of the key at `text`: the dot or the terminating 0 after the key. Writes the number of backslashes to
- * *escapes. Returns NULL if the last backslash escapes nothing. */
+/* Returns the dot or 0 after the key, and counts *escapes. Returns NULL if a last backslash escapes nothing. */
 static const char *find_key_end(const char *text, size_t *escapes) {
   *escapes = 0;
   for (; *text && *text != '.'; text++)

@@ -1,5 +1,4 @@
-/* Finds the node and slot that a path leads to, and sets leaves there. Borrows the trees.
- * Thread rule: as in tdict/tree.h. */
+/* Finds the node and slot of a path, and sets leaves there. Borrows the trees. Thread rule: as in tdict/tree.h. */
 #include "core/tree/place.h"
 
 #include <stdio.h>
@@ -42,9 +41,8 @@ tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const ch
     place->slot = tdict_keys_find_name(place->node->keys, &place->path.name);
     if (place->path.last) return TDICT_OK;
     tdict_leaf leaf = tdict_place_leaf(place);
-    /* The path continues, but there is no tree at this key. If the rest of the path is invalid, return that error. If a
-     * tensor or object is at this key, return the error for this leaf. Otherwise the key is missing, and `node` is the
-     * deepest node that exists. */
+    /* There is no tree at this key. Return the error of the rest of the path, or of a tensor or object here. Otherwise
+     * the key is missing, and `node` is the deepest node that exists. */
     if (!tdict_leaf_tree(leaf)) {
       status = tdict_path_check_rest(&place->path, err);
       if (status == TDICT_OK && leaf) status = fail_through_leaf(place, leaf, err);
@@ -78,8 +76,7 @@ static tdict_status fail_place_memory(const tdict_place *place, tdict_error *err
   return tdict_fail_at(err, TDICT_ENOMEM, place->path.whole, "%s: no memory for a key or node", place->path.what);
 }
 
-/* Adds the last key read to `tail`, the last node of a chain. The value of the key is the leaf, or a new node if more
- * keys follow. Sets *below to the new node, or to NULL. */
+/* Adds the last key to `tail`, with the leaf, or with a new node if keys follow. *below is the new node, or NULL. */
 static tdict_status extend_node_chain(tdict_place *place, tdict_tree *tail, tdict_leaf leaf, tdict_tree **below,
                                       tdict_error *err) {
   const tdict_path *path = &place->path;

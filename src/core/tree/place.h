@@ -47,8 +47,7 @@ tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err);
  * the replaced leaf, which the caller owns, or 0 if no leaf was replaced. If memory is exhausted, returns TDICT_ENOMEM
  * and leaves the tree unchanged. */
 tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *old, tdict_error *err);
-/* Sets the leaf like tdict_place_put(), and releases the replaced leaf. The release comes last, because the release can
- * run a callback that reads the tree. */
+/* Sets the leaf like tdict_place_put(), and at the end releases the old one, whose callback can read the tree. */
 tdict_status tdict_place_set(tdict_place *place, tdict_leaf leaf, tdict_error *err);
 /* Sets the tensor of a field at a path that no earlier field of the schema uses. The tree adds a reference to the
  * tensor. Does not check that the shape of the tensor begins with the batch size. Returns TDICT_EEXIST if the path

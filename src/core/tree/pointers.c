@@ -1,5 +1,4 @@
-/* Implements a map from pointers to pointers by open addressing. At least half of the pairs are free. The function that
- * initializes the map owns the map. Thread rule: used by one thread at a time. */
+/* A map of pointers by open addressing, at least half free. Its initializer owns it. Thread rule: one at a time. */
 #include "core/tree/pointers.h"
 
 #include <stdint.h>

@@ -1,6 +1,5 @@
-/* Declares a map from pointers to pointers. Walks use the map to find out whether they have already visited a node or
- * storage, and to find the copy of a node. The function that initializes the map owns the map. Thread rule: used by one
- * thread at a time. */
+/* A map from pointers to pointers. Walks use it to find nodes or storages visited before, and copies of nodes. Its
+ * initializer owns it. Thread rule: one thread at a time. */
 #ifndef TDICT_CORE_TREE_POINTERS_H
 #define TDICT_CORE_TREE_POINTERS_H
 

@@ -72,8 +72,7 @@ static void emit_spaces(text_output *to, size_t count) {
   emit(to, spaces, count);
 }
 
-/* Returns the number of bytes of the UTF-8 character at `text`. Returns 0 for a control character or invalid UTF-8,
- * whose bytes are printed as hexadecimal numbers. */
+/* Returns the size of a UTF-8 character, or 0 for control characters and invalid bytes, which are printed as hex. */
 static size_t count_printable_bytes(const char *text) {
   const unsigned char *c = (const unsigned char *)text;
   if (c[0] < 0x80) return c[0] >= 0x20 && c[0] < 0x7f;
@@ -90,8 +89,7 @@ static size_t count_printable_bytes(const char *text) {
   return length;
 }
 
-/* Writes a text. Writes an unprintable byte NN as \xNN. If `escaped` is true, also doubles backslashes. Returns the
- * number of characters written. If `to` is NULL, only counts the characters. */
+/* Writes a text, or only counts if `to` is NULL: unprintable bytes as \xNN, backslashes doubled if `escaped`. */
 static size_t emit_printable(text_output *to, const char *key, bool escaped) {
   size_t width = 0;
   while (*key) {
@@ -197,8 +195,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
   emit_text(p->to, "\n");
 }
 
-/* Prints or measures one key at `level` and its entry. Not inlined, because its buffers would make the frames of
- * print_below() large. A deep tree can need thousands of these frames. */
+/* Prints or measures a key and its entry. Not inlined: its buffers would enlarge the many frames of print_below(). */
 static __attribute__((noinline)) void print_entry(printer *p, const char *key, tdict_leaf leaf, size_t level) {
   tdict_tree *tree = tdict_leaf_tree(leaf);
   p->lines++;
@@ -242,8 +239,7 @@ static bool tensors_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   return low_a < apart + end_b && apart + low_b < end_a;
 }
 
-/* Counts, for each printed tensor, the tensors that overlap this tensor. Recurses only in the same case as
- * print_below(). */
+/* Counts for each printed tensor the tensors that overlap it. Recurses only when print_below() does. */
 static void count_overlaps(printer *p, const tdict_tree *td) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);

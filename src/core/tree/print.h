@@ -1,5 +1,4 @@
-/* Prints trees in columns, as tdict_format() does, with an optional text about the elements of each tensor. Borrows the
- * tree. Thread rule: as in tdict/tree.h. */
+/* Prints trees as tdict_format(), optionally with a text about a tensor's elements. Thread rule: tdict/tree.h. */
 #ifndef TDICT_CORE_TREE_PRINT_H
 #define TDICT_CORE_TREE_PRINT_H
 
@@ -9,8 +8,7 @@ enum { TDICT_PRINT_ABOUT_BYTES = 160 };
 typedef struct tdict_print_rule {
   /* Writes a text that ends the line of a tensor. NULL: no text. */
   void (*describe)(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]);
-  /* true: hooks of the program's objects are not called. The output then lacks the texts of these hooks. If the tree
-   * has objects, the output also lacks the total number of bytes. */
+  /* true: calls no hooks of objects. Their texts, and with objects the total of bytes, are missing then. */
   bool skips_hooks;
 } tdict_print_rule;
 

@@ -4,8 +4,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-/* tdict_suggest() computes a cheap measure for up to MOST_COMPARED keys. The function computes the edit distance, which
- * is slow, only for the MOST_ALIKE best of these keys. */
+/* Only the MOST_ALIKE best of MOST_COMPARED keys by a cheap measure are compared by edit distance, which is slow. */
 enum { MOST_COMPARED = 1024, MOST_ALIKE = 8, MOST_SHOWN = 5, COMPARED_BYTES = 24, KEY_BYTES = 32 };
 
 typedef struct candidate {
@@ -19,8 +18,7 @@ typedef struct candidates {
 
 static bool equal_ignoring_case(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
 
-/* Returns the length of the longer name without the common prefix and suffix, but at most 1000. Ignores case. Costs one
- * pass over the bytes. */
+/* Returns the length of the longer name without common ends, at most 1000. Ignores case. Costs one pass. */
 static int count_middle_bytes(const tdict_name *a, const tdict_key *b) {
   const size_t shorter = a->length < b->length ? a->length : b->length;
   const size_t longer = a->length < b->length ? b->length : a->length;
@@ -52,8 +50,7 @@ static int edit_distance(const char *a, size_t a_bytes, const char *b, size_t b_
   return row[b_length];
 }
 
-/* Inserts a candidate by rank. If the list is full, drops the candidate with the highest rank. Equal ranks keep their
- * order. */
+/* Inserts a candidate by rank, equal ranks in order. A full list drops its last one. */
 static void insert_candidate(candidates *best, candidate next) {
   int at = best->count;
   if (at == MOST_ALIKE && best->at[at - 1].rank <= next.rank) return;

@@ -7,9 +7,8 @@
 
 #include "core/tree/keys.h"
 
-/* Writes up to five of the first 1024 keys of the table, most similar first, and the number of keys that were left out.
- * Writes fewer keys if the buffer is too short. If `name` has a slash, the text first says that paths use dots. Returns
- * the buffer. */
+/* Writes up to five of the first 1024 keys, most similar first, as far as the buffer has room, and how many are left
+ * out. For a `name` with a slash, first says that paths use dots. Returns the buffer. */
 char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer, size_t bytes);
 
 #endif

@@ -10,8 +10,7 @@ enum { TDICT_TEXT_LEAF_BYTES = 96 }; /* size of the buffer of tdict_text_leaf() 
 char *tdict_text_leaf(tdict_leaf leaf, char buffer[TDICT_TEXT_LEAF_BYTES]);
 /* Evaluates to this text, for the arguments of a message. The text is in a buffer of the enclosing block. */
 #define TDICT_LEAF_TEXT(leaf) tdict_text_leaf((leaf), (char[TDICT_TEXT_LEAF_BYTES]){0})
-/* Returns TDICT_ETYPE if the leaf is not of the kind TDICT_LEAF_TENSOR or TDICT_LEAF_TREE that `kind` is. `path` is the
- * path of the leaf. */
+/* Returns TDICT_ETYPE, with the path, unless the leaf is of `kind`: TDICT_LEAF_TENSOR or TDICT_LEAF_TREE. */
 tdict_status tdict_leaf_check(tdict_leaf leaf, int kind, const char *what, const char *path, tdict_error *err);
 
 #endif

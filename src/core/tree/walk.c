@@ -1,5 +1,4 @@
-/* Walks whole trees, to call visitors and to add up sizes. Changes nothing. Visitors borrow the entries. Thread rule:
- * as in tdict/tree.h. */
+/* Walks whole trees, for visitors and sums. Changes nothing. Visitors borrow. Thread rule: as in tdict/tree.h. */
 #include <stdlib.h>
 
 #include "core/base/array.h"
@@ -32,8 +31,7 @@ static bool append_key(path_buffer *path, size_t mark, const tdict_key *key) {
   return true;
 }
 
-/* Calls the visitor with a new error struct. The caller's struct can contain an old message, which would otherwise look
- * like the message of the visitor. */
+/* Calls the visitor with a new error, since the caller's can have an old message that would look like its own. */
 static tdict_status call_visitor(const tdict_entry *entry, tdict_visitor visit, void *user, tdict_error *err) {
   static const char what[] = "walk: the visitor";
   if (!err) return tdict_callback_status(visit(user, entry, NULL), what, NULL);
@@ -93,8 +91,7 @@ static size_t measure_leaf(tdict_leaf leaf, sum_kind what) {
   return box ? object_bytes(box) : tdict_tensor_nbytes(tdict_leaf_tensor(leaf));
 }
 
-/* Adds up the results of measure_leaf() for all leaves. Recurses only if memory for a deeper cursor is exhausted,
- * because the functions that call sum_leaves() cannot return an error. */
+/* Adds up measure_leaf() for all leaves. Recurses only without memory for a cursor, since no error can be returned. */
 static size_t sum_leaves(const tdict_tree *td, sum_kind what) {
   size_t total = 0;
   tdict_cursor cursor;

@@ -22,8 +22,7 @@ typedef struct tdict_move {
   size_t entry;                                 /* CONVERT: number of the entry of the tree, for errors */
   unsigned char element[TDICT_MOVE_FILL_BYTES]; /* FILL */
   int ndim;
-  /* Offset in the array of numbers of the sizes, the destination's strides and the source's strides, in elements. The
-   * strides of the lists follow if the move is listed. */
+  /* Offset in the array of numbers: sizes, strides of destination and source in elements, and strides of lists */
   size_t numbers;
   int listed;   /* the listed dimension, whose stride is 0 on the indexed side; -1: none */
   bool scatter; /* true: the lists index the destination; false: the source */
@@ -72,20 +71,17 @@ void tdict_moves_reset(tdict_moves *moves);
 static inline bool tdict_moves_are_queued(const tdict_moves *moves, const tdict_tensor *t) {
   return moves && moves->stream && !tdict_is_on_host(t);
 }
-/* Checks like tdict_tensor_check_copy(). Also returns TDICT_ENOTSUP or TDICT_EWRONGDEVICE if the copy cannot be queued
- * on the stream. `moves` may be NULL. */
+/* Checks like tdict_tensor_check_copy(), and that the copy can be queued on the stream. `moves` may be NULL. */
 tdict_status tdict_moves_check_devices(const tdict_moves *moves, const char *what, const tdict_tensor *dst,
                                        const tdict_tensor *src, tdict_error *err);
-/* Checks like tdict_check_copy(), but does not wait if the moves are queued on a stream. Also returns the errors of
- * tdict_moves_check_devices(). `moves` may be NULL. */
+/* Checks like tdict_check_copy(), but without waits if the moves are queued on a stream. `moves` may be NULL. */
 tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, const tdict_tensor *dst,
                                     const tdict_tensor *src, tdict_error *err);
 /* Returns TDICT_ENOTSUP if the moves are queued on a stream and the tree has an object other than text, numbers and
  * JSON. The reason is that hooks and elements of objects are not ordered with the stream. err->path is then the path of
  * the object. Also returns TDICT_EWRONGDEVICE for a stream of the cpu, and TDICT_ENOMEM. `moves` may be NULL. */
 tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tree *tree, tdict_error *err);
-/* Returns true if a launch can copy between two storages on devices. tdict_moves_copy() then adds the copy, and does
- * not copy at once. */
+/* Returns true if tdict_moves_copy() adds copies between two storages on devices instead of copying at once. */
 bool tdict_moves_can_launch(const tdict_storage *dst, const tdict_storage *src);
 /* Adds the copy of a tensor, or copies at once. The dtypes and shapes are equal, and the destination is not read-only.
  * If `moves` is NULL, calls tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for a source whose bytes are lost,
@@ -93,9 +89,8 @@ bool tdict_moves_can_launch(const tdict_storage *dst, const tdict_storage *src);
  * tdict_moves_check_devices(). */
 tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 
-/* Waits until the host can read a tensor on a device. Waits for transfers and uses that write the tensor. If the moves
- * are queued on a stream of this device, also waits for the work on the stream. Returns the errors of the memory's
- * operation `run`. */
+/* Waits until the host can read a tensor on a device: for writes to it, and for the stream if it is of this device.
+ * Returns the errors of the memory's operation `run`. */
 tdict_status tdict_moves_await_source(const tdict_moves *moves, const tdict_tensor *t, tdict_error *err);
 /* Returns true if a tensor of positions on a device can be a list of a move. */
 bool tdict_moves_take_list(const tdict_tensor *list);
@@ -110,8 +105,7 @@ bool tdict_moves_reach_list(const tdict_tensor *a, const tdict_tensor *b, const 
  * at most TDICT_MOVE_FILL_BYTES bytes. Also returns the errors of tdict_moves_check_devices(). */
 tdict_status tdict_moves_check_fill(const tdict_moves *moves, const tdict_tensor *t, const void *element,
                                     tdict_error *err);
-/* Adds the fill of a tensor that passes tdict_moves_check_fill(), or fills the tensor at once. Copies the element.
- * Returns TDICT_ENOMEM and the errors of tdict_element_fill(). */
+/* Adds the fill of a tensor that passes tdict_moves_check_fill(), or fills at once. Errors: tdict_element_fill(). */
 tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const void *element, tdict_error *err);
 
 /* Checks that a tensor can be converted to a new tensor in `memory`. NULL: for a tensor on a device the memory of that
@@ -133,11 +127,9 @@ typedef struct tdict_listed_copy {
   int listed;                 /* dimension of `other` with one index for each position of the lists */
   const int64_t *strides;     /* stride of each list in elements of `indexed` */
 } tdict_listed_copy;
-/* Returns true if tdict_moves_add_listed() can add the copy. If false, the caller must copy each position separately,
- * if tdict_moves_check_devices() allows the copy. */
+/* Returns true if tdict_moves_add_listed() can add the copy. If not, the caller copies each position separately. */
 bool tdict_moves_take_listed(const tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other);
-/* Adds a copy by moves->lists. The caller has checked that no source bytes are lost. Returns TDICT_ENOMEM, and
- * TDICT_EWRONGDEVICE if the stream is of another device. */
+/* Adds a copy by moves->lists from bytes that are not lost. Returns TDICT_ENOMEM and TDICT_EWRONGDEVICE. */
 tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy *copy, tdict_error *err);
 /* Adds a copy that differs from the last move in its tensors only. The last move was added by one of these two
  * functions. Dtypes, sizes, strides and memories of the tensors are equal to those of the last move. The first element

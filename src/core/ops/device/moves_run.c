@@ -1,5 +1,4 @@
-/* Makes the moves that moves.c collected: one launch for each memory. Also checks lists of positions on devices. See
- * moves.h for ownership and threads. */
+/* Makes the moves of moves.c, a launch for each memory, and checks lists on devices. See moves.h for threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +9,7 @@
 #include "core/tensor/element.h"
 #include "core/tree/pointers.h"
 
-/* If no move has a dimension, there is no array of numbers. The function then returns another address, because callers
- * add to the address, and adding to NULL is undefined. */
+/* Without dimensions there is no array. Callers add to the address, and adding to NULL is undefined. */
 static const int64_t *shape_of(const tdict_moves *all, const tdict_move *m) {
   static const int64_t none[1] = {0};
   return all->numbers ? all->numbers + m->numbers : none;
@@ -23,8 +21,7 @@ static const int64_t *list_strides_of(const tdict_moves *all, const tdict_move *
   return shape_of(all, m) + 3 * m->ndim;
 }
 
-/* The storages of the moves of one memory, each once: first the written storages, then the storages that are only
- * read. */
+/* The storages of the moves of one memory, each once: the written ones first, then those that are only read. */
 typedef struct storage_list {
   tdict_storage **storages; /* borrowed */
   size_t num_written, count;
@@ -65,8 +62,7 @@ typedef struct launch {
   tdict_kernel_list lists[TDICT_KERNEL_MAX_LISTS];
 } launch;
 
-/* Adds all lists to the work: copies the positions on the host, and refers to the positions that are only on a
- * device. */
+/* Adds all lists to the work: copies of positions on the host, references to those only on a device. */
 static tdict_status add_lists(launch *l, tdict_error *err) {
   const tdict_move_lists *lists = l->all->lists;
   tdict_status status = TDICT_OK;
@@ -87,8 +83,7 @@ static tdict_status add_lists(launch *l, tdict_error *err) {
   return status;
 }
 
-/* Returns the bytes that all lists together add to the address of the indexed side at index `i` of the listed
- * dimension. */
+/* Returns the bytes that all lists add to the indexed side's address at index `i` of the listed dimension. */
 static int64_t find_offset(const tdict_moves *all, const tdict_move *m, int64_t i) {
   const int64_t *strides = list_strides_of(all, m);
   uint64_t offset = 0;
@@ -194,8 +189,7 @@ static tdict_status copy_each(const launch *l, tdict_error *err) {
   return status;
 }
 
-/* Fails if the launch has found a bad position of a list. The error does not name the position, because only the caller
- * of tdict_moves_run() knows the lists. */
+/* Fails for a bad position of a list. Only the caller of tdict_moves_run() knows the lists, and names it. */
 static tdict_status check_positions(const launch *l, tdict_error *err) {
   for (size_t i = 0; i < l->work.num_entries; i++)
     if (l->work.results[i] != TDICT_KERNEL_NO_RESULT) l->all->found_bad_position = true;
