@@ -1,6 +1,5 @@
-/* Implements a memory that calls the program's allocator. Copies and fills of device memory use the gpu, which the
- * memory retains. The memory is reference counted: the program holds one reference, and each storage holds one. Thread
- * rule: safe from any thread. */
+/* A memory that calls the program's allocator. The memory retains a gpu for copies and fills on a device. The program
+ * and each storage hold a reference to it. Thread-safe. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +17,7 @@ typedef struct allocator_memory {
   _Atomic(int64_t) num_allocations;
 } allocator_memory;
 
-/* Counts an allocation and raises the peak. Uses compare-exchange, because another thread may raise the peak
- * meanwhile. */
+/* Counts an allocation, and raises the peak by compare-exchange: another thread may raise it, too. */
 static void count_allocation(allocator_memory *m, size_t bytes) {
   size_t now = atomic_fetch_add_explicit(&m->live_bytes, bytes, memory_order_relaxed) + bytes;
   size_t peak = atomic_load_explicit(&m->peak_bytes, memory_order_relaxed);

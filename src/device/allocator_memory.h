@@ -1,5 +1,4 @@
-/* Declares a memory that calls the program's allocator, for tdict_memory_create(). Thread rule: safe from any
- * thread. */
+/* A memory that calls the program's allocator, for tdict_memory_create(). Thread-safe. */
 #ifndef TDICT_DEVICE_ALLOCATOR_MEMORY_H
 #define TDICT_DEVICE_ALLOCATOR_MEMORY_H
 
@@ -11,8 +10,7 @@
  * allocator's device, or NULL for the cpu. Retains the gpu. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_allocator_memory_create(const tdict_allocator *allocator, tdict_gpu *gpu, tdict_memory **out,
                                            tdict_error *err);
-/* Returns the gpu of a memory from tdict_allocator_memory_create(). The memory keeps its reference to the gpu. Returns
- * NULL if the memory is on the cpu, or if another function created `memory`. */
+/* Returns the gpu of such a memory, which keeps its reference. NULL on the cpu, and for any other memory. */
 tdict_gpu *tdict_gpu_of_allocator_memory(tdict_memory *memory);
 
 #endif

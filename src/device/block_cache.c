@@ -1,5 +1,4 @@
-/* Implements the list of freed device blocks. The list is short, so a linear search under the lock is enough. See
- * block_cache.h for ownership and threads. */
+/* A list of freed device blocks, short enough for a linear search under the lock. See block_cache.h for ownership. */
 #include "device/block_cache.h"
 
 #include <string.h>
@@ -23,8 +22,7 @@ bool tdict_block_cache_pop(tdict_block_cache *c, size_t keep_bytes, int keep_cou
   return found;
 }
 
-/* Returns true if all uses of the block are done. Stores that the event is done, so that this event is not queried
- * again. */
+/* Returns true if all uses of the block are done, and notes it, so that the event is not queried again. */
 static bool is_unused(tdict_driver *driver, tdict_kept_block *block) {
   if (!block->event || block->done) return true;
   if (driver->ops->event_query(driver, block->event) != TDICT_CU_SUCCESS) return false;

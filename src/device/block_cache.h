@@ -1,6 +1,5 @@
-/* Declares the list of freed device blocks that a gpu keeps for later allocations of about the same size. Taking a
- * block from the list makes no driver call except queries of events. The gpu owns the list, frees the blocks and reuses
- * the events of the blocks. Thread rule: safe from any thread, except init and reset. */
+/* A list of freed device blocks, which a gpu owns and keeps for allocations of about the same size. Taking a block only
+ * queries events of the driver. Thread rule: safe from any thread, except init and reset. */
 #ifndef TDICT_DEVICE_BLOCK_CACHE_H
 #define TDICT_DEVICE_BLOCK_CACHE_H
 
@@ -25,15 +24,12 @@ typedef struct tdict_block_cache {
 
 void tdict_block_cache_init(tdict_block_cache *cache);
 void tdict_block_cache_reset(tdict_block_cache *cache); /* the list must be empty */
-/* Finds the blocks whose size is from `bytes` to 9/8 * `bytes` and that have no pending use. Removes the smallest of
- * these blocks, and writes the block to *out. The caller then owns the block and the event of the block. Returns false
- * if there is no such block. */
+/* Takes the smallest block of `bytes` to 9/8 * `bytes` bytes without a pending use. The caller then owns *out and its
+ * event. Returns false if there is none. */
 bool tdict_block_cache_take(tdict_block_cache *cache, tdict_driver *driver, size_t bytes, tdict_kept_block *out);
-/* Adds the block. If the list is full, or if the bytes of all blocks together would exceed most_bytes, returns false
- * and does not add the block. */
+/* Adds the block. Returns false if the list is full, or would have more than most_bytes. */
 bool tdict_block_cache_put(tdict_block_cache *cache, const tdict_kept_block *block, size_t most_bytes);
-/* Removes the block that was freed longest ago. Returns false if the list holds at most keep_count blocks and at most
- * keep_bytes bytes. */
+/* Removes the block that was freed longest ago, or returns false if at most these blocks and bytes are left. */
 bool tdict_block_cache_pop(tdict_block_cache *cache, size_t keep_bytes, int keep_count, tdict_kept_block *out);
 
 #endif

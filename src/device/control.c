@@ -1,5 +1,4 @@
-/* Implements the public calls that return the default device and memories, create memories, trim caches and read
- * counts. The functions own nothing. Thread rule: see tdict/context.h. */
+/* Implements the public calls for default devices, memories, caches and counts. Threads: see tdict/context.h. */
 #include "core/base/device.h"
 #include "core/base/error.h"
 #include "core/base/options.h"

@@ -1,9 +1,7 @@
-/* Implements the wrappers of counted.h, which count the streams, events and pinned bytes that exist. The driver's
- * struct holds the counts. Thread rule: see counted.h. */
+/* Counts the streams, events and pinned bytes that exist, in the driver's struct. See counted.h for threads. */
 #include "device/counted.h"
 
-/* Adds to the pinned bytes and raises the peak. Uses compare-exchange, because another thread may raise the peak
- * meanwhile. */
+/* Adds pinned bytes, and raises the peak by compare-exchange: another thread may raise it, too. */
 static void add_pinned(tdict_driver *d, size_t bytes) {
   size_t now = atomic_fetch_add_explicit(&d->pinned_bytes, bytes, memory_order_relaxed) + bytes;
   size_t peak = atomic_load_explicit(&d->peak_pinned_bytes, memory_order_relaxed);

@@ -1,7 +1,6 @@
-/* Declares wrappers of driver calls that create or destroy a resource. The wrappers update the counts in tdict_driver,
- * which tdict_context_get_counts() reports. A call that fails changes no count. Every call returns the driver's code.
- * Every call needs a current context, except the calls that destroy a stream or an event. Thread rule: safe from any
- * thread. */
+/* Driver calls that create or destroy a resource, and count in tdict_driver what tdict_context_get_counts() reports.
+ * They return the driver's code; failures count nothing. All but the destruction of streams and events need a current
+ * context. Thread-safe. */
 #ifndef TDICT_DEVICE_COUNTED_H
 #define TDICT_DEVICE_COUNTED_H
 

@@ -35,8 +35,7 @@ struct tdict_devices {
   size_t cap_absent;
 };
 
-/* Opens the CUDA driver. A failure is not an error of the context. The message is stored, and reported if the program
- * requests a cuda device. */
+/* Opens the CUDA driver. A failure is only reported when the program requests a cuda device. */
 static void open_cuda(tdict_devices *d) {
 #if TDICT_CUDA
   (void)!tdict_driver_cuda_open(&d->cuda, &d->no_cuda);
@@ -59,8 +58,7 @@ static tdict_status open_sim(tdict_devices *d, const tdict_devices_config *confi
   return config->open_sim(&o, &d->sim, err);
 }
 
-/* Opens the CUDA driver, and the simulated driver if the options ask for simulated devices. If the config contains a
- * driver, uses only that driver. */
+/* Opens CUDA and, if the options want them, simulated devices, or uses the config's driver only. */
 static tdict_status open_drivers(tdict_devices *d, const tdict_devices_config *config, tdict_error *err) {
   tdict_driver *driver = config->driver;
   if (!driver) {
@@ -94,8 +92,7 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount returned %d", result);
 }
 
-/* Chooses and opens the default device. If the option is "auto", chooses cuda:0 if cuda:0 can be opened, else sim:0 if
- * the context has simulated devices, else the cpu. */
+/* Opens the default device. "auto" is cuda:0 if that can be opened, else sim:0 if there is one, else the cpu. */
 static tdict_status open_default_device(tdict_devices *d, tdict_device requested, tdict_error *err) {
   tdict_gpu *gpu;
   if (requested.type != TDICT_DEVICE_AUTO) {
@@ -119,9 +116,8 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
   return status;
 }
 
-/* Creates the pool of pinned memory. The default device's driver pins the pages for all devices of this driver. If the
- * default device is the cpu, the driver of cuda:0 pins the pages, or the driver of sim:0 if CUDA is absent. If both are
- * absent, or the device cannot be opened, every allocation from the pool fails. */
+/* Creates the pool of pinned memory. The default device's driver pins for all its devices, or for the cpu as default
+ * that of cuda:0, or of sim:0 without CUDA. Without any of them, each allocation fails. */
 static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;
@@ -191,8 +187,7 @@ tdict_device tdict_devices_default(const tdict_devices *d, tdict_error *why) {
   return d->device;
 }
 
-/* Finds the driver for the type of a device. If the driver is absent, fails with the reason. Also fails for the cpu and
- * for unknown types. */
+/* Finds the driver of a device type, or fails with the reason, as for the cpu and unknown types. */
 static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdict_driver **out, tdict_error *err) {
   const tdict_error *reason = NULL;
   if (device.type == TDICT_DEVICE_CUDA)

@@ -1,5 +1,4 @@
-/* Declares the devices of a context: the drivers, the gpus and their memories. A gpu is opened when it is first needed.
- * Thread rule: every call except create and destroy is safe from any thread. */
+/* The devices of a context: drivers, gpus, opened when needed, and memories. Thread-safe, except create and destroy. */
 #ifndef TDICT_DEVICE_DEVICES_H
 #define TDICT_DEVICE_DEVICES_H
 
@@ -27,30 +26,26 @@ typedef struct tdict_devices_config {
  * no memory pools. Other errors: TDICT_EINVAL, TDICT_ENOTSUP, TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err);
 void tdict_devices_destroy(tdict_devices *devices);
-/* Returns the default device. If the default device is not a cuda device, writes the reason to *why. `why` may be
- * NULL. */
+/* Returns the default device. If it is no cuda device, the reason goes to *why, unless NULL. */
 tdict_device tdict_devices_default(const tdict_devices *devices, tdict_error *why);
 /* Writes the gpu of the device to *out. The caller borrows the gpu. The first call for a device opens the gpu.
  * TDICT_DEVICE_AUTO means the default device. Returns TDICT_ENODEVICE if the device is absent or has no memory pools;
  * the message gives the reason. Also returns TDICT_ENODEVICE if the context has opened too many devices. Returns
  * TDICT_EINVAL if the device is the cpu. Other errors: TDICT_EFORKED, TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdict_gpu **out, tdict_error *err);
-/* Returns the memory of a device, never NULL. The caller borrows the memory. Every allocation from the memory of an
- * absent device fails. */
+/* Returns the borrowed memory of a device. If the device is absent, each allocation from it fails. */
 tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);
 /* Returns the pool of pinned host memory, never NULL. The caller borrows the pool. */
 tdict_memory *tdict_devices_pinned(tdict_devices *devices);
-/* Returns false if the memory or storage belongs to a simulated device of another context. Always returns true if this
- * context has no simulated devices. Simulated devices of two contexts are different devices, even if they have the same
- * index. */
+/* Returns false for a simulated device of another context, if this one has some, too. Such devices differ even with the
+ * same index. */
 bool tdict_devices_own_memory(const tdict_devices *devices, tdict_memory *memory);
 bool tdict_devices_own_storage(const tdict_devices *devices, const tdict_storage *storage);
 /* Returns TDICT_EFORKED in a forked child of the process that created the devices. `what` begins the message. */
 tdict_status tdict_devices_check_fork(const tdict_devices *devices, const char *what, tdict_error *err);
 /* Returns TDICT_ENODEVICE and the reason if no device can read pinned memory. `what` begins the message. */
 tdict_status tdict_devices_can_pin(const tdict_devices *devices, const char *what, tdict_error *err);
-/* The values with which tdict_stream_check() compares a stream. A transfer has a copy of this struct, so the transfer
- * can check a stream after the context is destroyed. */
+/* What tdict_stream_check() compares. A transfer has a copy, for checks after the context is destroyed. */
 typedef struct tdict_stream_range {
   int32_t num_cuda, num_sim; /* number of devices of each kind */
   const tdict_driver *sim;   /* only compared with the address of the stream's driver, never dereferenced */

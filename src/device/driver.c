@@ -1,5 +1,4 @@
-/* Counts the references of drivers, and checks to which driver a stream belongs. The last release closes the driver.
- * Thread rule: safe from any thread. */
+/* Counts references of drivers, of which the last closes one, and checks whose a stream is. Thread-safe. */
 #include "device/driver.h"
 
 enum { LAST_SPECIAL_HANDLE = 2 }; /* CU_STREAM_PER_THREAD. Handles up to this value are valid on every device. */

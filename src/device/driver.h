@@ -51,8 +51,7 @@ typedef struct tdict_cu_pool *tdict_cu_pool;               /* CUmemoryPool */
 typedef struct tdict_cu_module *tdict_cu_module;           /* CUmodule */
 typedef const struct tdict_cu_function *tdict_cu_function; /* CUfunction */
 
-/* The next enums repeat constants of cuda.h. The comment before each enum names the CUDA enum, or the CUDA functions
- * that take the flags. */
+/* The next enums repeat constants of cuda.h: the comments name the CUDA enum, or the functions. */
 /* CUstream_flags */
 enum { TDICT_CU_STREAM_DEFAULT = 0, TDICT_CU_STREAM_NON_BLOCKING = 1 };
 /* CUevent_flags */
@@ -113,8 +112,7 @@ typedef struct tdict_cu_copy {
 } tdict_cu_copy;
 enum { TDICT_CU_MOST_COPIES = 64 };
 
-/* A launch of a kernel with one parameter, which is a struct passed by value. The grid and its blocks have one
- * dimension. */
+/* A launch of a kernel in one dimension, with one parameter, a struct passed by value. */
 typedef struct tdict_cu_launch {
   tdict_cu_function function;
   unsigned blocks, threads;
@@ -169,11 +167,9 @@ typedef struct tdict_driver_ops {
                              tdict_cu_stream s); /* (ctx) */
   tdict_cu (*copy_d2h_async)(tdict_driver *d, void *host, const void *device, size_t bytes,
                              tdict_cu_stream s); /* (ctx) */
-  /* (ctx) Returns INVALID_VALUE for memory of another device's pool, unless that pool grants access to the current
-   * device. */
+  /* (ctx) INVALID_VALUE: another device's pool has the memory, and the current device no access to it. */
   tdict_cu (*copy_d2d_async)(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s);
-  /* (ctx) Copies from memory of context `from` to memory of context `to`. The two devices need no direct link.
-   * rect->kind is D2D. */
+  /* (ctx) Copies from context `from` to context `to`, also without a direct link. rect->kind is D2D. */
   tdict_cu (*copy_peer_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                               tdict_cu_stream s);
   tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s); /* (ctx) */
@@ -213,8 +209,7 @@ typedef struct tdict_driver_ops {
   tdict_cu (*event_elapsed)(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to);
 } tdict_driver_ops;
 
-/* The entries of the table except `close` and `stream_owner`, in groups. A file that fills in a group has a function
- * with the name of each entry. */
+/* All entries but `close` and `stream_owner`, in groups: a file of a group has a function for each. */
 /* clang-format off */
 #define TDICT_DRIVER_DEVICE_ENTRIES(X) \
   X(error_text) X(device_count) X(device_name) X(device_attribute) X(device_can_reach)

@@ -174,8 +174,7 @@ tdict_status tdict_gpu_allocate_block(tdict_gpu *gpu, size_t bytes, void **out, 
   return allocate(gpu, bytes, is_large(gpu, bytes), out, err);
 }
 
-/* Destroys the resources that the gpu has created. Frees kept blocks first, because freeing a block queues work on
- * free_stream. Call inside a scope. */
+/* Destroys the gpu's resources, kept blocks first, since that queues work on free_stream. Inside a scope. */
 static void destroy_resources(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
   tdict_gpu_free_kept(gpu, 0, 0);

@@ -24,8 +24,7 @@ typedef struct tdict_launch_table {
   tdict_cu_event event; /* recorded after the last use; NULL: the buffer is idle */
 } tdict_launch_table;
 
-/* The module with the library's kernels, and buffers for results and for tables that do not fit the parameters of a
- * launch. */
+/* The module with the kernels, and buffers for results, and for tables that do not fit a launch's parameters. */
 typedef struct tdict_kernel_state {
   pthread_mutex_t lock;   /* guards all fields */
   tdict_cu_module module; /* NULL: not loaded yet */
@@ -72,8 +71,7 @@ struct tdict_gpu {
 };
 
 tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu);
-/* Drops a reference. The last release frees the gpu and all resources of the gpu, except in a forked child. NULL is
- * allowed. */
+/* Drops a reference, or nothing for NULL. The last frees the gpu's resources, except in a forked child. */
 void tdict_gpu_release(tdict_gpu *gpu);
 
 /* The state of the calling thread before tdict_gpu_enter(). tdict_gpu_leave() restores this state. */
@@ -92,9 +90,8 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
  * device is lost, and tries twice to push the context. Without a scope, memory would be reused while work uses it, or
  * resources would leak. In a forked child, the scope is not entered. */
 void tdict_gpu_enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope);
-/* Converts a driver's code to a status. The error names `call` and the code. Returns TDICT_OK for TDICT_CU_SUCCESS,
- * TDICT_ENOMEM for TDICT_CU_OUT_OF_MEMORY, TDICT_ELOST for codes after which the device counts as lost, and
- * TDICT_EDEVICE for all other codes. After TDICT_ELOST, tdict_gpu_enter() fails. */
+/* Converts a driver's code to a status and an error that names `call`: TDICT_ENOMEM for TDICT_CU_OUT_OF_MEMORY,
+ * TDICT_ELOST if the device counts as lost, so that tdict_gpu_enter() fails, and else TDICT_EDEVICE. */
 tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err);
 
 /* Creates a non-blocking stream. The calling thread then waits until the queued allocations are done, because
@@ -103,9 +100,8 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
  * tdict_gpu_check(). */
 tdict_status tdict_gpu_create_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
 
-/* Streams and events are pooled. The streams are non-blocking, and the events have no timing. If no stream or event is
- * idle, tdict_gpu_take_*() creates a new stream or event. The caller owns the stream or event until tdict_gpu_give_*()
- * returns the object to the pool. Call tdict_gpu_take_*() inside a scope. Returns the errors of tdict_gpu_check(). */
+/* Streams are non-blocking and events without timing, both pooled: taken from the pool, inside a scope, or created, and
+ * the caller's until given back. Returns the errors of tdict_gpu_check(). */
 tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream); /* the stream must have no pending work */
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err);
@@ -118,16 +114,13 @@ void tdict_gpu_give_table(tdict_gpu *gpu, tdict_launch_table *t);
 /* Frees the idle buffers for tables of launches. If `all` is true, first waits for the buffers that are in use, and
  * unloads the module. No other thread may then use the gpu. Call inside a scope. */
 void tdict_gpu_free_tables(tdict_gpu *gpu, bool all);
-/* Makes later work on `stream` wait for all work that is queued on `after` now. Call inside a scope. Returns the errors
- * of tdict_gpu_check(). */
+/* Makes later work on `stream` wait for what is queued on `after`. Inside a scope. Errors of tdict_gpu_check(). */
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
 
-/* The next five functions call the driver and convert the driver's code with tdict_gpu_check(). Call these five
- * functions inside a scope. */
+/* The next five call the driver, inside a scope, and return tdict_gpu_check() of its code. */
 /* Records an event on a stream. */
 tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err);
-/* Takes an event and records it on a stream. After a failure, *out is unchanged. Returns the errors of
- * tdict_gpu_take_event() and tdict_gpu_record(). */
+/* Takes an event and records it on a stream. A failure leaves *out unchanged. See tdict_gpu_take_event(). */
 tdict_status tdict_gpu_take_recorded(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err);
 /* Makes later work on `stream` wait for the recorded event. */
 tdict_status tdict_gpu_stream_wait(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event event, tdict_error *err);
@@ -142,8 +135,7 @@ tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_eve
 
 /* Returns true if the stream belongs to this gpu. */
 bool tdict_stream_is_of(tdict_stream stream, const tdict_gpu *gpu);
-/* Returns TDICT_ECAPTURE if the stream is being captured into a graph. `what` begins the message. Call inside a scope.
- * Other errors: the errors of tdict_gpu_check(). */
+/* Returns TDICT_ECAPTURE if the stream is captured into a graph, or errors of tdict_gpu_check(). Inside a scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
 /* Tries to take the gpu's queue lock, which a thread holds while it queues copies. Without this lock, threads would
  * sleep on a lock inside the driver. If the lock is not free after a short time, returns false. The caller then queues
@@ -175,12 +167,10 @@ tdict_status tdict_gpu_run(tdict_gpu *gpu, tdict_kernel_work *work, tdict_run_or
 /* Loads the kernels if they are not loaded yet. Loading takes some milliseconds or more. Returns TDICT_ENOTSUP if the
  * driver cannot compile the kernels, and the driver's other errors. Defined in run.c. */
 tdict_status tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
-/* Queues a work on a stream. Returns without waiting unless the work has results. Copies the table of the work, so the
- * caller may reset the work after the call. After an error, a part of the work may be queued. Returns the errors of the
- * operation `run`. Defined in run.c. Call inside a scope. */
+/* Queues a work, whose table is copied, and waits only for results. After an error, a part may be queued. Returns the
+ * errors of the operation `run`. Defined in run.c. Call inside a scope. */
 tdict_status tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream stream, tdict_error *err);
-/* Allocates device memory that the gpu's counts do not include. Any stream may use the memory at once. Call inside
- * a scope. Returns TDICT_ENOMEM or another error of tdict_gpu_check(). */
+/* Allocates device memory for any stream at once, which no counts include. Inside a scope. See tdict_gpu_check(). */
 tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err);
 /* Returns true if all of [address, address + bytes) is pinned memory, which the gpu's copy engines can access. The
  * range may span several registrations if tdict_gpu_queue_rect() can split copies at their boundaries. `storage`
@@ -195,8 +185,7 @@ void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block);
 void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count);
 /* Returns freed memory to the driver until at most keep_bytes are kept. Does nothing if tdict_gpu_enter() fails. */
 void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes);
-/* Returns the functions and settings with which this gpu page-locks host memory. The result borrows the gpu and the
- * pool. */
+/* Returns how this gpu page-locks host memory. The result borrows the gpu and the pool. */
 tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool);
 /* Returns the gpu of a device memory, or NULL if `memory` is NULL or not device memory. The caller borrows the gpu. */
 tdict_gpu *tdict_gpu_of_memory(tdict_memory *memory);

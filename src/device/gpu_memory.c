@@ -15,8 +15,7 @@
 enum { ALIGNMENT = 256 };
 #define MAX_PITCH ((int64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: 2 GiB - 1 */
 
-/* Returns the bytes that the gpu holds, live and cached: the bytes of large blocks, plus the bytes of the driver's pool
- * if the driver reports this number. */
+/* Returns live and cached bytes of the gpu: large blocks, and the driver's pool if it reports its bytes. */
 static size_t get_held_bytes(tdict_gpu *gpu) {
   uint64_t held = 0;
   tdict_cu result = gpu->driver->ops->pool_get(gpu->driver, gpu->pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT, &held);
@@ -26,8 +25,7 @@ static size_t get_held_bytes(tdict_gpu *gpu) {
   return (result == TDICT_CU_SUCCESS ? (size_t)held : 0) + large;
 }
 
-/* Adds an allocation to the counts. `held` is the number of bytes that the gpu holds after the allocation. If the block
- * came from the block cache, `held` is 0. */
+/* Counts an allocation. `held` is what the gpu holds then, but 0 for a block of the block cache. */
 static void count_device_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
   pthread_mutex_lock(&gpu->lock);
   tdict_memory_counts *c = &gpu->counts;
@@ -198,8 +196,7 @@ static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdic
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
-/* Returns true if one driver call can copy the rectangle: the pitches are valid for the driver, and no registration of
- * the host memory ends inside the rectangle. */
+/* True if one driver call can copy the rectangle: valid pitches, and no registration that ends inside. */
 static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
   if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
   if (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH) return false;
@@ -209,8 +206,7 @@ static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rec
   return bytes_to_boundary(gpu, kind == TDICT_CU_H2D ? r->src : r->dst, extent) == extent;
 }
 
-/* Queues the copy of a rectangle. A rectangle without gaps is copied as contiguous bytes. Other rectangles are copied
- * with one driver call if possible, otherwise row by row. */
+/* Queues a rectangle: without gaps as contiguous bytes, else with one driver call if possible, or row by row. */
 static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *r,
                                     tdict_cu_stream stream, tdict_error *err) {
   if (r->height == 0) return TDICT_OK;
@@ -251,8 +247,7 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
 
 tdict_status tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *copies, size_t count,
                                     tdict_cu_stream stream, tdict_error *err) {
-  /* A driver call for several copies accepts no empty copy, and no copy whose host memory is in two registrations. If
-   * there is such a copy, queue the copies one by one. */
+  /* A call for several copies accepts none that is empty, or in two registrations. Then queue them one by one. */
   bool as_batch = count > 1;
   for (size_t i = 0; i < count && as_batch; i++) {
     const void *host = kind == TDICT_CU_H2D ? copies[i].src : copies[i].dst;
@@ -306,8 +301,7 @@ static tdict_status copy_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_s
   return status;
 }
 
-/* Copies on a separate stream and waits. The copy runs after the work that is queued on the legacy stream, as with
- * cudaMemcpy. */
+/* Copies on a separate stream and waits. As with cudaMemcpy, the legacy stream's work comes first. */
 static tdict_status copy_and_wait(tdict_gpu *gpu, const tdict_rect *r, tdict_direction direction, tdict_error *err) {
   tdict_cu_stream stream;
   tdict_status status = tdict_gpu_take_stream(gpu, &stream, err);

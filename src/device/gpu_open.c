@@ -1,5 +1,4 @@
-/* Opens one GPU: retains its context, and creates its memory pool and its two streams for allocating and freeing. The
- * caller owns the GPU. Thread rule: safe from any thread. */
+/* Opens a GPU: its context, its memory pool, and two streams to allocate and free. The caller owns it. Thread-safe. */
 #include "device/gpu.h"
 
 #include <stdlib.h>
@@ -52,8 +51,7 @@ static tdict_status use_pool_once(tdict_gpu *gpu, tdict_error *err) {
   return tdict_gpu_check(gpu, result, "cuMemAllocFromPoolAsync", err);
 }
 
-/* Creates the parts of a gpu that need a current context. Call inside a scope. On failure, tdict_gpu_release() destroys
- * the parts that exist. */
+/* Creates what needs a current context, inside a scope. tdict_gpu_release() destroys it after a failure. */
 static tdict_status create_pool_and_streams(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
   tdict_status status = find_reads_pageable(gpu, err);
   if (status == TDICT_OK) status = create_pool(gpu, cache_bytes, err);

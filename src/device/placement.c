@@ -1,5 +1,4 @@
-/* Finds a GPU's NUMA node in sysfs and binds worker threads to the node's processors. The functions store nothing. See
- * placement.h for the thread rule. */
+/* Finds a GPU's NUMA node in sysfs, and binds threads to its processors. Stores nothing. Threads: placement.h. */
 #include "device/placement.h"
 
 #include <stdio.h>
@@ -21,8 +20,7 @@ static bool read_text(const char *path, char *buffer, size_t bytes) {
   return count > 0 && count < bytes - 1;
 }
 
-/* Parses a list of numbers in the kernel's format, such as "0-3,8". Returns false if the text has another format, or if
- * a number is TDICT_MOST_CPUS or more. */
+/* Parses the kernel's lists, such as "0-3,8", of numbers below TDICT_MOST_CPUS. Returns false for other text. */
 static bool parse_list(const char *text, tdict_cpus *out) {
   memset(out, 0, sizeof *out);
   while (*text && *text != '\n') {

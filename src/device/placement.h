@@ -21,16 +21,14 @@ typedef struct tdict_placement {
   tdict_cpus cpus;     /* kind NODE: the node's processors that the process may use; else `mask` */
 } tdict_placement;
 
-/* Finds the node of the device at PCI address `bus` ("0000:1b:00.0"). `root` is "/sys", or a folder that a test has
- * made. `mask` holds the processors that the process may use. */
+/* Finds the node of a PCI address ("0000:1b:00.0"). `root`: "/sys", or a test's folder. `mask`: usable processors. */
 tdict_placement tdict_placement_find(const char *root, const char *bus, const tdict_cpus *mask);
 /* Writes the gpu's PCI address to `buffer`. Returns false if the driver does not give the address. */
 bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes);
 /* Returns the gpu's NUMA node; -1 if the node is unknown or the machine has one node. */
 int tdict_placement_node(const char *root, const tdict_gpu *gpu);
-/* Finds the gpu's node, binds the pool's threads to the node's processors, and logs the choice. Does nothing on a
- * machine with one node. If the node is unknown, or if the process may use none of the node's processors, only logs the
- * reason. */
+/* Binds the pool's threads to the processors of the gpu's node, and logs it. Only logs the reason if the node or such
+ * processors are unknown. Does nothing on a machine with one node. */
 void tdict_placement_apply(const char *root, const tdict_gpu *gpu, tdict_pool *pool, tdict_log *log);
 
 #endif

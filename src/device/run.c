@@ -55,8 +55,7 @@ static tdict_status load_module(tdict_gpu *gpu, tdict_error *err) {
   return status;
 }
 
-/* Logs the first failure to load the kernels. Some calls do their work without kernels then, and return no error. The
- * caller holds the lock. */
+/* Logs the first failure to load the kernels, since some calls then do without. The caller holds the lock. */
 static void log_failure(tdict_gpu *gpu, const tdict_error *cause) {
   tdict_log *log = tdict_forkmark_log(gpu->mark);
   if (!log || gpu->kernels.logged_failure) return;
@@ -128,8 +127,7 @@ static tdict_status await_results(launch *l, tdict_error *err) {
   return status;
 }
 
-/* Queues the copy of the table if it is in a buffer, and the launch. Does not wait for results. After a failure, the
- * copy may be queued. */
+/* Queues the table, if in a buffer, and the launch. Does not wait. After a failure, the table may be queued. */
 static tdict_status queue_launch(launch *l, tdict_error *err) {
   tdict_driver *d = l->gpu->driver;
   tdict_cu_launch kernel = {.blocks = (unsigned)l->work->num_blocks,
@@ -154,8 +152,7 @@ static void end_table(launch *l, bool is_done) {
   tdict_gpu_give_table(l->gpu, t);
 }
 
-/* Queues the launch on a stream of the caller, and gives the buffer back. If the work has results, waits for the
- * launch. */
+/* Queues the launch on a caller's stream, waits for results, if any, and gives the buffer back. */
 static tdict_status queue_and_end(launch *l, tdict_error *err) {
   tdict_status status = queue_launch(l, err);
   const bool waits = status == TDICT_OK && l->work->has_results;

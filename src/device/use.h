@@ -18,8 +18,7 @@ typedef struct tdict_use {
  * captured, so the driver is not asked. Other errors: TDICT_EFORKED, TDICT_ELOST, TDICT_EDEVICE, TDICT_ENOMEM. */
 tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_fence **out,
                               tdict_error *err);
-/* Makes a use in memory of the caller, who releases the use by tdict_use_reset() and does not retain it. Returns the
- * errors of tdict_use_create(). */
+/* Makes a use in memory of the caller, who calls tdict_use_reset(), and never retains it. Errors as above. */
 tdict_status tdict_use_init(tdict_use *use, tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
 void tdict_use_reset(tdict_use *use);
 

@@ -81,8 +81,7 @@ struct tdict_cuda_location {
   int id; /* ordinal of a device */
 };
 
-/* CUmemPoolProps. Later CUDA versions gave names to parts of `reserved` (maximum size, usage). The default of these
- * parts is 0. */
+/* CUmemPoolProps. In later versions, parts of `reserved` have names (maximum size, usage), and the default 0. */
 struct tdict_cuda_pool_props {
   tdict_cuda_allocation_type allocation;
   tdict_cuda_handle_type handles;
@@ -235,8 +234,7 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
     (tdict_cuda_function function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,                   \
      unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,                       \
      tdict_cuda_stream stream, void **params, void **extra))
-/* Lists entries of newer drivers. Their pointers are NULL on older drivers. cuMemcpyBatchAsync of CUDA 12.8 has another
- * signature and is not used. */
+/* Entries of newer drivers, NULL on older ones. cuMemcpyBatchAsync of CUDA 12.8 has another signature. */
 #define TDICT_CUDA_NEWER_ENTRIES(X)                                                                           \
   X(batch_async, cuMemcpyBatchAsync, 13000, cuMemcpyBatchAsync_v2,                                            \
     (tdict_cuda_address *dsts, tdict_cuda_address *srcs, size_t *sizes, size_t count,                         \

@@ -21,8 +21,7 @@ static const tdict_cuda_api *api_of(tdict_driver *d) { return &((cuda_driver *)(
 static tdict_cuda_address to_cuda_address(const void *device) { return (tdict_cuda_address)(uintptr_t)device; }
 static void *from_cuda_address(tdict_cuda_address address) { return (void *)(uintptr_t)address; }
 
-/* Frees the struct, but does not unload libcuda. The threads and exit handlers of libcuda would crash without their
- * code. */
+/* Does not unload libcuda: its threads and exit handlers would crash without their code. */
 static void close_driver(tdict_driver *d) { free(d); }
 
 static tdict_cu error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
@@ -341,8 +340,7 @@ static tdict_cu event_elapsed(tdict_driver *d, float *milliseconds, tdict_cu_eve
 static const tdict_driver_ops cuda_ops = {.close = close_driver, TDICT_DRIVER_ENTRIES(FILL)};
 #undef FILL
 
-/* Stores a symbol in a function pointer. ISO C has no cast from an object pointer to a function pointer. POSIX
- * guarantees that both kinds of pointers have the same format. */
+/* Stores a symbol in a function pointer. ISO C has no such cast, but POSIX gives both pointers one format. */
 static void store_function(void *function, void *symbol) { memcpy(function, &symbol, sizeof symbol); }
 
 typedef struct entry {
@@ -357,8 +355,7 @@ static const entry entries[] = {
 static const entry optional_entries[] = {TDICT_CUDA_LAUNCH_ENTRIES(ENTRY) TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
 #undef ENTRY
 
-/* Looks up the function of an entry. Returns NULL if the driver lacks the function. If cuGetProcAddress is missing,
- * looks up the exported symbol. */
+/* Looks up a function by cuGetProcAddress, or without it as an exported symbol. NULL: the driver lacks it. */
 static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry *e, tdict_cu *code) {
   void *symbol = NULL;
   tdict_cuda_lookup_result found = TDICT_CUDA_LOOKUP_NOT_FOUND;
@@ -368,8 +365,7 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
-/* Fills the table. If the driver lacks an optional entry, sets the pointer of this entry to NULL. If the driver lacks
- * any other entry, fails. */
+/* Fills the table. The pointers of optional entries may be NULL; without any other entry, it fails. */
 static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;

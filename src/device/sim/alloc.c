@@ -109,15 +109,13 @@ static tdict_cu mem_alloc_async(tdict_driver *base, void **out, size_t bytes, td
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
   if (result == TDICT_CU_SUCCESS && !is_pool(d, pool)) result = TDICT_CU_INVALID_VALUE;
-  /* The simulated device reuses memory only after the free of the memory has run, so the allocation need not be queued
-   * on the stream. */
+  /* The simulated device reuses memory only after the free has run, so this need not be queued. */
   if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(pool->space, pool, bytes, pool->ordinal, out);
   tdict_sim_unlock(d);
   return result;
 }
 
-/* Returns the allocation that starts at the address and is not being freed, or NULL. Call with the driver's lock
- * held. */
+/* Returns the allocation that starts at the address and is not being freed, or NULL. Under the driver's lock. */
 static tdict_sim_range *find_allocation(tdict_sim_device *owner, const void *address) {
   if (!owner) return NULL;
   tdict_sim_range *range = tdict_sim_ranges_find(&owner->space.live, address);
@@ -174,10 +172,8 @@ static tdict_cu mem_free(tdict_driver *base, void *address) {
   return result;
 }
 
-/* Adds a range to the driver's list of page-locked host memory. Returns the device's sticky error. Returns
- * INVALID_VALUE if the range overlaps device memory or exceeds the address space. Returns
- * HOST_MEMORY_ALREADY_REGISTERED if the range overlaps other page-locked memory, and OUT_OF_MEMORY if the list cannot
- * grow. Call with the driver's lock held. */
+/* Adds a range of page-locked host memory, under the driver's lock. Returns the sticky error, INVALID_VALUE over device
+ * memory or outside the address space, HOST_MEMORY_ALREADY_REGISTERED over another range, or OUT_OF_MEMORY. */
 static tdict_cu add_registration(tdict_sim_device *device, void *host, size_t bytes, bool mapped) {
   tdict_sim_driver *d = device->driver;
   tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = device->ordinal, .mapped = mapped};
@@ -220,9 +216,8 @@ static tdict_cu host_register(tdict_driver *base, void *host, size_t bytes, unsi
   return result;
 }
 
-/* Removes a range from the driver's list of page-locked host memory, and waits for all queued work, as the CUDA driver
- * does in practice. `mapped` is true for memory that the driver allocated, and false for registered memory. Returns
- * false if no page-locked range of this kind begins at `host`. Call with the driver's lock held. */
+/* Removes a range of page-locked host memory, under the driver's lock, and waits for all queued work, as CUDA does in
+ * practice. `mapped`: allocated by the driver. Returns false if no range of this kind begins at `host`. */
 static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
   tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
   if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;

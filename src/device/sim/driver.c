@@ -173,8 +173,7 @@ static void fill_table(tdict_driver_ops *ops) {
   tdict_sim_add_streams(ops);
 }
 
-/* Opens a device. The device's engines start when its context is first retained. Returns false if the address space is
- * not available. */
+/* Opens a device, whose engines start with its context. Returns false without address space. */
 static bool open_device(tdict_sim_driver *d, int32_t ordinal, const pthread_condattr_t *monotonic) {
   tdict_sim_device *device = &d->devices[ordinal];
   if (!tdict_sim_space_open(&device->space, d->options.memory_bytes)) return false;
@@ -236,8 +235,7 @@ void tdict_driver_sim_hold(tdict_driver *base) {
   tdict_sim_lock(d);
   if (!d->held) d->hold_number++; /* an engine compares this number after it has run a function, to detect a new hold */
   d->held = true;
-  /* Wait until no bytes are copied, so that no copy or fill changes memory after the call. Another thread may resume
-   * meanwhile. */
+  /* After the call no copy or fill may change memory. Another thread may resume meanwhile. */
   while (d->held && d->num_copying) tdict_sim_wait_change(d);
   tdict_sim_unlock(d);
 }
@@ -255,8 +253,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   tdict_sim_unlock(d);
 }
 
-/* Finds the work that was queued first among all work that is running or can start. *out is the engine of this work.
- * Returns NULL if no engine has work. */
+/* Finds the work queued first of all that is running or can start, and its engine. NULL: there is none. */
 static tdict_sim_op *find_next(tdict_sim_driver *d, tdict_sim_engine **out) {
   tdict_sim_op *found = NULL;
   tdict_sim_engine *engine;

@@ -1,5 +1,4 @@
-/* Opens the simulated driver. Also declares calls on this driver that are not in the driver's table. Thread rule: safe
- * from any thread. */
+/* Opens the simulated driver, and declares what its table lacks. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_SIM_DRIVER_H
 #define TDICT_DEVICE_SIM_DRIVER_H
 
@@ -9,8 +8,7 @@
 /* Opens a simulated driver. Copies `options`. The caller sets all fields, because no defaults are filled in. *out holds
  * one reference. Returns the errors of tdict_driver_sim_check(), or TDICT_ENOMEM. */
 tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
-/* Checks the options. Returns TDICT_EINVAL if num_devices is not from 1 to 8, memory_bytes is below 1 MiB, a rate is
- * negative or not finite, or the latency is negative. */
+/* Returns TDICT_EINVAL unless there are 1 to 8 devices of 1 MiB or more, and finite rates and latency of 0 or more. */
 tdict_status tdict_driver_sim_check(const tdict_sim_options *options, tdict_error *err);
 /* Holds, steps or resumes the queues of all devices of the driver, as tdict/sim.h describes. A step counts copies,
  * fills and launched functions. Event records, waits and frees need no step, even while the queues are stopped. A

@@ -116,8 +116,7 @@ static void *access_memory(void *user, uint64_t address, size_t bytes) {
   return is_live ? at_window(w, address, bytes) : NULL;
 }
 
-/* Runs the kernel of a launch. Returns false if the kernel accessed memory that is not allocated. Call without the
- * driver's lock. */
+/* Runs a launch, without the driver's lock. Returns false if the kernel accessed memory that is not allocated. */
 static bool run_launch(tdict_sim_device *device, const tdict_sim_op *op) {
   running_launch l = {.device = device};
   const tdict_kernel_access access = {access_memory, &l};

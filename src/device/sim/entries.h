@@ -1,6 +1,5 @@
-/* Declares the functions that fill in the simulated driver's table, and helpers that several files use. Each file has
- * the entries of one group of device/driver.h. Thread rule: safe from any thread, unless a comment requires the
- * driver's lock. */
+/* Functions that fill in the simulated driver's table, by groups of device/driver.h, and shared helpers. Thread rule:
+ * safe from any thread, unless a comment requires the driver's lock. */
 #ifndef TDICT_DEVICE_SIM_ENTRIES_H
 #define TDICT_DEVICE_SIM_ENTRIES_H
 
@@ -20,16 +19,14 @@ void tdict_sim_add_streams(tdict_driver_ops *ops);
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d);
 /* Returns the device with this ordinal, or NULL. */
 tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal);
-/* Converts a handle to its stream. Handles 0 to 2 are streams of the current device. For these handles, returns
- * INVALID_CONTEXT if no context is current. Returns INVALID_HANDLE if any other handle is not a stream of this driver.
- * If the stream's device has a sticky error, returns this error. Call with the driver's lock held. */
+/* Converts a handle to its stream, under the driver's lock. 0 to 2 are of the current device (else INVALID_CONTEXT).
+ * Returns INVALID_HANDLE for no stream of this driver, or the device's sticky error. */
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out);
 /* Like tdict_sim_resolve(), but returns INVALID_HANDLE if the stream is of another device. */
 tdict_cu tdict_sim_resolve_on(const tdict_sim_device *device, tdict_cu_stream handle, tdict_sim_stream **out);
 /* Returns true if two devices have peer access to each other, as the option `peers` says. */
 bool tdict_sim_are_linked(const tdict_sim_driver *d, int32_t one, int32_t other);
-/* Returns true if the handle points to a stream of a simulated driver. Reads the memory at the handle, but never
- * dereferences small or unaligned values. */
+/* True if the handle points to a simulated stream. Reads there, but not at small or unaligned values. */
 bool tdict_sim_is_stream(const void *handle);
 /* Frees the state of all threads. Call when no thread uses the driver. */
 void tdict_sim_threads_free(tdict_sim_driver *d);
@@ -38,8 +35,7 @@ void tdict_sim_threads_free(tdict_sim_driver *d);
 /* Unmaps host memory that is still allocated. Call when no thread uses the driver. */
 void tdict_sim_hosts_free(tdict_sim_driver *d);
 
-/* Returns true if a copy or a kernel on `device` may access the range. A device other than the owner needs permission
- * to access memory of a pool. All devices may access memory of mem_alloc(). */
+/* True if `device` may access the range: its own, of mem_alloc(), or of a pool that gives permission. */
 static inline bool tdict_sim_has_access(const tdict_sim_device *device, const tdict_sim_device *owner,
                                         const tdict_sim_range *range) {
   return owner == device || !range->pool || (range->pool->allowed_peers >> device->ordinal & 1);

@@ -1,5 +1,4 @@
-/* Implements address ranges, device memory and pools of the simulated driver. See memory.h for ownership and
- * threads. */
+/* Address ranges, device memory and pools of the simulated driver. See memory.h for ownership and threads. */
 #include "device/sim/memory.h"
 
 #include <stdlib.h>
@@ -62,8 +61,7 @@ bool tdict_sim_space_open(tdict_sim_space *space, size_t capacity) {
   size_t span, total;
   memset(space, 0, sizeof *space);
   if (!tdict_round_up(capacity, PAGE_BYTES, &span) || !tdict_mul_size(span, 2, &total)) return false;
-  /* Reserve both halves without access, then allow access to the second half. NORESERVE: pages are allocated at first
-   * use. */
+  /* Only the second half gets access. NORESERVE: pages are allocated at first use. */
   void *base = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return false;
   if (mprotect((char *)base + span, span, PROT_READ | PROT_WRITE) != 0) {
@@ -130,8 +128,7 @@ void tdict_sim_pool_trim(tdict_sim_pool *pool, size_t keep_bytes) {
   pool->reserved = keep;
 }
 
-/* If the allocation is from a pool, the freed bytes stay reserved. If the pool reserves more bytes than its threshold
- * after the free, the pool returns freed bytes to the space. */
+/* Freed bytes of a pool stay reserved, up to its threshold. Above it, they go back to the space. */
 void tdict_sim_space_free(tdict_sim_space *space, void *start) {
   tdict_sim_range *range = tdict_sim_ranges_find(&space->live, start);
   size_t rounded = tdict_align(range->bytes, ALIGN_BYTES);

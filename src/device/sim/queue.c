@@ -1,5 +1,4 @@
-/* Implements the streams, the operations and the virtual clock of the simulated driver. See queue.h for ownership and
- * threads. */
+/* Streams, operations and virtual clock of the simulated driver. See queue.h for ownership and threads. */
 #include "device/sim/queue.h"
 
 #include <stdlib.h>
@@ -113,8 +112,7 @@ void tdict_sim_stream_end(tdict_sim_stream *stream) {
   if (!stream->head) free_stream(stream);
 }
 
-/* Adds the stream to the list of streams whose head may be able to run. A finished operation can unblock a long chain
- * of streams. The list avoids a deep recursion over this chain. */
+/* Adds a stream whose head may run. The list avoids recursion, for one operation can free a long chain. */
 static void add_runnable(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
   if (stream->is_runnable) return;
@@ -123,8 +121,7 @@ static void add_runnable(tdict_sim_stream *stream) {
   d->runnable = stream;
 }
 
-/* Removes a finished operation from the head of the stream, and unblocks the operations that wait for the finished
- * operation. */
+/* Removes the finished head of the stream, and unblocks the operations that wait for it. */
 static void remove_head(tdict_sim_stream *stream) {
   tdict_sim_op *op = stream->head;
   tdict_sim_driver *d = stream->device->driver;
@@ -154,8 +151,7 @@ static void push_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   if (engine->idle) pthread_cond_signal(&engine->wake);
 }
 
-/* Runs the markers at the head of a stream, then gives the first work after these markers to an engine. Stops at a wait
- * whose operation is not done. */
+/* Runs markers at the head of a stream, and gives the next work to an engine. Stops at a wait that is not done. */
 static void run_heads(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
   tdict_sim_op *op;
@@ -267,8 +263,7 @@ void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op) {
   tdict_sim_op_release(op);
 }
 
-/* Returns true if a stream of the device has an unfinished operation whose number is at most `seq`. If `blocking_only`
- * is true, ignores non-blocking streams. */
+/* True if a stream of the device, blocking if `blocking_only`, has unfinished work up to number `seq`. */
 static bool has_ops_up_to(const tdict_sim_device *device, bool blocking_only, uint64_t seq) {
   for (const tdict_sim_stream *s = device->streams; s; s = s->next)
     if (s->head && s->head->seq <= seq && !(blocking_only && s->non_blocking)) return true;

@@ -188,8 +188,7 @@ static inline void tdict_sim_unlock(tdict_sim_driver *d) { pthread_mutex_unlock(
 tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
 /* Call all functions below with the lock held, except tdict_sim_op_new(). */
 
-/* Returns the time of the driver's clock in nanoseconds: of the virtual clock with `virtual_time`, else the real
- * time. */
+/* Returns the driver's nanoseconds: of the virtual clock with `virtual_time`, else of the real one. */
 static inline int64_t tdict_sim_now(const tdict_sim_driver *d) {
   return d->options.virtual_time ? d->virtual_ns : tdict_now_ns();
 }
@@ -217,8 +216,7 @@ void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op);
 
 /* Returns true if the stream has unfinished work. Work of all blocking streams counts as work of the legacy stream. */
 bool tdict_sim_stream_busy(const tdict_sim_stream *stream);
-/* Waits until the work that is queued on the stream now is done. For the legacy stream, also waits for the work of all
- * blocking streams. */
+/* Waits until what is queued on the stream is done, and on the legacy stream also all blocking streams. */
 void tdict_sim_wait_stream(tdict_sim_stream *stream);
 /* Waits until the work that is queued on all streams of the device now is done. */
 void tdict_sim_wait_device(tdict_sim_device *device);
