@@ -178,8 +178,7 @@ tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *
                                : "tensor");
   tdict_status status = tdict_place_find(&place, tree, path, "set_to", err);
   if (status != TDICT_OK) return status;
-  /* A simulated device of another context may have the same name. The condition therefore also checks that the storage
-   * belongs to this context. */
+  /* A simulated device of another context may have the same name, so the storage must be this context's. */
   const bool moves =
       place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
                                  !tdict_devices_own_storage(tdict_context_devices(context), tensor->storage));

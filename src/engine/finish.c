@@ -36,8 +36,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t
   return TDICT_OK;
 }
 
-/* Adds the path of the failed leaf to the error. If the program already has the result, only the tree `named` is safe
- * to read. */
+/* Adds the failed leaf's path. If the program has the result, only the tree `named` is safe to read. */
 static void add_error_path(tdict_transfer *t) {
   const tdict_tree *tree = t->named || t->future.result_was_returned ? t->named : t->future.result;
   char path[sizeof t->future.error.path];
@@ -123,8 +122,7 @@ static void give_tails(tdict_transfer *t) {
   }
 }
 
-/* After a failure, marks the bytes of the destinations as lost. After a success, removes these bytes from the lost
- * bytes. */
+/* Marks the destinations' bytes as lost after a failure, and as no longer lost after a success. */
 static void update_lost_bytes(const tdict_transfer *t) {
   const bool lost = t->future.error.status != 0;
   bool has_lost_bytes = lost;
@@ -195,8 +193,7 @@ void tdict_transfer_chunk_read(tdict_transfer *t, const tdict_chunk *chunk) {
   if (all) p->chunks[chunk - p->chunks].read_end = end;
 }
 
-/* Releases the sources that were not released early. Skips items that lie completely in a chunk whose read_end is
- * set, because their sources were released. */
+/* Releases the sources that are left: those of items that lie completely in a chunk with read_end are gone. */
 static void release_sources(tdict_transfer *t) {
   tdict_plan *p = &t->plan;
   releasing r = {0};
@@ -212,8 +209,7 @@ static void release_sources(tdict_transfer *t) {
   p->borrows = true; /* the plan retains no source any more */
 }
 
-/* Releases the sources, the marks, the waits, the plan and the storages of the targets. Releasing may call functions of
- * the program, so no lock is held. */
+/* Releases sources, marks, waits, plan and targets, which may call functions of the program: no lock is held. */
 static void release_all(tdict_transfer *t) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, t->future.begin_ns, tdict_plan_bytes(&t->plan));
   if (t->writes) {

@@ -13,11 +13,9 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t
                                    tdict_error *err);
 /* Releases what a transfer adds to its future, see tdict_future_kind. */
 void tdict_transfer_free(tdict_future *future);
-/* Ends a transfer: removes the transfer's marks, opens the transfer's latches, and launches each transfer that now
- * waits for no other transfer. May free the transfer. */
+/* Ends a transfer: removes its marks, opens its latches, and launches those that waited for it last. May free it. */
 void tdict_transfer_finish(tdict_transfer *transfer);
-/* Delays the transfer's end until the starting thread has built the result and calls tdict_transfer_built(). Call
- * before the transfer begins. */
+/* Delays the transfer's end until the starting thread calls tdict_transfer_built(). Call before it begins. */
 void tdict_transfer_will_build(tdict_transfer *transfer);
 void tdict_transfer_built(tdict_transfer *transfer);
 /* Ends a transfer that has nothing to copy. */

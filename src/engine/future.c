@@ -22,8 +22,7 @@ bool tdict_future_is_open(const tdict_future *f, tdict_latch *latch) {
   return tdict_forkmark_forked(f->mark) ? latch->count == 0 : tdict_latch_is_zero(latch);
 }
 
-/* Like tdict_future_wait_latch(), but pthread_cancel() ends the wait. The calling thread must hold nothing that another
- * thread waits for. */
+/* Like tdict_future_wait_latch(), but pthread_cancel() ends the wait, so hold nothing that others wait for. */
 static bool wait_cancellable(tdict_future *f, tdict_latch *latch, int64_t deadline_ns) {
   if (tdict_forkmark_forked(f->mark)) return latch->count == 0;
   if (tdict_latch_is_zero(latch)) return true;
@@ -153,8 +152,7 @@ tdict_future *tdict_future_retain(const tdict_future *future) {
   return f;
 }
 
-/* Drops the result with the last handle, if the transfer has ended. The last reference may be dropped later, because
- * the worker that ended the transfer may still hold a reference. */
+/* Drops the result with the last handle: a worker may hold its reference longer than the transfer lasts. */
 void tdict_future_release(tdict_future *future) {
   if (!future || tdict_forkmark_forked(future->mark)) return;
   if (atomic_fetch_sub_explicit(&future->handles, 1, memory_order_acq_rel) == 1 &&
@@ -165,8 +163,7 @@ void tdict_future_release(tdict_future *future) {
   if (atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1) free_future(future);
 }
 
-/* Returns the error of an ended transfer, or a new reference to its result. An error that is written to *err is not
- * logged later. */
+/* Returns the outcome: the error, which then is not logged later, or a new reference to the result. */
 static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_error *err) {
   if (f->error.status) {
     if (err) {

@@ -12,8 +12,7 @@
 #include "engine/engine.h"
 #include "tdict/transfer.h"
 
-/* The functions in which kinds of futures differ. Thread rule: safe from any thread, if no comment says otherwise. The
- * caller holds no lock. */
+/* Where kinds of futures differ. Thread rule: from any thread without a lock, unless a comment says otherwise. */
 typedef struct tdict_future_kind {
   tdict_fence_ops fence; /* first member, so that the `ops` of a future's fence are also the kind of the future */
   const char *name;      /* what the future stands for, such as "transfer", for messages */
@@ -54,12 +53,10 @@ struct tdict_future {
 
   _Atomic(bool) failed;             /* relaxed: tells workers to stop. error_lock guards the error itself */
   _Atomic(bool) error_was_reported; /* relaxed: true if the program has the error, which is then not logged */
-  /* guards: error, error_leaf, outcome_is_final, result_was_returned, and the tails of a transfer until the outcome is
-   * final */
+  /* guards: error, error_leaf, outcome_is_final, result_was_returned, and a transfer's tails until then */
   pthread_mutex_t error_lock;
   tdict_error error; /* status 0: no error */
-  /* the number of the leaf that the error names. UINT32_MAX: the error names no leaf, or the path of the error is set
-   * already */
+  /* the number of the leaf of the error. UINT32_MAX: none, or the error's path is set already */
   uint32_t error_leaf;
   bool outcome_is_final;    /* true: later errors and cancels are ignored */
   bool result_was_returned; /* true: the program has received `result` and may change the tree, so no path is looked up
@@ -79,8 +76,7 @@ void tdict_future_count_live(tdict_future *f);
 void tdict_future_end_live(tdict_future *f);
 /* Makes `part`, which has not begun, a part of a promise. The part retains the promise. */
 void tdict_future_begin_part(tdict_future *promise, tdict_future *part);
-/* Reports the end of a part to its promise, also of a part that failed to begin. Does nothing if the future is not a
- * part, or if its end was reported. */
+/* Reports the end of a part, also of one that failed to begin, once to its promise, if it has one. */
 void tdict_future_end_part(tdict_future *part);
 /* Drops a reference that is not a handle of the program. The last reference frees the future. */
 void tdict_future_drop(tdict_future *f);
@@ -92,14 +88,12 @@ void tdict_future_fail(tdict_future *f, uint32_t leaf, const char *path, const t
  * future first. Takes over the reference to `result`. If `result` is NULL, the future keeps the result that it has. The
  * caller must not use the future or the context afterwards. */
 void tdict_future_end(tdict_future *f, tdict_tree *result, const tdict_error *error);
-/* Returns true if an error was stored or the future was cancelled. The returned value may be out of date, so use it
- * only to stop early. */
+/* Returns true after an error or a cancel. May be out of date, so use it only to stop early. */
 bool tdict_future_has_failed(const tdict_future *f);
 /* Returns true if the latch is open. A forked child may call this function. */
 bool tdict_future_is_open(const tdict_future *f, tdict_latch *latch);
-/* Waits for a latch of the future until a deadline, and returns true if the latch is open. In a forked child, does
- * not wait. A pool thread runs other tasks meanwhile, because the work that opens the latch may be queued after the
- * task of the waiting thread. */
+/* Waits for a latch until a deadline, and returns true if it is open. A forked child does not wait. A pool thread runs
+ * other tasks meanwhile, which may include the work that opens the latch. */
 bool tdict_future_wait_latch(tdict_future *f, tdict_latch *latch, int64_t deadline_ns);
 /* The functions of tdict_fence_ops that all kinds of futures share. */
 bool tdict_future_fence_poll(tdict_fence *fence);

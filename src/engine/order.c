@@ -32,8 +32,7 @@ static bool is_lost_source(const tdict_tensor *src) {
   const bool can_be_read = tdict_storage_is_unloaded(src->storage) && !tdict_storage_is_sink(src->storage);
   return !can_be_read && tdict_tensor_is_lost(src);
 }
-/* Returns the number of the first leaf whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer
- * can still write the sources. */
+/* Returns the first leaf with lost bytes, else UINT32_MAX. No earlier transfer may still write the sources. */
 static uint32_t find_lost(const tdict_transfer *t) {
   if (t->plan.block) return find_lost_inside(t->plan.block);
   for (uint32_t i = 0; i < t->plan.num_items; i++)
@@ -73,8 +72,7 @@ void tdict_transfer_launch(tdict_transfer *t) {
   if (on_caller && t->num_edges) tdict_latch_down(&t->may_start); /* else the starting thread does not wait */
 }
 
-/* Prepares the marks on written storages. Consecutive destinations in one storage share a mark. The marks on sources
- * are in the plan. */
+/* Prepares marks, one for consecutive destinations in a storage. Those on sources are in the plan. */
 static tdict_status make_marks(tdict_transfer *t, tdict_error *err) {
   tdict_plan *p = &t->plan;
   t->writes = malloc((t->num_targets + (p->writes_existing ? p->num_items : 0)) * sizeof *t->writes);
@@ -204,8 +202,7 @@ static void mark_sources(tdict_transfer *t, const tdict_beginning *from, search 
   }
 }
 
-/* Removes the marks on sources and the first num_writes marks on written storages, so that they can be attached
- * again. */
+/* Removes the marks on sources and the first num_writes others, so that all can be attached again. */
 static void unmark(tdict_transfer *t, uint32_t num_writes) {
   for (uint32_t i = 0; i < t->plan.num_items; i++) {
     tdict_fence_node *node = &t->plan.nodes[i];

@@ -1,5 +1,4 @@
-/* Copies the pieces of a chunk between leaves and slots, and queues copies between slots and devices. See pieces.h for
- * ownership and threads. */
+/* Copies pieces between leaves and slots, and queues copies of slots. See pieces.h for ownership and threads. */
 #include "engine/pieces.h"
 
 #include <stdlib.h>
@@ -12,18 +11,15 @@
 #include "engine/kinds/leaf_bytes.h"
 #include "engine/kinds/pack.h"
 
-/* Each memmove copies at most this many bytes. For larger sizes memmove itself may use stores that bypass the cache,
- * but the tuning table must choose the stores. */
+/* For more bytes, memmove may bypass the cache, but that is the tuning table's choice. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
 #define SINK_BUFFER ((size_t)1 << 20) /* bytes of the buffer for a leaf that is not in C order */
 /* Bytes of the buffer from which elements are packed. The buffer is large enough for efficient reads of files. */
 enum { PACK_BUFFER = 8 * TDICT_PACK_BLOCK_BYTES };
-/* Elements of a block that is converted through a buffer. A block is large enough for efficient reads and writes of
- * files. */
+/* Elements of a block that passes through a buffer: enough for efficient reads and writes of files. */
 enum { CAST_BLOCK = 16384 };
-/* Prefetch distance in bytes of a thread that fills a slot, a multiple of 256. Most processors do not prefetch across a
- * page border by themselves. */
+/* Prefetch distance in bytes, a multiple of 256: most processors do not prefetch across pages. */
 enum { AHEAD = 4096 };
 
 typedef struct piece {
@@ -138,15 +134,13 @@ static tdict_status cast_piece(const piece *p, void *to, const void *from, tdict
   return status;
 }
 
-/* Copies with memmove, because the buffers may overlap. If the buffers overlap, the copied bytes are unspecified, but
- * the behaviour is defined. */
+/* Copies with memmove, because overlap may give unspecified bytes, but no undefined behaviour. */
 static void copy_bytes(char *dst, const char *src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
 }
 
-/* Reads a piece whose source is not in memory in C order, and passes the elements to `use` in blocks of at most `room`
- * bytes. `at` is the place of a block in the leaf. */
+/* Reads a piece that is not in C order in memory, in blocks of `room` bytes, each at place `at`, for `use`. */
 static tdict_status read_blocks(const piece *p, size_t room,
                                 tdict_status (*use)(const piece *p, void *user, size_t at, const char *block,
                                                     size_t bytes, tdict_error *err),
@@ -171,8 +165,7 @@ static tdict_status write_block(const piece *p, void *user, size_t at, const cha
   return tdict_leaf_write_sink(p->item, at, block, bytes, err);
 }
 
-/* Writes a piece of a host leaf to the leaf's sink. If the elements are not in memory in C order, fills a buffer first,
- * because a sink must not get many small rows. */
+/* Writes a piece to its sink, through a buffer if not in C order: a sink must not get many small rows. */
 static tdict_status write_piece(const piece *p, tdict_error *err) {
   if (!p->item->src_plain) return read_blocks(p, SINK_BUFFER, write_block, NULL, err);
   return write_block(p, NULL, p->begin, (const char *)p->item->src->data + p->begin, p->end - p->begin, err);
@@ -181,8 +174,7 @@ static tdict_status write_piece(const piece *p, tdict_error *err) {
 /* Returns the end of the padding: the next multiple of the leaf alignment, but at most `end`. */
 static size_t padded_end(size_t filled, size_t end) { return next_place(filled) < end ? next_place(filled) : end; }
 
-/* Returns the address at which a thread begins to read a piece. Returns NULL if `p` is NULL, the thread converts the
- * piece, or the leaf is not in memory in C order. */
+/* Returns where a thread will read a piece. NULL: no piece, a conversion, or not in C order in memory. */
 static const char *start_of(const piece *p) {
   return p && !p->host && p->item->src_plain ? p->item->src_data + p->wire_begin : NULL;
 }
@@ -209,8 +201,7 @@ static tdict_status pack_piece(const piece *p, char *slot, tdict_stream_kind sto
   return status;
 }
 
-/* Copies a contiguous piece into the slot. Pads the piece with zeros to `padded` bytes. Prefetches the following piece
- * while the last bytes are copied. */
+/* Copies a contiguous piece into the slot, padded with zeros. Prefetches the next one during the last bytes. */
 static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *following) {
   char *dst = slot + p->at;
   const char *src = p->item->src_data + p->wire_begin;
@@ -364,8 +355,7 @@ static stretch make_scratch_stretch(const tdict_pieces_queue *q, const piece *p)
   return (stretch){q->scratch + p->at, p->at, p->wire_end - p->wire_begin, true, NULL, p->number};
 }
 
-/* Queues one launch that converts the pieces of the chunk between scratch memory and their leaves (CONVERT), or that
- * restores packed pieces (UNPACK). */
+/* Queues one launch for all pieces: CONVERT from or to scratch memory, or UNPACK. */
 static tdict_status queue_launch(const tdict_plan *plan, const tdict_chunk *chunk, tdict_kernel_op op,
                                  tdict_pieces_queue *q, tdict_error *err) {
   tdict_kernel_work work;

@@ -25,8 +25,7 @@ tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk,
 /* Writes one byte in every 4096 bytes of the chunk's destinations, so that page faults happen before the bytes arrive.
  * Does nothing for destinations that existed before the transfer. */
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
-/* If one copy between the slot and the device is enough for the chunk, writes this copy to *out and returns true. If
- * more copies are needed, returns false. */
+/* Returns true, and the copy, if one is enough for the chunk between slot and device. */
 bool tdict_pieces_as_copy(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_copy *out);
 /* The arguments of tdict_pieces_submit(). */
 typedef struct tdict_pieces_queue {

@@ -28,8 +28,7 @@ static tdict_status queue_casts(const tdict_direct *d, tdict_error *err) {
   return status;
 }
 
-/* Queues the copies of a chunk between host and device with one call. Each copy covers one stretch of items. Converted
- * items are left out. */
+/* Queues a chunk's copies, each of a stretch of items, with one call. Converted items are left out. */
 static tdict_status queue_stretches(const tdict_direct *d, tdict_error *err) {
   const tdict_plan *p = d->plan;
   const tdict_chunk *chunk = d->chunk;

@@ -1,5 +1,4 @@
-/* Queues the copies of a chunk that needs no slot. The caller owns all memory. Thread rule: one thread at a time uses a
- * stream. The thread must be inside a scope of the GPU. */
+/* Queues the copies of a chunk without a slot. Thread rule: one thread at a time a stream, inside the GPU's scope. */
 #ifndef TDICT_ENGINE_KINDS_DIRECT_H
 #define TDICT_ENGINE_KINDS_DIRECT_H
 
@@ -12,8 +11,7 @@ typedef struct tdict_direct {
   tdict_gpu *gpu;         /* owns the destination, or the source of a copy to the host */
   tdict_cu_stream stream;
 } tdict_direct;
-/* Queues the copies, and the launch that converts elements. After a failure, some of the copies may be queued. Returns
- * the driver's errors, and TDICT_ENOMEM. */
+/* Queues copies, and a launch that converts. A failure may leave copies queued. Errors: the driver's, TDICT_ENOMEM. */
 tdict_status tdict_direct_queue(const tdict_direct *direct, tdict_error *err);
 
 #endif

@@ -1,5 +1,4 @@
-/* Copies bytes of strided leaves, of leaves in unloaded storages and of leaves in sinks. See leaf_bytes.h for ownership
- * and threads. */
+/* Copies bytes of leaves that are strided, unloaded or in sinks. See leaf_bytes.h for ownership and threads. */
 #include "engine/kinds/leaf_bytes.h"
 
 void tdict_leaf_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bool use_src) {

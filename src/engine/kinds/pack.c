@@ -1,6 +1,5 @@
-/* Packs elements block by block. The first pass over a block finds the lowest and the highest element. The second pass
- * reads the block from the cache and writes the differences from the lowest element. See pack.h for ownership and
- * threads. */
+/* Packs elements in two passes over a block: find the lowest and the highest, then write differences from the lowest,
+ * from the cache. See pack.h for ownership and threads. */
 #include "engine/kinds/pack.h"
 
 #include <string.h>
@@ -11,8 +10,7 @@ enum { LINE_BYTES = 64, UNIT_BYTES = 16, BLOCK = TDICT_PACK_BLOCK_BYTES };
 
 static size_t round_to(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 
-/* Returns the size of the head and of the words of all blocks. `bytes` is the size of the elements before they are
- * packed. */
+/* Returns the size of the head and of all blocks' words, for `bytes` bytes of unpacked elements. */
 static size_t head_bytes(size_t bytes) {
   const size_t blocks = (bytes + BLOCK - 1) / BLOCK;
   return round_to((TDICT_PACK_HEAD + blocks * TDICT_WORDS_PER_BLOCK) * sizeof(uint64_t), LINE_BYTES);
@@ -36,8 +34,7 @@ void tdict_pack_begin(tdict_packer *p, tdict_dtype dtype, void *packed, size_t b
   p->is_signed = dtype == TDICT_I16 || dtype == TDICT_I32 || dtype == TDICT_I64;
 }
 
-/* Reads element `i` as a signed number, after XOR with `flip`. For unsigned elements, `flip` is the highest bit, so
- * that signed comparisons give the order of the elements. */
+/* Reads element `i` as a signed number. `flip` turns the highest bit of unsigned ones, which keeps their order. */
 static int64_t load_signed(const char *src, size_t i, unsigned item_bytes, uint64_t flip) {
   int16_t half;
   int32_t single;
@@ -101,8 +98,7 @@ static bool write_bits(const block *b, char *dst) {
   return all <= 1;
 }
 
-/* Returns the number of bits for differences from 0 to `most`: 0, 8, 16 or 32. Returns item_bits if differences would
- * not need fewer bits than elements. */
+/* Returns the bits for differences up to `most`: 0, 8, 16 or 32, or item_bits if that saves nothing. */
 static unsigned needed_bits(uint64_t most, unsigned item_bits) {
   const unsigned bits = most == 0 ? 0 : most <= UINT8_MAX ? 8 : most <= UINT16_MAX ? 16 : most <= UINT32_MAX ? 32 : 64;
   return bits < item_bits ? bits : item_bits;

@@ -9,8 +9,7 @@
 
 /* Returns true for integers of 2, 4 or 8 bytes and for bools. */
 bool tdict_pack_supports(tdict_dtype dtype);
-/* Returns the maximum size of packed elements, a multiple of 16. `bytes` is the size of the elements before they are
- * packed. */
+/* Returns the maximum size, a multiple of 16, of packed elements that have `bytes` bytes unpacked. */
 size_t tdict_pack_most_bytes(size_t bytes);
 
 /* A packer writes packed elements to `packed`. */

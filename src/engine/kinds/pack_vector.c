@@ -1,5 +1,4 @@
-/* Implements the vector functions that pack integers and bools, with AVX-512 and AVX2. See pack_vector.h for ownership
- * and threads. */
+/* Packs integers and bools with AVX-512 and AVX2. See pack_vector.h for ownership and threads. */
 #include "engine/kinds/pack_vector.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -14,8 +13,7 @@
 #define STORE_128(at, v) _mm_storeu_si128((__m128i *)(void *)(dst + (at)), v)
 enum { STEP = TDICT_PACK_STEP, LINE = 64, EVEN_QUARTERS = 0x88, IN_ORDER = 0xd8 };
 
-/* `scan` prefetches the even lines of the next block, and `narrow` prefetches the odd lines, so that memory is read
- * during both passes. */
+/* `scan` prefetches the next block's even lines, `narrow` the odd ones: both passes read memory. */
 static inline void prefetch_lines(const char *ahead, size_t first) {
   if (!ahead) return;
   __builtin_prefetch(ahead + first, 0, 2);

@@ -12,19 +12,15 @@ enum { TDICT_PACK_STEP = 256 };
 /* The functions for elements of one size. If `ahead` is not NULL, the functions prefetch cache lines at this address:
  * `scan` the even lines, `narrow` the odd lines, and `bits` all lines. */
 typedef struct tdict_pack_ops {
-  /* Widens the interval [*low, *high], so that it contains all elements. The elements and the interval are signed
-   * numbers, after XOR with `flip`. NULL for bools. */
+  /* Widens [*low, *high] to all elements. All are signed numbers, after XOR with `flip`. NULL for bools. */
   void (*scan)(const char *src, size_t steps, uint64_t flip, const char *ahead, int64_t *low, int64_t *high);
-  /* Write the elements minus `base`, as integers of 1, 2 and 4 bytes. The differences must fit into these integers.
-   * NULL if an element is not larger than the integer. */
+  /* Write elements minus `base` as integers of 1, 2 and 4 bytes, which must fit. NULL for no smaller integers. */
   void (*narrow[3])(char *dst, const char *src, size_t steps, uint64_t base, const char *ahead);
-  /* Writes one bit for each byte. Returns the bitwise OR of all bytes. If the result is above 1, the bits are
-   * unspecified. NULL for integers. */
+  /* Writes a bit for each byte. Returns the OR of the bytes; above 1, bits are unspecified. NULL for integers. */
   unsigned (*bits)(char *dst, const char *src, size_t steps, const char *ahead);
 } tdict_pack_ops;
 
-/* Returns the functions for elements of 1 byte (bools), 2, 4 or 8 bytes. Returns NULL if the kind has no functions, or
- * if the processor lacks AVX2. */
+/* Returns the functions for bools (1), 2, 4 or 8 bytes. NULL: none for the kind, or no AVX2. */
 const tdict_pack_ops *tdict_pack_vectors(tdict_stream_kind kind, unsigned item_bytes);
 
 #endif

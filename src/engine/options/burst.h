@@ -11,8 +11,7 @@
 #include "engine/plan/plan.h"
 #include "engine/ring.h"
 
-/* TDICT_BURST_MOST: maximum number of copies in a burst. TDICT_BURST_CHUNKS: a transfer with fewer chunks has no
- * burst */
+/* MOST: copies in a burst at most. CHUNKS: a transfer with fewer has no burst */
 enum { TDICT_BURST_MOST = 8, TDICT_BURST_CHUNKS = 4 };
 
 typedef struct tdict_burst {

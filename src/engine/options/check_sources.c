@@ -1,5 +1,4 @@
-/* Implements the option check_sources with 64-bit hashes of the sources' elements in C order. See check_sources.h
- * for ownership and threads. */
+/* Hashes sources in C order, with 64 bits, for check_sources. See check_sources.h for ownership and threads. */
 #include "engine/options/check_sources.h"
 
 #include <stdlib.h>
@@ -47,8 +46,7 @@ static bool is_in_host_memory(const tdict_item *item) {
 /* A consolidated tree has one item, but a hash for each leaf, so that an error can name the leaf. */
 static uint32_t count_hashes(const tdict_plan *p) { return p->block ? (uint32_t)p->block->num_leaves : p->num_items; }
 
-/* Returns the hash of item number i, or of leaf number i if the tree is consolidated. Returns 0 if the bytes are
- * not in host memory. */
+/* Returns the hash of an item, or of a leaf if the tree is consolidated. 0: not in host memory. */
 static uint64_t hash_nth(const tdict_plan *p, uint32_t i) {
   const tdict_item *item = &p->items[p->block ? 0 : i];
   if (!is_in_host_memory(item)) return 0;

@@ -1,5 +1,4 @@
-/* Reads the conversions of a transfer. The patterns are read by patterns.c. See conversions.h for ownership and
- * threads. */
+/* Reads a transfer's conversions, with patterns.c. See conversions.h for ownership and threads. */
 #include "engine/options/conversions.h"
 
 #include <math.h>
@@ -123,17 +122,15 @@ tdict_status tdict_conversions_find(tdict_conversions *conversions, const tdict_
   return TDICT_OK;
 }
 
-/* Loads the kernels of the GPU. Does nothing if the previous call for this plan loaded the kernels of the same GPU.
- * Returns the errors of tdict_gpu_load_kernels(). */
+/* Loads the GPU's kernels, unless the plan's last call did. Errors: tdict_gpu_load_kernels(). */
 static tdict_status load_kernels(tdict_plan *plan, tdict_gpu *gpu, tdict_error *err) {
   tdict_status status = plan->wire->runner == gpu ? TDICT_OK : tdict_gpu_load_kernels(gpu, err);
   if (status == TDICT_OK) plan->wire->runner = gpu;
   return status;
 }
 
-/* Returns true if a kernel can do the conversion, provided that the driver can compile kernels. The leaf on the device
- * must be in C order. The new dtype must be able to hold every element, because a kernel reports an element out of
- * range late. */
+/* Returns true if a kernel can do the conversion: the device's leaf is in C order, and the new dtype holds every
+ * element, because a kernel reports others late. */
 static bool suits_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
   return (in ? item->dst_plain : item->src_plain) && tdict_kernel_converts(c->to, c->from) &&
          !tdict_kernel_cast_can_fail(c);
@@ -210,8 +207,7 @@ static tdict_item_cast make_packed(tdict_dtype dtype) {
   return (tdict_item_cast){.cast = unchanged, .wire = dtype, .by_device = true, .device = unchanged, .is_packed = true};
 }
 
-/* Returns true if a kernel should read the source itself: then no thread copies the source, and the driver makes no
- * copy. A kernel needs aligned elements. */
+/* Returns true if a kernel should read aligned elements of the source: without a copy by a thread or the driver. */
 static bool is_read_by_kernel(const tdict_plan *plan, const tdict_item_cast *c, const tdict_item *item) {
   const size_t from_bytes = tdict_dtype_bytes(c->cast.from), count = item->bytes / tdict_dtype_bytes(c->cast.to);
   return c->rule && item->way == TDICT_WAY_STAGE_IN && c->by_device && !c->by_host && item->src_plain &&

@@ -1,5 +1,4 @@
-/* Reads the option `conversions`, and finds the conversion of a leaf. The caller owns the tdict_conversions. Thread
- * rule: used by one thread at a time. */
+/* Reads the option `conversions`, and finds a leaf's. The caller owns it. Thread rule: one thread at a time. */
 #ifndef TDICT_ENGINE_OPTIONS_CONVERSIONS_H
 #define TDICT_ENGINE_OPTIONS_CONVERSIONS_H
 
@@ -22,8 +21,7 @@ tdict_status tdict_conversions_find(tdict_conversions *conversions, const tdict_
                                     tdict_item_cast *out, tdict_error *err);
 /* Returns the patterns of the conversions. */
 tdict_patterns *tdict_conversions_patterns(tdict_conversions *conversions);
-/* Returns true if the conversion changes the elements. A conversion that does not change the elements only changes the
- * dtype of the wire. */
+/* Returns true if the conversion changes the elements, and not only the dtype of the wire. */
 static inline bool tdict_item_cast_changes(const tdict_item_cast *cast) {
   return cast->rule && (cast->cast.to != cast->cast.from || cast->cast.is_scaled);
 }

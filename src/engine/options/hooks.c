@@ -10,8 +10,7 @@
 #include "engine/order.h"
 #include "engine/plan/flatten.h"
 
-/* A list of the hooks that a thread is running, innermost first. The pool stores a pointer to the list as the thread's
- * data. */
+/* The hooks that a thread is running, innermost first. The pool has a pointer to it as the thread's data. */
 typedef struct frame {
   const tdict_transfer *transfer;
   struct frame *outer;
@@ -105,8 +104,7 @@ static tdict_status call_hook(hook_fn fn, const char *name, tdict_hook_call *cal
   return status == TDICT_OK ? tdict_box_of(box, returned, out, err) : status;
 }
 
-/* Moves the tensors of an object that has `flatten` and no `to_device`. The call queues all copies itself, because the
- * hooks may occupy all threads of the pool. */
+/* Moves the tensors of an object without `to_device`. Queues all copies itself: hooks may occupy the pool. */
 static tdict_status move_tensors(const tdict_hooks *hooks, tdict_box *box, tdict_box **out, tdict_error *err) {
   tdict_tree *flat, *moved = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();

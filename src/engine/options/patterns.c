@@ -1,5 +1,4 @@
-/* Reads patterns of paths, and matches them with the path of a cursor. A pattern is a list of keys and stars. All
- * patterns are in one allocation. See patterns.h for ownership and threads. */
+/* Reads patterns, lists of keys and stars in one allocation, and matches paths. See patterns.h for threads. */
 #include "engine/options/patterns.h"
 
 #include <stdio.h>
@@ -166,8 +165,7 @@ static size_t find_unmatched(const tdict_patterns *p) {
   return i;
 }
 
-/* Writes why a pattern matches nothing: the keys that exist at the first segment that is not a key of the tree, or the
- * kind of the entry to which the pattern leads. */
+/* Writes why a pattern matches nothing: the keys at its first wrong segment, or the kind of the entry there. */
 static void explain(const tdict_patterns *p, size_t i, const tdict_tree *tree, char *buffer, size_t bytes) {
   const pattern_segment *segment = p->segments + (i ? p->list[i - 1].end : 0), *end = p->segments + p->list[i].end;
   buffer[0] = 0;

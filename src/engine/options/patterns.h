@@ -16,8 +16,7 @@ tdict_status tdict_patterns_create(const char *what, const char *const *patterns
                                    tdict_error *err);
 /* Frees the patterns. NULL is allowed. */
 void tdict_patterns_destroy(tdict_patterns *patterns);
-/* Returns the number of the first pattern that matches the path of the current entry of the cursor, else
- * TDICT_NO_PATTERN. Counts the match. */
+/* Returns, and counts, the first pattern that matches the cursor's current entry, or TDICT_NO_PATTERN. */
 size_t tdict_patterns_find(tdict_patterns *patterns, const tdict_cursor *cursor);
 /* Returns the number of entries for which tdict_patterns_find() has found a pattern. */
 int64_t tdict_patterns_count_matches(const tdict_patterns *patterns);

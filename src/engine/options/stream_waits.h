@@ -13,8 +13,7 @@ typedef struct tdict_stream_waits {
   /* relaxed: a lane has requested a slot. The first request may take the last free slots */
   _Atomic(bool) slot_was_requested;
   _Atomic(bool) first_copy_done; /* relaxed: a copy has ended, so no stream blocks the transfer */
-  /* the work on the stream `after`, or on the legacy streams, at most one use for each device. Threads that copy on the
-   * host do not wait for this work */
+  /* the work on `after`, or on the legacy streams: at most one use a device. Copies on the host do not wait */
   int num_uses;
   tdict_use uses[];
 } tdict_stream_waits;
@@ -25,8 +24,7 @@ typedef struct tdict_stream_waits {
 tdict_status tdict_stream_waits_record(tdict_transfer *transfer, tdict_stream after, bool is_new, tdict_error *err);
 /* Adds a recorded use or a filler, which is retained. Returns false if host memory is exhausted. */
 bool tdict_stream_waits_add(tdict_transfer *transfer, tdict_fence *fence);
-/* Makes a stream of `gpu` wait for all work. If the stream cannot wait, because the work is on a device of another
- * driver, the calling thread waits. Call inside a scope of the gpu. */
+/* Makes a stream of `gpu` wait, or this thread for work of another driver's device. Inside a scope of the gpu. */
 tdict_status tdict_stream_waits_queue(tdict_stream_waits *waits, tdict_gpu *gpu, tdict_cu_stream stream,
                                       tdict_error *err);
 /* Releases the work. */

@@ -29,8 +29,7 @@ static bool add_leaf(visited *so_far, const tdict_tensor *t) {
   return true;
 }
 
-/* Visits all leaves. Sets *fits to false at the first leaf that does not fit, and at the first object. If `record` is
- * not NULL, fills in its spans. */
+/* Visits all leaves, and fills in the record, if any. *fits is false after a leaf that does not fit, or an object. */
 static tdict_status visit_leaves(tdict_cursor *cursor, tdict_consolidated *record, visited *found, bool *fits,
                                  tdict_error *err) {
   *found = (visited){0};

@@ -59,22 +59,19 @@ static tdict_tuning_direction find_direction(const tdict_plan *p) {
   return p->writes_existing ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
 }
 
-/* Chooses the threads. If a pool thread starts a transfer, that thread makes all copies, so that tasks never wait for
- * other tasks. */
+/* Chooses the threads. A pool thread makes all copies itself: tasks never wait for other tasks. */
 static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes,
                            tdict_choice *c) {
   const tdict_pool *pool = r->pool;
   tdict_how *how = &c->how;
   const bool on_worker = tdict_pool_is_worker(pool);
   const int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
-  /* in modes other than NON_BLOCKING_PIN the driver makes nearly all copies, so more threads would only wait for each
-   * other */
+  /* otherwise the driver makes nearly all copies, and more threads would only wait for each other */
   bool single_threaded = r->mode != TDICT_MODE_NON_BLOCKING_PIN;
   bool has_hooks = r->plan->objects && r->plan->objects->num_hooked > 1;
   bool builds_result = r->plan->num_items >= MANY_ITEMS; /* the caller builds the result while other threads copy */
   bool caller_helps = r->caller_waits && r->num_threads < 0 && c->row.caller && !has_hooks && !builds_result;
-  /* Memory bandwidth limits copies within the host. One more thread gains little, so one processor is left for the
-   * program. */
+  /* Memory bandwidth limits copies within the host, so a processor is left for the program. */
   bool spares_cpu = direction == TDICT_TUNING_HOST;
   const bool packs = r->plan->wire && r->plan->wire->packs;
   const int least = bytes <= SPIN_MAX_BYTES ? 0 : r->reads_files ? FILE_WORKERS : packs ? PACK_WORKERS : 0;

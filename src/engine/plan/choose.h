@@ -1,5 +1,4 @@
-/* Chooses the threads and the chunk size of a transfer, from the options, the plan and the tuning table. The functions
- * keep no state and are thread-safe. */
+/* Chooses threads and chunks, from options, plan and tuning table. Keeps no state; thread-safe. */
 #ifndef TDICT_ENGINE_PLAN_CHOOSE_H
 #define TDICT_ENGINE_PLAN_CHOOSE_H
 
@@ -28,8 +27,7 @@ typedef struct tdict_how {
   int max_slots;            /* maximum number of slots that a worker holds, see tdict_tuning_row */
   tdict_stream_kind stores; /* store instructions with which host threads copy */
   int64_t spin_ns;          /* a thread that waits for the transfer's end spins for this time before it sleeps */
-  /* true: the starting thread is the first worker, and pool threads are the other workers. May become false when the
-   * transfer begins */
+  /* true: the starting thread is the first worker, beside pool threads. The begin may make it false */
   bool on_caller;
   bool caller_waits; /* the starting call blocks until the transfer has ended, so no stream can wait for the transfer */
 } tdict_how;
@@ -40,11 +38,9 @@ typedef struct tdict_choice {
   tdict_tuning_row row; /* chunk sizes, threads and slots. If the transfer uses slots, chunk_bytes is at most the slot
                          * size */
   uint32_t num_strips;  /* maximum number of strips of a chunk; threads fill the strips in parallel */
-  /* true: on_caller must become false if the copies cannot be queued without waiting, or if the transfer must wait for
-   * another transfer */
+  /* true: on_caller becomes false if copies cannot be queued at once, or another transfer comes first */
   bool on_caller_if_ready;
-  /* true: the calling thread wakes only one thread, because the call should return soon, and the transfer takes much
-   * longer than waking threads */
+  /* true: the caller wakes one thread only, to return soon from a call for a long transfer */
   bool wakes_in_chain;
 } tdict_choice;
 

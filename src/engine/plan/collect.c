@@ -71,8 +71,7 @@ static inline bool is_reached_once(reached *last, const tdict_cursor *cursor, co
   return last->once;
 }
 
-/* Enters a child tree. Records whether several paths lead to the child tree, so that its leaves need not check all
- * levels above. */
+/* Enters a child tree, and notes whether several paths lead to it, once for all its leaves. */
 static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree *other) {
   if (!tdict_cursor_enter(cursor, node)) return false;
   tdict_frame *top = &cursor->frames[cursor->depth - 1];
@@ -82,8 +81,7 @@ static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree 
   return true;
 }
 
-/* Puts all items into the table if tdict_same_bytes_follows() returns false for this leaf. Does nothing if the table is
- * in use already. */
+/* Puts all items into the table, once, when tdict_same_bytes_follows() returns false for a leaf. */
 static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error *err) {
   if (c->table_in_use || tdict_same_bytes_follows(&c->same, t)) return TDICT_OK;
   for (uint32_t i = 0; i < c->plan->num_items; i++)
@@ -92,8 +90,7 @@ static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error 
   return TDICT_OK;
 }
 
-/* Collects a leaf for to_device and pin_memory. The leaf is in place, covers the same bytes as an earlier leaf, or is
- * copied. */
+/* Collects a leaf of to_device or pin_memory: in place, with the bytes of an earlier one, or to copy. */
 static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor, tdict_tensor *t, uint32_t *place,
                                         tdict_error *err) {
   const tdict_plan_request *r = c->request;
@@ -183,8 +180,7 @@ static bool asks_for_pinning(const tdict_plan_request *r, const tdict_tree *node
   return r->mode == TDICT_MODE_NON_BLOCKING_PIN && !(node->has_device && node->device.type != TDICT_DEVICE_CPU);
 }
 
-/* Chooses how to transfer an object. The hooks pin_memory and to_device are preferred to the hook flatten. Returns
- * false if the object cannot be brought to the target. */
+/* Chooses how an object moves, by the hooks pin_memory and to_device before flatten. False: it cannot. */
 static bool choose_action(collector *c, const tdict_cursor *cursor, tdict_object_step *step) {
   const tdict_type *type = step->box->type;
   const tdict_plan_request *r = c->request;
@@ -329,8 +325,7 @@ static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   return c->kept_depth || (keep && !c->flat_depth && tdict_patterns_find(keep, cursor) != TDICT_NO_PATTERN);
 }
 
-/* Adds a step for each object of a consolidated tree. The result shares these objects, which are text, numbers and
- * JSON. */
+/* Adds a step for each object of a consolidated tree: text, numbers and JSON, which the result shares. */
 static tdict_status keep_block_objects(collector *c, const tdict_tree *src, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;

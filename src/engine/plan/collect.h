@@ -1,5 +1,4 @@
-/* Collects the leaves of a tree into a plan. The caller owns the request. Thread rule: during
- * tdict_plan_collect(), only the caller and the helper threads of the call may use the plan. */
+/* Collects a tree's leaves into a plan. Thread rule: only the caller and the call's helpers may use the plan. */
 #ifndef TDICT_ENGINE_PLAN_COLLECT_H
 #define TDICT_ENGINE_PLAN_COLLECT_H
 

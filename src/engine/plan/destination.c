@@ -1,5 +1,4 @@
-/* Compares a source with its destination, leaf by leaf or as two consolidated trees. See destination.h for ownership
- * and threads. */
+/* Compares source and destination, by leaf or as consolidated trees. See destination.h for ownership and threads. */
 #include "engine/plan/destination.h"
 
 #include <string.h>

@@ -6,12 +6,10 @@
 
 #include "core/tree/cursor.h"
 
-/* Returns TDICT_EDTYPE, TDICT_ESHAPE or TDICT_EREADONLY if `src` cannot be copied into `dst`. `dtype` is the dtype of
- * the source's elements after their conversion. */
+/* Returns TDICT_EDTYPE, _ESHAPE or _EREADONLY if `src`, of `dtype` after its conversion, does not fit `dst`. */
 tdict_status tdict_destination_check_leaf(const tdict_tensor *src, tdict_dtype dtype, const tdict_tensor *dst,
                                           tdict_error *err);
-/* Finds the destination's entry with the key of the cursor's current entry. Returns TDICT_ENOTFOUND if the destination
- * has no such key. */
+/* Finds the destination's entry with the key of the cursor's entry. Returns TDICT_ENOTFOUND if there is none. */
 tdict_status tdict_destination_find(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err);
 /* Returns TDICT_ENOTFOUND if the destination has more keys than the source. Does not look for keys that the destination
  * lacks, because tdict_destination_find() detects these keys. */

@@ -1,20 +1,17 @@
-/* Flattens objects for a plan with the hook `flatten` of their types. The caller owns the trees that are returned.
- * Thread rule: no thread may change the objects during a call. */
+/* Flattens objects for a plan into trees of the caller. Thread rule: no thread changes them during a call. */
 #ifndef TDICT_ENGINE_PLAN_FLATTEN_H
 #define TDICT_ENGINE_PLAN_FLATTEN_H
 
 #include "core/tree/box.h"
 #include "core/tree/node.h"
 
-/* Writes to *out the tree that the object's hook `flatten` returns. The type must have this hook. Returns the error of
- * the hook, or TDICT_EHOOK if the hook returned no tree. */
+/* Writes the tree of the hook `flatten`, which exists. Errors: the hook's, and TDICT_EHOOK without a tree. */
 tdict_status tdict_flatten_object(const tdict_box *box, tdict_tree **out, tdict_error *err);
 /* Calls the object's hook `unflatten` with the tensors of `tree`, and writes the box of the new object to *out. The
  * caller owns the box. The type must have this hook. Returns the error of the hook, TDICT_EHOOK if the hook returned no
  * object, or TDICT_ENOMEM. */
 tdict_status tdict_unflatten_object(tdict_box *box, const tdict_tree *tree, tdict_box **out, tdict_error *err);
-/* Returns TDICT_ETYPE if `other`, the counterpart of an object in the destination, is not an object of the same
- * type. */
+/* Returns TDICT_ETYPE unless `other`, an object's counterpart, is of the same type. */
 tdict_status tdict_flatten_check_pair(const tdict_box *box, tdict_leaf other, tdict_error *err);
 /* Flattens an object to *flat, and its counterpart `other` in the destination to *other_flat. For an object of a
  * built-in type with the function `pair`, both trees have only the tensors that a write may change. Returns TDICT_ETYPE

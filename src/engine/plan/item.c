@@ -99,8 +99,7 @@ static void choose_way_in(tdict_item_maker *m, tdict_item *item) {
     item->way = TDICT_WAY_PAGEABLE_IN;
 }
 
-/* Chooses the way from a GPU to the host. Never chooses a pageable driver copy, because such a copy blocks other
- * threads. */
+/* Chooses the way to the host: never a pageable driver copy, which blocks other threads. */
 static void choose_way_out(tdict_item_maker *m, tdict_item *item) {
   item->kind = TDICT_CU_D2H;
   bool pinned = item->dst ? is_pinned(m, item->gpu, item->dst) : m->request->want_pinned; /* false for a sink */
@@ -290,8 +289,7 @@ void tdict_same_bytes_reset(tdict_same_bytes *same) {
 /* Several threads read a node that has at least PARALLEL_LEAVES unread leaves. The leaves are divided into at most
  * MAX_STRETCHES stretches. A stretch normally has LEAST_STRETCH to MOST_STRETCH leaves. */
 enum { PARALLEL_LEAVES = 512, LEAST_STRETCH = 200, MOST_STRETCH = 2048, MAX_STRETCHES = 64 };
-/* Fewer than FEW_HELPERS helpers are woken only for PARALLEL_BY_FEW leaves or more, because so few helpers save little
- * time. */
+/* Fewer helpers than this save little time, and are woken only for this many leaves. */
 enum { FEW_HELPERS = 3, PARALLEL_BY_FEW = 8192 };
 
 /* Returns true for a leaf in ordinary memory, and for a small pinned leaf that is packed into slots. The caller checks
@@ -365,8 +363,7 @@ static void read_stretch(void *user, long i) {
   p->stretches[i] = s;
 }
 
-/* Places the stretches one after another on the plan's line. Returns false if a stretch stopped early or the line
- * overflows. */
+/* Places the stretches on the line. Returns false if one stopped early or the line overflows. */
 static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
   size_t line = plan->line_bytes, bytes = 0;
   for (long i = 0; i < count; i++) {
@@ -385,8 +382,7 @@ static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
   return true;
 }
 
-/* Guesses the offset on the line at which a stretch begins. Returns a multiple of 256, or 0 if the
- * offset overflows or the first leaf is not a tensor. */
+/* Guesses where on the line a stretch begins, at a multiple of 256. 0: overflow, or no tensor first. */
 static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
   const tdict_tensor *t = tdict_leaf_tensor(first_leaf);
   size_t each, before, line, begin;
@@ -397,8 +393,7 @@ static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_
   return begin;
 }
 
-/* Reads the leaves in the slots from frame->slot up to `end`, in stretches. If a leaf is not uniform or the line
- * overflows, leaves the plan unchanged and returns false. */
+/* Reads leaves up to `end` in stretches. Returns false, without a change, if one is not uniform or fits no line. */
 static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_t end) {
   tdict_plan *plan = m->plan;
   stretch stretches[MAX_STRETCHES];

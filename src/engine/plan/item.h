@@ -57,12 +57,10 @@ typedef struct tdict_item_maker {
   int64_t slab_count;
 } tdict_item_maker;
 
-/* Initializes the maker and an empty plan, which is collected->plan. Returns TDICT_ENOMEM if host memory is
- * exhausted. */
+/* Initializes the maker and collected->plan, an empty plan. Errors: TDICT_ENOMEM. */
 tdict_status tdict_item_maker_init(tdict_item_maker *maker, tdict_collected *collected,
                                    const tdict_plan_request *request, tdict_error *err);
-/* Finds the GPU of a device. Returns TDICT_EWRONGDEVICE if the device is absent, and the errors of
- * tdict_devices_gpu(). */
+/* Finds a device's GPU. Errors: TDICT_EWRONGDEVICE if absent, and those of tdict_devices_gpu(). */
 tdict_status tdict_item_find_gpu(tdict_item_maker *maker, tdict_device device, tdict_gpu **out, tdict_error *err);
 /* Chooses the way of an item to the device `to`, and the GPU that copies the item. Returns TDICT_EWRONGDEVICE if a
  * storage is on an absent device, or on a simulated device of another context. Returns TDICT_ENOTSUP for a copy between
@@ -89,8 +87,7 @@ typedef struct tdict_same_bytes {
       *storages[TDICT_SAME_BYTES_STORAGES];
   int num_storages;
   uintptr_t storage_end; /* end address of the last leaf in the current storage */
-  /* borrowed; the plan with the conversions of the items, and the conversion of the leaf that is searched. NULL: no
-   * leaf is converted */
+  /* borrowed; the conversions of items, and that of the searched leaf. NULL: no leaf is converted */
   const tdict_plan *plan;
   const tdict_item_cast *wanted;
 } tdict_same_bytes;
@@ -102,8 +99,7 @@ typedef struct tdict_same_bytes {
  * leaves to the table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
-/* If an item covers the same bytes as `t` and has the same conversion, writes the item's number to *place. Otherwise
- * leaves *place unchanged. */
+/* Sets *place to the item with the same bytes and conversion as `t`, if there is one. */
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
 /* Adds the tensor of an item to the table. Returns false if memory is exhausted. */
 bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item);

@@ -15,8 +15,7 @@ typedef struct span {
   uint32_t item;
 } span;
 
-/* Sorts spans by their first address with a stable radix sort, one byte at a time. With very many leaves, qsort would
- * take an eighth of the time of the copies. */
+/* Sorts spans with a stable radix sort: qsort of very many would take an eighth of the copies' time. */
 static void sort_spans(span *spans, span *spare, uint32_t count) {
   for (unsigned shift = 0; shift < 8 * sizeof spans->begin; shift += 8) {
     uint32_t starts[257] = {0};

@@ -1,5 +1,4 @@
-/* Finds destinations of a transfer_into that share bytes. The caller owns the plan. Thread rule: no thread may change
- * the plan during a call. */
+/* Finds shared bytes in destinations of a transfer_into. Thread rule: no thread changes the plan meanwhile. */
 #ifndef TDICT_ENGINE_PLAN_OVERLAP_H
 #define TDICT_ENGINE_PLAN_OVERLAP_H
 

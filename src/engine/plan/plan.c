@@ -200,8 +200,7 @@ static size_t end_in_slot(const tdict_plan *plan, tdict_chunk chunk, size_t room
   return chunk.end;
 }
 
-/* Cuts an interval of the line into chunks of `low` to `high` bytes. The last chunk can be smaller. The interval begins
- * in item number all.first. */
+/* Cuts an interval from item all.first on into chunks of `low` to `high` bytes, the last maybe less. */
 static tdict_status add_pieces(tdict_plan *plan, tdict_chunk all, size_t low, size_t high, size_t max_copy_bytes,
                                tdict_error *err) {
   tdict_status status = TDICT_OK;
@@ -235,8 +234,7 @@ static size_t most_direct_bytes(const tdict_cut *cut) {
   return most && most < TDICT_LARGE_DIRECT_BYTES ? most : TDICT_LARGE_DIRECT_BYTES;
 }
 
-/* Returns the number of the item after the stretches that are queued in one chunk. The first of these stretches has the
- * items from `first` up to `end`. */
+/* Returns the item after the stretches of one chunk, of which the first has items `first` to `end`. */
 static uint32_t direct_end(const tdict_plan *plan, const tdict_cut *cut, uint32_t first, uint32_t end) {
   const tdict_item *a = &plan->items[first];
   if (cut->one_by_one || a->kind == TDICT_CU_D2D) return end;
@@ -265,8 +263,7 @@ tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error 
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
-    /* Without a limit, a pageable copy is not divided, and a chunk of direct copies has up to 16 MiB. All other chunks
-     * have up to chunk_bytes. */
+    /* Without a limit: pageable copies whole, direct chunks up to 16 MiB, others up to chunk_bytes. */
     const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN, unsplit = pageable && !cut->max_copy_bytes;
     const bool direct = item->way == TDICT_WAY_DIRECT || (pageable && !unsplit);
     end = pageable ? i + 1

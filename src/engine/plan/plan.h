@@ -96,8 +96,7 @@ typedef struct tdict_object_step {
   tdict_tree *moved;
   uint32_t first_leaf, num_leaves; /* numbers of the leaves of `flat`, in tree order */
   uint8_t action;
-  /* pin: the hook pin_memory must run. move: the hook to_device must run; if the type lacks this hook, the tensors of
-   * `flatten` are moved */
+  /* pin: hook pin_memory must run. move: to_device must, or without it the tensors of `flatten` move */
   bool pin, move;
   char path[sizeof((tdict_error *)0)->path];
 } tdict_object_step;
@@ -120,8 +119,7 @@ typedef struct tdict_wire {
   size_t cap_casts;
   size_t slot_bytes;   /* bytes that the items copied through slots need in slots, with padding */
   size_t pinned_bytes; /* bytes that kernels read from pinned sources, see TDICT_READ_PINNED_BYTES */
-  /* true: kernels convert or restore some items. Pieces then do not have the offsets of the line in slots, and one
-   * thread fills a slot */
+  /* true: kernels change items, so slots lack the line's offsets, and one thread fills a slot */
   bool uses_kernels;
   bool packs;        /* true: some items are packed, so chunks are smaller than slots */
   tdict_gpu *runner; /* borrowed; the last GPU whose kernels were loaded for this plan, or NULL */
@@ -142,8 +140,7 @@ typedef struct tdict_plan {
   size_t way_bytes[5];  /* bytes of the items that have each tdict_way */
   bool is_one_stretch;  /* true: one driver copy can cover all items */
   bool writes_existing; /* true: a destination existed before the transfer */
-  /* retained; the tree is one block of memory. The tree is copied as one item, and no leaf has an entry in
-   * item_of_leaf. NULL: each item is one leaf */
+  /* retained; the tree is one block, copied as one item, and item_of_leaf is empty. NULL: items are leaves */
   tdict_consolidated *block;
   bool borrows; /* true: the plan does not retain the sources, because the caller keeps the tree alive */
 } tdict_plan;
@@ -167,8 +164,7 @@ typedef struct tdict_used_plan {
 } tdict_used_plan;
 /* Moves the used plan to *out. If there is no used plan, *out is empty. */
 void tdict_plan_take_used(tdict_used_plan *used, tdict_plan *out);
-/* Clears a plan and keeps the memory of the plan as the used plan. Frees the memory if the used plan is at least as
- * large, or if the memory exceeds 32 MiB. */
+/* Keeps the cleared plan's memory as the used plan, if larger than that one, and at most 32 MiB. */
 void tdict_plan_give_used(tdict_used_plan *used, tdict_plan *plan);
 
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */

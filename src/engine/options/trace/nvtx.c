@@ -6,8 +6,7 @@
 
 #include "engine/options/trace/ranges.h"
 
-/* Begins a range. The name begins with the library's name, because profilers show the ranges of all libraries
- * together. */
+/* Begins a range, named after the library: profilers show the ranges of all libraries together. */
 void tdict_range_push(tdict_range range) {
   static const char *const names[TDICT_NUM_RANGES] = {"tdict plan",  "tdict copy",         "tdict submit",
                                                       "tdict wait",  "tdict hook",         "tdict transfer",

@@ -1,5 +1,4 @@
-/* Defines the struct of a recording, for trace.c, which fills recordings, and trace_json.c, which writes recordings.
- * See trace.h for ownership and threads. */
+/* A recording, which trace.c fills and trace_json.c writes. See trace.h for ownership and threads. */
 #ifndef TDICT_ENGINE_OPTIONS_TRACE_RECORDING_H
 #define TDICT_ENGINE_OPTIONS_TRACE_RECORDING_H
 

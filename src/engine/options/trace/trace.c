@@ -93,8 +93,7 @@ void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes) {
   traced->recording = NULL;
 }
 
-/* Takes the next slice. Returns NULL if the recording is off. If the array is full, counts the slice as dropped and
- * returns NULL. */
+/* Takes the next slice. Returns NULL if the recording is off, or full: then counts it as dropped. */
 static tdict_slice *take_slice(tdict_recording *r) {
   if (!atomic_load_explicit(&r->on, memory_order_relaxed)) return NULL;
   int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_release);
@@ -103,8 +102,7 @@ static tdict_slice *take_slice(tdict_recording *r) {
   return &r->slices[n];
 }
 
-/* Fills in a new track. Workers and callers are numbered separately. The id is stored last, so a reader that sees the
- * id also sees the other fields. */
+/* Names a new track; workers and callers have numbers. The id comes last, so its reader sees all fields. */
 static void name_track(tdict_recording *r, tdict_track *track) {
   track->worker = tdict_pool_is_worker(r->pool);
   track->number =
@@ -183,8 +181,7 @@ static void set_base(tdict_trace_gpu *g) {
     destroy_event(g->gpu, event);
 }
 
-/* Returns the GPU's index in the recording. Returns -1 if the recording has too many GPUs, or if the GPU's clock could
- * not be read. */
+/* Returns the GPU's index, or -1 for too many GPUs, or one whose clock could not be read. */
 static int find_traced_gpu(tdict_recording *r, tdict_gpu *gpu) {
   int found = -1;
   pthread_mutex_lock(&r->lock);
@@ -237,8 +234,7 @@ tdict_status tdict_trace_start(tdict_context *context, const tdict_trace_options
     return tdict_fail(err, TDICT_EINVAL, "trace_start: max_events is %lld, wanted %d to %d", (long long)o.max_events,
                       MIN_EVENTS, MAX_EVENTS);
   tdict_tracer *tracer = tdict_context_tracer(context);
-  /* Create the new recording before taking the lock. `old` is the recording to release at the end: the replaced
-   * recording, or the new recording on failure. */
+  /* Make the new recording before the lock. `old`, released at the end, is the replaced one, or it on failure. */
   tdict_recording *made = create_recording(o.max_events, tracer->pool), *old = made;
   if (!made)
     return tdict_fail(err, TDICT_ENOMEM, "trace_start: no host memory for %lld events", (long long)o.max_events);

@@ -40,16 +40,14 @@ typedef struct tdict_traced {
 } tdict_traced;
 /* Makes a transfer part of the tracer's recording, if the recording is still on. */
 void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer);
-/* Adds the slice of the whole transfer, from begin_ns to now, and releases the recording. A second call does
- * nothing. */
+/* Adds the slice of the whole transfer, from begin_ns to now, and releases the recording, once. */
 void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes);
 
 /* Adds a slice of the calling thread that belongs to no transfer, from begin_ns to now. `value` is the slice's number
  * of bytes. For TDICT_RANGE_READY, `value` is the number of batches. Does nothing if no recording is on. */
 void tdict_trace_note(tdict_tracer *tracer, tdict_range range, int64_t begin_ns, size_t value);
 
-/* Adds a slice of the calling thread that belongs to the transfer, from begin_ns to now. The transfer must be
- * recorded. */
+/* Adds this thread's slice of a recorded transfer, from begin_ns to now. */
 void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes);
 
 typedef struct tdict_slice tdict_slice;
