@@ -1,7 +1,6 @@
 /* Runs works on a gpu. The first run loads the module with the kernels. A run passes the table of the work as
  * parameters or in a buffer, launches the kernel and reads the results. The gpu owns the module and the buffers, and
  * frees them. Thread rule: safe from any thread. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"

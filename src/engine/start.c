@@ -4,7 +4,6 @@
 #include "engine/start.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/base/clock.h"
 #include "core/base/device.h"

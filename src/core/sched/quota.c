@@ -3,7 +3,6 @@
  * thread rule. */
 #include "core/sched/cpus.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>

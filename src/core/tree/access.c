@@ -1,7 +1,6 @@
 /* Reads entries of a node or at a path, which the tree owns. Changes nothing. Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
-#include "core/base/device.h"
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
 #include "core/tensor/tensor.h"

@@ -10,7 +10,6 @@
 #include "core/base/thread.h"
 #include "core/tensor/layout.h"
 #include "core/tree/cursor.h"
-#include "core/tree/text.h"
 #include "tdict/debug.h"
 
 enum { MOST_LINES = 100, WIDEST_NAME = 48, WIDEST_SHAPE = 40 };

@@ -3,7 +3,6 @@
 #include "core/base/error.h"
 #include "core/memory/pinned_pool.h"
 #include "core/tree/cursor.h"
-#include "device/stream.h"
 #include "device/use.h"
 #include "engine/plan/flatten.h"
 #include "tdict/transfer.h"

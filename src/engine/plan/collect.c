@@ -3,7 +3,6 @@
 #include "engine/plan/collect.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/array.h"
 #include "core/base/checked.h"

@@ -5,7 +5,6 @@
 #include "core/base/device.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
-#include "device/stream.h"
 #include "device/use.h"
 #include "tdict/memory.h"
 

@@ -7,7 +7,6 @@
 #include "core/schema/schema.h"
 #include "core/tree/cursor.h"
 #include "engine/plan/plan.h"
-#include "engine/start.h"
 #include "services/comm/table.h"
 #include "tdict/write.h"
 

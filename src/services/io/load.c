@@ -1,6 +1,5 @@
 /* Implements tdict_load() and its variants: reads the description of the files, makes a tree of unloaded tensors, and
  * starts a transfer of this tree. The threads of the transfer read the files. Owns nothing. Thread-safe. */
-#include <stdlib.h>
 
 #include "core/base/error.h"
 #include "core/base/log.h"

@@ -1,5 +1,4 @@
 /* Implements tdict_open(): reads the description of the files, and maps the files. Owns nothing. Thread-safe. */
-#include <stdlib.h>
 
 #include "core/base/error.h"
 #include "core/base/thread.h"

@@ -1,7 +1,6 @@
 /* Makes a batch: fetches its samples, collates the samples, and pins the batch or sends the batch to the device.
  * Ownership: the calling thread owns the slot and its contents during a call. Thread rule: several threads may call
  * these functions at once, each with a different slot. The caller of tdict_loader_fill_slot() holds no lock. */
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/clock.h"

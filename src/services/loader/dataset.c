@@ -2,7 +2,6 @@
 #include "services/loader/dataset.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/error.h"
 #include "core/base/options.h"

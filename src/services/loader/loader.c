@@ -3,7 +3,6 @@
 #include "tdict/loader.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/device.h"
 #include "core/base/error.h"

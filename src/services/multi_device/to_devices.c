@@ -1,6 +1,5 @@
 /* Implements tdict_to_devices_async(): checks the request, and starts one transfer for each device as parts of one
  * promise. The caller owns the results. Thread rule: safe from any thread, as long as no thread changes the tree. */
-#include "core/base/device.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/base/thread.h"

@@ -2,7 +2,6 @@
  * profiler. This is the only file that includes NVTX; CMake adds the file if the header was found. Owns nothing. See
  * ranges.h for the thread rule. */
 #include <nvtx3/nvToolsExt.h>
-#include <stddef.h>
 
 #include "engine/options/trace/ranges.h"
 

@@ -1,5 +1,4 @@
 /* Implements calls of NCCL and the waits for their work. See link.h for ownership and threads. */
-#include <string.h>
 #include <time.h>
 
 #include "core/base/clock.h"

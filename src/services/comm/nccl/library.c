@@ -2,7 +2,6 @@
 #include "services/comm/nccl/library.h"
 
 #include <dlfcn.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "core/base/error.h"

@@ -2,7 +2,6 @@
 #include "services/interop/arrow/export.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/error.h"

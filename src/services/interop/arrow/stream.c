@@ -1,6 +1,5 @@
 /* Reads and makes Arrow streams. A made stream holds all its arrays. See tdict/arrow.h for ownership and threads. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
  * freed. A failed call leaves all managed tensors to the caller, except those of a newer major version. Thread rule:
  * see tdict/dlpack.h. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/error.h"
 #include "core/base/options.h"

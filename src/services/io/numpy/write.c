@@ -9,7 +9,6 @@
 #include "services/io/numpy/numpy.h"
 #include "services/io/output/output.h"
 #include "services/io/zip/zip.h"
-#include "tdict/view.h"
 
 enum { ALIGNMENT = 64, VERSION_BYTES = 8, LENGTH_BYTES = 2 };
 

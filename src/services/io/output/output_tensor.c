@@ -5,7 +5,6 @@
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
 #include "core/tensor/tensor.h"
-#include "engine/start.h"
 #include "services/io/contents/contents.h"
 #include "services/io/output/output.h"
 #include "services/io/request.h"

@@ -1,5 +1,4 @@
 /* Reads TensorDict's entry in the metadata of safetensors files. See safetensors.h for ownership and threads. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "core/base/array.h"
-#include "core/base/error.h"
 #include "core/leaves/json.h"
-#include "services/io/json/read.h"
 #include "services/io/tensordict/memmap.h"
 #include "tdict/unbatched.h"
 

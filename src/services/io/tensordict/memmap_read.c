@@ -1,7 +1,6 @@
 /* Reads memory-mapped directories of TensorDict. See memmap.h for ownership and threads. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/tensor/layout.h"
 #include "services/io/json/read.h"
 #include "services/io/tensordict/tensordict.h"
