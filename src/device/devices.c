@@ -44,7 +44,6 @@ static void open_cuda(tdict_devices *d) {
 #endif
 }
 
-/* Opens the simulated driver if the options ask for simulated devices. */
 static tdict_status open_sim(tdict_devices *d, const tdict_devices_config *config, tdict_error *err) {
   const tdict_context_options *options = config->options;
   if (!options->sim && options->device.type != TDICT_DEVICE_SIM) {

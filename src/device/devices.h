@@ -51,7 +51,6 @@ typedef struct tdict_stream_range {
   const tdict_driver *sim;   /* only compared with the address of the stream's driver, never dereferenced */
   tdict_stream_owner sim_owner;
 } tdict_stream_range;
-/* Returns the range of streams that belong to these devices. */
 tdict_stream_range tdict_devices_streams(const tdict_devices *devices);
 /* Returns the simulated driver, or NULL if the context has no simulated device. The caller borrows the driver. */
 tdict_driver *tdict_devices_sim(tdict_devices *devices);

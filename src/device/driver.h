@@ -94,7 +94,6 @@ typedef struct tdict_cu_pointer {
   size_t range_bytes;
 } tdict_cu_pointer;
 
-/* The direction of a copy. */
 typedef enum tdict_cu_kind { TDICT_CU_H2D, TDICT_CU_D2H, TDICT_CU_D2D } tdict_cu_kind;
 /* The copy of a rectangle, like CUDA_MEMCPY2D. Pitches and width are bytes. A pitch is at least the width. */
 typedef struct tdict_cu_rect {
@@ -121,7 +120,6 @@ typedef struct tdict_cu_launch {
 } tdict_cu_launch;
 
 typedef struct tdict_driver tdict_driver;
-/* The type of the entry stream_owner in tdict_driver_ops. */
 typedef const tdict_driver *(*tdict_stream_owner)(const void *handle, int32_t *ordinal);
 typedef struct tdict_driver_ops {
   void (*close)(tdict_driver *d); /* called after the last release; frees d */

@@ -118,11 +118,9 @@ void tdict_gpu_free_tables(tdict_gpu *gpu, bool all);
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
 
 /* The next five call the driver, inside a scope, and return tdict_gpu_check() of its code. */
-/* Records an event on a stream. */
 tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err);
 /* Takes an event and records it on a stream. A failure leaves *out unchanged. See tdict_gpu_take_event(). */
 tdict_status tdict_gpu_take_recorded(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err);
-/* Makes later work on `stream` wait for the recorded event. */
 tdict_status tdict_gpu_stream_wait(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event event, tdict_error *err);
 /* Waits on the host until all work on the stream is done. */
 tdict_status tdict_gpu_sync_stream(tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err);
@@ -133,7 +131,6 @@ tdict_cu tdict_gpu_query_event(tdict_gpu *gpu, tdict_cu_event event);
 /* Writes the milliseconds between two timing events. Both events must be done. */
 tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_event to, float *ms, tdict_error *err);
 
-/* Returns true if the stream belongs to this gpu. */
 bool tdict_stream_is_of(tdict_stream stream, const tdict_gpu *gpu);
 /* Returns TDICT_ECAPTURE if the stream is captured into a graph, or errors of tdict_gpu_check(). Inside a scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);

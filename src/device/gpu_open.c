@@ -70,7 +70,6 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
     return tdict_fail_native(err, TDICT_EDEVICE, counted, "%s: cuDeviceGetCount returned %d", kind, counted);
   if (ordinal < 0 || ordinal >= count)
     return tdict_fail(err, TDICT_ENODEVICE, "%s:%d is absent: devices of this kind: %d", kind, ordinal, count);
-  /* Fill the record. */
   tdict_gpu *gpu = calloc(1, sizeof *gpu);
   if (!gpu) return tdict_fail(err, TDICT_ENOMEM, "%s:%d: no host memory for its record", kind, ordinal);
   tdict_gpu_memory_init(&gpu->memory, (tdict_device){driver->device_type, ordinal});

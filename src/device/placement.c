@@ -49,12 +49,10 @@ tdict_placement tdict_placement_find(const char *root, const char *bus, const td
   tdict_placement p = {TDICT_PLACEMENT_ONE_NODE, 1, -1, *mask};
   char path[MAX_PATH], text[MAX_LIST];
   tdict_cpus nodes, cpus;
-  /* Count the machine's NUMA nodes. */
   snprintf(path, sizeof path, "%.100s/devices/system/node/online", root);
   if (!read_text(path, text, sizeof text) || !parse_list(text, &nodes) || count(&nodes) < 2) return p;
   p.num_nodes = count(&nodes);
   p.kind = TDICT_PLACEMENT_UNKNOWN;
-  /* Find the NUMA node of the device. */
   snprintf(path, sizeof path, "%.100s/bus/pci/devices/%.32s/numa_node", root, bus);
   if (!read_text(path, text, sizeof text)) return p;
   long node = strtol(text, NULL, 10);

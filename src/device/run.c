@@ -24,7 +24,6 @@ static bool means_no_compiler(tdict_cu result) {
   }
 }
 
-/* Converts the code of a call that loads kernels. */
 static tdict_status check_load(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err) {
   if (!means_no_compiler(result)) return tdict_gpu_check(gpu, result, call, err);
   const char *name = "?", *text = "?";

@@ -258,7 +258,6 @@ void tdict_transfer_finish(tdict_transfer *t) {
   tdict_latch_open(&t->future.ended);
   if (atomic_load_explicit(&t->future.part_of, memory_order_relaxed))
     tdict_future_end_part(&t->future); /* before a transfer that waits for this transfer can also fail */
-  /* Launch the transfers that wait for no other transfer. */
   while (next) {
     tdict_transfer *waiting = next->waiting;
     next = next->next;

@@ -18,7 +18,6 @@ void tdict_transfer_finish(tdict_transfer *transfer);
 /* Delays the transfer's end until the starting thread calls tdict_transfer_built(). Call before it begins. */
 void tdict_transfer_will_build(tdict_transfer *transfer);
 void tdict_transfer_built(tdict_transfer *transfer);
-/* Ends a transfer that has nothing to copy. */
 void tdict_transfer_end_at_once(tdict_transfer *transfer);
 /* Releases the sources of items that lie completely in the chunk. Call after the chunk's bytes were copied into a slot.
  * A source in memory of the program is kept until the transfer ends. Does nothing if one of these items shares its mark

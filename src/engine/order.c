@@ -223,7 +223,6 @@ static tdict_status mark_and_order(tdict_transfer *t, const tdict_beginning *fro
   search s = {.self = t};
   t->num_edges = 0;
   uint32_t writes = 0;
-  /* Mark the sources, then the written storages. */
   mark_sources(t, from, &s);
   for (size_t i = 0; i < from->num_awaits; i++) add_edge(&s, (tdict_transfer *)from->awaits[i]);
   uint32_t lost = s.lost && !t->num_edges && !s.foreign ? find_lost(t) : UINT32_MAX;

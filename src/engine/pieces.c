@@ -383,7 +383,6 @@ static tdict_status queue_launch(const tdict_plan *plan, const tdict_chunk *chun
   return status;
 }
 
-/* Queues the launches that the chunk needs. */
 static tdict_status queue_launches(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                    tdict_error *err) {
   tdict_status status = queue_launch(plan, chunk, TDICT_KERNEL_CONVERT, q, err);

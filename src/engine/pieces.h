@@ -27,7 +27,6 @@ tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk,
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
 /* Returns true, and the copy, if one is enough for the chunk between slot and device. */
 bool tdict_pieces_as_copy(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_copy *out);
-/* The arguments of tdict_pieces_submit(). */
 typedef struct tdict_pieces_queue {
   tdict_gpu *gpu;
   tdict_cu_kind kind; /* of all items of the chunk */

@@ -17,7 +17,6 @@ static tdict_tree *result_at(const tdict_future *part, size_t position) {
   return NULL;
 }
 
-/* Adds the result of a part to the tree of all results. */
 static tdict_status add_result(tdict_future *part, size_t position, tdict_tree *parent, tdict_error *err) {
   char key[24];
   const tdict_name name = tdict_name_of(key, (size_t)snprintf(key, sizeof key, "%zu", position));
@@ -60,7 +59,6 @@ static void count_down(tdict_promise *p) {
   if (last) tdict_future_end(f, NULL, fails ? &err : NULL);
 }
 
-/* Adds the statistics of a part to those of the promise. */
 static void add_stats(tdict_transfer_stats *sum, const tdict_transfer_stats *part) {
   sum->num_leaves += part->num_leaves;
   sum->num_shared_leaves += part->num_shared_leaves;

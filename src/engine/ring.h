@@ -38,7 +38,6 @@ typedef struct tdict_ring {
 } tdict_ring;
 
 enum { TDICT_MAX_RINGS = 64 };
-/* The rings of a context. */
 typedef struct tdict_rings {
   tdict_pool *pool;          /* borrowed */
   size_t staging_bytes;      /* bytes of each ring */
@@ -58,7 +57,6 @@ tdict_status tdict_rings_get(tdict_rings *rings, tdict_gpu *gpu, tdict_ring **ou
  * 0 if the GPU has no ring. */
 int tdict_rings_pin_way(tdict_rings *rings, const tdict_gpu *gpu);
 
-/* Returns the size in bytes of a slot, in a ring of staging_bytes bytes. */
 size_t tdict_ring_slot_bytes(size_t staging_bytes);
 /* Creates a ring with as many slots as fit into staging_bytes, at most 4096. If pinning fails, the ring uses ordinary
  * memory. Copies through ordinary memory are slower, and pin_path of the statistics is TDICT_PIN_PAGEABLE. Errors:

@@ -34,7 +34,6 @@ enum { MANY_LEAVES = 2048 };
 /* The smallest value of the option max_queued_bytes. Smaller copies would take most of their time to be queued. */
 #define MIN_QUEUED_BYTES ((size_t)128 << 10)
 
-/* The state of one tdict_start_transfer() call. */
 typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
@@ -82,7 +81,6 @@ static tdict_status check_after(const starter *s, tdict_error *err) {
   return tdict_stream_open(s->engine->config.devices, after, "options.after", &gpu, err);
 }
 
-/* Chooses the target device and the memory of the result. */
 static tdict_status choose_memory(starter *s, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
   tdict_devices *devices = s->engine->config.devices;
@@ -118,7 +116,6 @@ static int count_plan_helpers(const starter *s) {
   return num_threads >= 0 ? num_threads : others < MAX_READERS ? others : MAX_READERS;
 }
 
-/* Reads the patterns of the option `keep`. */
 static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
   char what[64];

@@ -79,7 +79,6 @@ struct tdict_transfer {
   struct tdict_queue_limit *queue_limit; /* owned, see options/queue_limit.h. NULL: no limit of queued bytes */
   struct tdict_burst *burst;             /* owned, see options/burst.h. NULL: each copy is queued at once */
 
-  /* Progress of the workers */
   tdict_latch queued;           /* counts workers that still queue copies, and a thread that builds the result */
   _Atomic(uint32_t) next_strip; /* relaxed: a ticket counter for strips of chunks */
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */

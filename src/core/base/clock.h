@@ -11,7 +11,6 @@ static inline int64_t tdict_now_ns(void) {
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
-/* Returns the CPU time that the calling thread has used. */
 static inline int64_t tdict_thread_cpu_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

@@ -19,7 +19,6 @@ void tdict_forkmark_release(tdict_forkmark *mark); /* NULL is allowed */
 void tdict_forkmark_keep_log(tdict_forkmark *mark, tdict_log *log);
 /* Returns the log of the context, which the caller borrows. NULL: the mark keeps no log. */
 tdict_log *tdict_forkmark_log(const tdict_forkmark *mark);
-/* Returns true in a process that was forked after the mark was created. */
 bool tdict_forkmark_forked(const tdict_forkmark *mark);
 /* Returns TDICT_EFORKED in a process that was forked after the mark was made. The message begins with `what`. */
 tdict_status tdict_forkmark_check(const tdict_forkmark *mark, const char *what, tdict_error *err);

@@ -15,9 +15,7 @@ typedef enum tdict_stream_kind {
   TDICT_STREAM_KINDS
 } tdict_stream_kind;
 
-/* Returns the widest kind that this processor supports. */
 tdict_stream_kind tdict_stream_best(void);
-/* Returns true if this processor supports this kind of stores. */
 bool tdict_stream_has(tdict_stream_kind kind);
 /* Copies `bytes` bytes. The ranges must not overlap, and the processor must support `kind`. Before other threads or
  * devices read the bytes, the same thread must call tdict_stream_fence(). A copy uses ordinary stores if its

@@ -58,7 +58,6 @@ static tdict_status no_memory(tdict_error *err) {
 
 static uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-/* The addresses of an entry. */
 typedef struct addresses {
   uint64_t dst, src;
 } addresses;

@@ -120,11 +120,9 @@ tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions,
 tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const void *packed, size_t bytes,
                                      size_t item_bytes, tdict_error *err);
 
-/* The number of words of the whole table. */
 static inline size_t tdict_kernel_table_words(const tdict_kernel_work *work) {
   return TDICT_WORDS_PER_ENTRY * work->num_entries + work->num_words;
 }
-/* Writes the whole table to `out`. */
 void tdict_kernel_write_table(const tdict_kernel_work *work, uint64_t *out);
 /* Returns the name of the kernel of an operation, in the module of device/kernels/image.h. */
 const char *tdict_kernel_name(tdict_kernel_op op);

@@ -10,7 +10,6 @@ enum { TDICT_JSON_MOST_DEPTH = 512 }; /* maximum number of nested arrays and obj
 /* Returns how many bytes at the start of `text` are UTF-8, without surrogates, overlong forms and above U+10FFFF. */
 size_t tdict_utf8_length(const char *text, size_t length);
 
-/* The reason why a text is not JSON. */
 typedef struct tdict_json_fault {
   size_t at;       /* the offset at which the check stopped; the length of the text if the text ends too early */
   const char *why; /* a static string */

@@ -11,7 +11,6 @@ static const char from_padded[] = "ragged_from_padded", to_padded[] = "ragged_to
 
 static bool is_mask(const tdict_tensor *lengths) { return lengths->dtype == TDICT_BOOL || lengths->dtype == TDICT_U8; }
 
-/* Checks the shapes of the padded tensor and of the lengths or the mask, and the dtype of the lengths or the mask. */
 static tdict_status check_padded(const tdict_tensor *padded, const tdict_tensor *lengths, tdict_error *err) {
   if (!is_mask(lengths) && lengths->dtype != TDICT_I64 && lengths->dtype != TDICT_I32)
     return tdict_fail(err, TDICT_EDTYPE, "%s: lengths is %s, wanted int64 or int32, or a mask of bool or uint8",

@@ -62,7 +62,6 @@ static tdict_status read_on_host(tdict_tensor *t, tdict_tensor **out, tdict_erro
   return TDICT_OK;
 }
 
-/* Compares the bytes of two tensors of the same dtype and shape. */
 static tdict_status compare_bytes(tdict_tensor *a, tdict_tensor *b, bool *are_equal, tdict_error *err) {
   tdict_tensor *x = NULL, *y = NULL;
   tdict_status status = read_on_host(a, &x, err);

@@ -77,7 +77,6 @@ static tdict_status set_given(const char *what, tdict_tree *tree, const char *pa
   return tdict_object_set(what, tree, path, tdict_nontensor_type(), made, err);
 }
 
-/* Sets one value for the whole tree. */
 static tdict_status set_one(const char *what, tdict_tree *tree, const char *path, const tdict_value *value,
                             tdict_error *err) {
   given g = {.values = value};

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns true if the extent is strided and its rows are unknown. */
 static bool is_unknown(const tdict_extent *e) { return e->layout != 0 && e->pitch == 0; }
 
 /* Returns the distance from `from` to `to` modulo the pitch. */

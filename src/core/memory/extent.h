@@ -17,7 +17,6 @@ typedef struct tdict_extent {
   size_t origin, pitch, width;
 } tdict_extent;
 
-/* Returns the dense extent of [begin, end). */
 static inline tdict_extent tdict_extent_all(size_t begin, size_t end) {
   return (tdict_extent){.begin = begin, .end = end, .origin = begin};
 }

@@ -46,14 +46,12 @@ typedef struct tdict_fences {
 /* Adds a fence that is not done to the tdict_fences `set`, if the set does not have the fence. Retains the fence. If
  * memory is exhausted, sets no_memory. The function has the type of a visitor of tdict_storage_each_before(). */
 void tdict_fences_add(void *set, tdict_fence *fence);
-/* Waits until all fences are done. */
 void tdict_fences_wait(const tdict_fences *set);
 /* Makes the stream `stream` of the GPU `device` wait for all fences. If the stream cannot wait for a fence, the calling
  * thread waits. Call inside a scope of the GPU. Returns an error of the driver, or TDICT_ENOMEM if fences are missing.
  * The message of TDICT_ENOMEM begins with `what`. */
 tdict_status tdict_fences_wait_on_stream(const tdict_fences *set, const char *what, void *device, void *stream,
                                          tdict_error *err);
-/* Releases the fences, and makes the set empty. */
 void tdict_fences_reset(tdict_fences *set);
 
 #endif

@@ -34,10 +34,8 @@ typedef struct tdict_block_list {
 tdict_pinned_block *tdict_blocks_new(void);
 /* Frees the record of a block that covers its whole run, and the record of the run. The caller frees the pages. */
 void tdict_blocks_drop(tdict_pinned_block *block);
-/* Returns true if the block covers its whole run. */
 static inline bool tdict_block_is_whole(const tdict_pinned_block *b) { return !b->left && !b->right; }
 
-/* Appends a block as the newest of a list. */
 void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *block);
 void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *block);
 /* Value of `node` that allows runs of every NUMA node. */

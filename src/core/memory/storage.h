@@ -40,7 +40,6 @@ typedef enum tdict_use_kind {
   TDICT_USE_WRITES /* work of the library. Reading waits for the work, and so does freeing memory of the program */
 } tdict_use_kind;
 
-/* Reads the bytes of an unloaded storage. */
 typedef struct tdict_storage_reader {
   /* Copies `bytes` bytes, which begin `offset` bytes after the start of the storage, to `dst`. Sets *done to the number
    * of copied bytes; any number other than `bytes` is an error. Several threads can call `read` at the same time. The
@@ -51,7 +50,6 @@ typedef struct tdict_storage_reader {
   void *user;
 } tdict_storage_reader;
 
-/* Writes the bytes of a sink. */
 typedef struct tdict_storage_writer {
   /* Writes `bytes` bytes from `src` to the sink, `offset` bytes after the start of the storage. Several threads may
    * call `write` at the same time, in any order of offsets. A calling thread may hold a staging slot, so `write` must
@@ -176,13 +174,11 @@ tdict_status tdict_storage_add(tdict_storage *s, tdict_fence *fence, tdict_use_k
 /* Marks the bytes of the extent as lost. Call this function if a transfer into these bytes failed or was cancelled. If
  * memory to record the bytes is exhausted, marks all bytes of the storage as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
-/* Marks all bytes of the storage as lost. */
 void tdict_storage_lose_all(tdict_storage *s);
 /* Removes the bytes of the extent from the lost bytes. Call this function after these bytes have been written. If host
  * memory is exhausted, the bytes can stay lost. Does nothing for unloaded storages. For strided extents see
  * tdict_extent_set_remove(). */
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
-/* Returns true if some byte of the storage is lost. */
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);
 }

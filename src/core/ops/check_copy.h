@@ -13,7 +13,6 @@ tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdi
 /* Returns TDICT_ESHAPE if the dimensions of `t` are not the `ndim` sizes in `shape`. */
 tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,
                                tdict_error *err);
-/* Returns TDICT_ESHAPE if the batch size of the tree `dst` is not the given one. */
 tdict_status tdict_check_batch_size(const char *what, const tdict_tree *dst, int ndim, const int64_t *batch_size,
                                     tdict_error *err);
 /* Describes a view of `src` that new leading dimensions repeat. Returns false if `shape` does not end as `src`. */

@@ -98,7 +98,6 @@ static tdict_status read_join_options(joiner *j, const join_options *given, cons
   return status == TDICT_OK ? plan_joined_batch_size(j, err) : status;
 }
 
-/* Returns the tensor of tree `item` at an entry. */
 static const tdict_tensor *get_joined_part(const joiner *j, size_t entry, size_t item) {
   return tdict_leaf_tensor(j->aligned.leaves[entry * j->aligned.count + j->first_item + item]);
 }
@@ -192,7 +191,6 @@ static tdict_status join_objects(const tdict_map *map, size_t entry, tdict_box *
   return tdict_box_join(j->aligned.leaves + entry * j->count, j->count, &how, out, err);
 }
 
-/* Joins the trees into a new tree. */
 static tdict_status join_into_new_tree(joiner *j, const join_options *options, tdict_tree **out, tdict_error *err) {
   tdict_tree **opened = NULL, *made = NULL;
   tdict_status status = read_join_options(j, options, out, err);
@@ -298,7 +296,6 @@ static tdict_status write_joined_leaves(joiner *j, const tdict_tree *out, bool c
   return tdict_cursor_end(&cursor, j->what, status, err);
 }
 
-/* Joins the trees into the existing tensors of `out`. */
 static tdict_status join_into(joiner *j, const join_options *options, tdict_tree *out, tdict_error *err) {
   if (!out) return tdict_fail_null(err, j->what, "dst");
   tdict_status status = read_join_options(j, options, out, err);

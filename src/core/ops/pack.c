@@ -80,7 +80,6 @@ static tdict_status check_lengths(const packer *p, const tdict_leaf *parts, tdic
   return TDICT_OK;
 }
 
-/* Returns true if two tensors have equal sizes from dimension `first_dim` on. */
 static bool sizes_match(const tdict_tensor *a, const tdict_tensor *b, int first_dim) {
   return a->ndim == b->ndim && tdict_sizes_equal(a->dims + first_dim, b->dims + first_dim, a->ndim - first_dim);
 }

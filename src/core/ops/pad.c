@@ -232,7 +232,6 @@ tdict_status tdict_pad_trees(const tdict_pad_rule *rule, const tdict_tree *const
   return TDICT_OK;
 }
 
-/* Adds the tree of masks to the result. */
 static tdict_status add_masks(const char *what, const char *path, tdict_tree *made, tdict_tree *masks,
                               tdict_error *err) {
   if (!tdict_has(made, path)) return tdict_set_tree(made, path, masks, err);

@@ -228,7 +228,6 @@ static tdict_status remove_all_keys_without_leaf(const visit_job *j, tdict_curso
   return tdict_cursor_check(c, j->what, err);
 }
 
-/* Makes the tree of the results. */
 static tdict_status make_result_tree(const visit_job *j, tdict_tree **out, tdict_error *err) {
   tdict_cursor cursor;
   tdict_tree *made;

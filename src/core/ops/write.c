@@ -30,7 +30,6 @@ static tdict_status check_tensor_copy(const tdict_moves *moves, const char *what
   return tdict_moves_check_copy(moves, what, to, from, err);
 }
 
-/* Writes the value to all elements of `to`. */
 static tdict_status write_whole(tdict_tensor *to, const tdict_tensor *value, tdict_error *err) {
   tdict_status status = check_tensor_copy(NULL, "write", to, value, err);
   return status == TDICT_OK && !is_same_view(to, value) ? tdict_tensor_copy(to, value, err) : status;
@@ -198,7 +197,6 @@ static TDICT_COLD tdict_status fail_missing_key(const tdict_tree_write *w, const
   return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key%s", w->objects.what, similar);
 }
 
-/* Finds the entry of `to` at the cursor's key. */
 static tdict_status find_written_leaf(const tdict_tree_write *w, const tdict_cursor *c, tdict_leaf leaf,
                                       tdict_leaf *out, tdict_error *err) {
   const tdict_frame *top = &c->frames[c->depth - 1];
@@ -296,7 +294,6 @@ tdict_status tdict_write_pair(const char *what, tdict_moves *moves, const tdict_
   return status;
 }
 
-/* Copies the elements of `src` to `dst`. */
 static tdict_status copy_tree_elements(tdict_moves *moves, bool needs_same_keys, tdict_tree *dst, const tdict_tree *src,
                                        tdict_error *err) {
   static const tdict_pick whole = {.selects = false};

@@ -22,7 +22,6 @@ void tdict_latch_init(tdict_latch *latch, int64_t count);
 void tdict_latch_destroy(tdict_latch *latch);
 /* Decrements the count if the count is above zero. If the count becomes zero, wakes all waiters. */
 void tdict_latch_down(tdict_latch *latch);
-/* Sets the count to zero and wakes all waiters. */
 void tdict_latch_open(tdict_latch *latch);
 /* Returns true if the count is zero. If the result is true, the caller may destroy the latch. */
 bool tdict_latch_is_zero(tdict_latch *latch);

@@ -28,7 +28,6 @@ int tdict_pool_default_size(void);
 tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *err);
 /* Runs all queued tasks, joins the threads and frees the pool, which may be NULL. Not from a task. */
 void tdict_pool_destroy(tdict_pool *pool);
-/* Returns the number of threads. */
 int tdict_pool_size(const tdict_pool *pool);
 /* Returns TDICT_EINVAL unless num_threads is -1, or from 0 to the number of threads. `what` begins the message. */
 tdict_status tdict_pool_refuse_threads(const tdict_pool *pool, int32_t num_threads, const char *what, tdict_error *err);

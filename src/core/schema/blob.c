@@ -223,7 +223,6 @@ static tdict_status read_blob(parser *p, tdict_error *err) {
                     p->count - p->at);
 }
 
-/* Orders entries by parent, then by key. */
 static int compare_keys(const void *a, const void *b) {
   const tdict_schema_entry *x = *(const tdict_schema_entry *const *)a, *y = *(const tdict_schema_entry *const *)b;
   if (x->parent != y->parent) return x->parent < y->parent ? -1 : 1;

@@ -64,7 +64,6 @@ static bool schemas_differ_at(const tdict_schema *a, const tdict_schema *b, size
   return differs;
 }
 
-/* Writes the first difference of two schemas that differ. */
 static void find_difference(const tdict_schema *a, const tdict_schema *b, tdict_schema_difference *out) {
   if (!tdict_shapes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
     note_sizes(out, "batch size", (const int[]){a->batch_ndim, b->batch_ndim},

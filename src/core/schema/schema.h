@@ -46,7 +46,6 @@ struct tdict_schema {
  * memory for the walk is exhausted, which only a tree of more than 24 levels needs. */
 bool tdict_schema_matches(const tdict_schema *schema, const tdict_tree *tree);
 
-/* Size of a buffer for the path of an entry in a tdict_error. */
 enum { TDICT_SCHEMA_PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 /* Writes the path of entry `i` and returns the buffer. Replaces the middle of a long path by "...". */
 char *tdict_schema_cut_path(const tdict_schema *schema, size_t i, char buffer[TDICT_SCHEMA_PATH_BYTES]);

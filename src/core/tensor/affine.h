@@ -50,7 +50,6 @@ typedef struct tdict_temp {
 } tdict_temp;
 /* Makes a temporary tensor of layout `made` over the storage of `over`. Valid while `temp` and the storage exist. */
 tdict_tensor *tdict_temp_over(tdict_temp *temp, const tdict_tensor *over, const tdict_made *made);
-/* Writes the layout of `t` to `made`. */
 void tdict_made_of(const tdict_tensor *t, tdict_made *made);
 /* Creates a view of `tensor` with the layout `made`. The view retains the storage. Returns TDICT_ENOMEM. */
 tdict_status tdict_made_view(const tdict_tensor *tensor, const tdict_made *made, tdict_tensor **out, tdict_error *err);

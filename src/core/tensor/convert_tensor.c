@@ -39,7 +39,6 @@ tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_t
   return tdict_convert_refuse(what, to, from->dtype, err);
 }
 
-/* Copies a rectangle on the host. A callback of tdict_pair_walk(). */
 static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   (void)user, (void)err;
   tdict_rect_copy(rect);
@@ -97,7 +96,6 @@ TDICT_FLOAT_ENV_BODY static size_t convert_elements(const tdict_tensor *dst, con
   return count;
 }
 
-/* Writes the value of an element as text. */
 static void format_value(tdict_dtype dtype, const void *element, char *text, size_t room) {
   double real, imaginary;
   int64_t wide;

@@ -251,7 +251,6 @@ static steps_fn find_steps(tdict_stream_kind kind, tdict_dtype to, tdict_dtype f
  * elements need not be aligned. */
 static inline uint32x4_t load_words(const char *src) { return vreinterpretq_u32_u8(vld1q_u8((const uint8_t *)src)); }
 static inline uint16x8_t load_halves(const char *src) { return vreinterpretq_u16_u8(vld1q_u8((const uint8_t *)src)); }
-/* Rounds as round_to_bf16_512() does. */
 static inline uint16x4_t round_to_bf16(uint32x4_t bits) {
   const uint32x4_t last = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
   const uint32x4_t rounded = vaddq_u32(bits, vaddq_u32(last, vdupq_n_u32(0x7fff)));

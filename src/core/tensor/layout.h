@@ -18,13 +18,11 @@ tdict_status tdict_layout_check(const char *what, tdict_dtype dtype, int ndim, c
                                 tdict_layout_size *out, tdict_error *err);
 /* Computes the number of elements. Returns false if the number does not fit 63 bits. */
 bool tdict_layout_count(int ndim, const int64_t *shape, int64_t *out);
-/* Returns true if the first `count` sizes of two lists are equal. */
 static inline bool tdict_sizes_equal(const int64_t *a, const int64_t *b, int count) {
   for (int i = 0; i < count; i++)
     if (a[i] != b[i]) return false;
   return true;
 }
-/* Returns true if two lists of sizes are equal. */
 static inline bool tdict_shapes_equal(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b) {
   return a_ndim == b_ndim && tdict_sizes_equal(a, b, a_ndim);
 }
@@ -32,7 +30,6 @@ static inline bool tdict_shapes_equal(int a_ndim, const int64_t *a, int b_ndim, 
 char *tdict_text_shape(int ndim, const int64_t *shape, char *buffer, size_t bytes);
 /* Evaluates to this text, for the arguments of a message. The text is in a buffer of the enclosing block. */
 #define TDICT_SHAPE_TEXT(ndim, shape) tdict_text_shape((ndim), (shape), (char[96]){0}, 96)
-/* Computes the strides of C order. */
 void tdict_layout_strides(int ndim, const int64_t *shape, int64_t *strides);
 /* Returns true for C order without gaps. Dimensions of size 1 do not count; without elements, always true. */
 bool tdict_layout_is_contiguous(int ndim, const int64_t *shape, const int64_t *strides);

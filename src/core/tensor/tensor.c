@@ -82,7 +82,6 @@ static tdict_tensor_desc make_description(tdict_dtype dtype, int ndim, const int
   return (tdict_tensor_desc){.dtype = dtype, .ndim = ndim, .shape = shape};
 }
 
-/* Creates a tensor with a new storage. */
 static tdict_status create_tensor(tdict_tensor_desc view, tdict_memory *memory, bool zero, tdict_tensor **out,
                                   tdict_error *err) {
   tdict_layout_size size;
@@ -131,7 +130,6 @@ tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t 
   return TDICT_OK;
 }
 
-/* Writes start + i * step to each element. */
 TDICT_FLOAT_ENV_BODY static tdict_status write_arange(tdict_tensor *t, double start, double step, tdict_error *err) {
   const size_t item = tdict_dtype_bytes(t->dtype);
   for (int64_t i = 0; i < t->numel; i++) {

@@ -41,7 +41,6 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
  * reference for the tensor: the caller counts the references of all added tensors at once with tdict_slab_count(). No
  * other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset);
-/* Adds `more` references to the slab. */
 void tdict_slab_count(tdict_slab *slab, int64_t more);
 /* Adds a view to a slab of views. Uses data, dtype, ndim, shape and strides (NULL: C order) of `view`. The caller must
  * have checked these fields. The slab retains `storage`. The caller owns one reference to the tensor. No other thread
@@ -69,7 +68,6 @@ tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_de
  * and `given` is NULL. */
 tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
                                         tdict_memory **out, tdict_error *err);
-/* Returns true if the tensor's elements are in host memory. */
 static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
 /* Returns true if tdict_pin_memory() has nothing to do for the tensor. */
 static inline bool tdict_tensor_needs_no_pin(const tdict_tensor *t) {
@@ -95,7 +93,6 @@ static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
  * failed or the tensor is unloaded. The message begins with `what`. `bytes` names the lost bytes, for example "the
  * source's bytes". */
 tdict_status tdict_tensor_refuse_lost(const char *what, const char *bytes, const tdict_tensor *t, tdict_error *err);
-/* Marks the tensor's bytes as lost. */
 void tdict_tensor_lose(const tdict_tensor *t);
 /* Removes the tensor's bytes from the lost bytes. Call this function after all elements have been written. */
 void tdict_tensor_regain_lost(const tdict_tensor *t);

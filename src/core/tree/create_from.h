@@ -8,7 +8,6 @@
 /* The length of the array `shape` of a field. */
 enum { TDICT_FIELD_NDIM = 6 };
 
-/* The fields of a tree. */
 typedef struct tdict_fields {
   const tdict_field *fields; /* borrowed */
   size_t count;

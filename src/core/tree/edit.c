@@ -36,7 +36,6 @@ static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path,
   if (!node || tdict_node_is_locked(node) || !tdict_node_agrees(node, tensor)) return FAST_NOT_POSSIBLE;
   /* Retain before the stores below: an atomic addition waits until earlier stores have left the store buffer. */
   tdict_leaf leaf = tdict_leaf_retain_inline(tdict_leaf_of_tensor(tensor)), old = 0;
-  /* Add a key, or replace the leaf of an existing key. */
   int64_t slot = tdict_keys_find_name(node->keys, &name);
   bool done = slot < 0 ? tdict_node_add_name(node, &name, leaf) : tdict_node_own_leaves(node);
   if (!done) {
@@ -155,7 +154,6 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
   uint32_t slot = (uint32_t)from->slot;
   tdict_status status = own_keys_and_leaves(from, err);
   if (status != TDICT_OK) return status;
-  /* The new name is unused: rename the slot. */
   if (to->slot < 0) {
     if (tdict_keys_rename(node->keys, slot, &to->path.name)) return TDICT_OK;
     return tdict_fail_at(err, TDICT_ENOMEM, to->path.whole, "rename: no memory for a key");
@@ -173,7 +171,6 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
 static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, tdict_error *err) {
   tdict_leaf leaf = tdict_place_leaf(from), moved = leaf, old = 0;
   tdict_tree *adopted = NULL;
-  /* Check that the leaf meets the demand of its new node. */
   const tdict_demand demand = tdict_demand_of(to->node, "rename", to->path.whole);
   tdict_status status = tdict_agree_leaf(&demand, leaf, to->path.whole, err);
   if (tdict_leaf_tree(leaf)) {

@@ -40,7 +40,6 @@ int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length)
 int64_t tdict_keys_find_key(const tdict_keys *keys, const tdict_key *key);
 /* Returns the first key that `base` lacks, or NULL. A table that has no more keys than `base` is not searched. */
 const tdict_key *tdict_keys_find_extra(const tdict_keys *keys, const tdict_keys *base);
-/* Returns the name of a key. */
 static inline tdict_name tdict_key_name(const tdict_key *key) {
   tdict_name name = {key->name, key->length, 0, 0, key->hash};
   tdict_name_words(&name);

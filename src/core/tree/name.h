@@ -73,7 +73,6 @@ uint32_t tdict_name_hash_long(const char *text, size_t length);
 /* Reads a key like tdict_name_read(). If the key has a backslash, the name has length 0. */
 tdict_name tdict_name_read_long(const char *text, const char *end);
 
-/* Sets the words of a name from its text and length. */
 static inline void tdict_name_words(tdict_name *name) {
   const bool part = name->length < TDICT_WORD_BYTES;
   name->first = part ? tdict_word_load_part(name->text, name->length) : tdict_word_load(name->text);

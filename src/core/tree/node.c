@@ -308,7 +308,6 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2;
   if (cap < count) cap = count;
   if (cap > UINT32_MAX) return false;
-  /* Replace a shared list, or grow a private list in place. */
   if (shared) return copy_shared_list(td, cap);
   tdict_leaf_list *list = td->leaves ? tdict_node_list(td) : NULL;
   const bool first = !list;

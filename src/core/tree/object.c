@@ -9,7 +9,6 @@
 #include "core/tree/place.h"
 #include "core/tree/text.h"
 
-/* An object to set. */
 typedef struct given_object {
   const tdict_type *type;
   void *self;

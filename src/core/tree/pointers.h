@@ -17,7 +17,6 @@ typedef struct tdict_pointers {
 
 void tdict_pointers_init(tdict_pointers *map);
 void tdict_pointers_reset(tdict_pointers *map);
-/* Removes all pairs and keeps the memory. */
 void tdict_pointers_clear(tdict_pointers *map);
 /* Adds a pair. Returns 1 if added, 0 if the key was in the map (its value is unchanged), -1 if memory is exhausted. */
 int tdict_pointers_add(tdict_pointers *map, const void *key, void *value);

@@ -77,7 +77,6 @@ tdict_status tdict_walk(const tdict_tree *tree, tdict_visitor visit, void *user,
   return status;
 }
 
-/* Returns the result of the `bytes` hook, or 0 if the type has no such hook. */
 static size_t object_bytes(const tdict_box *box) {
   size_t (*bytes)(const void *self) = TDICT_HOOK_OF(box->type, bytes);
   return bytes ? bytes(box->self) : 0;

@@ -404,7 +404,6 @@ static tdict_status check_version(void *library, int *out, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Initializes the driver and checks that at least one device exists. */
 static tdict_status check_devices(cuda_driver *c, tdict_error *err) {
   int count = 0;
   const char *call = "cuInit";

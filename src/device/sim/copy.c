@@ -109,7 +109,6 @@ static tdict_cu queue_op(tdict_sim_driver *d, tdict_sim_stream *stream, tdict_si
   return device->fault;
 }
 
-/* Checks and queues a copy. */
 static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_devices devices, tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   const tdict_sim_device *current = tdict_sim_current(d);
@@ -142,7 +141,6 @@ static tdict_cu copy_on_current(tdict_driver *base, const tdict_cu_rect *r, tdic
   return copy_between(base, r, (copy_devices){current, current}, handle);
 }
 
-/* Copies contiguous bytes. */
 static tdict_cu copy_row(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_copy *c, tdict_cu_stream handle) {
   const tdict_cu_rect r = {kind, c->dst, c->src, c->bytes, c->bytes, c->bytes, 1};
   return copy_on_current(base, &r, handle);

@@ -206,7 +206,6 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
     free(d);
     return tdict_fail(err, TDICT_ENOMEM, "sim: the process has no thread key left");
   }
-  /* Fill the record. */
   fill_table(&d->ops);
   d->base.ops = &d->ops;
   d->base.device_type = TDICT_DEVICE_SIM;

@@ -30,7 +30,6 @@ typedef struct tdict_sim_ranges {
 
 /* Returns the range that contains the address, or NULL. The pointer is valid until the next insert or remove. */
 tdict_sim_range *tdict_sim_ranges_find(const tdict_sim_ranges *ranges, const void *address);
-/* Returns true if a byte of [address, address + bytes) is in a range. */
 bool tdict_sim_ranges_overlap(const tdict_sim_ranges *ranges, const void *address, size_t bytes);
 /* Inserts a copy of the range, which must not overlap another range. Returns false if memory is exhausted. */
 bool tdict_sim_ranges_insert(tdict_sim_ranges *ranges, const tdict_sim_range *range);
@@ -54,7 +53,6 @@ bool tdict_sim_space_overlaps(const tdict_sim_space *space, const void *address,
 static inline bool tdict_sim_space_has(const tdict_sim_space *space, const void *address) {
   return (uintptr_t)address - (uintptr_t)space->base < space->span;
 }
-/* Returns the host pointer to the bytes of a device address. */
 static inline void *tdict_sim_space_bytes(const tdict_sim_space *space, const void *address) {
   return space->base + space->span + ((uintptr_t)address - (uintptr_t)space->base);
 }

@@ -52,7 +52,6 @@ static int64_t load_signed(const char *src, size_t i, unsigned item_bytes, uint6
   }
 }
 
-/* Writes the low `bytes` bytes of a number to element `i`. */
 static void store_low(char *dst, size_t i, unsigned bytes, uint64_t number) {
   const uint8_t byte = (uint8_t)number;
   const uint16_t half = (uint16_t)number;

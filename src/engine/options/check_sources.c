@@ -37,7 +37,6 @@ static uint64_t hash_item(const tdict_item *item) {
   return h;
 }
 
-/* Returns true if the source's bytes are in host memory. */
 static bool is_in_host_memory(const tdict_item *item) {
   const tdict_storage *s = item->src->storage;
   return s->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_unloaded(s);

@@ -10,7 +10,6 @@
 #include "engine/lane.h"
 #include "engine/plan/choose.h"
 
-/* The strips of one chunk. */
 typedef struct tdict_chunk_strips {
   /* release/acquire: the thread of the first strip sets the slot. NULL before that, and again after a lane has taken
    * over the slot */
@@ -18,7 +17,6 @@ typedef struct tdict_chunk_strips {
   /* acq_rel: number of strips that are not filled yet. The thread that fills the last strip sees all bytes */
   _Atomic(uint32_t) num_unfilled;
 } tdict_chunk_strips;
-/* The strips of a transfer. */
 typedef struct tdict_strips {
   uint32_t max_strips; /* of a chunk; at least 2 */
   tdict_chunk_strips chunks[];

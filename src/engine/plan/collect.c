@@ -23,7 +23,6 @@ typedef struct reached {
   bool once;
 } reached;
 
-/* The state of one tdict_plan_collect() call. */
 typedef struct collector {
   tdict_collected *collected;
   tdict_plan *plan;
@@ -216,7 +215,6 @@ static bool reserve_node(collector *c, const tdict_tree *node) {
   return tdict_plan_reserve(c->plan, node->keys->num_live);
 }
 
-/* Adds a step that keeps the object. */
 static tdict_status add_step(collector *c, tdict_box *box, tdict_error *err) {
   tdict_plan *p = c->plan;
   if (!p->objects) p->objects = calloc(1, sizeof *p->objects);
@@ -427,7 +425,6 @@ tdict_status tdict_plan_collect(tdict_collected *collected, const tdict_plan_req
   while (status == TDICT_OK && !done) {
     char path[TDICT_PATH_BYTES];
     if (c.uniform.to && cursor.depth && c.misses < MOST_MISSES) try_uniform(&c, &cursor);
-    /* Collect one leaf. */
     tdict_leaf leaf = tdict_cursor_next(&cursor);
     if (!leaf) break;
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];

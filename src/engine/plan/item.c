@@ -82,7 +82,6 @@ static bool is_read_in_place(const tdict_item_maker *m, const tdict_gpu *gpu, co
   return m->request->may_read_pageable && gpu->reads_pageable && tdict_storage_is_plain(t->storage);
 }
 
-/* Chooses the way from the host to a GPU. */
 static void choose_way_in(tdict_item_maker *m, tdict_item *item) {
   item->kind = TDICT_CU_H2D;
   if (m->cast.rule || !item->src_plain || !item->dst_plain)
@@ -106,7 +105,6 @@ static void choose_way_out(tdict_item_maker *m, tdict_item *item) {
   item->way = pinned && !m->cast.rule && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
 }
 
-/* Chooses the way of an item, and the GPU that copies the item. */
 tdict_status tdict_item_choose_way(tdict_item_maker *m, tdict_item *item, tdict_device to, tdict_error *err) {
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
@@ -156,7 +154,6 @@ static inline void retain_source(tdict_item_maker *m, tdict_tensor *t) {
   m->slab_count++;
 }
 
-/* Appends the item to the plan and to the line. */
 tdict_status tdict_item_append(tdict_item_maker *m, tdict_item *item, tdict_error *err) {
   tdict_plan *p = m->plan;
   size_t end;

@@ -12,7 +12,6 @@
 #include "engine/plan/pair.h"
 #include "engine/plan/plan.h"
 
-/* The arguments of tdict_plan_collect(). */
 typedef struct tdict_plan_request {
   tdict_devices *devices;
   tdict_device device;    /* the target device; not used if `dst` is set */

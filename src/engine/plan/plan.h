@@ -169,7 +169,6 @@ void tdict_plan_give_used(tdict_used_plan *used, tdict_plan *plan);
 
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
-/* Returns the bytes of all items. */
 static inline size_t tdict_plan_bytes(const tdict_plan *plan) {
   size_t bytes = 0;
   for (size_t i = 0; i < sizeof plan->way_bytes / sizeof plan->way_bytes[0]; i++) bytes += plan->way_bytes[i];
@@ -222,7 +221,6 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
  * plan's items and leaves are then unchanged. */
 bool tdict_plan_reserve(tdict_plan *plan, size_t more);
 void tdict_plan_reset(tdict_plan *plan);
-/* Retains the sources if the plan borrows them. */
 void tdict_plan_end_borrowing(tdict_plan *plan);
 /* Counts the leaves of each flattened object. If no leaf of an object is copied and the plan has no destination, the
  * result holds the same object. */

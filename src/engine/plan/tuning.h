@@ -46,7 +46,6 @@ typedef struct tdict_tuning {
 
 /* Returns the built-in table. */
 tdict_tuning tdict_tuning_default(void);
-/* The names of the directions in messages and files. */
 extern const char *const tdict_tuning_names[TDICT_TUNING_DIRECTIONS];
 /* Checks the fields of a row except up_to_bytes. Returns TDICT_EINVAL if a field is invalid. The message begins with
  * `what`, and names the field. */

@@ -37,7 +37,6 @@ tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_
   return status;
 }
 
-/* Checks that rank `r` calls the same function as rank 0. */
 static tdict_status compare_functions(const tdict_comm_call *call, int32_t r, tdict_error *err) {
   const tdict_comm_header *first = &call->comm->headers[0], *h = &call->comm->headers[r];
   const char *what = tdict_comm_what(call);

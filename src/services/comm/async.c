@@ -41,7 +41,6 @@ static void release_queue(tdict_comm_queue *queue) {
   free(queue);
 }
 
-/* Releases the arguments of a call. */
 static void reset_queued(queued_call *q) {
   if (q->call.after) q->call.after->ops->release(q->call.after);
   tdict_tree_facts_release(q->call.facts);
@@ -113,7 +112,6 @@ static void run_taken(tdict_comm_queue *queue, queued_call *q) {
   if (queue->first || queue->stops) pthread_cond_broadcast(&queue->changed);
 }
 
-/* The thread of the queue. */
 static void *run_queue(void *argument) {
   tdict_comm_queue *queue = argument;
   tdict_thread_set_name("comm");
@@ -193,7 +191,6 @@ static tdict_status create_queue(tdict_comm *comm, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Gives the call a reference to the queue. */
 static tdict_status open_queue(queued_call *q, tdict_error *err) {
   tdict_comm *comm = q->call.comm;
   pthread_mutex_lock(&comm->lock);
@@ -231,7 +228,6 @@ static tdict_status copy_arguments(queued_call *q, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Appends the call to the queue. */
 static void append(queued_call *q) {
   tdict_comm_queue *queue = q->queue;
   tdict_engine *engine = q->future.engine;

@@ -24,7 +24,6 @@ static tdict_status run_broadcast(tdict_comm_call *call, tdict_tree **out, tdict
   return status;
 }
 
-/* Receives into the tree of this rank. */
 static tdict_status receive_into(tdict_comm_call *call, tdict_error *err) {
   const tdict_block_message *message = &call->message;
   tdict_status status = tdict_comm_await_stream(call, err);

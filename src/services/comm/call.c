@@ -39,7 +39,6 @@ static tdict_status check_memory(const tdict_comm_call *call, tdict_error *err) 
                     tdict_device_format(c->table.device, wanted, sizeof wanted));
 }
 
-/* Refuses options that the call does not use. */
 static tdict_status refuse_unused(const tdict_comm_call *call, const tdict_comm_options *o, tdict_error *err) {
   const bool makes_tree = !call->tree && call->op != TDICT_COMM_SEND;
   const char *unused = !call->has_dim && o->dim                         ? "dim"

@@ -17,7 +17,6 @@
 
 enum { LEAF_ALIGNMENT = 256 };
 
-/* Copies the source into the block of this rank. */
 static tdict_status fill_own_block(const tdict_comm_call *call, tdict_rank_blocks *blocks, bool is_near,
                                    tdict_error *err) {
   const int32_t rank = call->comm->table.rank;

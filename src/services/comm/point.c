@@ -50,7 +50,6 @@ static tdict_status receive_header(tdict_comm_call *call, tdict_comm_op op, tdic
   return tdict_comm_return_error(call, call->root, out->status, &shared, err);
 }
 
-/* Sends the blob of the schema if the receiver does not have the schema. */
 static tdict_status send_schema(const tdict_comm_call *call, tdict_schema *schema, tdict_error *err) {
   const tdict_schema_cache *cache = &call->comm->peers[call->root].sent;
   const size_t bytes = tdict_schema_write(schema, NULL, 0);

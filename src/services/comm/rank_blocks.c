@@ -41,7 +41,6 @@ const int64_t *tdict_rank_blocks_batch_size(const tdict_rank_blocks *b, int64_t 
   return sizes;
 }
 
-/* Computes the size and the place of the block of a rank. */
 static tdict_status measure_block(const tdict_comm_call *call, tdict_rank_blocks *b, int32_t r, tdict_error *err) {
   int64_t sizes[TDICT_MAX_BATCH_NDIM];
   size_t padding;

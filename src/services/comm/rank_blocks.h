@@ -22,7 +22,6 @@ typedef struct tdict_rank_blocks {
   bool are_equal;         /* true: all ranks have the same number of rows */
 } tdict_rank_blocks;
 
-/* Allocates the lists. Returns TDICT_ENOMEM. */
 tdict_status tdict_rank_blocks_init(const tdict_comm_call *call, tdict_rank_blocks *out, tdict_error *err);
 /* Computes sizes and offsets for out->rows, and allocates the storage on the communicator's device. Makes no trees.
  * Returns TDICT_EOVERFLOW, and the errors of tdict_storage_create(). */
@@ -33,7 +32,6 @@ const int64_t *tdict_rank_blocks_batch_size(const tdict_rank_blocks *blocks, int
                                             int64_t sizes[TDICT_MAX_BATCH_NDIM]);
 /* Makes the tree over the block of rank `r` unless it exists, also while the elements arrive. Returns TDICT_ENOMEM. */
 tdict_status tdict_rank_blocks_make_tree(tdict_rank_blocks *blocks, int32_t r, tdict_error *err);
-/* Makes the trees of all ranks. */
 tdict_status tdict_rank_blocks_make_trees(tdict_rank_blocks *blocks, tdict_error *err);
 /* Sets *out to false if tdict_rank_blocks_stack() cannot make a tree: the distance of two blocks is no multiple of an
  * element. Returns TDICT_EINVAL, with the path, for too many dimensions. */

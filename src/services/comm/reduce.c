@@ -12,7 +12,6 @@
 
 enum { LEAF_ALIGNMENT = 256, CODE_FLOAT = 2, CODE_BFLOAT = 4, CODE_COMPLEX = 5, CODE_F8E4M3 = 10, CODE_F8E5M2 = 12 };
 
-/* All tensors of one dtype. */
 typedef struct dtype_group {
   tdict_dtype dtype; /* as the table combines it: one lane */
   size_t begin, end; /* offsets in the block or copy */
@@ -39,7 +38,6 @@ static bool is_float(tdict_dtype dtype) {
   return code == CODE_FLOAT || code == CODE_BFLOAT || code == CODE_F8E4M3 || code == CODE_F8E5M2;
 }
 
-/* Returns true if the table can combine elements of the dtype. */
 static bool can_combine(const tdict_comm_call *call, tdict_dtype of_tensor) {
   const tdict_comm_table *t = &call->comm->table;
   const tdict_dtype dtype = combined_dtype(of_tensor, call->reduce);
@@ -113,7 +111,6 @@ static tdict_status describe_placed(const tdict_map *map, size_t entry, const td
   return TDICT_OK;
 }
 
-/* Allocates the copy. */
 static tdict_status allocate_copy(const tdict_comm_call *call, reduction *red, tdict_error *err) {
   tdict_storage *storage;
   tdict_tree *first = NULL;

@@ -42,7 +42,6 @@ void tdict_schema_cache_reset(tdict_schema_cache *cache) {
 }
 
 enum { MOST_INT_BYTES = 10 };
-/* Writes an int of a blob and returns the address after the int. */
 static uint8_t *write_int(uint8_t *at, uint64_t value) {
   for (; value > 0x7f; value >>= 7) *at++ = (uint8_t)(value | 0x80);
   *at++ = (uint8_t)value;

@@ -23,7 +23,6 @@ void tdict_tree_facts_release(tdict_tree_facts *facts) {
 
 static void detach_facts(tdict_attachment *attachment) { tdict_tree_facts_release((tdict_tree_facts *)attachment); }
 
-/* Returns a new reference to the attached facts, or NULL. */
 static tdict_tree_facts *find_facts(const tdict_tree *tree) {
   tdict_tree_facts *facts = (tdict_tree_facts *)tdict_node_attachment(tree, TDICT_ATTACHED_FACTS);
   if (facts) atomic_fetch_add_explicit(&facts->refs, 1, memory_order_relaxed);

@@ -62,7 +62,6 @@ static tdict_status check_records(const char *what, const tdict_records *r, size
   return TDICT_OK;
 }
 
-/* Makes a view of a field of all records. */
 static tdict_tensor *view_field(tdict_slab *slab, tdict_storage *storage, const tdict_records *r,
                                 const tdict_record_field *field) {
   int64_t shape[1 + TDICT_FIELD_NDIM], strides[1 + TDICT_FIELD_NDIM];
@@ -78,7 +77,6 @@ static tdict_tensor *view_field(tdict_slab *slab, tdict_storage *storage, const 
   return tdict_slab_add_view(slab, storage, &view);
 }
 
-/* Makes the tree. Its tensors retain the storage. */
 static tdict_status make_tree(const char *what, const tdict_records *r, size_t num_dims, tdict_storage *storage,
                               tdict_tree **out, tdict_error *err) {
   tdict_slab *slab;

@@ -127,7 +127,6 @@ static tdict_status find_in_folder(tdict_contents *c, const char *name, const ch
   return status;
 }
 
-/* Reads a directory of TensorDict. */
 static tdict_status read_directory(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
   const int fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) return tdict_memmap_read(c, fd, o, err);

@@ -70,7 +70,6 @@ static tdict_status read_column(tdict_reader *r, tdict_json list, const tdict_si
   return status;
 }
 
-/* Returns true if the nested lists have the given sizes. */
 static bool has_sizes(tdict_json list, const tdict_sizes *sizes, int depth) {
   tdict_json_cursor cursor = tdict_json_enter(list);
   tdict_json value;

@@ -31,7 +31,6 @@ tdict_status tdict_reader_add(tdict_reader *reader, tdict_item *item, tdict_erro
 /* Adds an item with the current path and a copy of the shape. */
 tdict_status tdict_reader_add_shaped(tdict_reader *reader, tdict_item *item, const tdict_sizes *shape,
                                      tdict_error *err);
-/* Adds one value for the whole tree. */
 tdict_status tdict_reader_add_value(tdict_reader *reader, tdict_json value, tdict_error *err);
 /* Adds a list of values: a column if its nested sizes begin with the tree's batch size, else one JSON value. */
 tdict_status tdict_reader_add_column(tdict_reader *reader, tdict_json list, tdict_error *err);

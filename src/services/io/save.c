@@ -67,7 +67,6 @@ tdict_status tdict_save_host_tree(const char *what, tdict_context *context, cons
   return TDICT_OK;
 }
 
-/* Returns true if the writer of the format can write tensors on devices. */
 static bool writes_devices(int32_t format) {
   return format == TDICT_FORMAT_SAFETENSORS || format == TDICT_FORMAT_CONSOLIDATED;
 }
@@ -90,7 +89,6 @@ static tdict_status prepare_tree(tdict_save_request *request, tdict_context *con
   return status;
 }
 
-/* Returns the format that belongs to the end of a path. */
 static int32_t format_of_path(const char *path) {
   static const struct {
     const char *end;
@@ -105,7 +103,6 @@ static int32_t format_of_path(const char *path) {
   return TDICT_FORMAT_SAFETENSORS;
 }
 
-/* Refuses options that the format does not use. */
 static tdict_status refuse_unused(const tdict_save_request *request, tdict_error *err) {
   const tdict_save_options *o = request->options;
   const bool is_safetensors = o->format == TDICT_FORMAT_SAFETENSORS;

@@ -154,7 +154,6 @@ static tdict_status report(tdict_status status, const tdict_error *why, tdict_er
   return status;
 }
 
-/* Starts the copies to a device or to host memory. */
 static tdict_status start_copies(saving *s, const tdict_tree *tree, tdict_device device, tdict_error *err) {
   const bool to_host = device.type == TDICT_DEVICE_CPU;
   tdict_start start = {.what = what, .src = tree, .device = device, .copies = true};
@@ -204,7 +203,6 @@ static tdict_status create(tdict_context *context, const char *path, const tdict
   return TDICT_OK;
 }
 
-/* Starts the thread of a save whose snapshot has been started. */
 static void start_thread(saving *s) {
   tdict_engine *engine = s->future.engine;
   pthread_t thread;

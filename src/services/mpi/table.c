@@ -43,7 +43,6 @@ static void destroy(void *self) {
   free_state(mpi);
 }
 
-/* Returns true if the thread level of MPI permits calls on any thread. */
 static bool permits_any_thread(void) {
   int level = MPI_THREAD_SINGLE;
   return mpi_runs() && MPI_Query_thread(&level) == MPI_SUCCESS &&
@@ -102,7 +101,6 @@ static tdict_status agree(tdict_mpi *mpi, MPI_Comm comm, tdict_error *err) {
   return status == TDICT_OK ? tdict_mpi_status(MPI_Comm_size(comm, &mpi->world), "table", err) : status;
 }
 
-/* Duplicates the communicator, and sets the handler that makes MPI return errors. */
 static tdict_status duplicate(MPI_Comm comm, MPI_Comm *out, tdict_error *err) {
   int is_inter = 0;
   if (comm == MPI_COMM_NULL) return tdict_fail(err, TDICT_EINVAL, "mpi: the communicator is MPI_COMM_NULL");

@@ -60,7 +60,6 @@ static tdict_status get_tensor(const tdict_lazy_stack *stack, size_t i, const ch
   return status == TDICT_OK ? status : tdict_lazy_fail_at(err, status, i, path);
 }
 
-/* Checks that a tensor can be stacked with the first tensor. */
 static tdict_status check_stackable(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
                                     tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];

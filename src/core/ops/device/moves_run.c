@@ -52,7 +52,6 @@ static tdict_status find_storages(const tdict_moves *all, const tdict_memory *me
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of storages", all->what);
 }
 
-/* The launch for one memory. */
 typedef struct launch {
   tdict_moves *all;
   tdict_memory *memory;
@@ -104,7 +103,6 @@ static tdict_status add_offsets(launch *l, const tdict_move *m, tdict_error *err
   return status;
 }
 
-/* Finds the lists of a move. */
 static tdict_status find_lists(launch *l, const tdict_move *m, tdict_kernel_move *out, tdict_error *err) {
   const int count = l->all->lists->count;
   tdict_status status = TDICT_OK;
@@ -163,7 +161,6 @@ static tdict_status add_move(launch *l, const tdict_move *m, const tdict_move *l
   return status != TDICT_OK || is_added ? status : add_layout(l, m, err);
 }
 
-/* Describes one side of a move as a temporary tensor. */
 static tdict_tensor *view_side(const tdict_moves *all, const tdict_move *m, bool of_dst, tdict_temp *temp) {
   tdict_made made = {.ndim = m->ndim, .data = of_dst ? m->dst_data : (void *)(uintptr_t)m->src_data};
   const tdict_tensor over = {.storage = of_dst ? m->dst : m->src, .dtype = of_dst ? m->dtype : m->src_dtype};
@@ -224,7 +221,6 @@ static tdict_status check_results(const launch *l, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Builds the work of one memory. */
 static tdict_status build_work(launch *l, tdict_error *err) {
   const tdict_move *last = NULL;
   tdict_kernel_work_init(&l->work, l->all->moves[0].op);
@@ -248,7 +244,6 @@ static bool can_build(const tdict_moves *all) {
   return all->count > 0 && !all->stream;
 }
 
-/* Frees the built work. */
 static void discard_built(tdict_moves *moves) {
   tdict_kernel_work_reset(&moves->built);
   moves->num_built = 0;
@@ -340,7 +335,6 @@ static bool is_launched(const tdict_moves *all, size_t i) {
   return false;
 }
 
-/* Queues the moves of one memory on the stream. */
 static tdict_status queue_memory(launch *l, tdict_error *err) {
   tdict_moves *all = l->all;
   tdict_fences before = {0};

@@ -150,7 +150,6 @@ tdict_status tdict_nccl_queue(tdict_nccl_link *link, const tdict_nccl_move *move
   return tdict_nccl_end(&call, result, err);
 }
 
-/* Waits until the link's event is done. */
 static tdict_status wait_event(tdict_nccl_link *link, int64_t deadline_ns, tdict_error *err) {
   const int64_t begun = tdict_now_ns();
   for (;;) {

@@ -31,7 +31,6 @@ typedef struct tdict_nccl_watch {
 } tdict_nccl_watch;
 
 void tdict_nccl_watch_init(tdict_nccl_watch *watch, const tdict_nccl_api *api);
-/* Starts the thread. Returns TDICT_ENOMEM. */
 tdict_status tdict_nccl_watch_start(tdict_nccl_watch *watch, tdict_error *err);
 /* Call immediately before and after a call of NCCL. The second function returns true if the call was late. */
 void tdict_nccl_watch_begin(tdict_nccl_watch *watch, int64_t deadline_ns);

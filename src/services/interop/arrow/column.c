@@ -87,7 +87,6 @@ void tdict_arrow_holder_release(void *user) {
   free(holder);
 }
 
-/* Makes a tensor over `count` elements that the array holds. */
 static tdict_status wrap_elements(const tdict_arrow_importer *m, const void *elements, tdict_dtype dtype, int64_t count,
                                   tdict_tensor **out, tdict_error *err) {
   tdict_tensor_desc desc = tdict_tensor_desc_default();

@@ -32,7 +32,6 @@ void tdict_arrow_node_release(const tdict_arrow_node *node);
 /* Copies a schema of this library. If memory is exhausted, returns false; the caller then must not release *out. */
 bool tdict_arrow_schema_copy(const struct ArrowSchema *schema, struct ArrowSchema *out);
 
-/* The state of an export. */
 typedef struct tdict_arrow_exporter {
   const char *what;
   int64_t num_rows;

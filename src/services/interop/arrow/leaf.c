@@ -197,14 +197,12 @@ static tdict_status make_offsets(const tdict_arrow_importer *m, const tdict_arro
   return TDICT_HAND_OVER(status, offsets, out, tdict_tensor_release);
 }
 
-/* The rows of a list column. */
 typedef struct list_rows {
   const tdict_arrow_column *column;
   const int64_t *at;    /* the offsets */
   const uint8_t *valid; /* NULL: no row is null */
 } list_rows;
 
-/* Returns true if a null row has elements in the child array. */
 static bool has_null_elements(const list_rows *r) {
   for (int64_t i = 0; r->valid && i < r->column->count; i++)
     if (!r->valid[i] && r->at[i + 1] > r->at[i]) return true;

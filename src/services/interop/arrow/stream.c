@@ -11,7 +11,6 @@
 #include "services/interop/arrow/import.h"
 #include "tdict/combine.h"
 
-/* The private data of an exported stream. */
 typedef struct stream_data {
   struct ArrowSchema schema;
   const char *last_error; /* static; NULL: none */

@@ -46,7 +46,6 @@ static void drop_block(export_block *b, int64_t count) {
 static void delete_versioned(tdict_dl_versioned *self) { drop_block(self->manager_ctx, 1); }
 static void delete_legacy(tdict_dl_legacy *self) { drop_block(self->manager_ctx, 1); }
 
-/* A tensor to export. */
 typedef struct listed {
   const tdict_tensor *tensor; /* borrowed from the tree, or from a tree in `flattened` */
   size_t name;                /* offset of the tensor's path in `names` */
@@ -100,7 +99,6 @@ static void reset_list(leaf_list *list) {
   tdict_io_text_reset(&list->names);
 }
 
-/* The state of one export. */
 typedef struct exporter {
   tdict_dlpack_export_options o;
   tdict_dlpack_stream consumer;

@@ -46,7 +46,6 @@ static tdict_status check_version(struct DLManagedTensorVersioned **managed, tdi
                     (unsigned)major, (unsigned)minor, TDICT_DL_MAJOR, TDICT_DL_MINOR);
 }
 
-/* The state of one import. */
 typedef struct importer {
   tdict_context *context;
   tdict_dlpack_import_options o;

@@ -38,13 +38,11 @@ tdict_status tdict_contents_options(const char *what, const tdict_open_options *
   return status == TDICT_OK ? check_prefix(what, "add_prefix", out->add_prefix, out->flat, err) : status;
 }
 
-/* Returns true if `path` is `prefix` or begins with `prefix` and a dot. */
 static bool is_at_or_below(const char *path, const char *prefix) {
   const size_t length = strlen(prefix);
   return strncmp(path, prefix, length) == 0 && (path[length] == 0 || path[length] == '.');
 }
 
-/* Returns the length of the first key of a path. */
 static size_t first_key_length(const char *path) {
   const char *at = path;
   while (*at && *at != '.') at += *at == '\\' && at[1] ? 2 : 1;

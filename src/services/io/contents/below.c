@@ -11,7 +11,6 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 
-/* A path that is opened. */
 typedef struct walk {
   const char *what, *path;
   int root;

@@ -35,7 +35,6 @@ void tdict_contents_init(tdict_contents *contents, const char *what, const char 
   *contents = (tdict_contents){.what = what, .path = path, .root = -1};
 }
 
-/* Releases the tensors. */
 static void drop_leaves(tdict_contents *c) {
   for (size_t i = 0; i < c->num_leaves; i++) tdict_tensor_release(c->leaves[i]);
   free((void *)c->leaves);

@@ -33,7 +33,6 @@ typedef enum tdict_item_kind {
   TDICT_ITEM_VALUES          /* one value for the whole tree, or a column of values */
 } tdict_item_kind;
 
-/* Bytes of a file. */
 typedef struct tdict_span {
   size_t file; /* index in `files` */
   uint64_t offset, bytes;

@@ -14,7 +14,6 @@ typedef struct mapping {
   size_t bytes;
 } mapping;
 
-/* The tensors of one file. */
 typedef struct group {
   size_t num_tensors, num_dims;
   tdict_slab *slab;

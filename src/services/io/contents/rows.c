@@ -37,7 +37,6 @@ static tdict_status find_rows(const tdict_contents *c, int64_t *rows, tdict_erro
   return tdict_fail_at(err, TDICT_ESHAPE, c->path, "%s: rows cannot be selected: no selected leaf has rows", c->what);
 }
 
-/* Copies the shape of an item with another dimension 0. */
 static tdict_status set_dimension(tdict_contents *c, tdict_item *item, int64_t size, tdict_error *err) {
   int64_t shape[TDICT_MAX_NDIM] = {0};
   memcpy(shape, item->shape, (size_t)item->ndim * sizeof *shape);

@@ -101,7 +101,6 @@ size_t tdict_json_string_decode(const char *string, char *to, size_t cap);
 bool tdict_json_string_has_zero(const char *string);
 /* Compares the characters of two strings, as strcmp() does. An escape equals the character that it stands for. */
 int tdict_json_string_compare(const char *a, const char *b);
-/* Compares a string with a UTF-8 text that ends with a 0 byte. */
 int tdict_json_string_compare_text(const char *string, const char *text);
 
 #endif

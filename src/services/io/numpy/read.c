@@ -38,7 +38,6 @@ static void skip_spaces(parser *p) {
   while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\t' || *p->at == '\r')) p->at++;
 }
 
-/* Skips spaces and reads the character `mark`. Returns false if another character follows. */
 static bool read_mark(parser *p, char mark) {
   skip_spaces(p);
   if (p->at == p->end || *p->at != mark) return false;

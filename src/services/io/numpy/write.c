@@ -32,7 +32,6 @@ tdict_dtype tdict_npy_dtype(const char *kind) {
   return 0;
 }
 
-/* Adds the header of a .npy file for a tensor, whose dtype has a name. */
 static void add_header(tdict_io_text *text, const tdict_tensor *tensor) {
   const int ndim = tdict_tensor_ndim(tensor);
   const size_t start = text->length;

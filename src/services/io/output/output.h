@@ -64,7 +64,6 @@ typedef struct tdict_output {
   tdict_access old; /* of the file that is replaced */
   bool is_whole;    /* the bytes are on the disk, and the file has its name: tdict_output_end() keeps the file */
 } tdict_output;
-/* Creates a file with a temporary name. */
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err);
 /* Creates a file with the name `name`. In a new directory, the file replaces the file with this name in the old
  * directory; elsewhere, it replaces the file at the path. If a file has this name already, returns TDICT_EEXIST. */

@@ -66,7 +66,6 @@ tdict_status tdict_output_write_tensor(tdict_output *to, const tdict_tensor *ten
   return status;
 }
 
-/* A file as a sink. */
 typedef struct file_sink {
   const tdict_output *to;
   _Atomic(bool) has_failed; /* relaxed: the end of the transfer makes the store visible */
@@ -96,7 +95,6 @@ static tdict_status add_pair(const tdict_output_part *part, size_t number, tdict
   return status;
 }
 
-/* Writes all parts by one transfer. */
 static tdict_status transfer_parts(tdict_storage *file, const tdict_save_request *request,
                                    const tdict_output_part *parts, size_t count, tdict_error *err) {
   tdict_transfer_options o = tdict_transfer_options_default();

@@ -57,7 +57,6 @@ void tdict_temporary_name_old(char name[TDICT_OUTPUT_NAME_BYTES], const char *ba
   write_name(name, base, make_unique(), old_end);
 }
 
-/* Returns true if the name belongs to the open file. */
 static bool has_name(int folder, const char *name, int fd) {
   struct stat named, opened;
   return fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &opened) == 0 &&

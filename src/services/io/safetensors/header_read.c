@@ -197,7 +197,6 @@ static tdict_status check_spans(const tdict_contents *c, size_t file, size_t fir
                        data + end, f->bytes);
 }
 
-/* Reads the members of the header: the tensors and the metadata. */
 static tdict_status read_members(tdict_contents *c, size_t file, tdict_json header, const char **structure,
                                  tdict_error *err) {
   const char *path = c->files[file].path;

@@ -40,7 +40,6 @@ tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const
  * entry breaks a rule or does not name all tensors, and TDICT_ENOTSUP for another version of the entry. */
 tdict_status tdict_structure_read(tdict_contents *contents, const char *structure, tdict_error *err);
 
-/* A tensor to write. */
 typedef struct tdict_out_tensor {
   const char *name;
   const tdict_tensor *tensor; /* borrowed */

@@ -111,7 +111,6 @@ static bool name_start(const char *base, uint64_t unique, char start[TDICT_OUTPU
   return true;
 }
 
-/* The names of a shard. */
 typedef struct shard_names {
   char final[TDICT_OUTPUT_NAME_BYTES], temporary[TDICT_OUTPUT_NAME_BYTES + 8];
 } shard_names;
@@ -257,7 +256,6 @@ static tdict_status save_shards(const tdict_out_tree *tree, const tdict_save_req
   return status;
 }
 
-/* A file that holds the whole tree. */
 typedef struct whole_file {
   const tdict_save_request *request;
   out_file file;

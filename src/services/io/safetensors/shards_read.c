@@ -13,7 +13,6 @@
 
 enum { MAX_INDEX_BYTES = TDICT_SAFETENSORS_MAX_HEADER };
 
-/* A tensor of the index. */
 typedef struct reference {
   const char *tensor, *shard;
   size_t file; /* the number of the shard */
@@ -54,7 +53,6 @@ static tdict_status open_shard(reader *r, const char *name, tdict_error *err) {
   return status;
 }
 
-/* Reads the references of the index. */
 static tdict_status read_references(reader *r, tdict_json map, tdict_error *err) {
   tdict_json_cursor cursor = tdict_json_enter(map);
   tdict_json key, value;
@@ -112,7 +110,6 @@ static tdict_status choose_items(reader *r, tdict_error *err) {
   return status;
 }
 
-/* Reads the whole index. */
 static tdict_status read_index(const reader *r, tdict_json_document *out, tdict_error *err) {
   const tdict_contents *c = r->contents;
   tdict_contents index;
@@ -130,7 +127,6 @@ static tdict_status read_index(const reader *r, tdict_json_document *out, tdict_
   return status;
 }
 
-/* Opens the folder of the index. */
 static tdict_status open_folder(reader *r, tdict_error *err) {
   const char *slash = strrchr(r->path, '/');
   const char *folder = ".";

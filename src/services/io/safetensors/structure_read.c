@@ -24,7 +24,6 @@ static int compare_names(const void *a, const void *b) {
   return strcmp((*(const tdict_item *const *)a)->path, (*(const tdict_item *const *)b)->path);
 }
 
-/* Finds the tensor with a name, and adds an item for the tensor. */
 static TDICT_NOINLINE tdict_status add_tensor(structure_reader *r, tdict_json name, tdict_item_kind kind,
                                               tdict_error *err) {
   tdict_contents *c = r->base.contents;
@@ -69,7 +68,6 @@ static TDICT_NOINLINE tdict_status add_values(structure_reader *r, tdict_json en
   return status == TDICT_OK ? tdict_reader_add_values(&r->base, values, (size_t)count, &shape, err) : status;
 }
 
-/* Reads a level that marks a ragged leaf. */
 static TDICT_NOINLINE tdict_status add_ragged(structure_reader *r, tdict_json level, tdict_error *err) {
   const tdict_json keys = tdict_json_get(level, "keys");
   const tdict_json values = tdict_json_get(tdict_json_get(keys, "values"), "tensor");

@@ -160,7 +160,6 @@ static TDICT_NOINLINE tdict_status check_value(const checker *c, tdict_json meta
   return status;
 }
 
-/* Checks the entry of a key that is a folder. */
 static tdict_status check_child(checker *c, const char *key, const tdict_entry *rows, tdict_error *err) {
   const size_t length = c->from.folder.length;
   const char *const file = c->from.base.place.file;
@@ -186,7 +185,6 @@ static tdict_status check_child(checker *c, const char *key, const tdict_entry *
   return status;
 }
 
-/* Checks an entry of the tree, which is a leaf or a folder. */
 static tdict_status check_entry(checker *c, const char *key, tdict_json entry, const tdict_tree *rows, new_text *to,
                                 tdict_error *err) {
   const size_t length = c->from.base.path.length;
@@ -220,7 +218,6 @@ static tdict_status check_entries(checker *c, tdict_json meta, const tdict_tree 
   return fail_rows(c, TDICT_ENOTFOUND, "the rows have a key that the saved tree does not have", err);
 }
 
-/* Checks the batch size of a tree. */
 static TDICT_NOINLINE tdict_status check_batch(checker *c, tdict_json meta, const tdict_tree *rows, tdict_error *err) {
   tdict_sizes shape;
   int64_t whole;
@@ -295,7 +292,6 @@ static tdict_status check_folder(checker *c, const tdict_tree *rows, tdict_error
   return status;
 }
 
-/* Checks that `rows` can be appended, and fills the lists. */
 static tdict_status check_rows(tdict_td_append *append, const tdict_tree *rows, tdict_error *err) {
   checker c = {.append = append};
   tdict_td_reader_init(&c.from, &append->contents, NULL, NULL);

@@ -82,7 +82,6 @@ static tdict_status write_leaf(const tdict_td_append *a, tdict_td_grown *leaf, t
   return status;
 }
 
-/* Writes a text to a new file in a folder. */
 static tdict_status write_text(const tdict_td_append *a, const char *folder_path, const char *text, size_t length,
                                tdict_error *err) {
   tdict_folder folder;

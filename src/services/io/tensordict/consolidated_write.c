@@ -31,7 +31,6 @@ static void add_part(writer *w, size_t number, const tdict_listed *entry, const 
   w->bytes = offset + tdict_align(tdict_tensor_bytes(tensor), ALIGNMENT);
 }
 
-/* Gives each tensor its place in the file. */
 static tdict_status place_tensors(writer *w, tdict_error *err) {
   w->parts = calloc(w->list.num_tensors + 1, sizeof *w->parts);
   if (!w->parts) return tdict_listing_no_memory(&w->list, err);
@@ -64,7 +63,6 @@ static void add_leaf(tdict_io_text *to, const tdict_output_part *part, bool is_o
                        whole - bytes, is_offsets ? ", 1" : "");
 }
 
-/* Adds the leaves of a tree. */
 static void add_leaves(writer *w, const tdict_listed *tree) {
   const tdict_listed *entries = w->list.entries;
   bool has_members = false;

@@ -36,7 +36,6 @@ tdict_status tdict_td_check_meta(const tdict_json_place *place, tdict_json meta,
 /* Returns true if the class of a folder has this name, for example "NonTensorData". */
 bool tdict_td_is_class(tdict_json meta, const char *name);
 
-/* The files of a tree. */
 typedef struct tdict_td_new_files {
   tdict_listing list;   /* owns all texts */
   tdict_zip_new *files; /* owned; their names are paths in the save. A file has a text or a tensor */

@@ -15,7 +15,6 @@ static tdict_status fail_memory(const tdict_td_reader *r, tdict_error *err) {
 
 const char *tdict_td_folder(const tdict_td_reader *reader) { return reader->folder.bytes ? reader->folder.bytes : ""; }
 
-/* Finds the file `name` in the current folder. */
 static tdict_status find(tdict_td_reader *r, const char *name, tdict_span *span, bool *exists, tdict_error *err) {
   const size_t length = r->folder.length;
   tdict_io_text_add_string(&r->folder, name);
@@ -58,7 +57,6 @@ tdict_status tdict_td_find_leaf(tdict_td_reader *reader, const char *key, tdict_
   return status;
 }
 
-/* Adds a name and a slash to the folder. */
 static tdict_status push_folder(tdict_td_reader *r, const char *name, tdict_error *err) {
   tdict_io_text_format(&r->folder, "%s/", name);
   return r->folder.has_failed ? fail_memory(r, err) : TDICT_OK;

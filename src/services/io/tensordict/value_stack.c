@@ -21,7 +21,6 @@ typedef struct stack {
   tdict_json *values; /* owned */
 } stack;
 
-/* A node that is read. */
 typedef struct stack_node {
   const tdict_reader *reader;
   tdict_json_table values, nodes; /* the members */

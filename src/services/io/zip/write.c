@@ -144,7 +144,6 @@ static tdict_status fail_memory(const writer *w, tdict_error *err) {
   return tdict_fail_memory(err, folder->what, folder->path, "the directory of the archive");
 }
 
-/* Writes the header of an entry. */
 static tdict_status begin_entry(writer *w, const header *entry, tdict_error *err) {
   const tdict_folder *folder = w->to->folder;
   const uint64_t at = w->to->offset;
