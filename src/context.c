@@ -1,6 +1,5 @@
-/* Implements the context, which owns the log, the thread pool, the devices and the transfer engine. Passes each layer
- * the objects that the layer depends on. This is the only file that may include headers of all layers. Thread rule: see
- * tdict/context.h. */
+/* Implements the context, which owns the log, the thread pool, the devices and the engine, and passes each layer what
+ * it depends on. The only file that may include headers of all layers. Thread rule: see tdict/context.h. */
 #include "context.h"
 
 #include <stdlib.h>
@@ -48,8 +47,7 @@ static tdict_status check_context_options(const tdict_context_options *o, tdict_
   return TDICT_OK;
 }
 
-/* If the default device is a CUDA device, binds the pool's threads to the processors of its NUMA node. For exceptions
- * see tdict_placement_apply(). */
+/* Binds the pool's threads to the node of the default device, if that is CUDA: see tdict_placement_apply(). */
 static void place_workers(tdict_context *c) {
   tdict_gpu *gpu;
   tdict_device device = tdict_devices_default(c->devices, NULL);
@@ -57,8 +55,7 @@ static void place_workers(tdict_context *c) {
   tdict_placement_apply(sysfs, gpu, c->pool, c->log);
 }
 
-/* Creates the parts of a context in order of their dependencies. On failure, the caller destroys the parts that
- * exist. */
+/* Creates a context's parts in order of their dependencies. After a failure, the caller destroys them. */
 static tdict_status create_parts(tdict_context *c, const tdict_context_options *o, tdict_driver *driver,
                                  tdict_error *err) {
   int threads = o->num_threads < 0 ? tdict_pool_default_size() : o->num_threads;

@@ -173,9 +173,8 @@ typedef struct tdict_driver_ops {
   tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s); /* (ctx) */
   tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes,
                          tdict_cu_stream s); /* (ctx) */
-  /* (ctx) Queues up to TDICT_CU_MOST_COPIES copies, which can run in any order. On failure some of the copies may be
-   * queued. `s` must not be the legacy stream. Returns TDICT_CU_NOT_SUPPORTED if the driver has no call for batches of
-   * copies. */
+  /* (ctx) Queues up to TDICT_CU_MOST_COPIES copies, in any order, not on the legacy stream. After a failure, some may
+   * be queued. Returns TDICT_CU_NOT_SUPPORTED if the driver has no such call. */
   tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *copies, size_t count,
                                tdict_cu_stream s);
 
@@ -250,9 +249,8 @@ static inline tdict_driver *tdict_driver_innermost(tdict_driver *d) {
  * because the CUDA driver checks handles itself. `driver` may be closed, because only its address is compared. */
 bool tdict_driver_owns_stream(const tdict_driver *driver, tdict_stream_owner owner, tdict_stream s);
 
-/* Opens libcuda.so.1. *out holds one reference. Returns TDICT_ENODEVICE if the library is missing, is older than CUDA
- * 12.0, lacks an entry, cannot be initialized, or reports no device. The message gives the reason. Returns TDICT_ENOMEM
- * if host memory is exhausted. */
+/* Opens libcuda.so.1, with one reference. Returns TDICT_ENODEVICE, with the reason, if it is missing, older than CUDA
+ * 12.0, lacks an entry, cannot be initialized or reports no device, and TDICT_ENOMEM. */
 tdict_status tdict_driver_cuda_open(tdict_driver **out, tdict_error *err);
 
 #endif

@@ -1,6 +1,5 @@
-/* Declares the struct of a GPU: its context, its memory, and its pooled streams and events. The functions call the
- * driver through its table. A gpu is reference counted. Each storage in the memory of the gpu holds a reference. Thread
- * rule: safe from any thread. */
+/* The struct of a GPU: its context, memory, and pooled streams and events, on the driver's table. Each storage in the
+ * memory of the gpu holds a reference. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_GPU_H
 #define TDICT_DEVICE_GPU_H
 
@@ -79,11 +78,9 @@ typedef struct tdict_gpu_scope {
   int capture_mode;
   bool entered;
 } tdict_gpu_scope;
-/* Makes the gpu's context current on this thread and sets the thread's capture mode to relaxed. tdict_gpu_leave()
- * restores the previous context and capture mode. If tdict_gpu_enter() failed, tdict_gpu_leave() does nothing. Scopes
- * may be nested. Every function below marked "inside a scope" must be called between tdict_gpu_enter() and
- * tdict_gpu_leave(). Returns TDICT_ELOST if the device is lost, TDICT_EFORKED in a forked child, and the errors of
- * tdict_gpu_check(). */
+/* Makes the gpu's context current on this thread, with capture mode relaxed, until tdict_gpu_leave(), which does
+ * nothing after a failure. Scopes may be nested. Functions marked "inside a scope" must be called in between. Returns
+ * TDICT_ELOST for a lost device, TDICT_EFORKED in a forked child, and the errors of tdict_gpu_check(). */
 tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err);
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
 /* Enters a scope to wait for work, or to free resources. Unlike tdict_gpu_enter(), this function also enters if the
@@ -94,9 +91,8 @@ void tdict_gpu_enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope);
  * TDICT_ELOST if the device counts as lost, so that tdict_gpu_enter() fails, and else TDICT_EDEVICE. */
 tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err);
 
-/* Creates a non-blocking stream. The calling thread then waits until the queued allocations are done, because
- * compute-sanitizer does not see an earlier wait (gpu.c). The caller owns the
- * stream, and destroys it with tdict_counted_stream_destroy(). Call inside a scope. Returns the errors of
+/* Creates a non-blocking stream, inside a scope. Waits for queued allocations, because compute-sanitizer does not see
+ * an earlier wait (gpu.c). The caller destroys it with tdict_counted_stream_destroy(). Returns the errors of
  * tdict_gpu_check(). */
 tdict_status tdict_gpu_create_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
 
@@ -134,10 +130,9 @@ tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_eve
 bool tdict_stream_is_of(tdict_stream stream, const tdict_gpu *gpu);
 /* Returns TDICT_ECAPTURE if the stream is captured into a graph, or errors of tdict_gpu_check(). Inside a scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
-/* Tries to take the gpu's queue lock, which a thread holds while it queues copies. Without this lock, threads would
- * sleep on a lock inside the driver. If the lock is not free after a short time, returns false. The caller then queues
- * without the lock, so that a driver call that hangs on one thread does not block other threads. Pass the result to
- * tdict_gpu_end_queue(). */
+/* Tries to take the gpu's queue lock, without which threads would sleep on a lock inside the driver. After a short time
+ * returns false, and the caller queues without it, so that one driver call that hangs does not block other threads.
+ * Pass the result to tdict_gpu_end_queue(). */
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);
 void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
 /* Queues the copy of a rectangle. Pitches may be negative. The host memory of the rectangle should be pinned. One

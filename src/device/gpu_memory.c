@@ -62,10 +62,9 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   return TDICT_OK;
 }
 
-/* Makes free_stream wait for the fences, and releases the fences. If free_stream cannot wait for a fence, the calling
- * thread waits. Sets *out to an event that is recorded after these waits, or to NULL if free_stream waits for no fence.
- * Returns false if the device cannot be entered or the event cannot be recorded. *out is then NULL, and the caller must
- * not keep the block. */
+/* Makes free_stream, or else this thread, wait for the fences, and releases them. *out is an event recorded after the
+ * waits of free_stream, or NULL without any. Returns false if the device cannot be entered or the event recorded: the
+ * caller then must not keep the block. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
   bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;

@@ -34,9 +34,8 @@ static tdict_status find_reads_pageable(tdict_gpu *gpu, tdict_error *err) {
   return tdict_gpu_check(gpu, result, "cuDeviceGetAttribute", err);
 }
 
-/* Allocates and frees a block. The first allocation of a process takes 10 to 20 ms on an H200, and would otherwise
- * delay the first transfer. If device memory is exhausted, still returns TDICT_OK, because a program may never allocate
- * on this GPU. */
+/* Allocates and frees a block, since a process's first takes 10 to 20 ms on an H200 and would delay its first transfer.
+ * Ignores exhausted memory: a program may never allocate on this GPU. */
 static tdict_status use_pool_once(tdict_gpu *gpu, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   void *block;

@@ -1,7 +1,6 @@
-/* Creates a transfer, ends it and frees it. The end fills in the statistics, releases the sources, and launches the
- * transfers that wait for the ended transfer. It also releases the marks, the waits and the storages of the targets.
- * tdict_transfer_free() releases all other resources, and all resources of a transfer that never began. See finish.h
- * for threads. */
+/* Creates, ends and frees transfers. The end fills in the statistics, releases sources, marks, waits and the targets'
+ * storages, and launches the transfers that wait. tdict_transfer_free() releases all else, and all of a transfer that
+ * never began. See finish.h for threads. */
 #include "engine/finish.h"
 
 #include <stdlib.h>
@@ -147,9 +146,8 @@ static void release_slab(releasing *r) {
   r->count = 0;
 }
 
-/* Removes the mark of a source and releases the source. `early` is true if the transfer still runs. If `early` is true
- * and the program owns the memory, keeps the source and returns false. The program's release callback must not be
- * called while the transfer runs. */
+/* Removes the mark of a source and releases it. While the transfer runs (`early`), keeps one in memory of the program,
+ * whose release callback must not be called yet, and returns false. */
 static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;

@@ -7,8 +7,7 @@
 
 #include "engine/transfer.h"
 
-/* Creates an empty transfer with space for its workers and targets. *out has one reference, which is a handle. Errors:
- * TDICT_ENOMEM. */
+/* Creates an empty transfer with space for workers and targets. *out has one reference, a handle. */
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t num_targets, tdict_transfer **out,
                                    tdict_error *err);
 /* Releases what a transfer adds to its future, see tdict_future_kind. */
@@ -19,10 +18,9 @@ void tdict_transfer_finish(tdict_transfer *transfer);
 void tdict_transfer_will_build(tdict_transfer *transfer);
 void tdict_transfer_built(tdict_transfer *transfer);
 void tdict_transfer_end_at_once(tdict_transfer *transfer);
-/* Releases the sources of items that lie completely in the chunk. Call after the chunk's bytes were copied into a slot.
- * A source in memory of the program is kept until the transfer ends. Does nothing if one of these items shares its mark
- * with another item. Also does nothing if the option check_sources is set, because the sources are hashed again
- * later. */
+/* Releases the sources of items that lie completely in the chunk, whose bytes are in a slot. Sources in memory of the
+ * program stay until the end. Does nothing if one of the items shares its mark with another, or with the option
+ * check_sources, which hashes the sources again. */
 void tdict_transfer_chunk_read(tdict_transfer *transfer, const tdict_chunk *chunk);
 
 #endif

@@ -23,9 +23,8 @@ typedef struct tdict_beginning {
  * failure, no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted. Returns TDICT_EINVAL if a source's
  * bytes are lost. If the transfer waits for other transfers, tdict_transfer_launch() checks for lost bytes. */
 tdict_status tdict_transfer_begin(tdict_transfer *transfer, const tdict_beginning *from, tdict_error *err);
-/* Submits the workers' tasks to the pool. If on_caller is set, the starting thread does the work of the first worker
- * instead. If the transfer had to wait and a source's bytes are now lost, first fails the transfer. Call when the
- * transfer waits for no earlier transfer. */
+/* Submits the workers' tasks, except the first with on_caller, which the starting thread does. Fails the transfer first
+ * if it had to wait and source bytes are now lost. No earlier transfer may be left. */
 void tdict_transfer_launch(tdict_transfer *transfer);
 
 #endif

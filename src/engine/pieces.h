@@ -11,9 +11,8 @@
  * tdict_storage_read(). On failure, sets *error_item to the number of the item whose leaf the error names. */
 tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores,
                                  uint32_t *error_item, tdict_error *err);
-/* Copies the slot to the destinations of the chunk's leaves, which are on the host. Passes the bytes of leaves in sinks
- * to tdict_storage_write(). Returns the errors of tdict_storage_write(). On failure, sets *error_item like
- * tdict_pieces_gather(). */
+/* Copies the slot to the chunk's destinations on the host, and by tdict_storage_write(), whose errors it returns, to
+ * sinks. On failure, sets *error_item like tdict_pieces_gather(). */
 tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot,
                                   tdict_stream_kind stores, uint32_t *error_item, tdict_error *err);
 /* Copies the chunk's leaves to their destinations. Leaves and destinations are on the host. Reads leaves of unloaded

@@ -29,8 +29,7 @@ static tdict_status add_result(tdict_future *part, size_t position, tdict_tree *
   return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the tree of all results");
 }
 
-/* Creates the tree that holds the results of the parts, if the promise has no result yet. The caller holds the lock,
- * and the results of all parts exist. */
+/* Creates the tree of the results of the parts, which exist, if there is none yet. The caller holds the lock. */
 static tdict_status gather_results(tdict_promise *p, tdict_error *err) {
   tdict_tree *parent;
   if (p->future.result || !p->num_parts) return TDICT_OK;
@@ -47,8 +46,7 @@ static tdict_status gather_results(tdict_promise *p, tdict_error *err) {
   return TDICT_HAND_OVER(status, parent, &p->future.result, tdict_release);
 }
 
-/* Counts one part, or the work of the owner, as ended. If this was the last, completes the result and the statistics,
- * and ends the promise. */
+/* Counts one part, or the owner's work, as ended. The last completes result and statistics, and ends the promise. */
 static void count_down(tdict_promise *p) {
   tdict_future *f = &p->future;
   tdict_error err;

@@ -10,8 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/thread.h"
 
-/* A ring normally has 32 slots. A slot has 4 KiB to 4 MiB, so a very small ring has fewer slots, and a large ring has
- * more slots. */
+/* A ring normally has 32 slots of 4 KiB to 4 MiB: a very small ring has fewer, and a large ring more. */
 enum { WANTED_SLOTS = 32, SLOT_STEP = 4096 };
 #define MAX_SLOT_BYTES ((size_t)4 << 20)
 
@@ -122,8 +121,7 @@ static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *e
   return TDICT_OK;
 }
 
-/* Waits until a slot is returned, but only for a short time. No thread signals the end of a copy or the failure of a
- * transfer, so the caller must check again. */
+/* Waits briefly for a slot. No thread signals the end of a copy or a failure, so the caller must check again. */
 static void wait_briefly(tdict_ring *ring) {
   enum { COPY_NS = 50000, FAILURE_NS = 2000000 };
   const int64_t until = tdict_now_ns() + (ring->oldest_busy ? COPY_NS : FAILURE_NS);

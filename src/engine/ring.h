@@ -50,17 +50,14 @@ typedef struct tdict_rings {
 
 void tdict_rings_init(tdict_rings *rings, tdict_pool *pool, size_t staging_bytes);
 void tdict_rings_reset(tdict_rings *rings); /* destroys the rings */
-/* Writes the ring of a GPU to *out. The caller borrows the ring. The first call for a GPU creates the ring. Errors:
- * TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
+/* Writes the GPU's ring, borrowed, created by the first call. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_rings_get(tdict_rings *rings, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
-/* Returns how the memory of a GPU's ring was pinned, as a tdict_pinned_way. Returns -1 if the memory is not pinned, and
- * 0 if the GPU has no ring. */
+/* Returns the tdict_pinned_way of a GPU's ring: -1 if not pinned, 0 if the GPU has no ring. */
 int tdict_rings_pin_way(tdict_rings *rings, const tdict_gpu *gpu);
 
 size_t tdict_ring_slot_bytes(size_t staging_bytes);
-/* Creates a ring with as many slots as fit into staging_bytes, at most 4096. If pinning fails, the ring uses ordinary
- * memory. Copies through ordinary memory are slower, and pin_path of the statistics is TDICT_PIN_PAGEABLE. Errors:
- * TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
+/* Creates a ring of at most 4096 slots in staging_bytes. If pinning fails, uses slower ordinary memory, and pin_path of
+ * the statistics is TDICT_PIN_PAGEABLE. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_bytes, tdict_ring **out,
                                tdict_error *err);
 void tdict_ring_destroy(tdict_ring *ring); /* call after all slots were returned; waits for the copies that use the

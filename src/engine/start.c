@@ -1,6 +1,5 @@
-/* Starts a transfer: checks the options, makes the plan, chooses threads, builds the result, and begins the
- * transfer. The struct `starter` lives for one call; the future owns everything else.
- * Thread rule: see start.h. */
+/* Starts a transfer: checks options, plans, chooses threads, builds the result, and begins it. A `starter` lives for
+ * one call; the future owns all else. Thread rule: see start.h. */
 #include "engine/start.h"
 
 #include <stdio.h>
@@ -180,8 +179,7 @@ static void count_entries(const starter *s, tdict_transfer *t) {
   }
 }
 
-/* Returns the NUMA node of the first GPU that writes to a new host result, or -1. The result's memory should be on this
- * node. */
+/* Returns the NUMA node of the first GPU that writes to a new host result, for its memory, or -1. */
 static int find_memory_node(const tdict_plan *p) {
   for (uint32_t i = 0; i < p->num_items; i++)
     if (p->items[i].gpu) return p->items[i].gpu->node;
@@ -231,8 +229,7 @@ static void run_storage_task(tdict_task *task) {
   tdict_latch_down(&a->is_done);
 }
 
-/* Returns true if the transfer allocates a result and is the first large transfer that needs the ring of the transfer's
- * GPU. Returns false on a pool thread. */
+/* True for the first large transfer, not from a pool thread, that allocates a result and needs the GPU's ring. */
 static bool is_first_use_of_ring(const starter *s, const tdict_transfer *t) {
   if (!t->gpu || s->start->dst || s->start->storage || t->plan.line_bytes < s->engine->config.staging_bytes)
     return false;
@@ -242,10 +239,9 @@ static bool is_first_use_of_ring(const starter *s, const tdict_transfer *t) {
   return false;
 }
 
-/* Allocates the storages on a thread of the pool, and meanwhile creates the ring. Both take about 10 ms for a result of
- * 8 GB. The workers do not create the ring, because only one thread would then pin its memory, while the other threads
- * of the pool wait for the ring. Ignores a failure to create the ring, because the workers try again and report the
- * error. */
+/* Allocates the storages on a pool thread, and meanwhile creates the ring: both take about 10 ms for 8 GB. If a worker
+ * created it, one thread would pin, and all others would wait. Ignores a failure of the ring: the workers try again and
+ * report it. */
 static tdict_status make_storages_and_ring(const starter *s, tdict_transfer *t, tdict_error *err) {
   tdict_pool *pool = s->engine->config.pool;
   storage_task a = {.task = {.run = run_storage_task}, .starter = s, .transfer = t};
@@ -411,8 +407,7 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
   return status;
 }
 
-/* Chooses threads and chunks. Wakes the pool threads now, so that these threads are awake when the calling thread has
- * prepared the transfer. */
+/* Chooses threads and chunks, and wakes pool threads, so that they are awake when the transfer is prepared. */
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
   const size_t max_queued_bytes = start->options.max_queued_bytes;
@@ -464,8 +459,7 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   return TDICT_OK;
 }
 
-/* Wakes as many pool threads as the last transfer used, because this transfer probably needs as many. The threads wake
- * up while the caller reads the tree. */
+/* Wakes as many pool threads as the last transfer used. They wake up while the caller reads the tree. */
 static void wake_helpers(const tdict_engine *e) {
   int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
   if (count > 0) tdict_pool_wake(e->config.pool, count);

@@ -33,8 +33,7 @@ typedef struct tdict_edge {
   struct tdict_edge *next; /* in the list `waiters` of `awaited` */
 } tdict_edge;
 
-/* A place of the new leaves. A transfer with several targets writes target 0 and copies its bytes to the others, which
- * are on other devices, see lane.c. */
+/* A place of the new leaves. Target 0 is written, and its bytes are copied to targets on other devices: see lane.c. */
 typedef struct tdict_target {
   tdict_storage *storage; /* retained until the transfer has ended; NULL: no leaf is new */
   tdict_tree *tree;       /* retained; NULL until the tree is built, and for target 0, whose tree is future.result */
@@ -60,8 +59,7 @@ struct tdict_transfer {
   tdict_fence_node *writes;
   uint32_t num_writes;
   tdict_edge *edges; /* from the transfers that this transfer waits for */
-  /* num_pending, waiters and finished: guarded by the engine's lock. num_pending: transfers of `edges` that have not
-   * ended */
+  /* guarded by the engine's lock, with waiters and finished. num_pending: transfers of `edges` not ended */
   uint32_t num_edges, num_pending;
   tdict_edge *waiters; /* edges to the transfers that wait for this transfer */
   bool finished;

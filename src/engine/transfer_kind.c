@@ -6,9 +6,8 @@
 #include "engine/options/hooks.h"
 #include "engine/worker.h"
 
-/* Makes the stream of `gpu` wait for the tail events of all workers. The caller holds error_lock, and the outcome is
- * not final yet. When the outcome becomes final, finish.c returns the tail events to their GPUs. Call inside a scope of
- * the gpu. */
+/* Makes the stream of `gpu` wait for all tail events, inside a scope of the gpu. The caller holds error_lock, and the
+ * outcome is not final: finish.c then returns the events to their GPUs. */
 static tdict_status queue_tail_waits(tdict_transfer *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
   tdict_status status = TDICT_OK;
   TDICT_ASSERT(tdict_lock_is_held(&t->future.error_lock));
@@ -33,8 +32,7 @@ static tdict_status fence_wait_on_stream(tdict_fence *fence, void *device, void 
   tdict_gpu *gpu = device;
   bool waits = false;
   (void)err;
-  /* The caller of a blocking transfer waits until the transfer has ended, so this transfer records no events for
-   * streams. */
+  /* The caller of a blocking transfer waits for its end, so there are no events for streams. */
   if (!t->how.caller_waits && !tdict_forkmark_forked(t->future.mark) && t->gpu && t->gpu->driver == gpu->driver &&
       wait_until_queued(t)) {
     pthread_mutex_lock(&t->future.error_lock);
@@ -45,8 +43,7 @@ static tdict_status fence_wait_on_stream(tdict_fence *fence, void *device, void 
   return TDICT_OK;
 }
 
-/* Makes a stream of the program wait for the tail events. The caller holds error_lock, and the outcome is not final
- * yet. */
+/* Makes a program's stream wait for the tail events. The caller holds error_lock; the outcome is not final. */
 static tdict_status queue_waits_of(tdict_transfer *t, tdict_stream s, tdict_error *err) {
   tdict_gpu *stream_gpu; /* made current, because handle 0 means the legacy stream of the current device */
   tdict_gpu_scope scope;
@@ -87,15 +84,13 @@ static tdict_status wait_on_stream(tdict_future *f, tdict_stream s, tdict_error 
   if (!wait_until_queued(t)) tdict_future_wait_latch(f, &f->ended, INT64_MAX);
   if (tdict_future_is_open(f, &f->ended)) return TDICT_OK;
   pthread_mutex_lock(&f->error_lock);
-  /* The transfer may have ended meanwhile. While error_lock is held, the outcome cannot become final, so the tail
-   * events stay valid. */
+  /* It may have ended meanwhile. Under error_lock the outcome cannot become final, so the tail events stay valid. */
   status = f->outcome_is_final ? TDICT_OK : queue_waits_of(t, s, err);
   pthread_mutex_unlock(&f->error_lock);
   return status;
 }
 
-/* Runs the deferred tail (see worker.h) if no thread runs it yet, so that this thread need not wait until a pool thread
- * wakes up. */
+/* Runs the deferred tail (see worker.h) if no thread does, so as not to wait until a pool thread wakes up. */
 static void help(tdict_future *f) {
   tdict_transfer *t = (tdict_transfer *)f;
   if (t->deferred_tail) tdict_deferred_tail_run(t);

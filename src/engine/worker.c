@@ -11,8 +11,7 @@
 #include "engine/options/strips.h"
 #include "engine/pieces.h"
 
-/* Fills the claimed strip of a slot. *out is the slot if the whole chunk is in the slot and this thread must queue the
- * copy, else NULL. */
+/* Fills the claimed strip of a slot. *out is the slot if it is full and this thread must queue it, else NULL. */
 static tdict_status fill_slot(tdict_lane *lane, const tdict_claim *claim, tdict_slot **out, uint32_t *error_item,
                               tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
@@ -26,8 +25,7 @@ static tdict_status fill_slot(tdict_lane *lane, const tdict_claim *claim, tdict_
   return claim->strips && status == TDICT_OK ? tdict_strips_filled(lane, claim, out, err) : status;
 }
 
-/* Touches the pages of a large new host result while the copy runs. Smaller results have few pages, which are mostly
- * mapped already. */
+/* Larger new host results have their pages touched while the copy runs. Smaller ones are mostly mapped. */
 #define TOUCH_BYTES ((size_t)4 << 20)
 static void touch_new(const tdict_transfer *t, const tdict_chunk *chunk) {
   if (t->plan.line_bytes >= TOUCH_BYTES && t->targets[0].storage && !t->targets[0].storage->memory)
@@ -104,12 +102,10 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Returns the processor time of this thread. Returns 0 if no statistics are wanted, because the time needs a system
- * call. */
+/* Returns this thread's processor time, or without statistics 0: it needs a system call. */
 static int64_t cpu_now(const tdict_transfer *t) { return t->future.begin_ns ? tdict_thread_cpu_ns() : 0; }
 
-/* Closes the lane. The last worker also ends the transfer. `cpu` is the processor time of the thread when the thread
- * began to work for this worker. */
+/* Closes the lane. The last worker also ends the transfer. `cpu`: the thread's processor time at its begin. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_transfer *t = worker->transfer;

@@ -1,16 +1,13 @@
-/* Does the work of a thread on a transfer: claims chunks, fills slots, queues copies and copies slots to host leaves. A
- * worker's lane belongs to one thread at a time. Thread rule: one thread runs a worker. Any thread may call
- * tdict_deferred_tail_run(). */
+/* The work of a thread on a transfer: claims chunks, fills slots, queues copies, and copies slots to host leaves.
+ * Thread rule: one thread runs a worker and its lane. Any thread may call tdict_deferred_tail_run(). */
 #ifndef TDICT_ENGINE_WORKER_H
 #define TDICT_ENGINE_WORKER_H
 
 #include "engine/transfer.h"
 
-/* Copies chunks until no chunk is left, then waits for the copies of this worker. The last worker ends the transfer.
- * `task` is the task of a tdict_worker. */
+/* Copies chunks while any is left, then waits for this worker's copies. The last worker ends the transfer. */
 void tdict_work(tdict_task *task);
-/* Does the work of tdict_work() on the starting thread. When no chunk is left, removes from the pool the tasks of
- * workers that have not begun. */
+/* Does the same on the starting thread, and in the end removes workers that have not begun from the pool. */
 void tdict_work_with_others(tdict_worker *worker);
 /* The work that is left when a worker returns early: to wait for the worker's copies and to close the worker's lane. */
 typedef struct tdict_deferred_tail tdict_deferred_tail;

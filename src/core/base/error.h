@@ -36,13 +36,10 @@ tdict_status tdict_fail_memory(tdict_error *err, const char *what, const char *p
 
 /* Returns true if `status` is a value of enum tdict_status. */
 bool tdict_status_is_known(tdict_status status);
-/* Checks the value that a callback of the program returned, and completes the callback's error. Call this function
- * after every callback that returns a status. `own` is the error struct that was passed to the callback, or NULL. The
- * struct must have been empty before the call. `what` names the callback in messages.
- * Returns TDICT_OK if the callback returned TDICT_OK; `own` is then unchanged. If the callback returned another value
- * of enum tdict_status, returns this value, and sets own->status to it. Keeps the path, the message and the native code
- * that the callback wrote, and writes a message if there is none. If `returned` is not a value of enum tdict_status,
- * fills `own` and returns TDICT_EHOOK. */
+/* Checks what a callback of the program returned. Call it after each callback that returns a status. `own` is the error
+ * that was passed to the callback, empty before, or NULL; `what` names the callback in messages. Returns TDICT_OK for
+ * TDICT_OK, and leaves `own` as it is. For another value of enum tdict_status, sets own->status to it, adds a message
+ * if there is none, and returns it. Fills `own` and returns TDICT_EHOOK for any other number. */
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *own);
 /* Empties an error struct. */
 static inline void tdict_error_clear(tdict_error *err) {

@@ -12,9 +12,8 @@
  * TDICT_EFORMAT if the file is not a regular file. If the function returns one of these errors, err->path is the path,
  * and the message has the first 150 bytes of the path. */
 tdict_status tdict_file_open_to_read(const char *what, const char *path, int *fd, tdict_error *err);
-/* Opens a regular file like tdict_file_open_to_read(). `folder` is the descriptor of an open folder, or AT_FDCWD. A
- * relative `name` is resolved in this folder. If `follows_links` is false and the last part of `name` is a symbolic
- * link, returns TDICT_EFORMAT. */
+/* Opens a regular file like tdict_file_open_to_read(), relative to `folder`, an open folder or AT_FDCWD. Returns
+ * TDICT_EFORMAT for a symbolic link at the end of `name`, unless follows_links. */
 tdict_status tdict_file_open_in(const char *what, int folder, const char *name, bool follows_links, int *fd,
                                 tdict_error *err);
 /* Opens a stdio stream for reading, which the caller closes. Accepts files and fails like tdict_file_open_to_read(). */

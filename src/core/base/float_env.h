@@ -1,10 +1,9 @@
-/* Sets the default floating-point environment of the calling thread for a while: rounds to nearest, keeps subnormal
- * numbers, and runs no traps. A program can change its environment, and so can a library that was built with
- * -ffast-math. Results of the library must not depend on this.
+/* Sets the calling thread's default floating-point environment for a while: rounds to nearest, keeps subnormal numbers,
+ * and runs no traps. Programs change it, and so do libraries built with -ffast-math, but results must not depend on
+ * this.
  *
- * Compilers do not know that arithmetic depends on the environment, and can move arithmetic on local variables across
- * these calls. So call a function between them that is not inline, or compute only with numbers in memory.
- * Thread-safe. */
+ * Compilers can move arithmetic on local variables across these calls. So call a function between them that is not
+ * inline, or compute only with numbers in memory. Thread-safe. */
 #ifndef TDICT_CORE_BASE_FLOAT_ENV_H
 #define TDICT_CORE_BASE_FLOAT_ENV_H
 

@@ -1,6 +1,5 @@
-/* Copies to memory that this core will not read soon. All kinds of stores except TDICT_STREAM_PLAIN bypass the cache,
- * so a device that reads the memory need not fetch lines from this core's cache. The functions keep no state and are
- * thread-safe. */
+/* Copies to memory that this core will not read soon. All stores but TDICT_STREAM_PLAIN bypass the cache, so a device
+ * need not fetch lines from this core's cache. Keeps no state; thread-safe. */
 #ifndef TDICT_CORE_BASE_STREAM_COPY_H
 #define TDICT_CORE_BASE_STREAM_COPY_H
 

@@ -1,6 +1,5 @@
-/* Starts and names the library's threads, and waits so that no thread is cancelled inside the library. A cancelled
- * thread would keep its locks and unwind past state that other threads wait for. Also waits without sleeping.
- * Thread-safe. */
+/* Starts and names the library's threads, and waits without being cancelled inside the library: a cancelled thread
+ * would keep its locks and leave state that others wait for. Also waits without sleeping. Thread-safe. */
 #ifndef TDICT_CORE_BASE_THREAD_H
 #define TDICT_CORE_BASE_THREAD_H
 

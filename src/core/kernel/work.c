@@ -208,9 +208,8 @@ typedef struct layout {
   size_t count;
 } layout;
 
-/* Writes the divider of a count, see words.h. The multiplier is 2^(64 + shift) / count, rounded down, plus 1. Quotients
- * of units below 2^63 are exact, because 2^(shift + 1) is not below the count. For a count of 0 or 1, writes zeros,
- * because no divider is used. */
+/* Writes the divider of a count, see words.h: 2^(64 + shift) / count, rounded down, plus 1. Quotients of units below
+ * 2^63 are exact, because 2^(shift + 1) is not below the count. Counts of 0 and 1 need none. */
 static void write_divider(uint64_t count, uint64_t out[2]) {
   uint64_t shift = 0;
   if (count < 2) {

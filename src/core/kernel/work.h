@@ -55,10 +55,9 @@ tdict_status tdict_kernel_add_positions(tdict_kernel_work *work, const int64_t *
 /* Returns the tdict_kernel_list of int64 positions in the memory that runs the work, at a multiple of 8. */
 static inline uint64_t tdict_kernel_positions_at(const void *address) { return (uint64_t)(uintptr_t)address; }
 
-/* The elements of an entry. `dst` and `src` are the addresses of the elements with index 0. Element [i, j, ...] of the
- * destination is written from element [i, j, ...] of the source. The destination and the source must not overlap. With
- * a stride of 0 or repeated positions, several elements of the destination have one address. This address then holds
- * one of their values, which is unspecified. */
+/* The elements of an entry. `dst` and `src` are the addresses of index 0, and element [i, j, ...] of the one is written
+ * from that of the other. They must not overlap. If a stride of 0 or repeated positions give elements of the
+ * destination one address, it holds one of their values, which is unspecified. */
 typedef struct tdict_kernel_move {
   void *dst;
   const void *src; /* ignored by FILL */
@@ -66,10 +65,9 @@ typedef struct tdict_kernel_move {
   const int64_t *shape;
   const int64_t *dst_strides, *src_strides; /* FILL ignores src_strides */
   size_t item_bytes;                        /* bytes of an element; ignored by CONVERT */
-  /* If num_lists is not 0, dimension `listed` of one side is indexed by lists, and the stride of this dimension on this
-   * side is ignored. Index i then adds, for each list, the list's position number i times the list's stride. Each list
-   * has shape[listed] positions. Positions outside of their dimension are the caller's error, see CHECK and
-   * `is_checked`. */
+  /* If num_lists is not 0, lists index dimension `listed` of one side, whose stride is ignored. Index i adds, for each
+   * list, its position number i times its stride. Each list has shape[listed] positions, which must be in range, or are
+   * checked by CHECK or `is_checked`. */
   int listed;
   bool scatter; /* true: the lists index the destination; false: the source */
   /* True: the launch checks the positions of the lists. The result of the entry is the smallest index of a position
@@ -84,10 +82,9 @@ enum { TDICT_KERNEL_MAX_NDIM = 33 };
  * TDICT_ENOMEM, or TDICT_EINVAL if a member of the move is out of range. After an error, the work is unchanged. */
 tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_move *move, tdict_error *err);
 
-/* Adds the last copy or fill of the work again, with other addresses. The caller must make sure that all other members
- * of the two moves, and the elements of two fills, are equal. `src` is NULL for a fill. If the work is empty, or if the
- * addresses have another alignment, sets *done to false and adds nothing. Returns the errors of
- * tdict_kernel_add_copy(). */
+/* Adds the last copy or fill of the work again, with other addresses and `src` NULL for a fill. All else must be equal.
+ * If the work is empty or the addresses have another alignment, sets *done to false and adds nothing. Returns the
+ * errors of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_repeat(tdict_kernel_work *work, void *dst, const void *src, bool *done, tdict_error *err);
 /* Makes space for `entries` more, so that adding them does not copy the array. Returns TDICT_ENOMEM. */
 tdict_status tdict_kernel_work_reserve(tdict_kernel_work *work, size_t entries, tdict_error *err);

@@ -10,10 +10,9 @@ extern const tdict_builtin tdict_nontensor_builtin;
 
 /* Reads value `k` of a source. The text is borrowed. */
 typedef void (*tdict_value_source)(void *user, int64_t k, tdict_value *out);
-/* Makes an object of the values that `read` returns for k = 0, 1, 2 and so on. Reads each value twice. The values must
- * be valid. If successive values have the same text at the same address, the object holds the text once. Returns
- * TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions, TDICT_EOVERFLOW if the size overflows, and TDICT_ENOMEM if host
- * memory is exhausted. */
+/* Makes an object of the valid values that `read` returns for k = 0, 1, 2 and so on, twice each. Successive values with
+ * the same text at the same address share it. Returns TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions,
+ * TDICT_EOVERFLOW for too many bytes, and TDICT_ENOMEM. */
 tdict_status tdict_nontensor_create(int ndim, const int64_t *shape, tdict_value_source read, void *user,
                                     tdict_nontensor **out, tdict_error *err);
 /* Sets a column at a path, as tdict_set_values(). Its shape may have more dimensions than the tree, as after

@@ -40,10 +40,9 @@ typedef struct tdict_extent_set {
 
 /* Adds an extent. A strided one replaces all of its layout, which may be missing if this returns false: no memory. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
-/* If the extent is dense, removes its bytes. If the extent is strided, removes all extents of its layout. Removing a
- * dense extent can split other extents. Strided extents are split only while the set has fewer than 4096 strided
- * extents. Returns false if a dense extent must be split and memory is exhausted. An extent that cannot be split is
- * unchanged. */
+/* Removes the bytes of a dense extent, or all extents of the layout of a strided one. Extents may be split, strided
+ * ones only while the set has fewer than 4096, and one that cannot be split stays. Returns false if a dense extent must
+ * be split and memory is exhausted. */
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *extent);
 /* Returns true if the set has a byte of the extent, and sometimes if it has none. */
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *extent);

@@ -1,7 +1,6 @@
-/* A fence represents work that uses some bytes, such as a transfer. A fence is done only after its marks on storages
- * are removed. After a wait for the fence has returned true, the work no longer uses the bytes. Upper layers implement
- * fences. A mark on a storage borrows its fence, and a recorded use of a storage retains its fence. Thread rule: every
- * operation is safe from any thread. */
+/* A fence represents work that uses some bytes, such as a transfer. It is done only when its marks are removed, and
+ * then the bytes are not used any more. Upper layers implement fences. A mark on a storage borrows its fence, and a
+ * recorded use retains it. Thread rule: every operation is safe from any thread. */
 #ifndef TDICT_CORE_MEMORY_FENCE_H
 #define TDICT_CORE_MEMORY_FENCE_H
 

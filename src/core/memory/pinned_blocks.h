@@ -1,7 +1,6 @@
-/* Declares the blocks of pinned memory. A run of pages is split into blocks of exact sizes. Free neighbours are merged
- * again. The pool (pinned_pool.c) counts the bytes, locks the lists and polls the fences. Thread rule: call every
- * function under the lock of the pool that owns the list. Only tdict_blocks_new() and tdict_blocks_drop() need no
- * lock. */
+/* Declares the blocks of pinned memory. A run of pages is split into blocks of exact sizes, and free neighbours are
+ * merged again. pinned_pool.c counts, locks and polls fences. Thread rule: call all but tdict_blocks_new() and
+ * tdict_blocks_drop() under the lock of the pool that owns the list. */
 #ifndef TDICT_CORE_MEMORY_PINNED_BLOCKS_H
 #define TDICT_CORE_MEMORY_PINNED_BLOCKS_H
 
@@ -40,11 +39,9 @@ void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *block);
 void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *block);
 /* Value of `node` that allows runs of every NUMA node. */
 enum { TDICT_ANY_NODE = -2 };
-/* Takes a block of `bytes` bytes out of the smallest free block that fits. Of several free blocks of this size, uses
- * the newest block. The remaining bytes of the free block stay free. Skips blocks larger than `max_block_bytes`, and
- * runs that were pinned for another NUMA node than `node`. Returns NULL if no block fits, or if host memory for the
- * records is exhausted. If `bytes` bytes fit into one registered piece, the returned block does not cross a border of
- * pieces. */
+/* Takes a block out of the smallest free block that fits, of equal ones the newest, which keeps the rest. Skips blocks
+ * of more than `max_block_bytes`, and runs for another NUMA node. The block crosses no border of pieces if its bytes
+ * fit into one. Returns NULL if no block fits, or without memory for the records. */
 tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t max_block_bytes, int node);
 /* Merges the block with the neighbours that are free, and adds the merged block to the list of free blocks. */
 void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b);

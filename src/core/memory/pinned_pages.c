@@ -17,8 +17,7 @@
 #include "core/base/thread.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPUS = 2 };
-/* The pause between two registrations, in which another thread can wake up and take the driver's lock. Waking up
- * usually takes less than half of it. */
+/* The pause between registrations, in which another thread can wake up, usually in half of it, and take the lock. */
 enum { PAUSE_NS = 200000 }; /* for pieces of TDICT_PINNED_PIECE bytes or more; see pause_between_pieces() */
 enum { LOG_WARNING = 2 };   /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
 
@@ -186,9 +185,8 @@ static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages,
   tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", pages->bytes, instead, cause);
 }
 
-/* Maps pages and registers them in pieces of TDICT_PINNED_GRAIN, after a larger registration failed with the message
- * `cause`. Returns false if this registration fails too, or if the failed registration had no piece larger than
- * TDICT_PINNED_GRAIN. */
+/* Maps pages and registers pieces of TDICT_PINNED_GRAIN, after larger ones failed with the message `cause`. Returns
+ * false if this fails, or if the failed pieces were not larger. */
 static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *cause) {
   if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
   if (map_and_register(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;

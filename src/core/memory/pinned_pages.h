@@ -10,10 +10,9 @@
 #include "core/sched/pool.h"
 #include "tdict/status.h"
 
-/* The driver refuses a copy that crosses the border of two registrations. So the pages of one call are one
- * registration, except if the pinner asks for pieces or the driver refuses a large registration. Borders are at
- * addresses that are multiples of the piece size, and the piece size is a multiple of TDICT_PINNED_GRAIN. See
- * tdict_gpu_queue_rect(). */
+/* The driver refuses a copy across two registrations. So the pages of a call are one, unless the pinner asks for pieces
+ * or the driver refuses so many bytes. Pieces are multiples of TDICT_PINNED_GRAIN, and begin at multiples of their
+ * size. See tdict_gpu_queue_rect(). */
 #define TDICT_PINNED_GRAIN ((size_t)4 << 20)
 /* The piece while other threads copy: registering one blocks their copies for about a millisecond. */
 #define TDICT_PINNED_PIECE ((size_t)32 << 20)

@@ -1,6 +1,5 @@
-/* Implements the pool of pinned memory. This file counts bytes, enforces the limit and polls fences. pinned_blocks.c
- * splits and merges the blocks. The pool owns its runs and frees them at the latest when its last reference is
- * released. Thread rule: see pinned_pool.h. */
+/* Implements the pool of pinned memory: counts bytes, enforces the limit and polls fences. pinned_blocks.c splits and
+ * merges blocks. The pool owns its runs until its last release. Thread rule: see pinned_pool.h. */
 #include "core/memory/pinned_pool.h"
 
 #include <pthread.h>
@@ -44,9 +43,8 @@ static bool are_fences_done(const tdict_pinned_block *b) {
   return true;
 }
 
-/* Moves waiting blocks whose fences are done to the free list, and adds the fence lists of these blocks to *done. Call
- * under the lock. The caller releases the fences after unlocking, because releasing a fence can free storages of this
- * pool. */
+/* Frees waiting blocks whose fences are done, and adds their fence lists to *done. Call under the lock, but release the
+ * fences later, because that can free storages of this pool. */
 static void free_idle_blocks(pool *p, tdict_fence_list **done) {
   for (tdict_pinned_block *b = p->waiting_blocks.oldest, *next; b; b = next) {
     next = b->newer;
@@ -148,11 +146,9 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
       p->counts.cached_bytes, room);
 }
 
-/* Sets *out to a free block. If no block fits, sets *out to NULL and reserves `bytes`, which the caller then pins.
- * Without the reservation, threads that allocate at the same time could together exceed the limit. If the limit leaves
- * too few bytes, accepts any free block that fits. If there is no such block, unpins cached runs or waits for another
- * thread that unpins runs. Call under the lock. The function unlocks while it unpins or waits. Returns TDICT_ENOMEM if
- * the limit does not allow the bytes. */
+/* Sets *out to a free block, or to NULL after reserving `bytes`, so that several threads that pin do not exceed the
+ * limit together. If the limit leaves too few bytes, takes any free block, unpins cached runs or waits for a thread
+ * that does. Call under the lock, which is released meanwhile. Returns TDICT_ENOMEM at the limit. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   *out = take_free_block(p, bytes, bytes > SIZE_MAX / MAX_CUT_RATIO ? SIZE_MAX : bytes * MAX_CUT_RATIO, node);

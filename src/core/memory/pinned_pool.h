@@ -13,9 +13,8 @@
 #include "core/memory/pinned_pages.h"
 #include "core/memory/storage.h"
 
-/* Creates a pool with one reference. `limit_bytes` is the maximum number of pinned bytes at any time, including cached
- * bytes and bytes being pinned or unpinned; 0: no limit. Copies *pinner and retains pinner->self. Returns TDICT_ENOMEM
- * if host memory is exhausted. */
+/* Creates a pool with one reference. At most `limit_bytes` are pinned at any time, also cached, or being pinned or
+ * unpinned; 0: no limit. Copies *pinner and retains pinner->self. Returns TDICT_ENOMEM. */
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err);
 /* Tells the pool that the pinner's thread pool no longer exists. After this call, each thread that allocates pinned

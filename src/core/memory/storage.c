@@ -15,9 +15,8 @@
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* a block of this size or more contains a whole huge page at any alignment */
-/* Blocks of MALLOC_FROM to MALLOC_UP_TO bytes come from malloc(), and this file aligns the blocks. A block freed after
- * posix_memalign() is often too small for the next call of the same size, so each call would get new pages. Freed
- * blocks of malloc() are reused. */
+/* Blocks of this size come from malloc(), which reuses freed ones, and are aligned here. After posix_memalign(), a
+ * freed block is often too small for the next of the same size, which gets new pages. */
 #define MALLOC_FROM ((size_t)64 << 10)
 #define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each block above this size */
 
@@ -213,10 +212,9 @@ void tdict_storage_release(tdict_storage *s) {
   if (memory) memory->ops->release(memory);
 }
 
-/* The locks of the marks and of the uses are held briefly, so other threads spin. A locked word has LOCKED_BIT set and
- * contains the id of the holder's process. If another thread held the lock during a fork, that thread does not exist in
- * the child. The child then takes over the lock and drops the list, because transfers and streams belong to the
- * parent. */
+/* The locks of marks and uses are held briefly, so other threads spin. A locked word has LOCKED_BIT and the id of its
+ * process. If a thread of the parent held it at a fork, the child takes it over and drops the list: transfers and
+ * streams belong to the parent. */
 #define LOCKED_BIT ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 

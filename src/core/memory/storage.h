@@ -51,9 +51,8 @@ typedef struct tdict_storage_reader {
 } tdict_storage_reader;
 
 typedef struct tdict_storage_writer {
-  /* Writes `bytes` bytes from `src` to the sink, `offset` bytes after the start of the storage. Several threads may
-   * call `write` at the same time, in any order of offsets. A calling thread may hold a staging slot, so `write` must
-   * not wait for a transfer. */
+  /* Writes to the sink, `offset` bytes after the start of the storage. Several threads may call it, in any order. The
+   * caller may hold a staging slot, so `write` must not wait for a transfer. */
   tdict_status (*write)(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err);
   void (*release)(void *user); /* as in tdict_storage_reader */
   void *user;
@@ -99,9 +98,8 @@ tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero,
  * or if `memory` is NULL or has no operation `allocate_near`. Fails as tdict_storage_create() does. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
-/* Creates a storage over memory of the program. The caller may then set the fields `release` and `user`. If `release`
- * is not NULL, `release` is called with `user` when the storage is freed. Returns TDICT_ENOMEM if host memory is
- * exhausted. */
+/* Creates a storage over memory of the program. The caller may then set `release`, which is called with `user` when the
+ * storage is freed. Returns TDICT_ENOMEM. */
 tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err);
 /* Creates a read-only host storage whose bytes are not in memory. Only transfers can read the bytes. All bytes count as
@@ -109,9 +107,8 @@ tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, u
  * fit 63 bits, and TDICT_ENOMEM if host memory is exhausted. After an error, the caller must release reader->user. */
 tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
                                            tdict_error *err);
-/* Creates a host storage whose bytes leave the process, for example to a file. Only transfers can write the bytes. No
- * function can read the bytes, because all bytes always count as lost. Copies *writer. Fails like
- * tdict_storage_create_unloaded(). */
+/* Creates a host storage whose bytes leave the process, for example to a file. Only transfers can write them, and
+ * nothing can read them: they count as lost. Copies *writer. Fails as above. */
 tdict_status tdict_storage_create_sink(const tdict_storage_writer *writer, size_t bytes, tdict_storage **out,
                                        tdict_error *err);
 static inline bool tdict_storage_is_sink(const tdict_storage *s) { return s->flags & TDICT_STORAGE_SINK; }
@@ -175,9 +172,8 @@ tdict_status tdict_storage_add(tdict_storage *s, tdict_fence *fence, tdict_use_k
  * memory to record the bytes is exhausted, marks all bytes of the storage as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
 void tdict_storage_lose_all(tdict_storage *s);
-/* Removes the bytes of the extent from the lost bytes. Call this function after these bytes have been written. If host
- * memory is exhausted, the bytes can stay lost. Does nothing for unloaded storages. For strided extents see
- * tdict_extent_set_remove(). */
+/* Removes the extent from the lost bytes after a write. Without host memory, they can stay lost. Does nothing for
+ * unloaded storages. For strided extents see tdict_extent_set_remove(). */
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);

@@ -1,6 +1,5 @@
-/* Matches several trees that must have the same keys. For every entry of the first tree, finds the entries at the same
- * path in the other trees. The result is a table that the caller owns. The trees are borrowed. Thread rule: one thread
- * at a time uses a table. */
+/* Matches trees that must have the same keys: a table of the entries at each path of the first tree. The caller owns
+ * it, and the trees are borrowed. Thread rule: one thread at a time uses a table. */
 #ifndef TDICT_CORE_OPS_ALIGN_H
 #define TDICT_CORE_OPS_ALIGN_H
 

@@ -127,10 +127,9 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && m->last.made.fresh ? measure_fresh(m, from, err) : status;
 }
 
-/* Returns true if the object stays closed, so that its tensors need not be mapped. Objects of built-in types stay
- * closed, with two exceptions: all such objects for TDICT_OBJECT_CLONE, and objects with elements for
- * TDICT_OBJECT_ELEMENTS. An object of the program stays closed only if `keeps_bare` is true and its type has no
- * `flatten`. */
+/* Returns true if the object stays closed, so that its tensors need not be mapped. Built-in ones do, but not for
+ * TDICT_OBJECT_CLONE, nor those with elements for TDICT_OBJECT_ELEMENTS. The program's do only if they have no
+ * `flatten` and `keeps_bare` is true. */
 static bool stays_closed(const tdict_map *map, const tdict_box *box) {
   if (!tdict_builtin_of(box->type)) return map->keeps_bare && !TDICT_HOOK_OF(box->type, flatten);
   if (map->way == TDICT_OBJECT_CLONE) return false;

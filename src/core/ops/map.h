@@ -43,13 +43,11 @@ struct tdict_map {
   tdict_object_method way;
   bool objects_opened;
   bool keeps_bare; /* true: the result shares objects of the program whose type has no `flatten` */
-  /* The next members are for objects of built-in types. If `way` is TDICT_OBJECT_CLONE, such objects are handled like
-   * other objects. If `way` is TDICT_OBJECT_ELEMENTS, objects with elements are flattened, and objects without elements
-   * are shared. If `way` is TDICT_OBJECT_SHARE, the objects are shared. In all other cases, `join` makes the result if
-   * `join` is not NULL; `node` is the new node that will hold the result. If `join` is NULL, the result shares objects
-   * without batch dimensions, and the type arranges the elements that `describe` and `fill` select in other objects. If
-   * `pick` is NULL, no pick describes the operation, and the map returns TDICT_ENOTSUP for an object that has tensors
-   * and batch dimensions. */
+  /* For objects of built-in types. With TDICT_OBJECT_CLONE, they are handled like others. With TDICT_OBJECT_ELEMENTS,
+   * they are flattened, or shared without elements. With TDICT_OBJECT_SHARE, they are shared. In all other cases
+   * `join`, if not NULL, makes the result for the new node `node`. Without it, objects without batch dimensions are
+   * shared, and the type arranges the elements of others that `describe` and `fill` select. If `pick` is NULL, objects
+   * with tensors and batch dimensions are refused with TDICT_ENOTSUP. */
   const tdict_pick *pick;
   tdict_status (*join)(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node, tdict_box **out,
                        tdict_error *err);

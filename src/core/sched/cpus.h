@@ -19,11 +19,9 @@ int tdict_cpus_count(void);
 /* Writes the set as the kernel does, such as "0-3,8", as far as `buffer` has room. Returns `buffer`. */
 char *tdict_cpus_format(const tdict_cpus *cpus, char *buffer, size_t bytes);
 
-/* Finds the quota that cgroups set for this process, as containers and schedulers of jobs do. A process that uses more
- * processor time in a period is stopped until the next period. Returns the quota in processors, rounded up: the
- * minimum of the process's cgroup and of all cgroups above. Reads cgroups of version 2 (cpu.max) and 1
- * (cpu.cfs_quota_us). Returns 0 if there is no quota, or if the files cannot be read. `root` is "", or a folder that
- * stands for the root of the file system. */
+/* Finds the quota in processors that cgroups set for this process, which would be stopped for using more. It is the
+ * minimum of the process's cgroup and all above, rounded up, of versions 2 (cpu.max) and 1 (cpu.cfs_quota_us). 0: no
+ * quota, or no readable files. `root` is "", or a folder that stands for the root of the file system. */
 int tdict_quota_cpus(const char *root);
 
 #endif

@@ -1,6 +1,5 @@
-/* A latch is a count that falls to zero once. Threads wait until the count is zero. The caller owns the struct. Thread
- * rule: safe from any thread. If no other thread waits, a thread may destroy the latch after tdict_latch_wait() or
- * tdict_latch_is_zero() has returned true. */
+/* A count that falls to zero once, for which threads wait. The caller owns the struct. Thread rule: safe from any
+ * thread, and the last that waits may destroy it when tdict_latch_wait() or tdict_latch_is_zero() is true. */
 #ifndef TDICT_CORE_SCHED_LATCH_H
 #define TDICT_CORE_SCHED_LATCH_H
 

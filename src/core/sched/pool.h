@@ -1,6 +1,5 @@
-/* Declares the thread pool, a fixed number of threads that start tasks in the order of submission. A task belongs to
- * its submitter. The task must stay valid until the pool calls its `run` function, or until tdict_pool_remove() returns
- * true. Thread rule: safe from any thread. */
+/* A fixed number of threads that start tasks in the order of submission. A task belongs to its submitter, and must stay
+ * valid until `run` is called or tdict_pool_remove() returns true. Thread rule: safe from any thread. */
 #ifndef TDICT_CORE_SCHED_POOL_H
 #define TDICT_CORE_SCHED_POOL_H
 

@@ -1,6 +1,5 @@
-/* Reads the quota of processors from the files of cgroups. /proc/self/mountinfo names the folder where a hierarchy of
- * cgroups is mounted, and /proc/self/cgroup names the cgroup of the process in the hierarchy. See cpus.h for the
- * thread rule. */
+/* Reads the quota of processors from the files of cgroups. /proc/self/mountinfo names the folder of a hierarchy, and
+ * /proc/self/cgroup the process's cgroup in it. See cpus.h for the thread rule. */
 #include "core/sched/cpus.h"
 
 #include <limits.h>

@@ -1,7 +1,6 @@
-/* Reads blobs of schemas in two passes: the first pass checks and counts, the second pass fills the schema. Between the
- * passes, one block of memory is allocated. The block has room for a copy of the blob, and for the entries and sizes
- * that the first pass has counted. Every byte of the blob is checked before its value is used. The caller owns the new
- * schema. Thread rule: see blob.h. */
+/* Reads blobs of schemas in two passes: the first checks every byte and counts, and the second fills the schema. In
+ * between, one block is allocated for a copy of the blob, the entries and the sizes. The caller owns the new schema.
+ * Thread rule: see blob.h. */
 #include "core/schema/blob.h"
 
 #include <inttypes.h>

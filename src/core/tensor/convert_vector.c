@@ -246,9 +246,8 @@ static steps_fn find_steps(tdict_stream_kind kind, tdict_dtype to, tdict_dtype f
 #elif defined(__aarch64__) && defined(__GNUC__)
 #include <arm_neon.h>
 
-/* Every aarch64 has NEON, so the kind of stores does not matter. gcc 12 does not vectorize the plain conversions of
- * these four pairs. Memory is read and written as bytes, because the
- * elements need not be aligned. */
+/* NEON is on every aarch64, so the kind of stores does not matter. gcc 12 does not vectorize these four pairs. Memory
+ * is accessed as bytes, because the elements need not be aligned. */
 static inline uint32x4_t load_words(const char *src) { return vreinterpretq_u32_u8(vld1q_u8((const uint8_t *)src)); }
 static inline uint16x8_t load_halves(const char *src) { return vreinterpretq_u16_u8(vld1q_u8((const uint8_t *)src)); }
 static inline uint16x4_t round_to_bf16(uint32x4_t bits) {

@@ -1,7 +1,6 @@
-/* Creates tensors and slabs of many tensors, counts the references to tensors and slabs, and returns the properties of
- * tensors. Computes which bytes of its storage a tensor covers, and keeps the record of lost bytes. A single tensor
- * retains its storage. Consecutive tensors of one slab over one storage share a reference to the storage. Thread rule:
- * as in tdict/tensor.h. */
+/* Creates tensors and slabs, counts their references, returns their properties, and records lost bytes. A single tensor
+ * retains its storage, and consecutive tensors of a slab over one storage share a reference. Thread rule: as in
+ * tdict/tensor.h. */
 #include "core/tensor/tensor.h"
 
 #include <stdlib.h>
@@ -386,9 +385,8 @@ typedef struct dim_step {
   size_t step; /* in bytes */
 } dim_step;
 
-/* Writes to `out` the dimensions that have more than one element and a step other than 0, smallest step first. Returns
- * the number of these dimensions. The sign of a step is ignored, because steps in both directions cover the same
- * bytes. */
+/* Writes the dimensions with elements and a step other than 0, smallest step first, and returns their number. The sign
+ * does not count: steps in both directions cover the same bytes. */
 static int sort_dims(const tdict_tensor *t, size_t item, dim_step *out) {
   const int64_t *strides = tdict_tensor_dims_strides(t);
   int count = 0;

@@ -42,30 +42,26 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
  * other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset);
 void tdict_slab_count(tdict_slab *slab, int64_t more);
-/* Adds a view to a slab of views. Uses data, dtype, ndim, shape and strides (NULL: C order) of `view`. The caller must
- * have checked these fields. The slab retains `storage`. The caller owns one reference to the tensor. No other thread
- * may use the slab yet. Cannot fail. */
+/* Adds a view with data, dtype, ndim, shape and strides (NULL: C order) of `view`, which the caller has checked. The
+ * slab of views, which no other thread may use yet, retains `storage`. The caller owns a reference. */
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
 /* Adds a tensor at another address than `like`, of this slab, whose counts and strides it shares. See _add_view(). */
 tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, void *data);
 /* Drops `count` references at once. Frees the slab with the last reference. */
 void tdict_slab_release(tdict_slab *slab, int64_t count);
 
-/* Creates a single tensor over an existing storage. The tensor retains the storage. Uses data, dtype, ndim, shape and
- * strides (NULL: C order) of `view`. The caller must have checked these fields. Returns TDICT_ENOMEM if host memory is
- * exhausted. */
+/* Creates a tensor that retains an existing storage, with data, dtype, ndim, shape and strides (NULL: C order) of
+ * `view`, which the caller has checked. Returns TDICT_ENOMEM. */
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err);
-/* Creates a host tensor in C order over an unloaded storage. The first element begins `offset` bytes after the start of
- * the storage. The tensor retains the storage. Uses dtype, ndim and shape of `layout`. Only transfers can access the
- * elements. Returns TDICT_ESHAPE if the elements reach outside the storage, TDICT_ENOMEM if host memory is exhausted,
- * and the errors of tdict_layout_check(). */
+/* Creates a host tensor in C order that retains an unloaded storage, `offset` bytes after its start, with dtype, ndim
+ * and shape of `layout`. Only transfers can access it. Returns TDICT_ESHAPE outside the storage, and the errors of
+ * tdict_layout_check(). */
 tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_desc *layout, size_t offset,
                                    tdict_tensor **out, tdict_error *err);
-/* Chooses the memory for a new tensor that is made from `like`. If `given` is not NULL, sets *out to `given`. If
- * `given` is NULL and `like` is on a device, sets *out to the memory of `like`. If `given` is NULL and `like` is on the
- * host, sets *out to NULL (plain host memory). Returns TDICT_EWRONGDEVICE if `like` is in device memory of the program
- * and `given` is NULL. */
+/* Chooses the memory for a new tensor made from `like`: `given`, else the memory of `like` on a device, else NULL,
+ * which is plain host memory. Returns TDICT_EWRONGDEVICE without `given` if `like` is in device memory of the program.
+ */
 tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
                                         tdict_memory **out, tdict_error *err);
 static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
@@ -89,9 +85,8 @@ bool tdict_tensor_check_lost(const tdict_tensor *t);
 static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
   return tdict_storage_has_lost(t->storage) && tdict_tensor_check_lost(t);
 }
-/* Fills the error for a tensor whose bytes are lost, and returns TDICT_EINVAL. The message says whether a transfer
- * failed or the tensor is unloaded. The message begins with `what`. `bytes` names the lost bytes, for example "the
- * source's bytes". */
+/* Returns TDICT_EINVAL for a tensor with lost bytes. The message begins with `what`, names the bytes (`bytes`: "the
+ * source's bytes"), and says whether a transfer failed or the tensor is unloaded. */
 tdict_status tdict_tensor_refuse_lost(const char *what, const char *bytes, const tdict_tensor *t, tdict_error *err);
 void tdict_tensor_lose(const tdict_tensor *t);
 /* Removes the tensor's bytes from the lost bytes. Call this function after all elements have been written. */

@@ -1,6 +1,5 @@
-/* Defines the demand: the leading dimensions and the device that a node requires of everything below the node. Checks
- * trees against a demand, and copies trees that do not meet the demand. Borrows all trees; the caller owns the copies.
- * Thread rule: as in tdict/tree.h. */
+/* The demand: leading dimensions and device that a node requires of everything below. Checks trees against it, and
+ * copies those that do not meet it, for the caller. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_CORE_TREE_AGREE_H
 #define TDICT_CORE_TREE_AGREE_H
 

@@ -26,10 +26,9 @@ typedef struct tdict_positions {
   int64_t count;
 } tdict_positions;
 
-/* Elements of an object and their order. Element k of the result is element at[k] of the object. The number k counts
- * the elements of the first `ndim` dimensions of the result in C order. The number at[k] counts the elements of the
- * first `dims_in` dimensions of the object. The later dimensions of the object do not change. All pointers are
- * borrowed. */
+/* Elements of an object in an order: element k of the result is element at[k] of the object. k counts in C order in the
+ * first `ndim` dimensions of the result, and at[k] in the first `dims_in` of the object, whose later dimensions stay.
+ * All pointers are borrowed. */
 typedef struct tdict_arrangement {
   int dims_in, ndim;
   const int64_t *shape; /* `ndim` sizes */
@@ -53,9 +52,8 @@ typedef struct tdict_joining {
 typedef struct tdict_builtin {
   tdict_type type;  /* must be the first member; type.struct_size is sizeof(tdict_builtin) */
   const void *mark; /* &tdict_builtin_mark, to recognize a built-in type */
-  /* Returns the number of batch dimensions of the object, and sets *sizes to the array of their sizes. The array
-   * belongs to the object. An object with 0 batch dimensions belongs to all elements of its tree: most operations on
-   * batch dimensions share the object. */
+  /* Returns the number of batch dimensions, and sets *sizes to their sizes, which belong to the object. With 0, it
+   * belongs to all elements of its tree, and most operations on batch dimensions share it. */
   int (*batch)(const void *self, const int64_t **sizes);
   /* Makes the leaf of the elements that `to` lists, from an object with batch dimensions: a tensor or a box, with a new
    * reference. Positions are in range. The operations call this function of a type with `elements` only if a pick
@@ -107,17 +105,15 @@ tdict_status tdict_box_give(const tdict_type *type, void *self, tdict_box **out,
 void tdict_box_discard(tdict_box *box);
 tdict_box *tdict_box_retain(tdict_box *box);
 void tdict_box_release(tdict_box *box);
-/* Makes a box for `given`, the object that a hook of `box` returned. If the hook returned the object of `box`, sets
- * *out to `box` and adds a reference. Takes ownership of `given`, and releases `given` on failure. Returns TDICT_ENOMEM
- * if memory is exhausted. */
+/* Makes a box for `given`, which a hook of `box` returned, and takes it over also on failure. If it is the object of
+ * `box`, *out is a new reference to `box`. Returns TDICT_ENOMEM. */
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err);
 /* The hook of a type, or NULL. A program of an older header has a shorter tdict_type, which struct_size shows. */
 #define TDICT_HOOK_OF(type, member) \
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
-/* Checks what a hook returned: a status, and `result`, which is NULL if the hook wrote no result. Returns TDICT_OK if
- * the hook succeeded. Otherwise completes the error of the hook, `own`, as tdict_callback_status() does, copies the
- * error to `err`, which may be NULL, and returns the status of the error. TDICT_OK without a result becomes
- * TDICT_EHOOK. */
+/* Checks what a hook returned: a status, and `result`, or NULL for none. If the hook failed, completes its error `own`
+ * as tdict_callback_status() does, copies it to `err`, which may be NULL, and returns its status. TDICT_OK without a
+ * result becomes TDICT_EHOOK. */
 tdict_status tdict_hook_finish(const tdict_type *type, const char *hook, tdict_status returned, const void *result,
                                tdict_error *own, tdict_error *err);
 

@@ -1,6 +1,5 @@
-/* Implements the functions that set, delete, pop and rename the entries of a tree. All steps that can fail precede the
- * first change, so a failed call does not change the tree. A tree owns one reference to each entry. Thread rule: as in
- * tdict/tree.h. */
+/* Sets, deletes, pops and renames entries of a tree, which owns a reference to each. All that can fail precedes the
+ * first change, so a failed call changes nothing. Thread rule: as in tdict/tree.h. */
 #include <stdio.h>
 #include <string.h>
 

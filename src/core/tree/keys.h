@@ -1,8 +1,7 @@
-/* A key table holds the names of the keys of a node, and their order. A table of more than 8 slots also has a hash
- * index. Key tables are reference-counted, and several nodes with the same keys can share a key table. A node copies a
- * shared table before the node changes its keys. The slot of a deleted key is kept until the table is compacted, so
- * that the slot numbers of other keys do not change. Thread rule: a shared table is never changed; the reference count
- * is thread-safe. */
+/* A key table holds the names of a node's keys in order, and a hash index for more than 8 slots. Tables are
+ * reference-counted and shared by nodes; a node copies a shared one before a change. The slot of a deleted key stays
+ * until the table is compacted, so that other slots keep their numbers. Thread rule: a shared table is never changed;
+ * the reference count is thread-safe. */
 #ifndef TDICT_CORE_TREE_KEYS_H
 #define TDICT_CORE_TREE_KEYS_H
 

@@ -23,9 +23,8 @@ typedef struct tdict_element_index {
   int depth;
   int64_t at[TDICT_MAX_NDIM];
 } tdict_element_index;
-/* The elements that an operation selects. The operation selects one index in each of the first `at.depth` dimensions.
- * If `selects` is true, the operation also selects `count` indices in the next dimension. In all other dimensions, all
- * indices are selected. */
+/* The elements that an operation selects: one index in each of the first `at.depth` dimensions, with `selects` also
+ * `count` indices in the next, and all of the other dimensions. */
 typedef struct tdict_pick {
   tdict_element_index at;
   bool selects;
@@ -43,11 +42,9 @@ static inline tdict_object_method tdict_pick_method(const tdict_pick *pick) {
  * must exist. *out is a new reference. Returns TDICT_ENOMEM and their errors. */
 tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
                             tdict_error *err);
-/* Checks a write in place from `from`, an object of a built-in type whose elements cannot be written. Returns TDICT_OK
- * if the object `to` can stay unchanged. For a write of all elements (`is_whole` is true), both objects must be equal.
- * For a write of some elements, both objects must be equal and have no batch dimensions. If the objects do not meet the
- * condition of the write, returns TDICT_ENOTSUP or the error of the type. Returns TDICT_ETYPE if `to` is not an object
- * of the type of `from`. */
+/* Checks a write in place of `from`, a built-in object whose elements cannot be written. `to` can stay unchanged if
+ * both are equal, and for some elements (`is_whole` is false) if also none has batch dimensions. Otherwise returns
+ * TDICT_ENOTSUP or the error of the type, and TDICT_ETYPE if `to` is no object of the type of `from`. */
 tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err);
 
 /* Sets an object as tdict_set_object() does. Takes over a reference to the object, also on failure. */
@@ -87,11 +84,9 @@ tdict_status tdict_box_flatten(const tdict_flatten_rule *opening, const tdict_bo
  * not locked. Returns the errors of tdict_box_flatten() and TDICT_ENOMEM. */
 tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdict_tree *td, tdict_tree **out,
                                    tdict_error *err);
-/* Undoes tdict_objects_flatten(): if `like` has an object at the path of a tree of `made`, replaces this tree by an
- * object made from the tree. The nodes of `made` must not be shared, and must have the slots of `like`. If a flattened
- * tree has lost all its leaves, its slot becomes 0. If a flattened tree has lost only some leaves, returns
- * TDICT_EINVAL. Also returns TDICT_EHOOK, TDICT_ENOMEM and the errors of the hook. After an error, some trees of `made`
- * can already be replaced. */
+/* Undoes tdict_objects_flatten(): where `like` has an object, makes one of the tree of `made`, whose nodes must be
+ * unshared and have the slots of `like`. The slot of a tree that has lost all its leaves becomes 0; some lost leaves
+ * are TDICT_EINVAL. Returns TDICT_EHOOK, TDICT_ENOMEM and the hook's errors, and then may have replaced some trees. */
 tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
 
 /* Pairs of flattened objects, for writes from `from` to `to`. A first walk checks the trees and adds pairs, and a
@@ -113,12 +108,11 @@ typedef struct tdict_pairing {
   /* the destination and the source, whose batch sizes the objects must have; NULL: no object is checked */
   const tdict_tree *trees[2];
 } tdict_pairing;
-/* Adds the pair for a write of leaves[1] to leaves[0]. Objects of the program are flattened. A built-in type pairs the
- * elements of its objects, if the write is whole or the objects have batch dimensions. Other objects of built-in types
- * must pass tdict_box_keep(), and the pair is empty. Returns the errors of tdict_box_keep(), tdict_box_flatten() and
- * the types. Returns TDICT_ENOTSUP if the pick selects in more than one dimension, TDICT_ETYPE for objects of two
- * types, TDICT_ESHAPE for an object that does not fit its tree, and TDICT_ENOMEM. On failure, err->path begins with
- * how->path. */
+/* Adds the pair for a write of leaves[1] to leaves[0]. The program's objects are flattened. A built-in type pairs
+ * elements if the write is whole or the objects have batch dimensions; others must pass tdict_box_keep(), and the pair
+ * is empty. Returns the errors of tdict_box_keep(), tdict_box_flatten() and the types, TDICT_ENOTSUP if the pick
+ * selects in several dimensions, TDICT_ETYPE for two types, TDICT_ESHAPE for an object that does not fit its tree, and
+ * TDICT_ENOMEM, with paths below how->path. */
 tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_pairing *how, const tdict_leaf leaves[2],
                                   tdict_error *err);
 /* If `last` is true, returns the pair that was added last. Otherwise returns the next pair of the second walk. */

@@ -1,6 +1,5 @@
-/* Reads paths key by key. The caller owns the reader. A key is valid until the next key is read. The reader allocates
- * memory only for a key with a backslash that takes more than 128 bytes of the path. Thread rule: used by one thread at
- * a time. */
+/* Reads paths key by key. The caller owns the reader. A key is valid until the next is read. Allocates only for a key
+ * with a backslash that takes more than 128 bytes. Thread rule: used by one thread at a time. */
 #ifndef TDICT_CORE_TREE_PATH_H
 #define TDICT_CORE_TREE_PATH_H
 

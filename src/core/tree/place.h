@@ -1,6 +1,5 @@
-/* Finds the node and slot that a path leads to, and sets leaves there. A place is the deepest existing node on the
- * path, with the slot of the last key read. The caller owns the place, which borrows its trees. Thread rule: as in
- * tdict/tree.h. */
+/* Finds a path's place, which is the deepest existing node with the slot of the last key read, and sets leaves there.
+ * The caller owns the place, which borrows its trees. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_CORE_TREE_PLACE_H
 #define TDICT_CORE_TREE_PLACE_H
 
@@ -13,9 +12,8 @@ typedef struct tdict_place {
   tdict_path path;
 } tdict_place;
 
-/* Finds the node of the last key of a path without backslashes, and writes that key to *name. Returns NULL if the node
- * does not exist or the path has a backslash or an invalid key. After NULL, the caller uses the functions below, which
- * also report errors. */
+/* Finds the node of the last key of a path, and writes that key to *name. Returns NULL for a missing node, a backslash
+ * or an invalid key: the functions below then also report errors. */
 static inline tdict_tree *tdict_place_find_fast(const tdict_tree *td, const char *path, const char *end,
                                                 tdict_name *name) {
   while (tdict_name_read(name, path, end)) {
@@ -43,9 +41,8 @@ static inline tdict_leaf tdict_place_leaf(const tdict_place *place) {
 }
 /* Returns TDICT_ELOCKED if the node is locked. */
 tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err);
-/* Sets the leaf at the place and creates the missing nodes on the path. The tree adds a reference to the leaf. *old is
- * the replaced leaf, which the caller owns, or 0 if no leaf was replaced. If memory is exhausted, returns TDICT_ENOMEM
- * and leaves the tree unchanged. */
+/* Sets the leaf at the place, retained, and creates missing nodes of the path. *old is the replaced leaf, which the
+ * caller owns, or 0. Returns TDICT_ENOMEM; the tree is then unchanged. */
 tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *old, tdict_error *err);
 /* Sets the leaf like tdict_place_put(), and at the end releases the old one, whose callback can read the tree. */
 tdict_status tdict_place_set(tdict_place *place, tdict_leaf leaf, tdict_error *err);

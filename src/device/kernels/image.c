@@ -1,5 +1,4 @@
-/* Contains the kernels as PTX. The text is constant. The assembler includes the file, because a string literal of this
- * size is not portable. */
+/* The kernels as PTX. The assembler includes the file, because a string literal of its size is not portable. */
 #include "device/kernels/image.h"
 
 __asm__(".section .rodata\n"

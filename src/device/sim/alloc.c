@@ -1,6 +1,5 @@
-/* Implements the memory entries of the simulated driver's table: pools, device memory, host memory and registrations.
- * The caller owns an allocation. Closing the driver unmaps all memory that is still allocated. Thread rule: safe from
- * any thread. */
+/* The memory entries of the simulated driver's table. The caller owns an allocation, but closing the driver unmaps all
+ * that are left. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <sys/mman.h>
 

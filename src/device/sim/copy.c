@@ -26,9 +26,8 @@ static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t b
   return TDICT_CU_SUCCESS;
 }
 
-/* Checks device memory that a copy on `device` accesses. Writes a host pointer to the bytes to *out. Fills *use for a
- * later check that the allocation still exists. A peer copy passes the owner of the memory as `device`. Call with the
- * driver's lock held. */
+/* Checks device memory that a copy on `device`, for peers the owner, accesses, with the driver's lock held. *out is its
+ * host address, and *use allows a later check that the allocation still exists. */
 static tdict_cu check_device(tdict_sim_driver *d, const tdict_sim_device *device, const void *address, size_t bytes,
                              tdict_sim_use *use, char **out) {
   tdict_sim_device *owner = tdict_sim_device_of(d, address);

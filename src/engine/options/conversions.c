@@ -152,10 +152,9 @@ static void convert_on_host(tdict_item_cast *c, tdict_dtype wire) {
   c->host = c->cast;
 }
 
-/* Divides a conversion on the way to a device (`in`) or to the host. The wire has the dtype that the program named,
- * else the narrower dtype. If the narrower dtype needs a kernel that cannot run, host threads convert, and the wire has
- * the other dtype. If a named dtype needs such a kernel, returns TDICT_ENOTSUP or another error of
- * tdict_gpu_load_kernels(). */
+/* Divides a conversion to a device (`in`) or to the host. The wire has the dtype that the program named, else the
+ * narrower one, or the other one by host threads if a needed kernel cannot run. For a named dtype, this is
+ * TDICT_ENOTSUP or another error of tdict_gpu_load_kernels(). */
 static tdict_status split_on_wire(tdict_plan *plan, tdict_item_cast *c, const tdict_item *item, bool in,
                                   tdict_error *err) {
   const tdict_dtype from = c->cast.from, to = c->cast.to, named = c->wire, host_wire = in ? to : from;

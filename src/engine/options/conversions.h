@@ -25,9 +25,8 @@ tdict_patterns *tdict_conversions_patterns(tdict_conversions *conversions);
 static inline bool tdict_item_cast_changes(const tdict_item_cast *cast) {
   return cast->rule && (cast->cast.to != cast->cast.from || cast->cast.is_scaled);
 }
-/* Returns true if an item that is copied from the host to a device can be packed. The item must have at least
- * TDICT_PACK_MIN_BYTES and a dtype of tdict_pack_supports(). The destination must be in C order. Loads the kernels of
- * the device, and returns false if this fails. */
+/* Returns true if an item from the host to a device can be packed: TDICT_PACK_MIN_BYTES or more of a dtype of
+ * tdict_pack_supports(), and a destination in C order. Loads the kernels, or returns false. */
 bool tdict_item_can_pack(tdict_plan *plan, const tdict_item *item);
 /* Divides the conversion of an item, whose way is chosen, into the parts that host threads and a kernel do. Appends the
  * conversion to the plan. If `narrow` is true and the item has the way TDICT_WAY_STAGE_IN and no conversion, the item

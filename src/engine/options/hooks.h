@@ -1,7 +1,6 @@
-/* Runs the hooks of objects before the copies of a transfer begin. A step, a tdict_object_step, says which hooks of an
- * object run. The plan owns the steps. While hooks run, only one thread accesses a step. Thread rule: the starting
- * thread calls tdict_hooks_prepare() and tdict_hooks_run(). Hooks run on pool threads, or on the starting thread if
- * on_caller is set. */
+/* Runs the hooks of objects before the copies begin. A tdict_object_step of the plan says which hooks run, and one
+ * thread at a time accesses it. Thread rule: the starting thread calls tdict_hooks_prepare() and tdict_hooks_run().
+ * Hooks run on pool threads, or with on_caller on the starting thread. */
 #ifndef TDICT_ENGINE_OPTIONS_HOOKS_H
 #define TDICT_ENGINE_OPTIONS_HOOKS_H
 

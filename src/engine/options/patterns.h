@@ -20,10 +20,9 @@ void tdict_patterns_destroy(tdict_patterns *patterns);
 size_t tdict_patterns_find(tdict_patterns *patterns, const tdict_cursor *cursor);
 /* Returns the number of entries for which tdict_patterns_find() has found a pattern. */
 int64_t tdict_patterns_count_matches(const tdict_patterns *patterns);
-/* Returns TDICT_ENOTFOUND if a pattern that is not optional matches no entry of `tree`, or no tensor if `tensors_only`
- * is true. err->path is then the pattern. Call this function after tdict_patterns_find() was called for the entries:
- * walks the tree only if tdict_patterns_find() has not found every pattern. Returns TDICT_ENOMEM if host memory is
- * exhausted. */
+/* Returns TDICT_ENOTFOUND, with the pattern as path, if one that is not optional matches no entry of `tree`, with
+ * `tensors_only` no tensor. Call it after tdict_patterns_find() for the entries: walks the tree only if that has not
+ * found every pattern. Returns TDICT_ENOMEM. */
 tdict_status tdict_patterns_check(tdict_patterns *patterns, const tdict_tree *tree, bool tensors_only,
                                   tdict_error *err);
 

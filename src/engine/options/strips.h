@@ -11,8 +11,7 @@
 #include "engine/plan/choose.h"
 
 typedef struct tdict_chunk_strips {
-  /* release/acquire: the thread of the first strip sets the slot. NULL before that, and again after a lane has taken
-   * over the slot */
+  /* release/acquire: set by the thread of the first strip. NULL before, and after a lane has taken it over */
   _Atomic(tdict_slot *) slot;
   /* acq_rel: number of strips that are not filled yet. The thread that fills the last strip sees all bytes */
   _Atomic(uint32_t) num_unfilled;
@@ -27,11 +26,9 @@ typedef struct tdict_strips {
 tdict_status tdict_strips_create(tdict_transfer *transfer, uint32_t max_strips, tdict_error *err);
 /* Returns slots to their rings if the slots' copies were never queued. Such slots exist only after a failure. */
 void tdict_strips_close(tdict_transfer *transfer);
-/* Returns the number of strips of the chunk, from 1 to max_strips. A chunk that is not copied through a slot to a
- * device has 1 strip. */
+/* Returns the number of strips, up to max_strips, of a chunk that goes through a slot to a device, else 1. */
 uint32_t tdict_strips_count(const tdict_transfer *transfer, const tdict_chunk *chunk);
-/* Returns strip `n` of the chunk as an interval. The first strip is strip 0. The strip begins at a multiple of 256
- * bytes from the start of the chunk. */
+/* Returns strip `n`, from 0, of the chunk as an interval that begins at a multiple of 256 bytes in it. */
 tdict_chunk tdict_strip_at(const tdict_transfer *transfer, const tdict_chunk *chunk, uint32_t n);
 /* What a thread has claimed: a strip of a chunk, or the whole chunk. */
 typedef struct tdict_claim {
@@ -42,9 +39,8 @@ typedef struct tdict_claim {
 /* Claims the next strip of a transfer with strips. Returns false if no strip is left. Strips are claimed in order, so
  * the first strip of a chunk is claimed before any other strip. */
 bool tdict_strips_claim(tdict_transfer *transfer, tdict_claim *out);
-/* Returns the slot of a chunk with several strips. For the first strip, takes a slot. For the other strips, waits until
- * the thread of the first strip has taken the slot. *out is NULL if the transfer has failed. Returns the errors of
- * tdict_lane_take_slot(). */
+/* Returns the slot of a chunk with several strips: takes one for the first strip, and waits for it in the others. *out
+ * is NULL if the transfer has failed. Returns the errors of tdict_lane_take_slot(). */
 tdict_status tdict_strips_slot(tdict_lane *lane, const tdict_claim *claim, tdict_slot **out, tdict_error *err);
 /* Counts the strip as filled. If this was the last strip, the lane owns the slot, and must queue the slot's copy.
  * Otherwise sets *slot to NULL. Returns the errors of tdict_lane_take_over(). */

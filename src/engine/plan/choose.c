@@ -4,9 +4,8 @@
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
 /* in larger transfers, the time to wake a thread is negligible */
 #define SPIN_MAX_BYTES ((size_t)80 << 20)
-/* Number of threads for a transfer of more than SPIN_MAX_BYTES that reads files. With an H200, one thread read 8 GB/s
- * from the page cache, and eight threads read 54 GB/s, which is about the speed of the PCIe 5 link. Reading files needs
- * more threads than copying from memory. */
+/* Threads for a transfer of more than SPIN_MAX_BYTES that reads files, which needs more than memory does. With an H200,
+ * one read 8 GB/s from the page cache, and eight 54 GB/s, about the speed of PCIe 5. */
 enum { FILE_WORKERS = 16 };
 /* Number of threads for a transfer of more than SPIN_MAX_BYTES that packs elements. Packing takes longer than copying,
  * so the threads limit the transfer, and not the link. */

@@ -130,10 +130,9 @@ static void begin_uniform(collector *c) {
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. A destination whose memory
- * is not shared does not overlap with any other destination. If each of the other destinations begins at or after the
- * end of the previous destination, no destinations overlap. Destinations with gaps, or in memory of the program, may
- * always overlap. */
+/* Notes whether destinations may overlap, before the item retains `dst`. One with unshared memory overlaps with none.
+ * No others do if each begins at or after the end of the one before, unless they have gaps or are in memory of the
+ * program. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->collected->may_overlap) return;
@@ -169,9 +168,8 @@ static tdict_status note_leaf(const collector *c, uint32_t place, const tdict_te
   return TDICT_OK;
 }
 
-/* Returns true if objects of a node must be pinned: by tdict_pin_memory(), for a pinned result on the cpu, or on the
- * way to a device in the mode NON_BLOCKING_PIN. Objects of a tree that is on a device already are not pinned on the
- * way. */
+/* Returns true if a node's objects must be pinned: by tdict_pin_memory(), for a pinned result, or in the mode
+ * NON_BLOCKING_PIN on the way to a device, if the tree is not on one already. */
 static bool asks_for_pinning(const tdict_plan_request *r, const tdict_tree *node) {
   if (r->dst) return false;
   if (r->device.type == TDICT_DEVICE_CPU) return r->want_pinned;

@@ -4,10 +4,9 @@
 
 #include "engine/plan/item.h"
 
-/* Reads the tree into collected->plan. Each leaf that must be copied becomes an item. If there is no destination,
- * leaves with the same bytes and the same conversion become one item. Sets the way of each item. If a consolidated tree
- * is copied as a whole, the tree becomes one item. err->path names the entry that caused the error. After a failure,
- * the plan is empty. */
+/* Reads the tree into collected->plan. Leaves to copy become items with a way. Without a destination, leaves with the
+ * same bytes and conversion become one item, and so does a consolidated tree that is copied as a whole. err->path names
+ * the wrong entry. After a failure, the plan is empty. */
 tdict_status tdict_plan_collect(tdict_collected *collected, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err);
 

@@ -1,6 +1,5 @@
-/* Compares the source of tdict_transfer_into_async() with its destination. Borrows the trees. A cursor walks the
- * source. The field `mark` of each frame is the address of the destination's node. Thread rule: no thread may change
- * the trees during a call. */
+/* Compares the source of tdict_transfer_into_async() with its destination. A cursor walks the source, and the `mark` of
+ * a frame is the destination's node. Thread rule: no thread may change the trees during a call. */
 #ifndef TDICT_ENGINE_PLAN_DESTINATION_H
 #define TDICT_ENGINE_PLAN_DESTINATION_H
 

@@ -7,9 +7,8 @@
 
 /* Writes the tree of the hook `flatten`, which exists. Errors: the hook's, and TDICT_EHOOK without a tree. */
 tdict_status tdict_flatten_object(const tdict_box *box, tdict_tree **out, tdict_error *err);
-/* Calls the object's hook `unflatten` with the tensors of `tree`, and writes the box of the new object to *out. The
- * caller owns the box. The type must have this hook. Returns the error of the hook, TDICT_EHOOK if the hook returned no
- * object, or TDICT_ENOMEM. */
+/* Makes a box, of the caller, from `tree` by the hook `unflatten`, which exists. Returns the error of the hook,
+ * TDICT_EHOOK without an object, or TDICT_ENOMEM. */
 tdict_status tdict_unflatten_object(tdict_box *box, const tdict_tree *tree, tdict_box **out, tdict_error *err);
 /* Returns TDICT_ETYPE unless `other`, an object's counterpart, is of the same type. */
 tdict_status tdict_flatten_check_pair(const tdict_box *box, tdict_leaf other, tdict_error *err);

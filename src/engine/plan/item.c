@@ -37,9 +37,8 @@ tdict_status tdict_item_maker_init(tdict_item_maker *m, tdict_collected *collect
   return plan->wire ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its conversions");
 }
 
-/* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
- * memory may be pinned by another driver, or the program's claim may be false. The last result is stored, because
- * consecutive leaves often share a storage. */
+/* Returns true if the GPU can access the tensor's memory. Flags are not enough: another driver may have pinned it, or
+ * the program's claim may be false. Consecutive leaves often share a storage, so keeps the last result. */
 static bool is_pinned(tdict_item_maker *m, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;

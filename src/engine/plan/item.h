@@ -91,11 +91,9 @@ typedef struct tdict_same_bytes {
   const tdict_item_cast *wanted;
 } tdict_same_bytes;
 
-/* Returns true only if the leaf is in C order and begins at or after the end of all leaves of its storage that were
- * passed to this function. If the result is true, no earlier leaf covers the same bytes. The result can be false even
- * if no earlier leaf covers the same bytes. Examples are an empty leaf, leaves that alternate between storages, and a
- * leaf after TDICT_SAME_BYTES_STORAGES other storages. After the function has returned false, the caller must add all
- * leaves to the table. */
+/* Returns true if the leaf is in C order and begins at or after the end of all its storage's leaves that were passed
+ * before: no earlier leaf then covers the same bytes. May return false without need, for empty leaves, alternating
+ * storages, or after TDICT_SAME_BYTES_STORAGES storages. Then all leaves must go to the table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
 /* Sets *place to the item with the same bytes and conversion as `t`, if there is one. */

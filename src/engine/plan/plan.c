@@ -169,9 +169,8 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at) {
   return low;
 }
 
-/* Returns the bytes of the next chunk, from `low` to `high`. The chunk gets a quarter of the bytes before `at` or of
- * the bytes after `at`, whichever is less. Small first chunks start the device early. Small last chunks keep all
- * threads busy until the end. */
+/* Returns the bytes of the next chunk, from `low` to `high`: a quarter of those before or after `at`, whichever is
+ * less. Small first chunks start the device early, and small last ones keep all threads busy. */
 static size_t choose_piece(tdict_chunk all, size_t at, size_t low, size_t high) {
   size_t before = at - all.begin, after = all.end - at;
   size_t piece = (before < after ? before : after) / 4 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;

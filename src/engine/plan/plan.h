@@ -40,9 +40,8 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
 } tdict_way;
 
-/* How the elements of an item are converted or packed. Threads of the host convert when they fill a slot (stage in),
- * when they read a slot (stage out), or while they copy on the host. A kernel converts between slots and the device, or
- * within a device. */
+/* How an item's elements are converted or packed: by host threads when they fill or read a slot or copy on the host, or
+ * by a kernel between slots and the device, or within a device. */
 typedef struct tdict_item_cast {
   uint32_t rule;    /* number of the conversion that the program gave, plus 1; 0: the item is copied unchanged */
   tdict_cast cast;  /* the whole conversion */
@@ -205,31 +204,26 @@ typedef struct tdict_cut {
   bool one_by_one;      /* true: each driver copy covers one leaf or one stretch, see tdict_plan_stretch_end() */
   uint32_t num_uniform; /* see tdict_collected */
 } tdict_cut;
-/* Cuts the line into chunks. Consecutive items with the same `way` and the same GPU form a group. In a group, the sizes
- * of the chunks grow from first_bytes to chunk_bytes, and shrink again towards the end. If elements are converted, the
- * size of a chunk that is copied through a slot is the number of bytes in the slot. If items are packed, chunks are
+/* Cuts the line into chunks. Consecutive items of one `way` and GPU form a group, in which chunks grow from first_bytes
+ * to chunk_bytes, and shrink towards the end. Converted elements count as in the slot. If items are packed, chunks are
  * smaller. Errors: TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error *err);
 /* Returns the number of the item after the stretch that begins at item `first`. One driver copy can cover a stretch,
  * because the leaves of a stretch have the same distances in the source, in the destination and on the line. A chunk of
  * direct copies between host and device has up to TDICT_CU_MOST_COPIES stretches, unless it is cut one_by_one. */
 uint32_t tdict_plan_stretch_end(const tdict_plan *plan, uint32_t first);
-/* Returns the index of an item: the first item at index `low` or later whose end on the line is greater than `at`. The
- * caller guarantees that this item exists. */
+/* Returns the first item from `low` on, which must exist, whose end on the line is greater than `at`. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
-/* Reserves space for `more` items and leaves. Returns false if memory is exhausted or the numbers exceed 32 bits. The
- * plan's items and leaves are then unchanged. */
+/* Reserves space for `more` items and leaves. Returns false, unchanged, without memory or beyond 32 bits. */
 bool tdict_plan_reserve(tdict_plan *plan, size_t more);
 void tdict_plan_reset(tdict_plan *plan);
 void tdict_plan_end_borrowing(tdict_plan *plan);
-/* Counts the leaves of each flattened object. If no leaf of an object is copied and the plan has no destination, the
- * result holds the same object. */
+/* Counts the leaves of flattened objects. Without copied leaves and a destination, the result has the same object. */
 void tdict_plan_settle_objects(tdict_plan *plan, bool has_destination);
 /* Releases the tensors and objects of the plan, and keeps the memory of the plan's arrays for reuse. */
 void tdict_plan_clear(tdict_plan *plan);
-/* Returns true if no tensor owns the bytes between this tensor and the next multiple of 256, so a copy may overwrite
- * these bytes. Returns true for a leaf of an arena, but not for views of the leaf. Also returns true for NULL, which
- * means a leaf of a new result. */
+/* Returns true if no tensor owns the bytes up to the next multiple of 256, which a copy may then overwrite: for leaves
+ * of an arena, but not their views, and for NULL, a leaf of a new result. */
 bool tdict_plan_gap_is_free(const tdict_tensor *t);
 
 #endif

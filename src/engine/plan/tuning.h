@@ -47,8 +47,7 @@ typedef struct tdict_tuning {
 /* Returns the built-in table. */
 tdict_tuning tdict_tuning_default(void);
 extern const char *const tdict_tuning_names[TDICT_TUNING_DIRECTIONS];
-/* Checks the fields of a row except up_to_bytes. Returns TDICT_EINVAL if a field is invalid. The message begins with
- * `what`, and names the field. */
+/* Checks a row, except up_to_bytes. Returns TDICT_EINVAL with a message of `what` and the field. */
 tdict_status tdict_tuning_check_row(const tdict_tuning_row *row, const char *what, tdict_error *err);
 /* Checks a table. Returns TDICT_EINVAL if a field is invalid. The message names the row and the field. */
 tdict_status tdict_tuning_check(const tdict_tuning *tuning, tdict_error *err);

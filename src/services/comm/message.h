@@ -15,8 +15,7 @@ tdict_status tdict_comm_check_tree(const tdict_comm *comm, const char *what, con
  * tdict_comm_check_tree() must: bytes may be lost, or there is an error. */
 bool tdict_comm_check_common(const tdict_comm *comm, int use, tdict_comm_source *source);
 void tdict_comm_source_reset(tdict_comm_source *source);
-/* Finds the block of the checked tree: `packed` is NULL if it has none. Returns the errors of tdict_schema_measure().
- */
+/* Finds the block of the checked tree: `packed` is NULL if there is none. Returns errors of tdict_schema_measure(). */
 tdict_status tdict_message_find(tdict_comm_call *call, tdict_error *err);
 /* Finds or allocates the block of the checked tree. Copies nothing. Returns errors of tdict_create_from_schema(). */
 tdict_status tdict_message_prepare(tdict_comm_call *call, tdict_error *err);

@@ -1,7 +1,6 @@
-/* Calls the operations of a communicator's table with its stream and the time limit of a call. A table may be the
- * program's, so a number that is not a tdict_status becomes TDICT_EHOOK. `err` must be an error struct of the
- * library, because its contents are overwritten. Thread rule: only the
- * call whose turn it is. */
+/* Calls the operations of a table with its stream and a call's time limit. A program's table may return a number that
+ * is not a tdict_status: it becomes TDICT_EHOOK. `err` must be one of the library, because its contents are
+ * overwritten. Thread rule: only the call whose turn it is. */
 #ifndef TDICT_SERVICES_COMM_TABLE_H
 #define TDICT_SERVICES_COMM_TABLE_H
 

@@ -21,9 +21,8 @@ typedef struct tdict_reader {
 void tdict_reader_init(tdict_reader *reader, tdict_contents *contents, const char *file, bool flat);
 /* Adds a key to the path, which is cut to remove the key. Returns TDICT_ENOTSUP for an empty key, and TDICT_ENOMEM. */
 tdict_status tdict_reader_push(tdict_reader *reader, const char *key, tdict_error *err);
-/* Adds a tree, and enters it. `batch_size` is the JSON array of its sizes, and `name` names the array in messages. If
- * `name` is NULL, the tree has no batch dimensions. Returns TDICT_EFORMAT if there are more than TDICT_IO_MAX_DEPTH
- * trees, and the errors of tdict_json_sizes(). */
+/* Adds a tree, and enters it. Its sizes are the JSON array `batch_size`, which messages call `name`; NULL: no batch
+ * dimensions. Returns TDICT_EFORMAT for more than TDICT_IO_MAX_DEPTH trees, and errors of tdict_json_sizes(). */
 tdict_status tdict_reader_enter(tdict_reader *reader, const char *name, tdict_json batch_size, tdict_error *err);
 void tdict_reader_leave(tdict_reader *reader);
 /* Adds an item with the current path. Its shape must live as long as the contents. */
@@ -37,9 +36,8 @@ tdict_status tdict_reader_add_column(tdict_reader *reader, tdict_json list, tdic
 /* Adds values in C order, which live as long as the contents: a column, or one value of the tree without sizes. */
 tdict_status tdict_reader_add_values(tdict_reader *reader, const tdict_value *values, size_t count,
                                      const tdict_sizes *sizes, tdict_error *err);
-/* Enters a lazy stack along the dimension `value`, and writes the dimension to *dim. The members of the stack lack this
- * dimension, so it and higher dimensions are removed from all trees that are being read. Returns TDICT_ENOTSUP if a
- * tree that would lose dimensions has a column. */
+/* Enters a lazy stack along dimension `value`, which goes to *dim. Its members lack this dimension, so all trees that
+ * are being read lose it and higher ones. Returns TDICT_ENOTSUP if such a tree has a column. */
 tdict_status tdict_reader_enter_stack(tdict_reader *reader, tdict_json value, int *dim, tdict_error *err);
 /* Sets the batch size of a lazy stack, which is the tree that is being read: the first `dim` sizes of item `member`.
  * Returns TDICT_EFORMAT if the item is no tree or has fewer batch dimensions. */

@@ -1,6 +1,5 @@
-/* A text that grows, for the JSON parts of files. The function that initializes the text owns the bytes. If memory is
- * exhausted, `has_failed` becomes true and later additions do nothing, so a caller checks only once, at the end. Thread
- * rule: used by one thread at a time. */
+/* A text that grows, for JSON parts of files. Its initializer owns the bytes. Without memory, `has_failed` becomes true
+ * and additions do nothing, so a caller checks once, at the end. Thread rule: one thread at a time. */
 #ifndef TDICT_SERVICES_IO_TEXT_H
 #define TDICT_SERVICES_IO_TEXT_H
 

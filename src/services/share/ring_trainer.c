@@ -194,9 +194,8 @@ static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, i
 /* Takes a full slot. Sets *out to num_slots if no slot is full, or if another process has changed the slot. */
 static tdict_status take_slot(tdict_share_ring *r, uint32_t *out, tdict_error *err) {
   uint32_t slot = r->num_slots, word = 0, before;
-  /* A worker may publish two slots during a search, and the search may see only the second slot. The next search then
-   * sees both slots, so search until the result repeats. The number of searches is limited, because a broken worker may
-   * keep changing the tickets. */
+  /* A worker may publish two slots during a search that sees only the second. The next search sees both, so search
+   * until the result repeats, but not for ever: a broken worker may keep changing the tickets. */
   for (uint32_t searches = 0; searches <= r->num_slots; searches++) {
     before = slot;
     tdict_status status = find_full(r, &slot, &word, err);

@@ -103,9 +103,8 @@ static tdict_status measure_tree(const char *what, const tdict_schema *schema, s
 /* Allocates the memory of a new memfd and seals its size. */
 static tdict_status allocate_and_seal(const char *what, int fd, size_t bytes, tdict_error *err) {
   if (ftruncate(fd, (off_t)bytes) != 0) return fail_errno(what, "ftruncate", err);
-  /* Allocate all pages now: a page that is missing later would end the process with SIGBUS. Allocate in short calls,
-   * because older kernels undo a call that a signal interrupts. A long call might never end in a program with a fast
-   * timer. */
+  /* Allocate all pages now: one that is missing later would end the process with SIGBUS. Short calls, because older
+   * kernels undo one that a signal interrupts, and a fast timer would never let it end. */
   for (size_t at = 0; at < bytes;) {
     const size_t left = bytes - at, piece = left < PIECE ? left : PIECE;
     if (fallocate(fd, 0, (off_t)at, (off_t)piece) == 0)

@@ -34,10 +34,9 @@ typedef struct tdict_segment {
   tdict_gpu *gpu;       /* retained; the GPU that pinned the mapping; NULL: not pinned */
 } tdict_segment;
 
-/* Creates and maps a segment for trees like `tree`. The caller sets kind, num_slots and max_workers of `wanted`, and
- * owns the result. `what` is the name of the public call, here and below. Returns TDICT_ENOTSUP for an object,
- * TDICT_EOVERFLOW if the size overflows, TDICT_ENOMEM, and TDICT_EIO if a system call fails for a reason other than
- * memory. */
+/* Creates and maps a segment, of the caller, for trees like `tree`, with kind, num_slots and max_workers of `wanted`.
+ * `what` is the name of the public call, also below. Returns TDICT_ENOTSUP for an object, TDICT_EOVERFLOW,
+ * TDICT_ENOMEM, and TDICT_EIO if a system call fails for another reason than memory. */
 tdict_status tdict_segment_create(const char *what, const tdict_tree *tree, const tdict_segment_layout *wanted,
                                   tdict_segment **out, tdict_error *err);
 /* Checks and maps a segment that another process sent. Takes over `fd`, and closes `fd` on failure. Returns

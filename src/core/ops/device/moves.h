@@ -83,10 +83,9 @@ tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, 
 tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tree *tree, tdict_error *err);
 /* Returns true if tdict_moves_copy() adds copies between two storages on devices instead of copying at once. */
 bool tdict_moves_can_launch(const tdict_storage *dst, const tdict_storage *src);
-/* Adds the copy of a tensor, or copies at once. The dtypes and shapes are equal, and the destination is not read-only.
- * If `moves` is NULL, calls tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for a source whose bytes are lost,
- * and the errors of tdict_tensor_copy(). If the moves are queued on a stream, also returns the errors of
- * tdict_moves_check_devices(). */
+/* Adds the copy of a tensor to one of the same dtype and shape that is not read-only, or copies at once. NULL: calls
+ * tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for lost bytes, and the errors of tdict_tensor_copy() and, on
+ * a stream, of tdict_moves_check_devices(). */
 tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 
 /* Waits until the host can read a tensor on a device: for writes to it, and for the stream if it is of this device.
@@ -131,10 +130,9 @@ typedef struct tdict_listed_copy {
 bool tdict_moves_take_listed(const tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other);
 /* Adds a copy by moves->lists from bytes that are not lost. Returns TDICT_ENOMEM and TDICT_EWRONGDEVICE. */
 tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy *copy, tdict_error *err);
-/* Adds a copy that differs from the last move in its tensors only. The last move was added by one of these two
- * functions. Dtypes, sizes, strides and memories of the tensors are equal to those of the last move. The first element
- * of `indexed` that the copy selects begins `offset` bytes after the first element of `indexed`. Returns
- * TDICT_ENOMEM. */
+/* Adds a copy that differs from the last move, which one of these two added, in its tensors only: dtypes, sizes,
+ * strides and memories are equal. The first selected element begins `offset` bytes after the first element of
+ * `indexed`. Returns TDICT_ENOMEM. */
 tdict_status tdict_moves_repeat_listed(tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other,
                                        uintptr_t offset, tdict_error *err);
 

@@ -1,6 +1,5 @@
-/* Implements ranges with NVTX. NVTX is a header that finds a profiler at run time, and does nothing if there is no
- * profiler. This is the only file that includes NVTX; CMake adds the file if the header was found. Owns nothing. See
- * ranges.h for the thread rule. */
+/* Implements ranges with NVTX, a header that finds a profiler at run time or does nothing. Only this file includes
+ * NVTX, if CMake found the header. Owns nothing. See ranges.h for the thread rule. */
 #include <nvtx3/nvToolsExt.h>
 
 #include "engine/options/trace/ranges.h"

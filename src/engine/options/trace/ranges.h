@@ -1,7 +1,6 @@
-/* Declares the kinds of work that a timeline shows. NVIDIA's profilers can show the same kinds as ranges. If NVTX is
- * absent at build time, ranges are empty macros. If NVTX is present but no profiler runs, a range only loads and tests
- * one variable. This file keeps no state. Thread rule: the same thread pushes and pops a range. The ranges of a thread
- * must be nested. */
+/* The kinds of work that a timeline, and NVIDIA's profilers as ranges, show. Without NVTX at build time, ranges are
+ * empty macros; without a profiler, a range only tests one variable. Keeps no state. Thread rule: one thread pushes and
+ * pops a range, and a thread's ranges are nested. */
 #ifndef TDICT_ENGINE_OPTIONS_TRACE_RANGES_H
 #define TDICT_ENGINE_OPTIONS_TRACE_RANGES_H
 

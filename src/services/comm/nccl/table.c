@@ -10,9 +10,8 @@
 #include "services/comm/nccl/link.h"
 #include "tdict/comm_nccl.h"
 
-/* Stops the work of NCCL and frees the communicators. Aborting the parent first makes a call of another thread return.
- * NCCL needs no current context here, so the function continues if the device is lost. In a forked child, the
- * communicators belong to the parent process. */
+/* Stops NCCL and frees the communicators, the parent first, so that another thread's call returns. Needs no current
+ * context, so works on a lost device. In a forked child, they belong to the parent process. */
 static void nccl_abort(void *self) {
   tdict_nccl_link *link = self;
   tdict_gpu_scope scope;

@@ -20,9 +20,8 @@ typedef struct tdict_arrow_field {
   int64_t num_children;
 } tdict_arrow_field;
 
-/* Fills both structs. The buffers are NULL, and `release` of each child is NULL. Returns TDICT_ENOMEM if memory is
- * exhausted; the structs may then be filled in part. In all cases the caller releases both structs with
- * tdict_arrow_node_release(). */
+/* Fills both structs, in which the buffers and each child's `release` are NULL. After TDICT_ENOMEM, they may be filled
+ * in part. The caller always releases both with tdict_arrow_node_release(). */
 tdict_status tdict_arrow_node_make(const tdict_arrow_node *node, const tdict_arrow_field *field, tdict_error *err);
 static inline tdict_arrow_node tdict_arrow_node_child(const tdict_arrow_node *node, int64_t i) {
   return (tdict_arrow_node){node->schema->children[i], node->array->children[i]};
@@ -52,9 +51,8 @@ tdict_status tdict_arrow_export_values(tdict_arrow_exporter *e, const void *valu
                                        const tdict_arrow_node *node, tdict_error *err);
 /* Sets a buffer to the elements of a contiguous tensor. Takes over the caller's reference. */
 void tdict_arrow_export_buffer(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer, tdict_tensor *tensor);
-/* Moves a new tensor in host memory to the device of the export, and sets the buffer. Takes over the reference to
- * `host`, also on failure. Returns TDICT_EWRONGDEVICE if the device memory belongs to the program, and the errors of
- * tdict_tensor_clone(). */
+/* Moves a new host tensor to the device of the export, sets the buffer, and takes over `host` also on failure. Returns
+ * TDICT_EWRONGDEVICE for device memory of the program, and errors of tdict_tensor_clone(). */
 tdict_status tdict_arrow_export_place(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer,
                                       tdict_tensor *host, tdict_error *err);
 /* Makes a host tensor for `count` bits, all 0. */

@@ -54,8 +54,7 @@ tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict
 /* Returns buffer `i`, or NULL if the column has no array or the array has no buffer `i`. */
 const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i);
 /* Finds the nulls of a column: *out has one byte for each element, 0 for a null, or is NULL without nulls. The caller
- * frees *out. `above` has such bytes of the parents; NULL: none is null. Returns TDICT_EINVAL if the options refuse
- * nulls. */
+ * frees it. `above` has such bytes of the parents, or is NULL. Returns TDICT_EINVAL if the options refuse nulls. */
 tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *above,
                                       uint8_t **out, tdict_error *err);
 /* Copies a tensor over the buffers, or a copy of it, to new host memory. */

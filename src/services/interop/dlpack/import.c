@@ -1,6 +1,5 @@
-/* Makes tensors over managed tensors. Each storage owns its managed tensor and calls the deleter when the storage is
- * freed. A failed call leaves all managed tensors to the caller, except those of a newer major version. Thread rule:
- * see tdict/dlpack.h. */
+/* Makes tensors over managed tensors. A freed storage calls the deleter of its own. A failed call leaves all to the
+ * caller, except those of a newer major version. Thread rule: see tdict/dlpack.h. */
 #include <stdlib.h>
 
 #include "core/base/error.h"

@@ -1,6 +1,5 @@
-/* Opens files and folders below an open folder. A path below a folder consists of names that are separated by slashes.
- * No name may be a symbolic link, empty, "." or "..", so no path leaves the folder. The caller owns the descriptors.
- * Thread-safe. */
+/* Opens files and folders below an open folder. The names of a path, separated by slashes, are no symbolic links, nor
+ * empty, "." or "..", so no path leaves the folder. The caller owns the descriptors. Thread-safe. */
 #ifndef TDICT_SERVICES_IO_CONTENTS_BELOW_H
 #define TDICT_SERVICES_IO_CONTENTS_BELOW_H
 

@@ -135,10 +135,9 @@ tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
 /* Copies and checks the program's options for the public call `what`. Returns TDICT_EINVAL and TDICT_ENOTSUP. */
 tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
                                     tdict_error *err);
-/* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are
- * names, which become single keys. Returns TDICT_ENOTFOUND, with similar keys in the message, if a selected key or
- * `strip_prefix` matches no leaf and no tree. Returns TDICT_EINVAL if a selected key is NULL, and TDICT_EFORMAT if a
- * new name is empty. */
+/* Drops the items that `options` does not select, and renames the others; with the option `flat`, paths are names, and
+ * become single keys. Returns TDICT_ENOTFOUND, with similar keys, if a selected key or `strip_prefix` matches nothing,
+ * TDICT_EINVAL for a selected NULL, and TDICT_EFORMAT if a new name is empty. */
 tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
 /* Narrows the spans and shapes of all items to rows of dimension 0, as tdict_load_options says. `count` -1 stands for
  * all rows from `first`. The narrowed offsets of a ragged leaf need not begin with 0, so the reader of the offsets must
@@ -155,10 +154,9 @@ tdict_status tdict_item_read(const tdict_contents *contents, const tdict_item *i
  * the last release unmaps the file. A tensor is read into host memory instead if its address would not be a multiple of
  * the size of its numbers, or if tdict_item_is_plain() is false. */
 tdict_status tdict_contents_map(tdict_contents *contents, tdict_error *err);
-/* Makes tensors whose elements are read when a transfer copies them. The tensors of one file share one unloaded storage
- * (core/memory/storage.h), which owns the descriptor of the file. For a file of a directory, the storage has no
- * descriptor and opens the file for each read. Tensors that are read early are in host memory. If `has_row_range` is
- * true, tdict_contents_select_rows() has narrowed the offsets, so the first offset is subtracted from all offsets.
+/* Makes tensors whose elements are read when a transfer copies them. The tensors of a file share one unloaded storage
+ * (core/memory/storage.h), which owns the descriptor, or in a directory opens the file for each read. Tensors that are
+ * read early are in host memory. With `has_row_range`, the first offset is subtracted from the narrowed offsets.
  * `progress` may be NULL. Returns TDICT_EOVERFLOW. */
 tdict_status tdict_contents_unload(tdict_contents *contents, tdict_io_progress *progress, bool has_row_range,
                                    tdict_error *err);
@@ -176,9 +174,8 @@ tdict_status tdict_format_read(tdict_contents *contents, const tdict_open_option
 bool tdict_format_was_replaced(const tdict_contents *contents);
 /* A call that reads a directory begins again at most this often if the directory was replaced. */
 enum { TDICT_FORMAT_RETRIES = 3 };
-/* Checks that tdict_open() reads a consolidated file, which is complete but still open, as a consolidated file. Returns
- * TDICT_ENOTSUP if the elements at the start of the file are a header of safetensors or NumPy that fits the file.
- * Returns TDICT_EIO. */
+/* Checks that tdict_open() will read a consolidated file, complete but still open, as one. Returns TDICT_ENOTSUP if its
+ * first elements are a header of safetensors or NumPy that fits the file, and TDICT_EIO. */
 tdict_status tdict_format_check_start(const struct tdict_output *output, tdict_error *err);
 
 #endif

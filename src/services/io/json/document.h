@@ -93,9 +93,8 @@ tdict_json tdict_json_table_find(const tdict_json_table *table, const char *key)
 size_t tdict_json_string_bytes(const char *string);
 /* Returns the UTF-8 character at `*at`, which may be in any valid text, and moves `*at` to the next character. */
 int32_t tdict_json_next_character(const unsigned char **at);
-/* Writes the string as UTF-8, without quotes and escapes, and without a 0 byte at the end. Stops before the first
- * character that exceeds `cap` bytes. Returns the number of bytes written. A string never needs more bytes than in the
- * text. */
+/* Writes the string as UTF-8, without quotes, escapes and a final 0, up to the last character that fits `cap` bytes.
+ * Returns the number of bytes, which is never more than in the text. */
 size_t tdict_json_string_decode(const char *string, char *to, size_t cap);
 /* Returns true if a character of the string is U+0000. */
 bool tdict_json_string_has_zero(const char *string);

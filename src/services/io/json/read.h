@@ -51,9 +51,8 @@ tdict_status tdict_json_sizes(const tdict_json_place *place, const char *name, t
 /* Reads a value. Arrays and objects become JSON texts of the contents, without spaces. Returns TDICT_ENOMEM. */
 tdict_status tdict_value_from_json(tdict_contents *contents, tdict_json json, tdict_value *out, tdict_error *err);
 
-/* Appends the JSON of a value. Returns TDICT_ENOTSUP if tdict_open() could not read the JSON again, and sets *why to
- * the reason. Returns TDICT_ENOMEM if a JSON text cannot be checked. If memory for `text` is exhausted, sets
- * text->has_failed instead. Fills no tdict_error. */
+/* Appends the JSON of a value. Returns TDICT_ENOTSUP, with a reason in *why, if tdict_open() could not read it again,
+ * and TDICT_ENOMEM if it cannot be checked. Without memory for `text`, sets has_failed. Fills no tdict_error. */
 tdict_status tdict_value_to_json(tdict_io_text *text, const tdict_value *value, const char **why);
 /* Appends a JSON value of a file in one form: no spaces, escapes of tdict_io_text_add_json(), reals of 17 digits. */
 void tdict_json_write(tdict_io_text *text, tdict_json value);

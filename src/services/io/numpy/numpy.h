@@ -14,9 +14,8 @@ bool tdict_npy_is_npy(const tdict_contents *contents, size_t file);
  * Returns TDICT_ENOTSUP for another version of the format, and for a type that needs pickle or that tdict does not
  * have; the message names the type. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_npy_read(tdict_contents *contents, tdict_span span, const char *name, tdict_error *err);
-/* Adds an item for each array of a zip file. The name of the item is the name of the entry without ".npy". Returns the
- * errors of tdict_npy_read(), TDICT_EFORMAT if the name of an entry does not end with ".npy", and TDICT_ENOTSUP if an
- * entry is compressed. */
+/* Adds an item for each array of a zip file, named as its entry without ".npy". Returns the errors of tdict_npy_read(),
+ * TDICT_EFORMAT for another ending, and TDICT_ENOTSUP for compressed entries. */
 tdict_status tdict_npz_read(tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
 
 /* Returns the dtype of a NumPy type without its byte order, such as "f4", or 0. */

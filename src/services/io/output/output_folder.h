@@ -31,25 +31,21 @@ typedef struct tdict_output_folder {
   char name[TDICT_OUTPUT_NAME_BYTES];   /* the temporary name */
 } tdict_output_folder;
 
-/* Creates a new directory for request->path. `mark` is the name of a file that each directory of the format has: an
- * existing directory is replaced only if it is empty or has a regular file with this name. Returns TDICT_EINVAL if the
- * path has no name. Returns TDICT_EFORMAT if the path is an existing file that is not a directory, or a directory with
- * files but without `mark`. Returns TDICT_ENOTSUP if an old directory must be replaced, the file system cannot exchange
- * names and the option allows_gap is false. Returns TDICT_EIO. */
+/* Creates a new directory for request->path. An existing one is replaced only if it is empty or has `mark`, a regular
+ * file of each directory of the format. Returns TDICT_EINVAL without a name, TDICT_EFORMAT for a file, or for a
+ * directory with files but without `mark`, TDICT_ENOTSUP if names of an old directory cannot be exchanged and the
+ * option allows_gap is false, and TDICT_EIO. */
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_save_request *request, const char *mark,
                                         tdict_error *err);
-/* Creates and opens a directory in a new directory. If the old directory has a directory with this name, the new one
- * replaces it, and gets its permissions. Copies `what`, `path` and `watch` from `in`. Returns
- * TDICT_EEXIST if the name exists, and TDICT_EIO. */
+/* Creates and opens a directory in a new one. If it replaces one of the old directory, it gets the permissions. Copies
+ * `what`, `path` and `watch` from `in`. Returns TDICT_EEXIST if the name exists, and TDICT_EIO. */
 tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err);
 /* Writes the names of a directory's files to the disk and closes it. After a failed step, use tdict_folder_close(). */
 tdict_status tdict_output_folder_leave(tdict_folder *folder, tdict_error *err);
-/* Gives the new directory its final name, and removes the directory that had the name. All files must be closed, and
- * all directories below must be left. Symbolic links in the old directory are removed, and not followed. Releases
- * `folder` also on failure. After most failures, the old directory has its name again, and the new directory is
- * removed. If the old directory cannot be removed, the new directory keeps the final name. The new directory also keeps
- * the final name if the parent folder cannot be flushed and the names cannot be exchanged back. Returns TDICT_EIO or
- * TDICT_ECANCELLED. */
+/* Gives the new directory its final name, and removes the old one, whose symbolic links are not followed. All files
+ * must be closed, and all directories below left. Releases `folder` also on failure. After most failures, the old
+ * directory has its name again, and the new one is removed. The new one stays if the old one cannot be removed, or if
+ * the parent cannot be flushed and the names not be exchanged back. Returns TDICT_EIO or TDICT_ECANCELLED. */
 tdict_status tdict_output_folder_replace(tdict_output_folder *folder, tdict_error *err);
 /* Closes and removes the new directory with all files. */
 void tdict_output_folder_discard(tdict_output_folder *folder);

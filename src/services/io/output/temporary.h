@@ -32,10 +32,9 @@ int tdict_temporary_lock(int fd);
 
 /* Removes the files that belong to a temporary file. */
 typedef void (*tdict_temporary_remover)(int folder, const char *base, uint64_t unique);
-/* Removes the files that killed processes have left for the path whose last name is `base`. Moves a directory with the
- * end ".old" back to `base` if nothing has this name. Before a temporary file is removed, calls `remove_more`, which
- * may be NULL. Leaves files alone that cannot be locked or removed, and all files on file systems that several machines
- * can share, because a lock may be known to one machine only. */
+/* Removes the files that killed processes have left for the path with last name `base`, each after `remove_more`, which
+ * may be NULL. Moves a directory that ends in ".old" back to a free `base`. Leaves alone files that cannot be locked or
+ * removed, and all on file systems of several machines, where a lock may be known to one only. */
 void tdict_temporary_clean(int folder, const char *base, tdict_temporary_remover remove_more);
 
 /* Removes a file, a link (never followed) or a directory, also a read-only or missing one. Returns the errno, or 0. */

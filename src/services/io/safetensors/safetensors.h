@@ -26,9 +26,8 @@ const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
 tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err);
 /* Returns TDICT_EFORMAT for a zip file, or a pointer of Git LFS, as without the data. See tdict_contents_read(). */
 tdict_status tdict_safetensors_refuse_other(const tdict_contents *contents, size_t file, tdict_error *err);
-/* Adds the entries of the metadata to the contents, and sets *structure to the text of TensorDict's entry, if there is
- * one. If `texts_only` is true, all values must be strings, else other values are skipped. Returns TDICT_EFORMAT for
- * another value, and for a 0 byte in TensorDict's entry. */
+/* Adds the metadata's entries to the contents, and sets *structure to TensorDict's, if there is one. Values that are
+ * not strings are skipped, or with `texts_only` are TDICT_EFORMAT, as is a 0 byte in TensorDict's entry. */
 tdict_status tdict_safetensors_read_metadata(tdict_contents *contents, const char *file, tdict_json metadata,
                                              bool texts_only, const char **structure, tdict_error *err);
 /* Reads an index, adds the shards as files, and adds an item for each tensor of the index. Sets *structure as

@@ -19,9 +19,8 @@ typedef struct tdict_td_reader {
 void tdict_td_reader_init(tdict_td_reader *reader, tdict_contents *contents, tdict_td_finder find, const void *archive);
 void tdict_td_reader_reset(tdict_td_reader *reader);
 const char *tdict_td_folder(const tdict_td_reader *reader);
-/* Reads the files, and adds an item for each tree and each leaf. Returns TDICT_EFORMAT if a meta.json breaks a rule, a
- * file is missing, or a file is shorter than its leaf. Returns TDICT_ENOTSUP for pickles and other data that tdict
- * cannot hold. */
+/* Adds an item for each tree and each leaf. Returns TDICT_EFORMAT if a meta.json breaks a rule, or a file is missing or
+ * too short, and TDICT_ENOTSUP for pickles and other data that tdict cannot hold. */
 tdict_status tdict_td_read_files(tdict_contents *contents, tdict_td_finder find, const void *archive,
                                  const tdict_open_options *options, tdict_error *err);
 /* Finds the file of a leaf by the encoded name, and then by the key itself, as old versions of TensorDict wrote it. */
