@@ -35,25 +35,19 @@ static tdict_cu pool_create(tdict_driver *base, int ordinal, tdict_cu_pool *out)
 }
 
 static tdict_cu pool_destroy(tdict_driver *base, tdict_cu_pool pool) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
-  tdict_sim_lock(d);
-  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
-  if (result == TDICT_CU_SUCCESS) {
-    pool->destroyed = true; /* as in CUDA, live allocations keep the pool alive */
-    tdict_sim_pool_trim(pool, 0);
-    if (pool->used == 0) tdict_sim_pool_free(d, pool);
-  }
-  tdict_sim_unlock(d);
-  return result;
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
+  if (!is_pool(d, pool)) return TDICT_CU_INVALID_VALUE;
+  pool->destroyed = true; /* as in CUDA, live allocations keep the pool alive */
+  tdict_sim_pool_trim(pool, 0);
+  if (pool->used == 0) tdict_sim_pool_free(d, pool);
+  return TDICT_CU_SUCCESS;
 }
 
 static tdict_cu pool_trim(tdict_driver *base, tdict_cu_pool pool, size_t keep_bytes) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
-  tdict_sim_lock(d);
-  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
-  if (result == TDICT_CU_SUCCESS) tdict_sim_pool_trim(pool, keep_bytes);
-  tdict_sim_unlock(d);
-  return result;
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
+  if (!is_pool(d, pool)) return TDICT_CU_INVALID_VALUE;
+  tdict_sim_pool_trim(pool, keep_bytes);
+  return TDICT_CU_SUCCESS;
 }
 
 /* Returns the value of an attribute that can be set, or NULL. */
@@ -64,54 +58,40 @@ static uint64_t *find_value(tdict_sim_pool *pool, int attribute) {
 }
 
 static tdict_cu pool_set(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t value) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
-  tdict_sim_lock(d);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   uint64_t *found = is_pool(d, pool) ? find_value(pool, attribute) : NULL;
   if (found) *found = value;
-  tdict_sim_unlock(d);
   return found ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
 }
 
 static tdict_cu pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
-  tdict_cu result = TDICT_CU_SUCCESS;
-  tdict_sim_lock(d);
-  const uint64_t *found = is_pool(d, pool) ? find_value(pool, attribute) : NULL;
-  if (found)
-    *value = *found;
-  else if (is_pool(d, pool) && attribute == TDICT_CU_POOL_RESERVED_MEM_CURRENT)
-    *value = pool->reserved;
-  else if (is_pool(d, pool) && attribute == TDICT_CU_POOL_USED_MEM_CURRENT)
-    *value = pool->used;
-  else
-    result = TDICT_CU_INVALID_VALUE;
-  tdict_sim_unlock(d);
-  return result;
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
+  if (!is_pool(d, pool)) return TDICT_CU_INVALID_VALUE;
+  const uint64_t *found = attribute == TDICT_CU_POOL_RESERVED_MEM_CURRENT ? &pool->reserved
+                          : attribute == TDICT_CU_POOL_USED_MEM_CURRENT   ? &pool->used
+                                                                          : find_value(pool, attribute);
+  if (found) *value = *found;
+  return found ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
 }
 
 static tdict_cu pool_allow_peer(tdict_driver *base, tdict_cu_pool pool, int ordinal) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
-  tdict_sim_lock(d);
-  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
-  if (result == TDICT_CU_SUCCESS &&
-      (!tdict_sim_device_at(d, ordinal) || !tdict_sim_are_linked(d, pool->ordinal, ordinal)))
-    result = TDICT_CU_INVALID_DEVICE;
-  if (result == TDICT_CU_SUCCESS) pool->allowed_peers |= (uint32_t)1 << ordinal;
-  tdict_sim_unlock(d);
-  return result;
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
+  if (!is_pool(d, pool)) return TDICT_CU_INVALID_VALUE;
+  if (!tdict_sim_device_at(d, ordinal) || !tdict_sim_are_linked(d, pool->ordinal, ordinal))
+    return TDICT_CU_INVALID_DEVICE;
+  pool->allowed_peers |= (uint32_t)1 << ordinal;
+  return TDICT_CU_SUCCESS;
 }
 
 static tdict_cu mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
                                 tdict_cu_stream handle) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   tdict_sim_stream *stream;
-  tdict_sim_lock(d);
-  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
-  if (result == TDICT_CU_SUCCESS && !is_pool(d, pool)) result = TDICT_CU_INVALID_VALUE;
+  const tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  if (result != TDICT_CU_SUCCESS) return result;
+  if (!is_pool(d, pool)) return TDICT_CU_INVALID_VALUE;
   /* The simulated device reuses memory only after the free has run, so this need not be queued. */
-  if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(pool->space, pool, bytes, pool->ordinal, out);
-  tdict_sim_unlock(d);
-  return result;
+  return tdict_sim_space_alloc(pool->space, pool, bytes, pool->ordinal, out);
 }
 
 /* Returns the allocation that starts at the address and is not being freed, or NULL. Under the driver's lock. */
@@ -122,53 +102,42 @@ static tdict_sim_range *find_allocation(tdict_sim_device *owner, const void *add
 }
 
 static tdict_cu mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   tdict_sim_device *owner = tdict_sim_device_of(d, address);
   tdict_sim_stream *stream;
+  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  if (result != TDICT_CU_SUCCESS) return result;
+  tdict_sim_range *range = find_allocation(owner, address);
+  if (!range || !range->pool) return TDICT_CU_INVALID_VALUE;
   tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_FREE);
   if (!op) return TDICT_CU_OUT_OF_MEMORY;
-  tdict_sim_lock(d);
-  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
-  tdict_sim_range *range = find_allocation(owner, address);
-  if (result == TDICT_CU_SUCCESS && (!range || !range->pool)) result = TDICT_CU_INVALID_VALUE;
-  if (result == TDICT_CU_SUCCESS) {
-    op->memory = address;
-    op->work.dst_use.space = &owner->space;
-    range->free_queued = true; /* set before the push, because the operation may run at once */
-    result = tdict_sim_push(stream, op);
-    if (result != TDICT_CU_SUCCESS) tdict_sim_ranges_find(&owner->space.live, address)->free_queued = false;
-  }
+  op->memory = address;
+  op->work.dst_use.space = &owner->space;
+  range->free_queued = true; /* set before the push, because the operation may run at once */
+  result = tdict_sim_push(stream, op);
+  if (result != TDICT_CU_SUCCESS) tdict_sim_ranges_find(&owner->space.live, address)->free_queued = false;
   tdict_sim_op_release(op);
-  tdict_sim_unlock(d);
   return result;
 }
 
 static tdict_cu mem_alloc(tdict_driver *base, void **out, size_t bytes) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   tdict_sim_device *device = tdict_sim_current(d);
   if (!device) return TDICT_CU_INVALID_CONTEXT;
-  tdict_sim_lock(d);
-  tdict_cu result = device->fault;
-  if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(&device->space, NULL, bytes, device->ordinal, out);
-  tdict_sim_unlock(d);
-  return result;
+  if (device->fault) return device->fault;
+  return tdict_sim_space_alloc(&device->space, NULL, bytes, device->ordinal, out);
 }
 
 static tdict_cu mem_free(tdict_driver *base, void *address) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
   tdict_sim_device *owner = tdict_sim_device_of(d, address);
-  tdict_sim_lock(d);
   tdict_sim_range *range = find_allocation(owner, address);
-  tdict_cu result = range ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
-  if (range) {
-    range->free_queued = true;
-    tdict_sim_wait_device(owner);
-    tdict_sim_release_memory(d, &owner->space, address);
-    result = owner->fault;
-  }
-  tdict_sim_unlock(d);
-  return result;
+  if (!range) return TDICT_CU_INVALID_VALUE;
+  range->free_queued = true;
+  tdict_sim_wait_device(owner);
+  tdict_sim_release_memory(d, &owner->space, address);
+  return owner->fault;
 }
 
 /* Adds a range of page-locked host memory, under the driver's lock. Returns the sticky error, INVALID_VALUE over device
@@ -205,14 +174,11 @@ static tdict_cu host_alloc(tdict_driver *base, void **out, size_t bytes, unsigne
 }
 
 static tdict_cu host_register(tdict_driver *base, void *host, size_t bytes, unsigned flags) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   tdict_sim_device *device = tdict_sim_current(d);
   if (!device) return TDICT_CU_INVALID_CONTEXT;
   if (!host || bytes == 0 || flags > HOST_REGISTER_FLAGS) return TDICT_CU_INVALID_VALUE;
-  tdict_sim_lock(d);
-  tdict_cu result = add_registration(device, host, bytes, false);
-  tdict_sim_unlock(d);
-  return result;
+  return add_registration(device, host, bytes, false);
 }
 
 /* Removes a range of page-locked host memory, under the driver's lock, and waits for all queued work, as CUDA does in
@@ -241,13 +207,11 @@ static tdict_cu host_free(tdict_driver *base, void *host, size_t bytes) {
 }
 
 static tdict_cu host_unregister(tdict_driver *base, void *host, size_t bytes) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   size_t registered_bytes;
   (void)bytes;
   if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
-  tdict_sim_lock(d);
   bool found = remove_registration(d, host, false, &registered_bytes);
-  tdict_sim_unlock(d);
   return found ? TDICT_CU_SUCCESS : TDICT_CU_HOST_MEMORY_NOT_REGISTERED;
 }
 
@@ -258,20 +222,15 @@ void tdict_sim_hosts_free(tdict_sim_driver *d) {
 }
 
 static tdict_cu pointer(tdict_driver *base, const void *address, tdict_cu_pointer *out) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   tdict_sim_device *owner = tdict_sim_device_of(d, address);
-  tdict_cu_pointer found = {.known = false};
-  tdict_sim_lock(d);
   const tdict_sim_range *range = tdict_sim_ranges_find(owner ? &owner->space.live : &d->hosts, address);
-  if (range && !range->free_queued) {
-    found.known = true;
-    found.device = owner != NULL;
-    found.ordinal = range->ordinal;
-    found.range = (void *)range->start;
-    found.range_bytes = range->bytes;
-  }
-  tdict_sim_unlock(d);
-  *out = found;
+  *out = (tdict_cu_pointer){.known = range && !range->free_queued};
+  if (!out->known) return TDICT_CU_SUCCESS;
+  out->device = owner != NULL;
+  out->ordinal = range->ordinal;
+  out->range = (void *)range->start;
+  out->range_bytes = range->bytes;
   return TDICT_CU_SUCCESS;
 }
 

@@ -74,29 +74,24 @@ tdict_sim_device *tdict_sim_current(tdict_sim_driver *d) {
 }
 
 static tdict_cu ctx_retain(tdict_driver *base, int ordinal, tdict_cu_context *out) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
   if (!device) return TDICT_CU_INVALID_DEVICE;
-  tdict_sim_lock(d);
   /* Start the threads at the first use, so that a device that is never used needs no threads. */
-  tdict_cu result = tdict_sim_engines_start(device);
-  if (result == TDICT_CU_SUCCESS) {
-    device->context_refs++;
-    *out = device;
-  }
-  tdict_sim_unlock(d);
-  return result;
+  const tdict_cu result = tdict_sim_engines_start(device);
+  if (result != TDICT_CU_SUCCESS) return result;
+  device->context_refs++;
+  *out = device;
+  return TDICT_CU_SUCCESS;
 }
 
 static tdict_cu ctx_release(tdict_driver *base, int ordinal) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
   if (!device) return TDICT_CU_INVALID_DEVICE;
-  tdict_sim_lock(d);
-  tdict_cu result = device->context_refs > 0 ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_CONTEXT;
-  if (result == TDICT_CU_SUCCESS) device->context_refs--;
-  tdict_sim_unlock(d);
-  return result;
+  if (device->context_refs == 0) return TDICT_CU_INVALID_CONTEXT;
+  device->context_refs--;
+  return TDICT_CU_SUCCESS;
 }
 
 static tdict_cu ctx_push(tdict_driver *base, tdict_cu_context context) {

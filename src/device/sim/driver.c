@@ -230,26 +230,22 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
 }
 
 void tdict_driver_sim_hold(tdict_driver *base) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
-  tdict_sim_lock(d);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   if (!d->held) d->hold_number++; /* an engine compares this number after it has run a function, to detect a new hold */
   d->held = true;
   /* After the call no copy or fill may change memory. Another thread may resume meanwhile. */
   while (d->held && d->num_copying) tdict_sim_wait_change(d);
-  tdict_sim_unlock(d);
 }
 
 void tdict_driver_sim_resume(tdict_driver *base) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   tdict_sim_engine *engine;
-  tdict_sim_lock(d);
   int64_t now = tdict_sim_now(d);
   for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++) /* the simulated time of held work begins now */
     if (d->held && engine->free_ns < now) engine->free_ns = now;
   d->held = false;
   tdict_sim_engines_wake(d);
   tdict_sim_changed(d);
-  tdict_sim_unlock(d);
 }
 
 /* Finds the work queued first of all that is running or can start, and its engine. NULL: there is none. */
@@ -266,14 +262,10 @@ static tdict_sim_op *find_next(tdict_sim_driver *d, tdict_sim_engine **out) {
 }
 
 tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_error *err) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   if (count < 0) return tdict_fail(err, TDICT_EINVAL, "sim: a step of %lld, wanted 0 or more", (long long)count);
-  tdict_sim_lock(d);
   while (d->held && d->stepping) tdict_sim_wait_change(d); /* only one thread at a time may step */
-  if (!d->held) {
-    tdict_sim_unlock(d);
-    return tdict_fail(err, TDICT_EINVAL, "sim: a step, but nothing is held");
-  }
+  if (!d->held) return tdict_fail(err, TDICT_EINVAL, "sim: a step, but nothing is held");
   d->stepping = true;
   for (int64_t n = 0; n < count && d->held; n++) {
     tdict_sim_engine *engine;
@@ -286,14 +278,12 @@ tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_erro
   }
   d->stepping = false;
   tdict_sim_changed(d);
-  tdict_sim_unlock(d);
   return TDICT_OK;
 }
 
 void tdict_driver_sim_counts(tdict_driver *base, int ordinal, tdict_driver_sim_count *out) {
-  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  TDICT_SIM_LOCKED tdict_sim_driver *d = tdict_sim_lock_of(base);
   const tdict_sim_device *device = &d->devices[ordinal];
-  tdict_sim_lock(d);
   out->pinned_bytes = d->pinned_bytes;
   out->num_pending = d->num_pending;
   out->num_finished = d->num_finished;
@@ -301,7 +291,6 @@ void tdict_driver_sim_counts(tdict_driver *base, int ordinal, tdict_driver_sim_c
   out->num_allocations = (int64_t)device->space.live.count;
   out->num_streams = device->num_streams;
   out->num_events = device->num_events;
-  tdict_sim_unlock(d);
 }
 
 tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user, tdict_error *err) {

@@ -58,7 +58,6 @@ static inline void *tdict_sim_space_bytes(const tdict_sim_space *space, const vo
 }
 /* Allocates device memory without clearing it. If `pool` is not NULL, uses the pool's cached bytes first. */
 tdict_cu tdict_sim_space_alloc(tdict_sim_space *space, tdict_sim_pool *pool, size_t bytes, int32_t ordinal, void **out);
-/* Frees the allocation that starts at the address. */
 void tdict_sim_space_free(tdict_sim_space *space, void *start);
 
 struct tdict_cu_pool {

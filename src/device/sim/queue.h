@@ -184,6 +184,13 @@ static inline tdict_sim_engine *tdict_sim_engine_at(tdict_sim_driver *d, int n) 
   } while (0)
 static inline void tdict_sim_lock(tdict_sim_driver *d) { pthread_mutex_lock(&d->lock); }
 static inline void tdict_sim_unlock(tdict_sim_driver *d) { pthread_mutex_unlock(&d->lock); }
+/* A variable of the result of tdict_sim_lock_of(): the lock is held until the end of the block. */
+#define TDICT_SIM_LOCKED __attribute__((cleanup(tdict_sim_unlock_at_end)))
+static inline void tdict_sim_unlock_at_end(tdict_sim_driver **d) { tdict_sim_unlock(*d); }
+static inline tdict_sim_driver *tdict_sim_lock_of(tdict_driver *base) {
+  tdict_sim_lock(tdict_sim_driver_of(base));
+  return tdict_sim_driver_of(base);
+}
 /* Returns the device whose address space contains the address, or NULL. Needs no lock. */
 tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
 /* Call all functions below with the lock held, except tdict_sim_op_new(). */
