@@ -77,7 +77,6 @@ static tdict_status find_function(tdict_gpu *gpu, tdict_kernel_op op, tdict_cu_f
   return status;
 }
 
-/* A work that is being launched. */
 typedef struct launch {
   tdict_gpu *gpu;
   tdict_kernel_work *work;

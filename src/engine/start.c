@@ -122,7 +122,6 @@ static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_erro
   return tdict_patterns_create(what, o->keep, o->num_keep, out, err);
 }
 
-/* Reads the tree into the plan. */
 static tdict_status collect_plan(starter *s, tdict_error *err) {
   const tdict_start *start = s->start;
   const tdict_transfer_options *o = &start->options;

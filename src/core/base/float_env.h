@@ -43,7 +43,6 @@ static inline tdict_float_env tdict_float_env_enter(void) {
   return saved;
 }
 
-/* Sets the saved environment again. */
 static inline void tdict_float_env_leave(const tdict_float_env *saved) {
   __asm__ volatile("" : : : "memory");
   if (saved->is_changed) __asm__ volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(saved->mxcsr), "m"(saved->x87) : "memory");

@@ -202,7 +202,6 @@ static void split_run(dims *d, uint64_t run_bytes, uint64_t width) {
   d->ndim++;
 }
 
-/* A layout that is being written. */
 typedef struct layout {
   uint64_t words[TDICT_FILL_DIMS + TDICT_WORDS_PER_DIM * MAX_DIMS + TDICT_WORDS_PER_LIST * TDICT_KERNEL_MAX_LISTS];
   size_t count;

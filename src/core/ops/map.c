@@ -344,7 +344,6 @@ static tdict_status make_object_of_tensors(const maker *m, const tdict_tree *nod
   return status;
 }
 
-/* Creates the result of a tensor or object. */
 static tdict_status make_mapped_leaf(maker *m, const tdict_tree *node, tdict_leaf from, tdict_leaf *to,
                                      tdict_error *err) {
   tdict_box *box = tdict_leaf_box(from), *made;

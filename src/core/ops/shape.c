@@ -128,7 +128,6 @@ static tdict_status replace_dims(const char *what, const tdict_tree *td, int fir
   return TDICT_OK;
 }
 
-/* Checks and copies the sizes given by the caller. */
 static tdict_status read_batch_shape(const char *what, int ndim, const int64_t *shape, int64_t *out, tdict_error *err) {
   if (ndim < 0 || ndim > TDICT_MAX_BATCH_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: %d dimensions, wanted 0 to %d", what, ndim, TDICT_MAX_BATCH_NDIM);

@@ -24,7 +24,6 @@ static tdict_status find_cut_dim(cutter *c, int dim, const size_t *count, tdict_
   return tdict_dim_find(c->what, dim, c->td->batch_ndim, &c->dim, err);
 }
 
-/* Makes the view of the elements [at, at + count) of the dimension. */
 static tdict_status cut_piece(const cutter *c, int64_t at, int64_t count, tdict_tree **out, tdict_error *err) {
   tdict_affine a;
   tdict_affine_init(&a, c->td->batch_ndim, c->td->batch_size);

@@ -88,7 +88,6 @@ static tdict_status write_entry(writer *w, tdict_leaf leaf, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Writes or counts the whole blob. */
 static tdict_status write_blob(writer *w, const tdict_tree *tree, tdict_error *err) {
   tdict_cursor *c = &w->cursor;
   w->count = 0;

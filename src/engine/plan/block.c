@@ -8,7 +8,6 @@
 #include "core/tree/cursor.h"
 #include "engine/plan/plan.h"
 
-/* The leaves that were visited so far. */
 typedef struct visited {
   tdict_storage *storage; /* borrowed; NULL before the first leaf */
   size_t end;             /* offset of the end of the last leaf */

@@ -32,7 +32,6 @@ typedef struct tdict_how {
   bool caller_waits; /* the starting call blocks until the transfer has ended, so no stream can wait for the transfer */
 } tdict_how;
 
-/* The threads and the chunks of a transfer. */
 typedef struct tdict_choice {
   tdict_how how;
   tdict_tuning_row row; /* chunk sizes, threads and slots. If the transfer uses slots, chunk_bytes is at most the slot

@@ -44,7 +44,6 @@ typedef struct tdict_tuning {
   int32_t num_rows[TDICT_TUNING_DIRECTIONS];
 } tdict_tuning;
 
-/* Returns the built-in table. */
 tdict_tuning tdict_tuning_default(void);
 extern const char *const tdict_tuning_names[TDICT_TUNING_DIRECTIONS];
 /* Checks a row, except up_to_bytes. Returns TDICT_EINVAL with a message of `what` and the field. */

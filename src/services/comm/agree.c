@@ -48,7 +48,6 @@ static tdict_status compare_functions(const tdict_comm_call *call, int32_t r, td
                     tdict_comm_op_name(h->op), tdict_comm_op_name(first->op));
 }
 
-/* Checks that rank `r` passes the same arguments as rank 0. */
 static tdict_status compare_arguments(const tdict_comm_call *call, int32_t r, tdict_error *err) {
   static const char *const names[] = {"root", "dim", "op"};
   const tdict_comm_header *first = &call->comm->headers[0], *h = &call->comm->headers[r];

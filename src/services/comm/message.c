@@ -36,7 +36,6 @@ static tdict_status for_leaves(const tdict_tree *tree, const char *what,
   return status;
 }
 
-/* The tensors that were checked so far. */
 typedef struct tree_check {
   const tdict_comm *comm;
   const char *what;

@@ -45,7 +45,6 @@ static bool can_combine(const tdict_comm_call *call, tdict_dtype of_tensor) {
          t->can_reduce(t->self, dtype, (tdict_reduce_op)call->reduce);
 }
 
-/* Checks that the table can combine the elements of all tensors. */
 static tdict_status check_dtypes(const tdict_comm_call *call, const tdict_schema *schema, tdict_error *err) {
   static const char *const names[] = {"sum", "mean", "minimum", "maximum"};
   char text[TDICT_DTYPE_TEXT_BYTES], path[TDICT_SCHEMA_PATH_BYTES];
@@ -134,7 +133,6 @@ static tdict_status allocate_copy(const tdict_comm_call *call, reduction *red, t
   return status;
 }
 
-/* Checks the tree, and allocates everything that the reduction needs. */
 static tdict_status prepare(tdict_comm_call *call, reduction *red, tdict_error *err) {
   if (call->reduce < TDICT_REDUCE_SUM || call->reduce > TDICT_REDUCE_MAX)
     return tdict_fail(err, TDICT_EINVAL, "all_reduce: op is %d, wanted a tdict_reduce_op", (int)call->reduce);

@@ -47,7 +47,6 @@ static uint8_t *write_int(uint8_t *at, uint64_t value) {
   *at++ = (uint8_t)value;
   return at;
 }
-/* Returns the address after the int at `at`. */
 static const uint8_t *skip_int(const uint8_t *at) {
   while (*at & 0x80) at++;
   return at + 1;

@@ -38,7 +38,6 @@ tdict_status tdict_listing_add_value(const tdict_listing *listing, const tdict_l
   return status == TDICT_OK ? TDICT_OK : tdict_listing_no_memory(listing, err);
 }
 
-/* Sets the kind and the parts of an object. */
 static tdict_status read_object(const lister *l, const tdict_entry *entry, tdict_listed *made, tdict_error *err) {
   char why[128];
   if (entry->type == tdict_unbatched_type()) {

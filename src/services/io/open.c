@@ -4,7 +4,6 @@
 #include "core/base/thread.h"
 #include "services/io/contents/contents.h"
 
-/* The results of a call. */
 typedef struct opened {
   tdict_tree *tree, *metadata;
 } opened;

@@ -115,7 +115,6 @@ static tdict_status import_fields(tdict_arrow_importer *m, const tdict_arrow_col
   return status;
 }
 
-/* Adds the tree of masks to the result if there is a mask. */
 static tdict_status set_masks(const tdict_arrow_importer *m, tdict_error *err) {
   const char *path = m->options.mask_path;
   if (!m->masks || tdict_num_keys(m->masks) == 0) return TDICT_OK;
@@ -161,7 +160,6 @@ tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct Arrow
   return status;
 }
 
-/* Checks the pointers of a call, and reads the options. */
 static tdict_status begin_import(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                  const struct ArrowArray *array, const tdict_arrow_import_options *options,
                                  const void *out, tdict_error *err) {

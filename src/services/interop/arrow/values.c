@@ -100,7 +100,6 @@ static tdict_status set_numbers(tdict_arrow_exporter *e, const column *c, char t
   return tdict_arrow_export_place(e, node, 1, data, err);
 }
 
-/* Sets the offsets and the bytes of texts. */
 static tdict_status set_texts(tdict_arrow_exporter *e, const column *c, bool is_large, const tdict_arrow_node *node,
                               tdict_error *err) {
   const int64_t count = c->num_rows + 1;

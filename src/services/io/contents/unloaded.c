@@ -21,7 +21,6 @@ typedef struct source_folder {
   int fd;
 } source_folder;
 
-/* The file of an unloaded storage. */
 typedef struct source {
   tdict_io_progress *progress; /* NULL: the program wants no progress */
   const char *what;            /* static */

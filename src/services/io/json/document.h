@@ -9,7 +9,6 @@
 #include "core/leaves/json.h"
 #include "tdict/status.h"
 
-/* The end of an array or object. */
 typedef struct tdict_json_end {
   uint32_t at;   /* offset of the byte after the closing bracket */
   uint32_t next; /* number of arrays and objects that begin before `at` */
@@ -53,7 +52,6 @@ static inline bool tdict_json_exists(tdict_json value) { return value.document !
 static inline const char *tdict_json_start(tdict_json value) { return value.document->text + value.at; }
 size_t tdict_json_bytes(tdict_json value); /* of the text of a value; 0 if the value is absent */
 
-/* A position in an array or object. */
 typedef struct tdict_json_cursor {
   tdict_json next;
   bool is_object;

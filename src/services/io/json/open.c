@@ -15,7 +15,6 @@ static bool add_end(tdict_json_document *d, size_t *cap) {
   return true;
 }
 
-/* Finds the ends of all arrays and objects of a valid text. */
 static bool find_ends(tdict_json_document *d) {
   uint32_t open[TDICT_JSON_MOST_DEPTH];
   size_t cap = 0, depth = 0;

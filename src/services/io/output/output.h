@@ -54,7 +54,6 @@ tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, con
 tdict_status tdict_folder_flush(const tdict_folder *folder, tdict_error *err);
 void tdict_folder_close(tdict_folder *folder);
 
-/* A new file. */
 typedef struct tdict_output {
   const tdict_folder *folder;
   tdict_temporary file; /* `fd` is -1 if the file is closed */
@@ -75,7 +74,6 @@ tdict_status tdict_output_write_at(const tdict_output *out, uint64_t offset, con
  * transfer into the tensor failed, TDICT_ENOMEM, and the errors of tdict_output_write(). */
 tdict_status tdict_output_write_tensor(tdict_output *out, const tdict_tensor *tensor, const char *name,
                                        tdict_error *err);
-/* A tensor and its place in a file. */
 typedef struct tdict_output_part {
   const tdict_tensor *tensor; /* on any device; borrowed */
   const char *name;           /* for messages; borrowed */

@@ -16,7 +16,6 @@ static tdict_status fail_io(const tdict_output_folder *f, const char *verb, int 
   return tdict_folder_fail(&f->parent, "directory", verb, code, err);
 }
 
-/* Returns the permissions of an open directory. */
 static tdict_access access_of(int fd) {
   struct stat info;
   if (fd < 0 || fstat(fd, &info) != 0) return (tdict_access){.exists = false};
@@ -119,7 +118,6 @@ tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_sa
   return status;
 }
 
-/* Creates and opens a directory. */
 static tdict_status make_directory(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err) {
   if (mkdirat(in->fd, name, out->old.exists ? 0700 : 0777) != 0) {
     if (errno != EEXIST) return tdict_folder_fail(in, "directory", "created", errno, err);

@@ -13,7 +13,6 @@
 /* PIECE_BYTES: after each piece, the progress is reported */
 enum { BUFFER_BYTES = 1 << 20, PIECE_BYTES = 16 << 20 };
 
-/* Writes elements, and reports the progress. */
 static tdict_status write_elements(tdict_output *to, const char *data, size_t bytes, tdict_error *err) {
   tdict_status status = TDICT_OK;
   while (bytes && status == TDICT_OK) {

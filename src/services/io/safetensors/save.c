@@ -52,7 +52,6 @@ static void write_header(const out_file *file, tdict_io_text *text) {
   while (text->length % ALIGNMENT && !text->has_failed) tdict_io_text_add(text, " ", 1);
 }
 
-/* Writes the elements, which follow the header. */
 static tdict_status write_elements(const out_file *file, const tdict_save_request *request, tdict_output *to,
                                    tdict_error *err) {
   tdict_output_part *parts = malloc((file->num_tensors + 1) * sizeof *parts);
@@ -67,7 +66,6 @@ static tdict_status write_elements(const out_file *file, const tdict_save_reques
   return status;
 }
 
-/* Writes the header and the elements of a file. */
 static tdict_status write_file(const out_file *file, const tdict_save_request *request, tdict_output *to,
                                tdict_error *err) {
   const char *what = to->folder->what, *path = to->folder->path;
