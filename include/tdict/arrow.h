@@ -120,8 +120,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_device(const tdict_tre
 /** @brief Exports several trees as a stream of struct arrays, one for each tree. The call exports all trees before it
  *  returns, so the callbacks fail only with ENOMEM in `get_schema`. Arrays stay valid after the stream is released.
  *  @param[in] trees  @p count trees, at least one; borrowed. Keys, their order and Arrow types must be the same.
- *  @return Errors of tdict_arrow_export(); #TDICT_EDTYPE keys or types differ from tree 0 (the message has the
- *          index). */
+ *  @return Errors of tdict_arrow_export(); #TDICT_EDTYPE keys or types of a tree, named by index, differ. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_stream(const tdict_tree *const *trees, size_t count,
                                                                  struct ArrowArrayStream *stream, tdict_error *err);
 
@@ -148,9 +147,8 @@ static inline tdict_arrow_import_options tdict_arrow_import_options_default(void
   const uint32_t quiet_nan = 0x7fc00000u;
   float nan;
   tdict_arrow_import_options o;
-  memset(&o, 0, sizeof o);
   memcpy(&nan, &quiet_nan, sizeof nan);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.nulls = TDICT_ARROW_NULLS_REFUSE;
   o.fill_value = tdict_cast_(double, nan);
   o.mask_path = "_mask";
@@ -175,8 +173,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import(const struct ArrowSche
  *  tdict_arrow_export_device() writes, and the tree has the device of the array. Device memory that is not copied
  *  counts as memory of the program: only transfers copy it to the host.
  *  @param[in] context  The context that has the device. Used only during the call.
- *  @return Errors of tdict_arrow_import(); #TDICT_ENODEVICE the context lacks the device; #TDICT_EDEVICE; #TDICT_ELOST;
- *          #TDICT_EFORKED. */
+ *  @return Errors of tdict_arrow_import(); #TDICT_ENODEVICE no device; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import_device(tdict_context *context,
                                                                  const struct ArrowSchema *schema,
                                                                  struct ArrowDeviceArray *array,

@@ -60,8 +60,7 @@ typedef struct tdict_difference_options {
 } tdict_difference_options;
 static inline tdict_difference_options tdict_difference_options_default(void) {
   tdict_difference_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 /** The first difference in the order of the first tree: batch sizes, then missing keys, then entries in C order. */

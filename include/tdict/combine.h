@@ -41,8 +41,7 @@ typedef struct tdict_join_options {
 } tdict_join_options;
 static inline tdict_join_options tdict_join_options_default(void) {
   tdict_join_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 
@@ -77,8 +76,7 @@ typedef struct tdict_pad_options {
 } tdict_pad_options;
 static inline tdict_pad_options tdict_pad_options_default(void) {
   tdict_pad_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 /** @brief Stacks sequences of different lengths, and pads the shorter ones.
@@ -111,8 +109,7 @@ typedef struct tdict_pack_options {
 } tdict_pack_options;
 static inline tdict_pack_options tdict_pack_options_default(void) {
   tdict_pack_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.cu_seqlens = "cu_seqlens";
   o.max_seqlen = "max_seqlen";
   return o;

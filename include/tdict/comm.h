@@ -45,8 +45,7 @@ typedef struct tdict_comm_create_options {
 } tdict_comm_create_options;
 static inline tdict_comm_create_options tdict_comm_create_options_default(void) {
   tdict_comm_create_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.timeout_ns = tdict_cast_(int64_t, 60) * 1000000000;
   return o;
 }
@@ -92,8 +91,7 @@ typedef struct tdict_comm_options {
 } tdict_comm_options;
 static inline tdict_comm_options tdict_comm_options_default(void) {
   tdict_comm_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 

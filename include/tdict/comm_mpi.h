@@ -10,8 +10,6 @@
 #ifndef TDICT_COMM_MPI_H
 #define TDICT_COMM_MPI_H
 
-#include <string.h>
-
 #include "tdict/comm_table.h"
 
 TDICT_BEGIN_DECLS
@@ -31,8 +29,7 @@ typedef struct tdict_mpi_options {
 } tdict_mpi_options;
 static inline tdict_mpi_options tdict_mpi_options_default(void) {
   tdict_mpi_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.max_message_bytes = tdict_cast_(size_t, 1) << 30;
   return o;
 }

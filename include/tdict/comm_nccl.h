@@ -10,8 +10,6 @@
 #ifndef TDICT_COMM_NCCL_H
 #define TDICT_COMM_NCCL_H
 
-#include <string.h>
-
 #include "tdict/comm_table.h"
 #include "tdict/context.h"
 
@@ -34,8 +32,7 @@ typedef struct tdict_nccl_options {
 } tdict_nccl_options;
 static inline tdict_nccl_options tdict_nccl_options_default(void) {
   tdict_nccl_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.world_size = 1;
   o.timeout_ns = 60 * tdict_cast_(int64_t, 1000000000);
   return o;

@@ -15,8 +15,6 @@
 #ifndef TDICT_COMM_TABLE_H
 #define TDICT_COMM_TABLE_H
 
-#include <string.h>
-
 #include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
@@ -79,8 +77,7 @@ typedef struct tdict_comm_table {
 } tdict_comm_table;
 static inline tdict_comm_table tdict_comm_table_default(void) {
   tdict_comm_table t;
-  memset(&t, 0, sizeof t);
-  t.struct_size = sizeof t;
+  tdict_init_struct_(t);
   return t;
 }
 

@@ -11,8 +11,6 @@
 #ifndef TDICT_CONTEXT_H
 #define TDICT_CONTEXT_H
 
-#include <string.h>
-
 #include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
@@ -35,8 +33,7 @@ typedef struct tdict_context_options {
   size_t pinned_bytes;
   /** Limit in bytes of the freed memory that each device keeps for reuse. Default: SIZE_MAX, which means no limit. */
   size_t device_cache_bytes;
-  /** Receives log messages on any thread, until tdict_context_destroy() returns. It must not call the library. NULL
-   *  (default): no log. */
+  /** Gets the log on any thread until tdict_context_destroy() returns. Must not call the library. Default: no log */
   void (*log)(void *user, int32_t level, const char *text);
   void *user; /**< passed to `log` */
   /** Path of a tuning table of `tdict-bench tune`, read by the call; NULL (default): the built-in table. */
@@ -49,8 +46,7 @@ typedef struct tdict_context_options {
 } tdict_context_options;
 static inline tdict_context_options tdict_context_options_default(void) {
   tdict_context_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.num_threads = -1;
   o.staging_bytes = tdict_cast_(size_t, 64) << 20;
   o.device_cache_bytes = tdict_cast_(size_t, -1);

@@ -35,8 +35,7 @@ typedef struct tdict_dtype_options {
 } tdict_dtype_options;
 static inline tdict_dtype_options tdict_dtype_options_default(void) {
   tdict_dtype_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 

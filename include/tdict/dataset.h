@@ -43,8 +43,7 @@ typedef struct tdict_dataset_table {
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);
   /** Releases `self`. Called once, after all other calls have returned. NULL: the dataset needs no release. */
   void (*release)(void *self);
-  /** true: one loader calls the three functions one at a time, in the order of its batches, but `sample_length` can run
-   *  at the same time. Default false. */
+  /** true: a loader calls the functions in turn, in order of its batches, `sample_length` any time. Default false */
   bool in_order;
   /** true: the result of `length` may change between epochs, but is never negative. The program's thread calls `length`
    *  in tdict_loader_create(), in tdict_loader_set_state(), and when an epoch begins. Default false. */
@@ -55,8 +54,7 @@ typedef struct tdict_dataset_table {
 } tdict_dataset_table;
 static inline tdict_dataset_table tdict_dataset_table_default(void) {
   tdict_dataset_table t;
-  memset(&t, 0, sizeof t);
-  t.struct_size = sizeof t;
+  tdict_init_struct_(t);
   return t;
 }
 

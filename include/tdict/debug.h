@@ -3,8 +3,7 @@
  * The text of tdict_describe() has the lines of tdict_print(). The line of a tensor ends with `min`, `max` and `mean`
  * of the elements that are not NaN, and `nan`, the number of NaN elements. A bool tensor has only the number of true
  * elements, a complex tensor only the number of elements with a NaN part. Each lane counts as an element. A tensor
- * without a summary has `empty`, or `not read` with the reason. Only host memory is read, and nothing is transferred.
- * Thread rule: as in tdict/tree.h. */
+ * without a summary has `empty`, or `not read` with the reason. Reads only host memory. Thread rule: tdict/tree.h. */
 #ifndef TDICT_DEBUG_H
 #define TDICT_DEBUG_H
 
@@ -43,8 +42,7 @@ typedef struct tdict_tensor_summary {
 } tdict_tensor_summary;
 static inline tdict_tensor_summary tdict_tensor_summary_default(void) {
   tdict_tensor_summary s;
-  memset(&s, 0, sizeof s);
-  s.struct_size = sizeof s;
+  tdict_init_struct_(s);
   return s;
 }
 /** @brief Computes the summary of one tensor. Waits for transfers that write it, then reads each element once.

@@ -31,8 +31,7 @@ typedef struct tdict_spread {
 } tdict_spread;
 static inline tdict_spread tdict_spread_default(void) {
   tdict_spread s;
-  memset(&s, 0, sizeof s);
-  s.struct_size = sizeof s;
+  tdict_init_struct_(s);
   return s;
 }
 /** @brief Returns the description of a whole tree for each of @p num_devices devices. */
@@ -73,8 +72,7 @@ typedef struct tdict_gather_devices_options {
 } tdict_gather_devices_options;
 static inline tdict_gather_devices_options tdict_gather_devices_options_default(void) {
   tdict_gather_devices_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.device = tdict_cpu();
   return o;
 }

@@ -45,23 +45,20 @@ typedef struct tdict_dlpack_export_options {
 } tdict_dlpack_export_options;
 static inline tdict_dlpack_export_options tdict_dlpack_export_options_default(void) {
   tdict_dlpack_export_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 
 typedef struct tdict_dlpack_import_options {
   size_t struct_size;
-  /** The producer's stream, for which the call waits if the tensor is in host memory. Default: tdict_no_stream(), for
-   *  elements that are valid already. */
+  /** The producer's stream; a call with host memory waits for it. Default: tdict_no_stream(), for valid elements. */
   tdict_stream stream;
   /** true: copies a read-only tensor, to plain host memory or on its device. false (default): keeps it read-only. */
   bool copy_read_only;
 } tdict_dlpack_import_options;
 static inline tdict_dlpack_import_options tdict_dlpack_import_options_default(void) {
   tdict_dlpack_import_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 

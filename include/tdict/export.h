@@ -1,6 +1,8 @@
-/* Defines the macros that mark declarations, and the cast that other macros use. Includes no other header. */
+/* Defines the macros that mark declarations, and those that inline functions and other macros use. */
 #ifndef TDICT_EXPORT_H
 #define TDICT_EXPORT_H
+
+#include <string.h>
 
 #if defined(__GNUC__)
 #define TDICT_API __attribute__((visibility("default")))
@@ -28,5 +30,7 @@
 #define TDICT_END_DECLS
 #define tdict_cast_(type, value) ((type)(value))
 #endif
+/* Sets a struct that begins with struct_size to zeros, and struct_size to its size. */
+#define tdict_init_struct_(s) ((void)memset(&(s), 0, sizeof(s)), (void)((s).struct_size = sizeof(s)))
 
 #endif

@@ -23,8 +23,7 @@ struct tdict_hook {
 };
 static inline tdict_hook tdict_hook_default(void) {
   tdict_hook h;
-  memset(&h, 0, sizeof h);
-  h.struct_size = sizeof h;
+  tdict_init_struct_(h);
   return h;
 }
 

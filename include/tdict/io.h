@@ -41,8 +41,7 @@ typedef struct tdict_open_options {
 } tdict_open_options;
 static inline tdict_open_options tdict_open_options_default(void) {
   tdict_open_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 
@@ -75,8 +74,7 @@ typedef struct tdict_load_options {
 } tdict_load_options;
 static inline tdict_load_options tdict_load_options_default(void) {
   tdict_load_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.num_rows = -1;
   return o;
 }
@@ -155,8 +153,7 @@ typedef struct tdict_save_options {
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 
@@ -200,8 +197,7 @@ typedef struct tdict_append_options {
 } tdict_append_options;
 static inline tdict_append_options tdict_append_options_default(void) {
   tdict_append_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 

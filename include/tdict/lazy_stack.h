@@ -109,8 +109,7 @@ typedef struct tdict_lazy_pad_options {
 } tdict_lazy_pad_options;
 static inline tdict_lazy_pad_options tdict_lazy_pad_options_default(void) {
   tdict_lazy_pad_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 /** @brief Copies the items into one tree, and pads smaller tensors at the end of each dimension after the batch size.

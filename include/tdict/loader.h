@@ -70,8 +70,7 @@ typedef struct tdict_loader_options {
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
   tdict_loader_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.batch_size = 1;
   o.num_workers = 4;
   o.world_size = 1;
@@ -127,8 +126,7 @@ typedef struct tdict_batch_info {
 } tdict_batch_info;
 static inline tdict_batch_info tdict_batch_info_default(void) {
   tdict_batch_info i;
-  memset(&i, 0, sizeof i);
-  i.struct_size = sizeof i;
+  tdict_init_struct_(i);
   return i;
 }
 /** @brief Describes the last batch of tdict_loader_next(). Writes at most `out->struct_size` bytes. */
@@ -156,8 +154,7 @@ typedef struct tdict_loader_state {
 } tdict_loader_state;
 static inline tdict_loader_state tdict_loader_state_default(void) {
   tdict_loader_state s;
-  memset(&s, 0, sizeof s);
-  s.struct_size = sizeof s;
+  tdict_init_struct_(s);
   return s;
 }
 /** @brief Reads the state. Prefetched batches do not count. Writes at most `out->struct_size` bytes. */
@@ -189,8 +186,7 @@ typedef struct tdict_loader_stats {
 } tdict_loader_stats;
 static inline tdict_loader_stats tdict_loader_stats_default(void) {
   tdict_loader_stats s;
-  memset(&s, 0, sizeof s);
-  s.struct_size = sizeof s;
+  tdict_init_struct_(s);
   return s;
 }
 /** @brief Reads the statistics. Writes at most `out->struct_size` bytes. */

@@ -4,8 +4,6 @@
 #ifndef TDICT_MEMORY_H
 #define TDICT_MEMORY_H
 
-#include <string.h>
-
 #include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
@@ -31,8 +29,7 @@ typedef struct tdict_allocator {
   size_t struct_size;
   tdict_device device; /**< the cpu or a device of the context; "auto": the default device */
   bool pinned;         /**< true: the memory is page-locked for the context's devices; allowed only for the cpu */
-  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. Called on any thread, without a
-   *  lock of the library. */
+  /** Returns a block of @p bytes bytes, aligned to 256, or NULL if out of memory. On any thread, without a lock. */
   void *(*allocate)(void *user, size_t bytes);
   /** Frees the block @p data of @p bytes bytes, after all copies and recorded uses of it. Called as `allocate` is, but
    *  not for device memory in a forked process. */
@@ -41,8 +38,7 @@ typedef struct tdict_allocator {
 } tdict_allocator;
 static inline tdict_allocator tdict_allocator_default(void) {
   tdict_allocator a;
-  memset(&a, 0, sizeof a);
-  a.struct_size = sizeof a;
+  tdict_init_struct_(a);
   return a;
 }
 /** @brief Creates a memory that calls the program's allocator, for every function and option that takes a tdict_memory.

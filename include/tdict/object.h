@@ -45,8 +45,7 @@ struct tdict_type {
 };
 static inline tdict_type tdict_type_default(void) {
   tdict_type t;
-  memset(&t, 0, sizeof t);
-  t.struct_size = sizeof t;
+  tdict_init_struct_(t);
   return t;
 }
 

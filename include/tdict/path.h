@@ -1,5 +1,4 @@
-/* Writes paths from keys that contain dots or backslashes. tdict/tree.h says what a path is. Thread rule: safe from any
- * thread. */
+/* Writes paths (see tdict/tree.h) from keys that contain dots or backslashes. Thread rule: safe from any thread. */
 #ifndef TDICT_PATH_H
 #define TDICT_PATH_H
 

@@ -27,8 +27,7 @@ typedef struct tdict_ragged_options {
 } tdict_ragged_options;
 static inline tdict_ragged_options tdict_ragged_options_default(void) {
   tdict_ragged_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.offsets_dtype = TDICT_I64;
   return o;
 }
@@ -56,8 +55,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_rows(tdict_tensor *cons
  *  @param[in] padded  A tensor of shape [rows, longest, ...], borrowed.
  *  @param[in] lengths  int64 or int32 lengths of shape [rows], or a bool or uint8 mask of shape [rows, longest], on any
  *          device. Each row of a mask has nonzero elements for the row, and then zeros for the padding.
- *  @return #TDICT_EINVAL also for a wrong length or mask (the message names the row); #TDICT_ESHAPE; #TDICT_EDTYPE; the
- *          errors of tdict_ragged_from_rows(). */
+ *  @return #TDICT_EINVAL for a wrong length or mask (the message names the row); errors of tdict_ragged_from_rows(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_padded(const tdict_tensor *padded, const tdict_tensor *lengths,
                                                                 const tdict_ragged_options *options, tdict_ragged **out,
                                                                 tdict_error *err);

@@ -50,8 +50,7 @@ typedef struct tdict_records {
 } tdict_records;
 static inline tdict_records tdict_records_default(void) {
   tdict_records r;
-  memset(&r, 0, sizeof r);
-  r.struct_size = sizeof r;
+  tdict_init_struct_(r);
   return r;
 }
 

@@ -54,8 +54,7 @@ typedef struct tdict_replay_state {
 } tdict_replay_state;
 static inline tdict_replay_state tdict_replay_state_default(void) {
   tdict_replay_state s;
-  memset(&s, 0, sizeof s);
-  s.struct_size = sizeof s;
+  tdict_init_struct_(s);
   return s;
 }
 /** @brief Reads the counts at one moment, also under the lock of the rows. Writes at most `out->struct_size` bytes. */

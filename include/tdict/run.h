@@ -3,8 +3,6 @@
 #ifndef TDICT_RUN_H
 #define TDICT_RUN_H
 
-#include <string.h>
-
 #include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
@@ -24,8 +22,7 @@ typedef struct tdict_run {
 } tdict_run;
 static inline tdict_run tdict_run_default(void) {
   tdict_run r;
-  memset(&r, 0, sizeof r);
-  r.struct_size = sizeof r;
+  tdict_init_struct_(r);
   r.num_threads = -1;
   return r;
 }

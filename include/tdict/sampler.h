@@ -5,8 +5,6 @@
 #ifndef TDICT_SAMPLER_H
 #define TDICT_SAMPLER_H
 
-#include <string.h>
-
 #include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
@@ -37,8 +35,7 @@ typedef struct tdict_sampler_options {
 } tdict_sampler_options;
 static inline tdict_sampler_options tdict_sampler_options_default(void) {
   tdict_sampler_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.world_size = 1;
   return o;
 }

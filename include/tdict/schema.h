@@ -108,8 +108,7 @@ typedef struct tdict_create_options {
 } tdict_create_options;
 static inline tdict_create_options tdict_create_options_default(void) {
   tdict_create_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.batch_ndim = -1;
   return o;
 }

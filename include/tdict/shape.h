@@ -60,8 +60,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *tree, i
 TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *tree, int dim, const int64_t *sizes,
                                                    tdict_tree **trees, size_t *count, tdict_error *err);
 /** @brief Cuts batch dimension @p dim into pieces of @p size elements. The last piece may be shorter.
- *  @param[in] size  For at most k equal pieces of n elements, (n + k - 1) / k. A dimension without elements becomes one
- *          empty piece, also for size 0. */
+ *  @param[in] size  For at most k equal pieces of n elements, (n + k - 1) / k. If n is 0, makes one empty piece. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size,
                                                          tdict_tree **trees, size_t *count, tdict_error *err);
 /** @brief Returns one tree for each element of batch dimension @p dim, without this dimension. */

@@ -25,8 +25,7 @@ typedef struct tdict_share_options {
 } tdict_share_options;
 static inline tdict_share_options tdict_share_options_default(void) {
   tdict_share_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   return o;
 }
 /** @brief Copies a tree, whose tensors may be on devices, into a new segment. The new tree has no device.
@@ -58,8 +57,7 @@ typedef struct tdict_share_ring_options {
 } tdict_share_ring_options;
 static inline tdict_share_ring_options tdict_share_ring_options_default(void) {
   tdict_share_ring_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.num_slots = 8;
   o.max_workers = 64;
   return o;
@@ -72,8 +70,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_create(const tdict_tree 
                                                                const tdict_share_ring_options *options,
                                                                tdict_share_ring **out, tdict_error *err);
 /** @brief Destroys a ring, and ends the part of this process in it. NULL is allowed.
- *  @note After the trainer's call, tdict_share_ring_begin() in the workers returns #TDICT_ECANCELLED. Trees of the ring
- *        end too, unless they are retained. */
+ *  @note Ends trees that are not retained. After the trainer's call, workers begin no slot: #TDICT_ECANCELLED. */
 TDICT_API void tdict_share_ring_destroy(tdict_share_ring *ring);
 
 /** @brief Trainer: adds a worker, and sends the ring to it. The call does not wait for the worker.

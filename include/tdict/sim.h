@@ -12,8 +12,6 @@
 #ifndef TDICT_SIM_H
 #define TDICT_SIM_H
 
-#include <string.h>
-
 #include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
@@ -40,8 +38,7 @@ typedef struct tdict_sim_options {
 } tdict_sim_options;
 static inline tdict_sim_options tdict_sim_options_default(void) {
   tdict_sim_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.num_devices = 1;
   o.memory_bytes = tdict_cast_(size_t, 16) << 30;
   return o;

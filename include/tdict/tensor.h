@@ -14,8 +14,6 @@
 #ifndef TDICT_TENSOR_H
 #define TDICT_TENSOR_H
 
-#include <string.h>
-
 #include "tdict/values.h"
 
 #ifdef __cplusplus
@@ -60,8 +58,7 @@ typedef struct tdict_tensor_desc {
 } tdict_tensor_desc;
 static inline tdict_tensor_desc tdict_tensor_desc_default(void) {
   tdict_tensor_desc v;
-  memset(&v, 0, sizeof v);
-  v.struct_size = sizeof v;
+  tdict_init_struct_(v);
   v.device.type = TDICT_DEVICE_CPU;
   return v;
 }

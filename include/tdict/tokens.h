@@ -1,5 +1,4 @@
-/* Makes datasets (tdict/dataset.h) from files of token ids, such as those of llm.c. Ownership, errors and the thread
- * rule are those of tdict/dataset.h. */
+/* Makes datasets from files of token ids, as of llm.c. Ownership, errors and thread rule: as in tdict/dataset.h. */
 #ifndef TDICT_TOKENS_H
 #define TDICT_TOKENS_H
 
@@ -28,8 +27,7 @@ typedef struct tdict_token_options {
 } tdict_token_options;
 static inline tdict_token_options tdict_token_options_default(void) {
   tdict_token_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.dtype = TDICT_I64;
   return o;
 }

@@ -16,8 +16,7 @@ typedef struct tdict_trace_options {
 } tdict_trace_options;
 static inline tdict_trace_options tdict_trace_options_default(void) {
   tdict_trace_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.max_events = 65536;
   return o;
 }

@@ -77,8 +77,7 @@ typedef struct tdict_transfer_stats {
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
-  memset(&s, 0, sizeof s);
-  s.struct_size = sizeof s;
+  tdict_init_struct_(s);
   return s;
 }
 
@@ -109,8 +108,7 @@ typedef struct tdict_transfer_options {
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
   tdict_transfer_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.mode = TDICT_MODE_AUTO;
   o.num_threads = -1;
   return o;
@@ -125,8 +123,7 @@ typedef struct tdict_pin_options {
 } tdict_pin_options;
 static inline tdict_pin_options tdict_pin_options_default(void) {
   tdict_pin_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
+  tdict_init_struct_(o);
   o.num_threads = -1;
   return o;
 }
@@ -186,8 +183,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *
 /** @brief Copies a tree into pinned host memory. The result shares leaves that are pinned already.
  *  The other leaves are copied into one new pinned storage. An object is pinned by the hook `pin_memory`,
  *  else through the tensors of `flatten`, else it is shared.
- *  @return The errors at the top; #TDICT_EWRONGDEVICE a leaf is on a device; #TDICT_ENODEVICE no device reads pinned
- *          memory. */
+ *  @return The errors at the top; #TDICT_EWRONGDEVICE a leaf is on a device; #TDICT_ENODEVICE no device to pin for. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src,
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);

@@ -68,8 +68,7 @@ typedef struct tdict_field {
  *  All elements are zero, in one storage, in the order of the fields, at multiples of 256 bytes.
  *  @param[in] memory  Allocates the storage. NULL is plain host memory.
  *  @return #TDICT_EEXIST two fields have the same path; #TDICT_ETYPE a path leads through the tensor of another field;
- *          #TDICT_EINVAL a wrong `ndim` or `shape`; the errors of tdict_create() and tdict_tensor_empty(). err->path
- *          names the field. */
+ *          #TDICT_EINVAL a bad shape; errors of tdict_create() and tdict_tensor_empty(). err->path names the field. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_field *fields, size_t num_fields, int batch_ndim,
                                                          const int64_t *batch_size, tdict_memory *memory,
                                                          tdict_tree **out, tdict_error *err);
@@ -188,8 +187,7 @@ typedef struct tdict_entry {
 } tdict_entry;
 /** @brief Returns entry number @p i of this node, in the order in which the keys were added.
  *  Example: `tdict_get_entry_at(tree, i).key`. Cost: constant if no key was deleted, else O(keys of the node).
- *  @return `path` is NULL, and `depth` 0. The other members are borrowed until the tree changes. If @p i is too large,
- *          all members are 0. */
+ *  @return `path` is NULL and `depth` 0, and if @p i is too large, all is 0. Borrowed until the tree changes. */
 TDICT_API tdict_entry tdict_get_entry_at(const tdict_tree *tree, size_t i);
 /** @brief Returns the number of tensors in the tree, once for each path. */
 TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);

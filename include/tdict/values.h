@@ -42,8 +42,7 @@ TDICT_API size_t tdict_dtype_bytes(tdict_dtype dtype);
 TDICT_API const char *tdict_dtype_name(tdict_dtype dtype);
 /** A buffer size that is sufficient for every text of tdict_dtype_format(). */
 #define TDICT_DTYPE_TEXT_BYTES 32
-/** @brief Writes a name such as "float32", or "float32 x 4" for four lanes, cut to @p bytes bytes with the final 0.
- *  @return @p buffer. */
+/** @brief Writes a name such as "float32", or "float32 x 4" for 4 lanes, cut to @p bytes bytes. Returns @p buffer. */
 TDICT_API char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes);
 
 /** A device. `type` is a DLPack device type (DLDeviceType), and `index` counts the devices of a type from 0. */
@@ -68,8 +67,7 @@ TDICT_API bool tdict_device_equal(tdict_device a, tdict_device b);
  *  @param[out] out  Written only on success.
  *  @return #TDICT_OK; #TDICT_EINVAL for any other text, or if an argument is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error *err);
-/** @brief Writes a text such as "cuda:1". The text, including the terminating 0, is cut to @p bytes bytes.
- *  @return @p buffer. */
+/** @brief Writes a text such as "cuda:1", cut to @p bytes bytes with the final 0. Returns @p buffer. */
 TDICT_API char *tdict_device_format(tdict_device device, char *buffer, size_t bytes);
 
 /** The devices, memories and threads of a program; see tdict/context.h. */
@@ -78,8 +76,7 @@ typedef struct tdict_context tdict_context;
  *  tdict_memory_create() of tdict/memory.h. A context owns its allocators. A storage may outlive the context. */
 typedef struct tdict_memory tdict_memory;
 
-/** A stream of a device. For CUDA, `handle` is a cudaStream_t or CUstream; NULL is the legacy default stream. The
- *  program owns the stream. */
+/** A stream of the program. For CUDA, `handle` is a cudaStream_t or CUstream; NULL is the legacy default stream. */
 typedef struct tdict_stream {
   tdict_device device;
   void *handle;

@@ -12,8 +12,6 @@
 #ifndef TDICT_WIRE_H
 #define TDICT_WIRE_H
 
-#include <string.h>
-
 #include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
@@ -29,8 +27,7 @@ typedef struct tdict_conversion {
 } tdict_conversion;
 static inline tdict_conversion tdict_conversion_default(void) {
   tdict_conversion c;
-  memset(&c, 0, sizeof c);
-  c.struct_size = sizeof c;
+  tdict_init_struct_(c);
   c.scale = 1;
   return c;
 }
