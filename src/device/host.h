@@ -8,7 +8,7 @@
 tdict_memory *tdict_host_memory(void);
 /* Creates a memory whose allocations fail with a copy of `reason`. The caller owns it. NULL: no host memory. */
 tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error *reason);
-/* Returns a static memory without memory (TDICT_ENOMEM), for forked children and a failed _create() above. */
+/* Returns a static memory whose allocations fail with TDICT_ENOMEM, for forked children and as a last resort. */
 tdict_memory *tdict_no_memory(void);
 
 #endif

@@ -32,7 +32,7 @@ typedef struct tdict_extents {
   size_t first, count, cap;
 } tdict_extents;
 
-/* A set of bytes. Adding at the end, or removing at the start, moves no dense extents but to enlarge the array. */
+/* A set of bytes. Adding a dense extent at the end moves others only to enlarge the array, removing the first none. */
 typedef struct tdict_extent_set {
   tdict_extents dense;   /* sorted; extents neither overlap nor touch */
   tdict_extents strided; /* unsorted; one layout can have several parts */

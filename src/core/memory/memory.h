@@ -59,7 +59,7 @@ typedef struct tdict_memory_ops {
    * part of the work is queued, but bytes of the destination can be overwritten. `run` is NULL for memory of the
    * host. */
   tdict_status (*run)(tdict_memory *m, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err);
-  /* Returns true if works of this memory reach `other`, with an equal device, maybe simulated. NULL without `run` */
+  /* Returns true if works can access `other`, whose equal device may be of another context. NULL without `run` */
   bool (*reaches)(tdict_memory *m, tdict_memory *other);
 } tdict_memory_ops;
 

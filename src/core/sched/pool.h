@@ -32,7 +32,8 @@ int tdict_pool_size(const tdict_pool *pool);
 tdict_status tdict_pool_refuse_threads(const tdict_pool *pool, int32_t num_threads, const char *what, tdict_error *err);
 /* Returns the number of CPUs that the pool's threads may use at once. */
 int tdict_pool_num_cpus(const tdict_pool *pool);
-/* Returns how many threads may work at once besides `reserved_cpus` CPUs, or with at most 3 CPUs or so few, on all. */
+/* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. With at most three
+ * CPUs, or at most `reserved_cpus`, none is reserved. */
 int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
 /* Restricts the threads to `cpus`, of which the process must be allowed at least one, before the first task. Returns
  * false if the system call failed for a thread. */

@@ -389,7 +389,7 @@ static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_
   return begin;
 }
 
-/* Reads leaves up to `end` in stretches. Returns false, without a change, if one is not uniform or fits no line. */
+/* Reads leaves up to `end` in stretches. Returns false, unchanged, if one is not uniform or the line overflows. */
 static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_t end) {
   tdict_plan *plan = m->plan;
   stretch stretches[MAX_STRETCHES];
