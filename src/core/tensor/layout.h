@@ -64,14 +64,17 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_span *part
 /* Copies one rectangle between host addresses. */
 void tdict_rect_copy(const tdict_rect *rect);
 
-/* Byte offsets of rows: the row at src[i] is copied to dst[i]. */
+/* Rows of two tensors in host memory. Row i of the listed tensor is at positions[i] * pitch bytes, and row i of the
+ * other tensor is at i * step bytes. */
 typedef struct tdict_rows {
-  const int64_t *dst, *src;
-  int64_t count;
+  const int64_t *positions;
+  int64_t count, pitch, step;
 } tdict_rows;
-/* Copies rows of `width` bytes, in order, from src + rows->src[i] to dst + rows->dst[i]. `dst` and `src` are host
- * addresses. If a row overlaps its destination, the copied bytes are unspecified. */
-void tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
+/* Copies rows of `width` bytes, in order, from the listed tensor at `src` to the other tensor at `dst`. If a row
+ * overlaps its destination, the copied bytes are unspecified. */
+void tdict_rows_read(void *dst, const void *src, const tdict_rows *rows, size_t width);
+/* Copies rows like tdict_rows_read(), from the other tensor at `src` to the listed tensor at `dst`. */
+void tdict_rows_write(void *dst, const void *src, const tdict_rows *rows, size_t width);
 /* Writes an element of `item` bytes to all places of host memory, which has `bytes` bytes, at least one element. */
 void tdict_rows_fill(void *to, const void *element, size_t item, size_t bytes);
 

@@ -15,9 +15,9 @@
 #include "tdict/object.h"
 
 static const char error_prefix[] = "dataset_from_tree";
-/* ROWS_PER_PASS: number of rows whose offsets are computed at once. MIN_STREAMED_BYTES: shorter rows are written with
- * plain stores, because non-temporal stores are fast only for whole cache lines. */
-enum { MAX_ROW_NDIM = 6, ROWS_PER_PASS = 256, MIN_STREAMED_BYTES = 256 };
+/* MIN_STREAMED_BYTES: shorter rows are written with plain stores, because non-temporal stores are fast only for whole
+ * cache lines. */
+enum { MAX_ROW_NDIM = 6, MIN_STREAMED_BYTES = 256 };
 
 typedef struct tree_source {
   tdict_tree *tree;
@@ -92,21 +92,6 @@ static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_e
 
 static int64_t tree_length(void *self) { return ((tree_source *)self)->length; }
 
-/* Copies rows by ordinary stores. `pitch` is the number of bytes from one sample to the next in `src`. */
-static void copy_rows_plain(char *dst, const char *src, int64_t pitch, size_t bytes, const int64_t *indices,
-                            int64_t count) {
-  int64_t to_offsets[ROWS_PER_PASS], from_offsets[ROWS_PER_PASS];
-  tdict_rows rows = {to_offsets, from_offsets, 0};
-  for (int64_t first = 0; first < count; first += rows.count) {
-    rows.count = count - first < ROWS_PER_PASS ? count - first : ROWS_PER_PASS;
-    for (int64_t i = 0; i < rows.count; i++) {
-      to_offsets[i] = (first + i) * (int64_t)bytes;
-      from_offsets[i] = indices[first + i] * pitch;
-    }
-    tdict_rows_copy(dst, src, &rows, bytes);
-  }
-}
-
 /* Copies one field of all samples of a batch. The rows of the field must be contiguous. */
 static tdict_status gather_field(const tree_source *s, size_t f, const int64_t *indices, int64_t count,
                                  tdict_tree *batch, tdict_error *err) {
@@ -127,7 +112,8 @@ static tdict_status gather_field(const tree_source *s, size_t f, const int64_t *
   if (s->length > 1) pitch = tdict_tensor_strides(from)[0] * (int64_t)tdict_dtype_bytes(field->dtype);
   tdict_row_stores stores = tdict_row_stores_choose(to, count, bytes);
   const int64_t plain = bytes < MIN_STREAMED_BYTES ? count : stores.tail_begin;
-  copy_rows_plain(dst, src, pitch, bytes, indices, plain);
+  const tdict_rows rows = {.positions = indices, .count = plain, .pitch = pitch, .step = (int64_t)bytes};
+  tdict_rows_read(dst, src, &rows, bytes);
   for (int64_t i = plain; i < count; i++)
     tdict_stream_copy(tdict_row_stores_at(&stores, i), dst + (size_t)i * bytes, src + indices[i] * pitch, bytes);
   return TDICT_OK;

@@ -384,9 +384,9 @@ static _Atomic(tdict_replay *) watched; /* NULL: copies are not watched. Workers
 static pthread_t appender;
 static int64_t total_in_copy;
 
-void __real_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
-void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
-void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width) {
+void __real_tdict_rows_read(void *dst, const void *src, const tdict_rows *rows, size_t width);
+void __wrap_tdict_rows_read(void *dst, const void *src, const tdict_rows *rows, size_t width);
+void __wrap_tdict_rows_read(void *dst, const void *src, const tdict_rows *rows, size_t width) {
   tdict_replay *r = atomic_exchange(&watched, NULL);
   if (r) {
     appender = td_start(append_one, r);
@@ -398,7 +398,7 @@ void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, 
     }
     total_in_copy = state_of(r).total;
   }
-  __real_tdict_rows_copy(dst, src, rows, width);
+  __real_tdict_rows_read(dst, src, rows, width);
 }
 
 CASE(replay_fetch_holds_the_lock) {

@@ -124,10 +124,11 @@ static const char *find_null(const void *first, const char *first_name, const vo
 
 tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree, const tdict_indices *index,
                              const tdict_run *run, tdict_tree **out, tdict_error *err) {
-  getter g = {.call.what = "index"};
+  getter g;
   tdict_pick found;
   const char *null = find_null(tree, "tree", out, "out", index);
   if (null) return tdict_fail_null(err, "index", null);
+  g.call = (index_call){.what = "index"};
   tdict_status status = read_get_options(&g.call, context, run, err);
   const tdict_stream *stream = tdict_run_stream(&g.call.run);
   g.moves = (tdict_moves){.what = "index", .stream = stream, .defers_checks = !stream};

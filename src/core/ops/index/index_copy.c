@@ -75,20 +75,16 @@ typedef struct gathering {
  * one element can be any number. */
 static int64_t wrapping_multiply(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
-/* Computes the byte offsets of `count` positions in the indexed tensor and in the other tensor. `first` is the first of
- * these positions. */
-static void find_offsets(const gathering *g, int64_t first, int64_t count, int64_t *indexed, int64_t *other_side) {
-  for (int64_t i = 0; i < count; i++) {
-    indexed[i] = 0;
-    other_side[i] = wrapping_multiply(first + i, g->step);
-  }
+/* Computes the byte offsets of `count` positions in the indexed tensor. `first` is the first of these positions. */
+static void find_offsets(const gathering *g, int64_t first, int64_t count, int64_t *offsets) {
+  for (int64_t i = 0; i < count; i++) offsets[i] = 0;
   for (int n = 0; n < g->plan->num_gathers; n++) {
     const tdict_index_gather *list = &g->plan->gathers[n];
     const int64_t next = list->count == 1 ? 0 : list->dims;
     for (int d = 0; d < list->dims; d++) {
       const int64_t *at = list->positions + first * next + d,
                     bytes = wrapping_multiply(g->strides[list->axis + d], g->item);
-      for (int64_t i = 0; i < count; i++) indexed[i] += wrapping_multiply(at[i * next], bytes);
+      for (int64_t i = 0; i < count; i++) offsets[i] += wrapping_multiply(at[i * next], bytes);
     }
   }
 }
@@ -99,27 +95,48 @@ static tdict_status copy_position_rect(void *user, const tdict_rect *rect, tdict
   return TDICT_OK;
 }
 
+/* Positions that are copied at once. */
+typedef struct chunk {
+  tdict_rows rows;
+  bool writes_indexed;
+} chunk;
+
+static void copy_run(const chunk *c, void *dst, const void *src, size_t width) {
+  if (c->writes_indexed)
+    tdict_rows_write(dst, src, &c->rows, width);
+  else
+    tdict_rows_read(dst, src, &c->rows, width);
+}
+
 /* Copies one run of bytes at every position, for each row of the rectangle. A callback of tdict_pair_walk(). */
-static tdict_status copy_rows(void *user, const tdict_rect *rect, tdict_error *err) {
+static tdict_status copy_runs(void *user, const tdict_rect *rect, tdict_error *err) {
   (void)err;
   uintptr_t dst = (uintptr_t)rect->dst, src = (uintptr_t)rect->src;
   for (size_t i = 0; i < rect->height; i++) {
-    tdict_rows_copy((void *)dst, (const void *)src, user, rect->width);
+    copy_run(user, (void *)dst, (const void *)src, rect->width);
     dst += (uintptr_t)rect->dst_pitch, src += (uintptr_t)rect->src_pitch;
   }
   return TDICT_OK;
 }
 
-/* Copies the given bytes of a chunk of positions. */
-static void copy_chunk(const gathering *g, tdict_rows *rows, const tdict_pair_span *bytes) {
-  if (!g->position_by_position) {
-    (void)tdict_pair_walk(&g->one_position, bytes, copy_rows, rows, NULL);
+/* Copies the given bytes of all positions of a chunk. */
+static void copy_chunk(const gathering *g, chunk *c, const tdict_pair_span *bytes) {
+  if (g->one_position.run_bytes == g->all.end) { /* the common case: the elements of a position are adjacent */
+    const size_t begin = bytes->begin;
+    copy_run(c, (void *)((uintptr_t)bytes->dst + begin), (const void *)((uintptr_t)bytes->src + begin),
+             bytes->end - begin);
     return;
   }
-  for (int64_t i = 0; i < rows->count; i++) {
+  if (!g->position_by_position) {
+    (void)tdict_pair_walk(&g->one_position, bytes, copy_runs, c, NULL);
+    return;
+  }
+  for (int64_t i = 0; i < c->rows.count; i++) {
+    const uintptr_t listed = (uintptr_t)wrapping_multiply(c->rows.positions[i], c->rows.pitch),
+                    other = (uintptr_t)wrapping_multiply(i, c->rows.step);
     tdict_pair_span one = *bytes;
-    one.dst = (void *)((uintptr_t)bytes->dst + (uintptr_t)rows->dst[i]);
-    one.src = (const void *)((uintptr_t)bytes->src + (uintptr_t)rows->src[i]);
+    one.dst = (void *)((uintptr_t)bytes->dst + (c->writes_indexed ? listed : other));
+    one.src = (const void *)((uintptr_t)bytes->src + (c->writes_indexed ? other : listed));
     (void)tdict_pair_walk(&g->one_position, &one, copy_position_rect, NULL, NULL);
   }
 }
@@ -130,11 +147,18 @@ static int64_t part_start(const gathering *g, int64_t total, long i) {
   return total / n * i + total % n * i / n;
 }
 
+/* Returns the list whose positions alone select the elements, or NULL. */
+static const tdict_index_gather *find_only_list(const tdict_index_plan *plan) {
+  const tdict_index_gather *list = &plan->gathers[0];
+  return plan->num_gathers == 1 && list->dims == 1 ? list : NULL;
+}
+
 /* Copies one part. Runs on the calling thread or on a thread of the pool. */
 static void copy_part(void *user, long part) {
   const gathering *g = user;
-  int64_t indexed[MAX_ROWS], other_side[MAX_ROWS], begin = 0, end = g->plan->gather_count;
-  tdict_rows rows = g->writes_indexed ? (tdict_rows){indexed, other_side, 0} : (tdict_rows){other_side, indexed, 0};
+  const tdict_index_gather *list = find_only_list(g->plan);
+  int64_t offsets[MAX_ROWS], begin = 0, end = g->plan->gather_count;
+  chunk c = {.rows = {.positions = offsets, .pitch = 1, .step = g->step}, .writes_indexed = g->writes_indexed};
   tdict_pair_span bytes = g->all;
   if (g->divides_bytes) {
     bytes.begin = (size_t)part_start(g, (int64_t)g->all.end, part);
@@ -143,11 +167,21 @@ static void copy_part(void *user, long part) {
     begin = part_start(g, g->plan->gather_count, part);
     end = part_start(g, g->plan->gather_count, part + 1);
   }
+  if (list) c.rows.pitch = wrapping_multiply(g->strides[list->axis], g->item);
   /* Copy in chunks of MAX_ROWS positions. */
-  for (int64_t i = begin; i < end; i += rows.count) {
-    rows.count = end - i < MAX_ROWS ? end - i : MAX_ROWS;
-    find_offsets(g, i, rows.count, indexed, other_side);
-    copy_chunk(g, &rows, &bytes);
+  for (int64_t i = begin; i < end; i += c.rows.count) {
+    tdict_pair_span moved = bytes;
+    const uintptr_t other = (uintptr_t)wrapping_multiply(i, g->step);
+    c.rows.count = end - i < MAX_ROWS ? end - i : MAX_ROWS;
+    if (list)
+      c.rows.positions = list->positions + i;
+    else
+      find_offsets(g, i, c.rows.count, offsets);
+    if (g->writes_indexed)
+      moved.src = (const void *)((uintptr_t)bytes.src + other);
+    else
+      moved.dst = (void *)((uintptr_t)bytes.dst + other);
+    copy_chunk(g, &c, &moved);
   }
 }
 
@@ -188,14 +222,20 @@ static bool positions_are_distinct(const tdict_index_plan *plan) {
   return plan->gather_count < 2;
 }
 
+/* Returns the number of threads that the size of the copy is worth, with the caller. Can be 0. */
+static int choose_threads(const tdict_index_plan *plan, const tdict_index_helpers *helpers, const tdict_tensor *other) {
+  const int available = helpers ? helpers->count + 1 : 1;
+  if (available == 1) return 1;
+  const size_t most = tdict_tensor_nbytes(other) / TDICT_INDEX_BYTES_PER_THREAD +
+                      (size_t)plan->gather_count / (TDICT_INDEX_BYTES_PER_THREAD / TDICT_INDEX_POSITION_BYTES);
+  return (size_t)available < most ? available : (int)most;
+}
+
 /* Divides the copy among the caller and the helpers. A small copy has one part. The same holds if two parts could write
  * the same byte, or one part could read what another part writes. */
 static void divide(gathering *g, const tdict_index_helpers *helpers, const tdict_tensor *t, const tdict_tensor *other) {
   const size_t count = (size_t)g->plan->gather_count;
-  const size_t most = tdict_tensor_nbytes(other) / TDICT_INDEX_BYTES_PER_THREAD +
-                      count / (TDICT_INDEX_BYTES_PER_THREAD / TDICT_INDEX_POSITION_BYTES);
-  int threads = helpers ? helpers->count + 1 : 1;
-  if ((size_t)threads > most) threads = (int)most;
+  const int threads = choose_threads(g->plan, helpers, other);
   g->num_parts = 1;
   if (threads < 2 || may_repeat_elements(g->writes_indexed ? t : other) || may_overlap(t, other)) return;
   g->divides_bytes = g->all.end >= LARGE_POSITION;
@@ -203,6 +243,22 @@ static void divide(gathering *g, const tdict_index_helpers *helpers, const tdict
   const size_t most_parts = g->divides_bytes ? g->all.end / PIECE_BYTES : count;
   g->num_parts = threads * PARTS_PER_THREAD;
   if ((size_t)g->num_parts > most_parts) g->num_parts = (int)most_parts;
+}
+
+/* Copies rows on the calling thread. Returns false if the copy needs gather_on_host(). */
+static bool copy_plain_rows(const tdict_index_plan *plan, const tdict_index_helpers *helpers, const tdict_tensor *t,
+                            const tdict_tensor *other, bool writes_indexed) {
+  if (!plan->selects_rows || !tdict_tensor_is_contiguous(t) || !tdict_tensor_is_contiguous(other) ||
+      choose_threads(plan, helpers, other) > 1)
+    return false;
+  if (other->numel == 0) return true;
+  const size_t row = tdict_tensor_nbytes(other) / (size_t)plan->gather_count;
+  const tdict_rows rows = {plan->gathers[0].positions, plan->gather_count, (int64_t)row, (int64_t)row};
+  if (writes_indexed)
+    tdict_rows_write(t->data, other->data, &rows, row);
+  else
+    tdict_rows_read(other->data, t->data, &rows, row);
+  return true;
 }
 
 /* Copies in host memory. The caller has waited for the transfers of both tensors, and has checked that neither tensor
@@ -328,16 +384,18 @@ tdict_status tdict_index_plan_copy(tdict_index_plan *plan, const tdict_index_hel
   if (plan->num_gathers) {
     tdict_status read =
         tdict_moves_check_devices(plan->moves, plan->what, writes_indexed ? t : other, writes_indexed ? other : t, err);
-    if (read == TDICT_OK) read = tdict_index_plan_read_lists(plan, err);
+    if (read == TDICT_OK && tdict_index_plan_has_unread_lists(plan)) read = tdict_index_plan_read_lists(plan, err);
     if (read != TDICT_OK) return read;
     tdict_tensor_await(t, writes_indexed);
     tdict_tensor_await(other, !writes_indexed);
     /* A failed transfer can lose only some of the positions. Copy each position separately: each copy checks that the
      * bytes to read are not lost, and notes that the written bytes are no longer lost. */
     const bool lost = tdict_tensor_is_lost(t) || tdict_tensor_is_lost(other);
-    return tdict_is_on_host(t) && tdict_is_on_host(other) && !lost
-               ? gather_on_host(plan, helpers, t, other, writes_indexed, err)
-               : copy_each_position(plan, t, other, writes_indexed, err);
+    if (lost || !tdict_is_on_host(t) || !tdict_is_on_host(other))
+      return copy_each_position(plan, t, other, writes_indexed, err);
+    return copy_plain_rows(plan, helpers, t, other, writes_indexed)
+               ? TDICT_OK
+               : gather_on_host(plan, helpers, t, other, writes_indexed, err);
   }
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
   if (status != TDICT_OK) return status;

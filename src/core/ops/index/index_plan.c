@@ -7,6 +7,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
+#include "core/ops/index/positions.h"
 #include "core/tree/text.h"
 
 enum { MAX_WORDS_PER_POSITION = 16 };
@@ -100,13 +101,14 @@ static tdict_status add_range(index_reader *r, const tdict_index *item, tdict_er
   return add_axis(r, (tdict_axis){r->next_dim++, found, step}, err);
 }
 
-/* Allocates the array of positions of a list or mask. */
+/* Allocates the array of positions of a list or mask, with TDICT_POSITIONS_SLACK more numbers. */
 static tdict_status allocate_positions(const char *what, tdict_index_gather *g, tdict_error *err) {
   size_t numbers, bytes;
   if (!tdict_mul_size((size_t)g->count, (size_t)g->dims, &numbers) ||
+      !tdict_add_size(numbers, TDICT_POSITIONS_SLACK, &numbers) ||
       !tdict_mul_size(numbers, sizeof *g->positions, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions is too long", what, (long long)g->count);
-  g->positions = malloc(bytes ? bytes : 1);
+  g->positions = malloc(bytes);
   if (g->positions) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", what, (long long)g->count);
 }
@@ -132,27 +134,26 @@ static tdict_status add_gather(index_reader *r, int dims, int64_t count, const t
   return TDICT_OK;
 }
 
+/* Reads the positions of a list in host memory. Returns TDICT_EINVAL if a position is outside the dimension. */
+static tdict_status read_positions(const char *what, tdict_index_gather *g, const int64_t *at, int64_t step,
+                                   tdict_error *err) {
+  const int64_t bad = tdict_positions_read(g->positions, at, g->count, step, g->size);
+  return bad < 0 ? TDICT_OK : fail_outside(what, at[bad * step], g->dim, g->size, err);
+}
+
+static tdict_status read_list_of(const char *what, tdict_index_gather *g, const tdict_tensor *list, tdict_error *err) {
+  return read_positions(what, g, list->data, list->ndim ? tdict_tensor_dims_strides(list)[0] : 0, err);
+}
+
 static tdict_status add_list(index_reader *r, const tdict_index *item, tdict_error *err) {
   const int64_t *positions = item->data;
   if (item->start < 0 || (item->start > 0 && !positions))
     return tdict_fail(err, TDICT_EINVAL, "%s: a list of %lld positions%s", r->plan->what, (long long)item->start,
                       positions ? "" : " at NULL");
   tdict_status status = add_gather(r, 1, item->start, NULL, err);
-  for (int64_t i = 0; i < item->start && status == TDICT_OK; i++)
-    status = find_position(r, positions[i], &r->plan->gathers[r->plan->num_gathers - 1].positions[i], err);
+  if (status == TDICT_OK)
+    status = read_positions(r->plan->what, &r->plan->gathers[r->plan->num_gathers - 1], positions, 1, err);
   return status == TDICT_OK ? add_whole_dims(r, 1, err) : status;
-}
-
-/* Reads the positions of a list in host memory. */
-static tdict_status read_positions(const char *what, tdict_index_gather *g, const tdict_tensor *list,
-                                   tdict_error *err) {
-  const int64_t *at = list->data, step = list->ndim ? tdict_tensor_dims_strides(list)[0] : 0;
-  for (int64_t i = 0; i < g->count; i++) {
-    const int64_t found = at[i * step] < 0 ? at[i * step] + g->size : at[i * step];
-    if (found < 0 || found >= g->size) return fail_outside(what, at[i * step], g->dim, g->size, err);
-    g->positions[i] = found;
-  }
-  return TDICT_OK;
 }
 
 /* Adds a list in host memory. */
@@ -161,7 +162,7 @@ static tdict_status add_host_list(index_reader *r, const tdict_tensor *list, tdi
   if (tdict_tensor_is_lost(list)) return tdict_tensor_refuse_lost(r->plan->what, "the list's bytes", list, err);
   tdict_status status = add_gather(r, 1, list->numel, NULL, err);
   if (status != TDICT_OK) return status;
-  return read_positions(r->plan->what, &r->plan->gathers[r->plan->num_gathers - 1], list, err);
+  return read_list_of(r->plan->what, &r->plan->gathers[r->plan->num_gathers - 1], list, err);
 }
 
 /* Checks a list on its device. `dim` and `size` are the number and the size of the indexed dimension. */
@@ -245,51 +246,16 @@ static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, 
   return TDICT_OK;
 }
 
-/* Returns the number of elements of a mask row that are not 0. Writes the position of each such element to row[0],
- * row[dims], row[2 * dims] and so on. If `row` is NULL, only counts. Skips 8 zero bytes at a time if the row is
- * contiguous. */
-static int64_t scan_row(const unsigned char *mask, int64_t count, int64_t stride, int64_t *row, int dims) {
-  int64_t found = 0;
-  for (int64_t i = 0; i < count; i++) {
-    uint64_t word = 1;
-    if (stride == 1 && count - i >= (int64_t)sizeof word) memcpy(&word, mask + i, sizeof word);
-    if (word == 0) i += (int64_t)sizeof word - 1;
-    if (!mask[i * stride]) continue;
-    if (row) row[found * dims] = i;
-    found++;
-  }
-  return found;
-}
-
-/* Returns the number of elements of the mask that are not 0. Writes the positions of these elements to `positions` in C
- * order. If `positions` is NULL, only counts. */
-static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
-  const int64_t *strides = tdict_tensor_dims_strides(mask);
-  const int dims = mask->ndim, last = dims - 1;
-  int64_t at[TDICT_MAX_NDIM] = {0}, found = 0;
-  for (int64_t left = mask->numel; left > 0; left -= mask->dims[last]) {
-    const unsigned char *row = mask->data;
-    for (int d = 0; d < last; d++) row += at[d] * strides[d];
-    int64_t *to = positions ? positions + found * dims : NULL;
-    int64_t found_in_row = scan_row(row, mask->dims[last], strides[last], to ? to + last : NULL, dims);
-    for (int64_t i = 0; to && i < found_in_row; i++)
-      for (int d = 0; d < last; d++) to[i * dims + d] = at[d];
-    found += found_in_row;
-    for (int d = last - 1; d >= 0 && ++at[d] == mask->dims[d]; d--) at[d] = 0;
-  }
-  return found;
-}
-
 /* Adds a mask in host memory as the list of the positions at which the mask is not 0. */
 static tdict_status add_host_mask(index_reader *r, const tdict_tensor *mask, tdict_error *err) {
   /* A transfer may still be writing the mask. */
   tdict_tensor_await(mask, false);
   if (tdict_tensor_is_lost(mask)) return tdict_tensor_refuse_lost(r->plan->what, "the mask's bytes", mask, err);
   /* Count the positions first, to allocate an array of the exact size. */
-  tdict_status status = add_gather(r, mask->ndim, scan_mask(mask, NULL), NULL, err);
+  tdict_status status = add_gather(r, mask->ndim, tdict_mask_count(mask), NULL, err);
   if (status != TDICT_OK) return status;
   tdict_index_gather *g = &r->plan->gathers[r->plan->num_gathers - 1];
-  scan_mask(mask, g->positions);
+  tdict_mask_positions(mask, g->positions);
   g->is_distinct = true;
   return add_whole_dims(r, mask->ndim, err);
 }
@@ -375,6 +341,17 @@ static int replace_gathered_dims(const tdict_index_plan *p, int ndim, int64_t *s
   return kept + 1;
 }
 
+/* Returns true if the index is a list for the first dimension, and no other item changes a dimension. */
+static bool selects_rows(const tdict_index_plan *p, int ndim, const int64_t *shape) {
+  if (p->num_gathers != 1 || p->gathers[0].axis != 0 || p->gathers[0].dims != 1 || p->affine.ndim_out != ndim)
+    return false;
+  for (int d = 0; d < ndim; d++) {
+    const tdict_axis *axis = &p->affine.axes[d];
+    if (axis->from != d || axis->count != shape[d] || axis->step != 1 || p->affine.starts[d] != 0) return false;
+  }
+  return true;
+}
+
 /* Lists the positions for moves on devices. */
 static void find_move_lists(tdict_index_plan *p) {
   p->lists.count = 0;
@@ -396,7 +373,7 @@ tdict_status tdict_index_plan_read_lists(tdict_index_plan *plan, tdict_error *er
     status = tdict_tensor_clone(g->tensor, NULL, &copy, err);
     if (status != TDICT_OK) return status;
     status = allocate_positions(plan->what, g, err);
-    if (status == TDICT_OK) status = read_positions(plan->what, g, copy, err);
+    if (status == TDICT_OK) status = read_list_of(plan->what, g, copy, err);
     if (status != TDICT_OK) {
       free(g->positions);
       g->positions = NULL;
@@ -431,6 +408,7 @@ tdict_status tdict_index_plan_init(tdict_index_plan *plan, tdict_moves *moves, i
     plan->gather_at = find_gather_axis(plan);
     plan->ndim = replace_gathered_dims(plan, plan->ndim, plan->shape);
   }
+  plan->selects_rows = selects_rows(plan, ndim, shape);
   find_move_lists(plan);
   return TDICT_OK;
 }

@@ -36,6 +36,9 @@ typedef struct tdict_index_plan {
    * the number of this dimension is gather_at. A list of one position is repeated. */
   int num_gathers, gather_at;
   int64_t gather_count;
+  /* true: the index is one list or one-dimensional mask for the first dimension, and selects the other dimensions
+   * whole. The elements of a position are then one row of the tensor. */
+  bool selects_rows;
   tdict_index_gather gathers[TDICT_MAX_INDEX];
   /* The positions of the lists and masks. A mask has one list for each of its dimensions. Lists and masks of one
    * position are left out, because one position only changes the address of the first element. */
