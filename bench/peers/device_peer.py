@@ -152,10 +152,15 @@ class DevicePeer:
         arrays, targets = [leaf.numpy() for leaf in self.tree], [leaf.numpy() for leaf in self.target]
         values = [leaf.numpy() for leaf in self.value]
 
-        def take():
+        def take(rows, mode):
+            """Into given arrays. With the mode raise, NumPy writes to a buffer first."""
             for source, to in zip(arrays, targets):
-                numpy.take(source, order, 0, to, "clip")
+                source.take(rows, 0, to, mode)
             return self.target
+
+        def take_masked():
+            rows = mask.nonzero()[0]
+            return [array.take(rows, 0) for array in arrays]
 
         def write():
             for to, source in zip(arrays, values):
@@ -168,9 +173,13 @@ class DevicePeer:
             return self.target
 
         return {
-            "NumPy: take(out=)": (take, rows),
-            "NumPy: x[idx]": (lambda: [torch.from_numpy(array[order]) for array in arrays], rows),
-            "NumPy: x[mask]": (lambda: [torch.from_numpy(array[mask]) for array in arrays], masked),
+            "NumPy: take": (lambda: [array.take(order, 0) for array in arrays], rows),
+            "NumPy: take(out=, clip)": (lambda: take(order, "clip"), rows),
+            "NumPy: take(out=, wrap)": (lambda: take(order, "wrap"), rows),
+            "NumPy: x[idx]": (lambda: [array[order] for array in arrays], rows),
+            "NumPy: x[mask]": (lambda: [array[mask] for array in arrays], masked),
+            "NumPy: take by mask.nonzero()": (take_masked, masked),
+            "NumPy: take(out=, wrap) by mask.nonzero()": (lambda: take(mask.nonzero()[0], "wrap"), masked),
             "NumPy: compress(out=)": (compress, masked),
             "NumPy: x[idx] = y": (write, self.written),
         }
@@ -314,6 +323,7 @@ class DevicePeer:
         result = result.result if isinstance(result, Returned) else result
         wanted = wanted()
         found = [result.get(f"leaf{i}") for i in range(len(wanted))] if hasattr(result, "batch_size") else result
+        found = [torch.from_numpy(one) if isinstance(one, numpy.ndarray) else one for one in found]
         if len(found) != len(wanted):
             raise AssertionError(f"{len(found)} leaves, wanted {len(wanted)}")
         for i, (one, other) in enumerate(zip(found, wanted)):
