@@ -204,7 +204,7 @@ static tdict_status find_written_leaf(const tdict_tree_write *w, const tdict_cur
   int64_t slot = top->slot - 1;
   if (to->keys != top->node->keys) {
     const tdict_key *key = tdict_cursor_key(c);
-    slot = tdict_keys_find_key(to->keys, key);
+    slot = tdict_keys_find_near(to->keys, key, slot);
     if (slot < 0) return fail_missing_key(w, to, key, err);
   }
   *out = to->leaves[slot];

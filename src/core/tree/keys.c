@@ -148,6 +148,14 @@ int64_t tdict_keys_find_key(const tdict_keys *keys, const tdict_key *key) {
   return tdict_keys_find_name(keys, &wanted);
 }
 
+int64_t tdict_keys_find_near(const tdict_keys *keys, const tdict_key *key, int64_t guess) {
+  const tdict_key *slot = guess < keys->num_slots ? &keys->slots[guess] : NULL;
+  if (slot && slot->name && slot->hash == key->hash && slot->length == key->length &&
+      memcmp(slot->name, key->name, key->length) == 0)
+    return guess;
+  return tdict_keys_find_key(keys, key);
+}
+
 const tdict_key *tdict_keys_find_extra(const tdict_keys *keys, const tdict_keys *base) {
   if (keys == base || keys->num_live <= base->num_live) return NULL;
   for (uint32_t i = 0; i < keys->num_slots; i++)

@@ -37,6 +37,9 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys);
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
 /* Returns the slot of a key of another table, or -1. */
 int64_t tdict_keys_find_key(const tdict_keys *keys, const tdict_key *key);
+/* Finds a key of another table like tdict_keys_find_key(). Looks first at slot `guess`, because tables that were filled
+ * in the same order have equal slots. */
+int64_t tdict_keys_find_near(const tdict_keys *keys, const tdict_key *key, int64_t guess);
 /* Returns the first key that `base` lacks, or NULL. A table that has no more keys than `base` is not searched. */
 const tdict_key *tdict_keys_find_extra(const tdict_keys *keys, const tdict_keys *base);
 static inline tdict_name tdict_key_name(const tdict_key *key) {
