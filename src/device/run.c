@@ -182,7 +182,9 @@ static tdict_status run_on_stream(launch *l, tdict_run_order *order, tdict_error
     status = tdict_fences_wait_on_stream(order->after, order->what, l->gpu, l->stream, err);
   if (status != TDICT_OK) return status;
   status = queue_and_end(l, err);
-  if (status == TDICT_OK) status = tdict_use_create(l->gpu, l->stream, NULL, &order->use, err);
+  order->use = NULL;
+  if (status == TDICT_OK && !l->work->has_results) /* otherwise the launch is done */
+    status = tdict_use_create(l->gpu, l->stream, NULL, &order->use, err);
   if (status != TDICT_OK) (void)!tdict_gpu_sync_stream(l->gpu, l->stream, NULL); /* leave nothing queued */
   return status;
 }

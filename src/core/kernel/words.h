@@ -85,7 +85,8 @@ enum {
   TDICT_FLAG_UNALIGNED = 4, /* the elements of a side are not aligned */
   TDICT_FLAG_SCATTER = 8,   /* set: the lists index the destination; not set: the source */
   TDICT_FLAG_ROWS = 16,     /* the entry has 1 or 2 dimensions, at most one list, and fewer than 2^31 units */
-  TDICT_FLAG_CHECKED = 32   /* the result is the smallest index of a position outside its dimension */
+  TDICT_FLAG_CHECKED = 32,  /* the result is the smallest index of a position outside its dimension */
+  TDICT_FLAG_GUARDED = 64   /* each block checks all positions first, and copies nothing if a position is bad */
 };
 
 /* The format of packed elements. The host packs elements (pack.c), and UNPACK restores the elements. Packed elements

@@ -225,7 +225,7 @@ static void write_layout(const tdict_kernel_move *m, const dims *d, uint64_t for
   const uint64_t units = count_all(d);
   const bool is_rows = units <= INT32_MAX && d->ndim >= 1 && d->ndim <= 2 && m->num_lists <= 1;
   const uint64_t flags = (is_rows ? TDICT_FLAG_ROWS : 0) | (m->scatter ? TDICT_FLAG_SCATTER : 0) |
-                         (m->is_checked ? TDICT_FLAG_CHECKED : 0);
+                         (m->is_checked ? TDICT_FLAG_CHECKED : 0) | (m->is_guarded ? TDICT_FLAG_GUARDED : 0);
   out->words[TDICT_WORD_UNITS] = units;
   out->words[TDICT_WORD_FORM] = form | (uint64_t)d->ndim << TDICT_FORM_NDIM |
                                 (uint64_t)(d->listed < 0 ? TDICT_FORM_NO_LIST : d->listed) << TDICT_FORM_LISTED |

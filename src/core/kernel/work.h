@@ -73,6 +73,7 @@ typedef struct tdict_kernel_move {
   /* True: the launch checks the positions of the lists. The result of the entry is the smallest index of a position
    * outside its dimension. In place of such a position, the launch uses position 0. No list may have the size 0. */
   bool is_checked;
+  bool is_guarded; /* true: the launch copies no element if a checked position is outside its dimension */
   int num_lists;
   const tdict_kernel_list *lists;
 } tdict_kernel_move;

@@ -32,7 +32,9 @@ typedef struct tdict_run_order {
   const char *what; /* begins error messages, for example "index_get" */
   tdict_stream stream;
   const tdict_fences *after; /* borrowed; the work starts after these fences. NULL: none */
-  tdict_fence *use; /* set on success: a new reference to the fence of all work that is queued on the stream so far */
+  /* Set on success: a new reference to the fence of all work that is queued on the stream so far. NULL if the work has
+   * results, because `run` then has waited for the work. */
+  tdict_fence *use;
 } tdict_run_order;
 
 typedef struct tdict_memory_ops {

@@ -151,9 +151,13 @@ static inline bool tdict_storage_attach_if_idle(tdict_fence_node *node) {
 static inline bool tdict_storage_has_no_uses(const tdict_storage *s) {
   return atomic_load_explicit(&s->busy_uses, memory_order_acquire) == 0;
 }
+/* Returns true if a transfer uses the bytes. */
+static inline bool tdict_storage_has_marks(const tdict_storage *s) {
+  return atomic_load_explicit(&s->marks, memory_order_acquire) != 0;
+}
 /* Returns true if no transfer uses the bytes and the storage has no recorded use. */
 static inline bool tdict_storage_is_idle(const tdict_storage *s) {
-  return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 && tdict_storage_has_no_uses(s);
+  return !tdict_storage_has_marks(s) && tdict_storage_has_no_uses(s);
 }
 /* Calls fn for every fence that must be done before the bytes are read, or written if `to_write` is true. A reader
  * waits for the marks of writers and for the filler. A writer waits for all marks and uses. Some fences may be done

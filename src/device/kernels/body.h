@@ -242,6 +242,37 @@ TDICT_BODY void tdict_kernel_locate_batch(tdict_kernel_env *env, const tdict_ker
   }
 }
 
+/* Checks positions of the lists of an entry: the positions `first`, `first` + `step` and so on. Lowers the result of
+ * the entry to the index of a position outside its dimension. Returns 1 if there is such a position. */
+TDICT_BODY int tdict_kernel_finds_bad(tdict_kernel_env *env, const tdict_kernel_span *span, uint64_t first,
+                                      uint64_t step) {
+  const unsigned ndim = tdict_form(span->layout, TDICT_FORM_NDIM), listed = tdict_form(span->layout, TDICT_FORM_LISTED);
+  const uint64_t *dims = span->layout + TDICT_COPY_DIMS, count = dims[TDICT_WORDS_PER_DIM * listed];
+  int found = 0;
+  for (unsigned n = 0; n < tdict_form(span->layout, TDICT_FORM_LISTS); n++) {
+    const uint64_t *list = dims + (uint64_t)TDICT_WORDS_PER_DIM * ndim + (uint64_t)TDICT_WORDS_PER_LIST * n;
+    for (uint64_t at = first; at < count; at += step * TDICT_KERNEL_BATCH) {
+      uint64_t unit[TDICT_KERNEL_BATCH];
+      int64_t position[TDICT_KERNEL_BATCH];
+      TDICT_EACH_IN_BATCH(k) {
+        unit[k] = at + (uint64_t)k * step < count ? at + (uint64_t)k * step : at;
+        position[k] = tdict_kernel_position(env, span->body, list[0], unit[k]);
+      }
+      TDICT_EACH_IN_BATCH(k) {
+        if ((uint64_t)position[k] + (position[k] < 0 ? list[1] : 0) < list[1]) continue;
+        tdict_kernel_lower(span->result, unit[k]);
+        found = 1;
+      }
+    }
+  }
+  return found;
+}
+
+/* Returns true if all positions of the entry must be checked before the copy. */
+TDICT_BODY int tdict_kernel_is_guarded(const tdict_kernel_span *span) {
+  return (tdict_form(span->layout, TDICT_FORM_FLAGS) & TDICT_FLAG_GUARDED) != 0;
+}
+
 /* Copies the units of a batch. */
 #define TDICT_COPY_BATCH(type)                                                                                       \
   {                                                                                                                  \

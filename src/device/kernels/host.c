@@ -26,6 +26,8 @@ bool tdict_kernel_run_host(tdict_kernel_op op, const tdict_kernel_params *params
     tdict_kernel_span span = tdict_kernel_span_of(table, params->num_entries, number, block, 0);
     const uint64_t first = span.first;
     if (params->results) span.result = tdict_kernel_at(&env, params->results + 8 * number, sizeof *span.result);
+    if (op == TDICT_KERNEL_COPY && tdict_kernel_is_guarded(&span) && tdict_kernel_finds_bad(&env, &span, 0, 1))
+      continue;
     for (uint64_t thread = 0; thread < TDICT_KERNEL_THREADS && !env.failed; thread++) {
       span.first = first + thread;
       bodies[op](&env, &span);

@@ -39,7 +39,16 @@ TDICT_BODY tdict_kernel_span span_of(const tdict_kernel_params *params) {
     body(&env, &span);                                                                               \
   }
 
-KERNEL(tdict_copy, tdict_kernel_copy)
+/* Copies the units of a thread. If the entry is guarded, the threads of the block first check all positions. */
+TDICT_BODY void copy(tdict_kernel_env *env, const tdict_kernel_span *span) {
+  if (tdict_kernel_is_guarded(span)) {
+    const uint64_t thread = __nvvm_read_ptx_sreg_tid_x();
+    if (__nvvm_bar0_or(tdict_kernel_finds_bad(env, span, thread, TDICT_KERNEL_THREADS))) return;
+  }
+  tdict_kernel_copy(env, span);
+}
+
+KERNEL(tdict_copy, copy)
 KERNEL(tdict_convert, tdict_kernel_convert)
 KERNEL(tdict_fill, tdict_kernel_fill)
 KERNEL(tdict_check, tdict_kernel_check)

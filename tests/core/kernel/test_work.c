@@ -153,8 +153,9 @@ GPU_CASE(kernel_checks_find_the_first_bad_position) {
   run_check_and_close(&a, &work);
 }
 
-/* A gather with checked lists copies the rows of the good positions, and reports the smallest index of a bad one. */
-GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
+/* A gather with checked lists copies the rows of the good positions, and reports the smallest index of a bad one. If it
+ * is guarded, it copies no row of an entry with a bad position. */
+static void check_copies(bool is_guarded) {
   enum { ENTRIES = 40, SIZE = 9, MOST = 3000 };
   rng r = {8};
   tdict_kernel_work work;
@@ -163,6 +164,7 @@ GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
   areas a = areas_open(11);
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
   int64_t *positions = malloc(2 * MOST * sizeof *positions);
+  scoped_bytes copied = td_alloc(MOST * 48);
   size_t used = 0;
   for (int e = 0; e < ENTRIES; e++) {
     const int64_t item = (int64_t)1 << pick(&r, 0, 4), row = item * pick(&r, 1, 3);
@@ -178,6 +180,7 @@ GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
                                     .src_strides = from,
                                     .item_bytes = (size_t)item,
                                     .is_checked = true,
+                                    .is_guarded = is_guarded,
                                     .num_lists = e % 2 + 1,
                                     .lists = lists};
     for (int64_t i = 0; i < shape[0] * move.num_lists; i++) positions[i] = pick(&r, -SIZE, SIZE - 1);
@@ -197,8 +200,10 @@ GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
         if (at >= 0 && at < SIZE) offset += at * (k + 1) * row;
       }
       if (is_bad && wanted[e] == TDICT_KERNEL_NO_RESULT) wanted[e] = (uint64_t)i;
-      memcpy(a.model_dst + used + (size_t)(i * row), a.model_src + offset, (size_t)row);
+      memcpy(copied + i * row, a.model_src + offset, (size_t)row);
     }
+    if (!is_guarded || wanted[e] == TDICT_KERNEL_NO_RESULT)
+      memcpy(a.model_dst + used, copied, (size_t)(shape[0] * row));
     used += (size_t)(shape[0] * row);
     num_bad += wanted[e] != TDICT_KERNEL_NO_RESULT;
   }
@@ -208,6 +213,9 @@ GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
   for (int e = 0; e < ENTRIES; e++)
     if (work.results[e] != wanted[e]) fail_msg("entry %d: %lld", e, (long long)work.results[e]);
   run_check_and_close(&a, &work);
+}
+GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
+  for (int i = 0; i < 2; i++) check_copies(i);
 }
 
 /* The words of the divider of a count give exact quotients. */

@@ -35,7 +35,7 @@ typedef struct tdict_move_list {
   int64_t step;               /* distance from one position to the next in `positions`, in elements */
   const tdict_tensor *tensor; /* the same positions on a device, adjacent; they may be negative. NULL: none. Borrowed */
   int64_t size;               /* size of the indexed dimension */
-  bool is_unchecked;          /* true: positions in `tensor` may be outside the dimension; the launch checks */
+  bool is_unchecked;          /* true: positions in `tensor` may be outside the dimension; tdict_moves_run() checks */
 } tdict_move_list;
 /* The lists of an operation. Every listed move of the operation uses all of these lists. */
 typedef struct tdict_move_lists {
@@ -49,9 +49,9 @@ typedef struct tdict_moves {
   const char *what;
   const tdict_stream *stream; /* NULL: tdict_moves_run() waits until the moves are made */
   const tdict_move_lists *lists;
-  /* True: the launch that reads a list on a device checks its positions. Only for operations that make new tensors,
-   * because a launch with a bad position still writes to its destination. `stream` is then NULL. */
-  bool defers_checks;
+  /* True: if a position of an unchecked list is bad, tdict_moves_run() writes nothing. Operations that make new tensors
+   * leave this false, because nobody sees what they have written. */
+  bool checks_first;
   bool has_checked_lists;  /* true: a launch has checked all unchecked lists, and no position is bad */
   bool found_bad_position; /* true: a launch has found a bad position, so tdict_moves_run() has failed */
   tdict_move *moves;

@@ -9,7 +9,14 @@
 #include "core/tensor/element.h"
 #include "core/tree/pointers.h"
 
-/* Without dimensions there is no array. Callers add to the address, and adding to NULL is undefined. */
+/* Limits of launches that check positions and copy. MOST_GUARDED: positions, which each block checks. MOST_CHECKS:
+ * positions that all blocks check together, estimated to take 5 us on an H200. BLOCK_BYTES: bytes of a block with units
+ * of 4 bytes. MOST_WAITED_BYTES: on a stream, the call waits for the copy of at most these bytes, estimated to take
+ * 30 us on an H200. */
+enum { MOST_GUARDED = 4096, MOST_CHECKS = 4 << 20, BLOCK_BYTES = 4096, MOST_WAITED_BYTES = 64 << 20 };
+
+/* If no move has a dimension, there is no array of numbers. The function then returns another address, because callers
+ * add to the address, and adding to NULL is undefined. */
 static const int64_t *shape_of(const tdict_moves *all, const tdict_move *m) {
   static const int64_t none[1] = {0};
   return all->numbers ? all->numbers + m->numbers : none;
@@ -23,12 +30,12 @@ static const int64_t *list_strides_of(const tdict_moves *all, const tdict_move *
 
 /* The storages of the moves of one memory, each once: the written ones first, then those that are only read. */
 typedef struct storage_list {
-  tdict_storage **storages; /* borrowed */
+  tdict_storage **storages; /* the array is owned, the storages are borrowed */
   size_t num_written, count;
 } storage_list;
 
-static tdict_status find_storages(const tdict_moves *all, const tdict_memory *memory, storage_list *list,
-                                  tdict_error *err) {
+/* Lists the storages. The caller frees the array, also after the error TDICT_ENOMEM. */
+static tdict_status find_storages(const tdict_moves *all, const tdict_memory *memory, storage_list *list) {
   tdict_pointers visited;
   tdict_storage *last = NULL; /* often also the storage of the next move */
   int added = 1;
@@ -46,10 +53,7 @@ static tdict_status find_storages(const tdict_moves *all, const tdict_memory *me
     if (!reads) list->num_written = list->count;
   }
   tdict_pointers_reset(&visited);
-  if (added >= 0) return TDICT_OK;
-  free(list->storages);
-  list->storages = NULL;
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of storages", all->what);
+  return added >= 0 ? TDICT_OK : TDICT_ENOMEM;
 }
 
 typedef struct launch {
@@ -103,6 +107,14 @@ static tdict_status add_offsets(launch *l, const tdict_move *m, tdict_error *err
   return status;
 }
 
+/* Returns true if positions of a list are unchecked. */
+static bool has_unchecked(const tdict_moves *all) {
+  for (int k = 0; all->lists && k < all->lists->count && !all->has_checked_lists; k++)
+    if (!all->lists->list[k].positions && all->lists->list[k].is_unchecked) return true;
+  return false;
+}
+
+/* Finds the lists of a move. */
 static tdict_status find_lists(launch *l, const tdict_move *m, tdict_kernel_move *out, tdict_error *err) {
   const int count = l->all->lists->count;
   tdict_status status = TDICT_OK;
@@ -112,8 +124,8 @@ static tdict_status find_lists(launch *l, const tdict_move *m, tdict_kernel_move
   out->num_lists = count <= TDICT_KERNEL_MAX_LISTS ? count : 1;
   if (count > TDICT_KERNEL_MAX_LISTS) return add_offsets(l, m, err);
   if (!l->has_lists) status = add_lists(l, err);
-  for (int k = 0; k < count; k++)
-    out->is_checked |= !l->all->lists->list[k].positions && l->all->lists->list[k].is_unchecked;
+  out->is_checked = has_unchecked(l->all);
+  out->is_guarded = out->is_checked && l->all->checks_first;
   for (int k = 0; k < count; k++)
     l->lists[k].stride = (int64_t)((uint64_t)list_strides_of(l->all, m)[k] * tdict_dtype_bytes(m->dtype));
   return status;
@@ -186,14 +198,17 @@ static tdict_status copy_each(const launch *l, tdict_error *err) {
   return status;
 }
 
-/* Fails for a bad position of a list. Only the caller of tdict_moves_run() knows the lists, and names it. */
+/* The error does not name the position, because only the caller of tdict_moves_run() knows the dimensions. */
+static tdict_status fail_position(const tdict_moves *all, tdict_error *err) {
+  return tdict_fail(err, TDICT_EINVAL, "%s: a position is outside its dimension", all->what);
+}
+
+/* Fails if the launch has found a bad position of a list. */
 static tdict_status check_positions(const launch *l, tdict_error *err) {
   for (size_t i = 0; i < l->work.num_entries; i++)
     if (l->work.results[i] != TDICT_KERNEL_NO_RESULT) l->all->found_bad_position = true;
   l->all->has_checked_lists = !l->all->found_bad_position;
-  return l->all->found_bad_position
-             ? tdict_fail(err, TDICT_EINVAL, "%s: a position is outside its dimension", l->all->what)
-             : TDICT_OK;
+  return l->all->found_bad_position ? fail_position(l->all, err) : TDICT_OK;
 }
 
 /* Fails if an integer dtype cannot hold an element, or if a position is bad. */
@@ -287,21 +302,18 @@ static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error
     else if (status != TDICT_OK && err)
       *err = cause;
     if (status == TDICT_OK) status = check_results(l, err);
-    if (status != TDICT_OK && order && order->use) {
-      order->use->ops->release(order->use); /* the launch has ended, because it had results */
-      order->use = NULL;
-    }
   }
   tdict_kernel_work_reset(&l->work);
   return status;
 }
 
 /* Adds the use of a launch to its storages, once to each storage. If memory is exhausted, waits for the use instead. */
-static void attach_use(const tdict_moves *all, const storage_list *list, tdict_fence *use) {
-  tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < list->count && status == TDICT_OK; i++)
-    status =
-        tdict_storage_add(list->storages[i], use, i < list->num_written ? TDICT_USE_WRITES : TDICT_USE_READS, NULL);
+static void attach_use(const tdict_moves *all, const tdict_memory *memory, tdict_fence *use) {
+  storage_list list;
+  tdict_status status = find_storages(all, memory, &list);
+  for (size_t i = 0; i < list.count && status == TDICT_OK; i++)
+    status = tdict_storage_add(list.storages[i], use, i < list.num_written ? TDICT_USE_WRITES : TDICT_USE_READS, NULL);
+  free(list.storages);
   for (int k = 0; all->lists && k < all->lists->count && status == TDICT_OK; k++)
     if (!all->lists->list[k].positions)
       status = tdict_storage_add(all->lists->list[k].tensor->storage, use, TDICT_USE_READS, NULL);
@@ -335,26 +347,78 @@ static bool is_launched(const tdict_moves *all, size_t i) {
   return false;
 }
 
+/* Collects the fences of a storage that must be done before its bytes are read or written. */
+static void collect_fences(tdict_storage *s, bool to_write, tdict_fences *before) {
+  if (!tdict_storage_is_idle(s)) tdict_storage_each_before(s, to_write, tdict_fences_add, before);
+}
+
+/* Queues the moves of one memory on the stream. */
 static tdict_status queue_memory(launch *l, tdict_error *err) {
   tdict_moves *all = l->all;
   tdict_fences before = {0};
-  storage_list list;
-  tdict_status status = find_storages(all, l->memory, &list, err);
-  for (size_t i = 0; i < list.count && status == TDICT_OK; i++)
-    tdict_storage_each_before(list.storages[i], i < list.num_written, tdict_fences_add, &before);
+  const tdict_storage *last_dst = NULL, *last_src = NULL; /* often also the storages of the next move */
+  for (size_t i = 0; i < all->count; i++) {
+    const tdict_move *m = &all->moves[i];
+    if (m->memory != l->memory) continue;
+    if (m->dst != last_dst) collect_fences(m->dst, true, &before);
+    if (m->src && m->src != last_src) collect_fences(m->src, false, &before);
+    last_dst = m->dst;
+    last_src = m->src;
+  }
+  for (int k = 0; all->lists && k < all->lists->count; k++)
+    if (!all->lists->list[k].positions) collect_fences(all->lists->list[k].tensor->storage, false, &before);
   tdict_run_order order = {.what = all->what, .stream = *all->stream, .after = &before};
-  if (status == TDICT_OK) status = launch_memory(l, &order, err);
-  if (status == TDICT_OK) {
-    attach_use(all, &list, order.use);
+  tdict_status status = launch_memory(l, &order, err);
+  if (status == TDICT_OK && order.use) { /* without a use, the launch is done */
+    attach_use(all, l->memory, order.use);
     order.use->ops->release(order.use);
   }
   tdict_fences_reset(&before);
-  free(list.storages);
   return status;
 }
 
-tdict_status tdict_moves_run(tdict_moves *moves, tdict_error *err) {
+/* Returns the number of bytes that a move writes. */
+static uint64_t bytes_of(const tdict_moves *all, const tdict_move *m) {
+  uint64_t bytes = tdict_dtype_bytes(m->dtype);
+  for (int d = 0; d < m->ndim; d++) bytes *= (uint64_t)shape_of(all, m)[d];
+  return bytes;
+}
+
+/* Returns true if the launches that copy can also check the positions: if no launch changes the lists, and if this is
+ * faster than launches that only check. Every block of a copy that must write nothing checks all positions. On a
+ * stream, the call waits for launches that check. */
+static bool can_check_while_copying(const tdict_moves *all) {
+  uint64_t bytes = 0, more = 0;
+  if (!all->checks_first && !all->stream) return true;
+  for (size_t i = 0; i < all->count; i++) {
+    const tdict_move *m = &all->moves[i];
+    for (int k = 0; k < all->lists->count; k++)
+      if (!all->lists->list[k].positions && all->lists->list[k].tensor->storage == m->dst) return false;
+    if (!m->repeats) more = bytes_of(all, m);
+    bytes += more;
+  }
+  const uint64_t positions = (uint64_t)all->lists->num_positions, blocks = bytes / BLOCK_BYTES + all->count;
+  if (all->checks_first && (positions > MOST_GUARDED || positions * blocks > MOST_CHECKS)) return false;
+  return !all->stream || bytes <= MOST_WAITED_BYTES;
+}
+
+/* Checks the unchecked lists by launches of their own, if the launches of the moves cannot check them. */
+static tdict_status check_lists_first(tdict_moves *moves, tdict_error *err) {
   tdict_status status = TDICT_OK;
+  int64_t bad = -1;
+  if (moves->count == 0 || !has_unchecked(moves) || can_check_while_copying(moves)) return TDICT_OK;
+  for (int k = 0; k < moves->lists->count && status == TDICT_OK && bad < 0; k++) {
+    const tdict_move_list *list = &moves->lists->list[k];
+    if (!list->positions && list->is_unchecked)
+      status = tdict_moves_check_list(moves, list->tensor, list->size, &bad, err);
+  }
+  moves->found_bad_position = bad >= 0;
+  moves->has_checked_lists = status == TDICT_OK && bad < 0;
+  return bad >= 0 ? fail_position(moves, err) : status;
+}
+
+tdict_status tdict_moves_run(tdict_moves *moves, tdict_error *err) {
+  tdict_status status = check_lists_first(moves, err);
   tdict_memory *last = NULL;
   for (size_t i = 0; i < moves->count && status == TDICT_OK; i++) {
     tdict_memory *memory = moves->moves[i].memory;
@@ -382,8 +446,10 @@ static tdict_status run_after(const tdict_moves *moves, const tdict_tensor *t, t
   tdict_run_order order = {.what = moves->what, .stream = *moves->stream, .after = &before};
   tdict_status status = memory->ops->run(memory, work, &order, err);
   if (status == TDICT_OK) {
-    order.use->ops->wait(order.use, INT64_MAX);
-    order.use->ops->release(order.use);
+    if (order.use) {
+      order.use->ops->wait(order.use, INT64_MAX);
+      order.use->ops->release(order.use);
+    }
   }
   tdict_fences_reset(&before);
   return status;

@@ -102,17 +102,21 @@ static bool find_pick(const tdict_index_plan *plan, const int64_t *shape, tdict_
   return true;
 }
 
-/* Makes the result. Then checks the lists that no launch has checked. If a launch has found a bad position, checks the
- * lists again for an error that names the position. */
+/* Checks the lists that no launch has checked. `status` is the result of the moves. If they have found a bad position,
+ * checks the lists again for an error that names the position. */
+static tdict_status check_lists_after(const tdict_index_plan *plan, tdict_status status, tdict_error *err) {
+  if (status == TDICT_OK && !plan->moves->has_checked_lists) status = tdict_index_plan_check_lists(plan, err);
+  if (!plan->moves->found_bad_position) return status;
+  const tdict_status found = tdict_index_plan_check_lists(plan, err);
+  return found == TDICT_OK ? status : found;
+}
+
+/* Makes the result, and makes sure that the lists are checked. */
 static tdict_status get_checked(getter *g, const tdict_map *map, const tdict_tree *tree, tdict_tree **out,
                                 tdict_error *err) {
   tdict_tree *made = NULL;
   tdict_status status = tdict_map_run(map, tree, &made, err);
-  if (status == TDICT_OK && !g->moves.has_checked_lists) status = tdict_index_plan_check_lists(&g->plan, err);
-  if (g->moves.found_bad_position) {
-    const tdict_status found = tdict_index_plan_check_lists(&g->plan, err);
-    if (found != TDICT_OK) status = found;
-  }
+  status = check_lists_after(&g->plan, status, err);
   return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
@@ -131,7 +135,7 @@ tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree, con
   g.call = (index_call){.what = "index"};
   tdict_status status = read_get_options(&g.call, context, run, err);
   const tdict_stream *stream = tdict_run_stream(&g.call.run);
-  g.moves = (tdict_moves){.what = "index", .stream = stream, .defers_checks = !stream};
+  g.moves = (tdict_moves){.what = "index", .stream = stream};
   if (status == TDICT_OK) status = plan_batch_index(&g.plan, &g.moves, tree, index, err);
   if (status != TDICT_OK) return status;
   if (tdict_index_plan_has_unread_lists(&g.plan) && tdict_num_objects(tree))
@@ -280,7 +284,8 @@ static tdict_status write_value(tdict_tree *to, tdict_index_plan *plan, const td
               .helpers = helpers};
   w.write.user = &w;
   if (find_pick(plan, indexed->batch_size, &pick)) w.write.objects.pick = &pick;
-  return tdict_tree_write_run(&w.write, err);
+  tdict_status status = tdict_tree_write_run(&w.write, err);
+  return check_lists_after(plan, status, err);
 }
 
 tdict_status tdict_index_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
@@ -290,7 +295,7 @@ tdict_status tdict_index_into(tdict_context *context, tdict_tree *dst, const tdi
   const char *null = find_null(src, "src", dst, "dst", index);
   if (null) return tdict_fail_null(err, "index_into", null);
   tdict_status status = read_write_options(&call, context, run, err);
-  tdict_moves moves = {.what = call.what, .stream = tdict_run_stream(&call.run)};
+  tdict_moves moves = {.what = call.what, .stream = tdict_run_stream(&call.run), .checks_first = true};
   if (status == TDICT_OK) status = plan_batch_index(&plan, &moves, src, index, err);
   if (status != TDICT_OK) return status;
   status = tdict_check_batch_size(plan.what, dst, plan.ndim, plan.shape, err);
@@ -319,7 +324,7 @@ static tdict_status set_indexed(tdict_tree *td, const index_call *call, const td
                                 const tdict_tree *value, tdict_error *err) {
   tdict_index_plan plan;
   const tdict_index_helpers *helpers = &call->helpers;
-  tdict_moves moves = {.what = call->what, .stream = tdict_run_stream(&call->run)};
+  tdict_moves moves = {.what = call->what, .stream = tdict_run_stream(&call->run), .checks_first = true};
   tdict_status status = plan_batch_index(&plan, &moves, td, index, err);
   if (status != TDICT_OK) return status;
   status = check_value_batch_size(&plan, value, err);

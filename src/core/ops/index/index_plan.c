@@ -189,13 +189,14 @@ tdict_status tdict_index_plan_check_lists(const tdict_index_plan *plan, tdict_er
   return status;
 }
 
-/* Adds a list that stays on its device. If possible, leaves the check to the launch that copies the elements. That
- * launch cannot check positions of a dimension of size 0. */
+/* Adds a list that stays on its device. If possible, leaves the check to tdict_moves_run(). A launch that copies cannot
+ * check positions of a dimension of size 0. On a stream, a transfer can still be writing the list, and can fail. */
 static tdict_status add_device_list(index_reader *r, const tdict_tensor *list, tdict_error *err) {
   const int64_t size = r->shape[r->next_dim];
-  const bool defers = r->plan->moves->defers_checks && size > 0;
+  const bool on_stream = r->plan->moves->stream != NULL;
+  const bool defers = size > 0 && !(on_stream && tdict_storage_has_marks(list->storage));
   tdict_status status = TDICT_OK;
-  if (defers) tdict_tensor_await(list, false);
+  if (defers && !on_stream) tdict_tensor_await(list, false);
   if (defers && tdict_tensor_is_lost(list))
     return tdict_tensor_refuse_lost(r->plan->what, "the list's bytes", list, err);
   if (!defers) status = check_device_list(r->plan->moves, list, r->next_dim, size, err);

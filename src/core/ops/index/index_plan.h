@@ -50,13 +50,14 @@ typedef struct tdict_index_plan {
 } tdict_index_plan;
 
 /* Makes the plan of an index for `ndim` dimensions of sizes `shape`. The copies of the plan become part of `moves`.
- * Reset the plan with tdict_index_plan_reset() if the call succeeds. Waits for the work that writes masks and lists,
- * and for the check of lists on devices, also if the moves are queued on a stream. If moves->defers_checks is set, does
- * not check a list on a device, unless its dimension has the size 0. Returns TDICT_EINVAL for an invalid index, for a
- * position outside its dimension, and for a mask or list whose bytes are lost. Returns TDICT_EDTYPE or TDICT_ESHAPE for
- * a mask or list of a wrong dtype or shape. Also returns TDICT_ESHAPE if lists and masks have different numbers of
- * positions. Returns TDICT_EOVERFLOW if a list has too many positions, and TDICT_ENOMEM if memory is exhausted. Returns
- * the errors of tdict_tensor_copy() and of launches for masks and lists on a device. */
+ * Reset the plan with tdict_index_plan_reset() if the call succeeds. Waits for the work that writes masks, and without
+ * a stream also for the work that writes lists. Lists on devices are usually checked by tdict_moves_run() and
+ * afterwards by tdict_index_plan_check_lists(). If a list must be checked before, waits for its check. Returns
+ * TDICT_EINVAL for an invalid index, for a position outside its dimension, and for a mask or list whose bytes are lost.
+ * Returns TDICT_EDTYPE or TDICT_ESHAPE for a mask or list of a wrong dtype or shape. Also returns TDICT_ESHAPE if lists
+ * and masks have different numbers of positions. Returns TDICT_EOVERFLOW if a list has too many positions, and
+ * TDICT_ENOMEM if memory is exhausted. Returns the errors of tdict_tensor_copy() and of launches for masks and lists on
+ * a device. */
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, tdict_moves *moves, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err);
 void tdict_index_plan_reset(tdict_index_plan *plan);

@@ -250,8 +250,9 @@ SIM_CASE(device_index_checks_lists) {
     check_row(&w, td_leaf(td, "a"), 9, 40, 1, 9);
     begin_counting(&s, &w);
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &o, &out, err));
-    assert_int_equal(num_launches, i ? 2 : 1);                         /* on a stream, a check runs before the copy */
-    if (i) assert_false(tdict_storage_has_no_uses(lists[0]->storage)); /* a write would wait for the copy */
+    assert_int_equal(num_launches, 1); /* the launch that copies checks the list */
+    assert_true(
+        tdict_storage_has_no_uses(lists[0]->storage)); /* the call has waited for the launch, also on a stream */
     shim_end(&s, w.d);
     sync_stream(&w, stream);
     check_row(&w, td_leaf(out, "e"), 0, 40, 5, 9);
@@ -271,6 +272,66 @@ SIM_CASE(device_index_checks_lists) {
   check_row(&w, td_leaf(td, "e"), 0, 3, 25, 1);
   for (int i = 0; i < 3; i++) tdict_tensor_release(lists[i]);
   tdict_tensor_release(wrong);
+}
+
+/* A bad position at the end of a list is found before a row is written, by one launch if the list is short. */
+GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
+  enum { MOST = 5000 };
+  scoped_place w = place_open(2);
+  const int64_t counts[] = {3, 1500, MOST};
+  TD_FREED int64_t *positions = td_alloc(MOST * sizeof *positions);
+  TD_STREAM(stream, w.c, w.device);
+  for (int64_t i = 0; i < MOST; i++) positions[i] = i % 80 - 40;
+  for (int i = 0; i < 6; i++) {
+    const int64_t count = counts[i / 2];
+    const tdict_run o = td_with(tdict_run, stream = i % 2 ? stream : tdict_no_stream());
+    scoped_tensor list = new_tensor(TDICT_I64, 1, &count, w.memory);
+    scoped_tree td = rows_tree(&w, 40, 1), other = rows_tree(&w, count, 31);
+    shim s;
+    positions[count - 1] = 40;
+    put_bytes(&w, list, positions);
+    td_fails(TDICT_EINVAL, "index_into: position 40 is outside dimension 0, which has 40 elements",
+             tdict_index_into(NULL, other, td, TDICT_INDEX(TDICT_LIST_OF(list)), &o, err));
+    td_fails(TDICT_EINVAL, "index_set: position 40 is outside dimension 0",
+             tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST_OF(list)), other, &o, err));
+    sync_stream(&w, stream);
+    assert_true(has_number(&w, td_leaf(other, "a"), 31) && has_number(&w, td_leaf(other, "e"), 35));
+    assert_true(has_number(&w, td_leaf(td, "a"), 1) && has_number(&w, td_leaf(td, "n.c"), 3));
+    positions[count - 1] = -3;
+    put_bytes(&w, list, positions);
+    begin_counting(&s, &w);
+    td_ok(tdict_index_into(NULL, other, td, TDICT_INDEX(TDICT_LIST_OF(list)), &o, err));
+    assert_int_equal(num_launches, count == MOST ? 2 : 1);
+    shim_end(&s, w.d);
+    sync_stream(&w, stream);
+    check_row(&w, td_leaf(other, "n.d"), count - 1, 40, 4, 37);
+    check_row(&w, td_leaf(other, "b"), 1, 40, 2, 1);
+  }
+}
+
+/* A launch that writes the list does not check it too. On a stream, the call waits for no large copy. */
+SIM_CASE(device_index_checks_lists_by_a_launch_before) {
+  const int64_t two[] = {1, 0}, count = 2, shape[] = {2, 34 << 20};
+  scoped_place w = place_open(2);
+  scoped_tensor list = new_tensor(TDICT_I64, 1, &count, w.memory), leaf = new_tensor(TDICT_U8, 2, shape, w.memory);
+  scoped_tree td = TREE(2), few = TREE(2), large = TREE(2), out = NULL;
+  TD_STREAM(stream, w.c, w.device);
+  const tdict_run o = td_with(tdict_run, stream = stream);
+  shim s;
+  put_bytes(&w, list, two);
+  td_ok(tdict_set(td, "list", list, err));
+  td_put(few, "list", new_tensor(TDICT_I64, 1, &count, w.memory));
+  put_bytes(&w, td_leaf(few, "list"), two);
+  begin_counting(&s, &w);
+  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST_OF(list)), few, NULL, err));
+  assert_int_equal(num_launches, 2);
+  put_bytes(&w, list, two);
+  td_ok(tdict_set(large, "leaf", leaf, err));
+  td_ok(tdict_index_get(NULL, large, TDICT_INDEX(TDICT_LIST_OF(list)), &o, &out, err));
+  assert_int_equal(num_launches, 4);
+  assert_false(tdict_storage_has_no_uses(list->storage)); /* a write waits for the copy */
+  sync_stream(&w, stream);
+  shim_end(&s, w.d);
 }
 
 /* Leaves without elements need no launch, so that the lists are checked separately. */

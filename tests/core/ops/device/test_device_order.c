@@ -238,6 +238,30 @@ SIM_CASE(device_index_lists_are_ordered) {
   kernel_end(&k[1]);
 }
 
+/* A call on one stream reads a list after a call on another stream has written it. */
+SIM_CASE(device_index_waits_for_writes_of_its_list) {
+  scoped_place w = place_sim(2, 0, 2);
+  const int64_t before[] = {1, 2, 3}, later[] = {9, 0, 33}, three = 3;
+  scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21), lists = TREE(3), fresh = TREE(3);
+  scoped_tensor list = new_tensor(TDICT_I64, 1, &three, w.memory);
+  TD_STREAM(s, w.c, w.device);
+  const tdict_run reads = td_with(tdict_run, stream = s);
+  stuck b;
+  put_bytes(&w, list, before);
+  td_ok(tdict_set(lists, "list", list, err));
+  td_put(fresh, "list", new_tensor(TDICT_I64, 1, &three, w.memory));
+  put_bytes(&w, td_leaf(fresh, "list"), later);
+  stick(&w, &b);
+  const tdict_run writes = td_with(tdict_run, stream = b.s);
+  td_ok(tdict_index_set(NULL, lists, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), fresh, &writes, err));
+  pthread_t opener = td_start(open_later, &b.gate);
+  td_ok(tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST_OF(list)), &reads, err));
+  assert_int_equal(pthread_join(opener, NULL), 0);
+  for (int i = 0; i < 3; i++) check_row(&w, td_leaf(few, "e"), i, 40, 5, later[i]);
+  sync_stream(&w, b.s);
+  end_stuck(&w, &b);
+}
+
 enum { NUM_LEAVES = 64, NUM_ITEMS = 3, MOST_POLLS = 8 };
 
 /* Makes a tree with many tensors on the device, each in a storage of its own. */
