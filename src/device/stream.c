@@ -39,17 +39,24 @@ tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s,
   return TDICT_OK;
 }
 
-tdict_status tdict_stream_open(tdict_devices *devices, tdict_stream s, const char *what, tdict_gpu **out,
-                               tdict_error *err) {
+/* Checks a stream, and enters the scope of its gpu. The caller leaves the scope, also after an error. */
+static tdict_status open_and_enter(tdict_devices *devices, tdict_stream s, const char *what, tdict_gpu **out,
+                                   tdict_gpu_scope *scope, tdict_error *err) {
   const tdict_stream_range range = tdict_devices_streams(devices);
-  tdict_gpu *gpu = NULL;
-  tdict_gpu_scope scope;
+  scope->entered = false;
+  *out = NULL;
   tdict_status status = tdict_devices_check_fork(devices, what, err);
   if (status == TDICT_OK) status = tdict_stream_check(&range, s, what, err);
-  if (status == TDICT_OK) status = tdict_devices_gpu(devices, s.device, &gpu, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK) status = tdict_gpu_refuse_capture(gpu, s.handle, what, err);
+  if (status == TDICT_OK) status = tdict_devices_gpu(devices, s.device, out, err);
+  if (status == TDICT_OK) status = tdict_gpu_enter(*out, scope, err);
+  return status == TDICT_OK ? tdict_gpu_refuse_capture(*out, s.handle, what, err) : status;
+}
+
+tdict_status tdict_stream_open(tdict_devices *devices, tdict_stream s, const char *what, tdict_gpu **out,
+                               tdict_error *err) {
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  tdict_status status = open_and_enter(devices, s, what, &gpu, &scope, err);
   tdict_gpu_leave(gpu, &scope);
   if (status == TDICT_OK) *out = gpu;
   return status;
@@ -86,9 +93,7 @@ tdict_status tdict_stream_synchronize(tdict_context *context, tdict_stream strea
   tdict_gpu_scope scope;
   if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL", what);
   if (stream.device.type == TDICT_DEVICE_CPU) return TDICT_OK; /* the cpu has no queued work */
-  tdict_status status = tdict_stream_open(tdict_context_devices(context), stream, what, &gpu, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_gpu_enter(gpu, &scope, err);
+  tdict_status status = open_and_enter(tdict_context_devices(context), stream, what, &gpu, &scope, err);
   if (status == TDICT_OK) status = tdict_gpu_sync_stream(gpu, stream.handle, err);
   tdict_gpu_leave(gpu, &scope);
   return status;
