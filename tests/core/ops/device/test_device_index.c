@@ -274,6 +274,53 @@ SIM_CASE(device_index_checks_lists) {
   tdict_tensor_release(wrong);
 }
 
+static struct counted_calls {
+  shim s;
+  int launches, waits, events;
+} counted;
+static tdict_cu counted_launch(tdict_driver *d, const tdict_cu_launch *launch, tdict_cu_stream stream) {
+  counted.launches++;
+  return counted.s.real->launch(d, launch, stream);
+}
+static tdict_cu counted_wait(tdict_driver *d, tdict_cu_stream stream) {
+  counted.waits++;
+  return counted.s.real->stream_synchronize(d, stream);
+}
+static tdict_cu counted_record(tdict_driver *d, tdict_cu_event event, tdict_cu_stream stream) {
+  counted.events++;
+  return counted.s.real->event_record(d, event, stream);
+}
+
+/* A call with a list on the device makes one launch and one wait. Without a stream, it records the event of the legacy
+ * stream. With a stream, it records no event, so its storages get no use. */
+SIM_CASE(device_index_by_a_list_launches_and_waits_once) {
+  scoped_place w = place_open(2);
+  const int64_t positions[] = {9, -40, 33}, three = 3;
+  scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21), out = NULL;
+  scoped_tensor list = new_tensor(TDICT_I64, 1, &three, w.memory);
+  TD_STREAM(stream, w.c, w.device);
+  put_bytes(&w, list, positions);
+  for (int i = 0; i < 8; i++) { /* the first two rounds load the kernels and create streams */
+    const int on_stream = i % 2;
+    const tdict_run o = td_with(tdict_run, stream = on_stream ? stream : tdict_no_stream());
+    const tdict_indices *index = TDICT_INDEX(TDICT_LIST_OF(list));
+    memset(&counted, 0, sizeof counted);
+    shim_begin(&counted.s, w.d);
+    counted.s.ops.launch = counted_launch;
+    counted.s.ops.stream_synchronize = counted_wait;
+    counted.s.ops.event_record = counted_record;
+    if (i < 4)
+      td_ok(tdict_index_get(NULL, td, index, &o, &out, err));
+    else
+      td_ok(i < 6 ? tdict_index_into(NULL, few, td, index, &o, err) : tdict_index_set(NULL, td, index, few, &o, err));
+    shim_end(&counted.s, w.d);
+    assert_true(i < 2 || (counted.launches == 1 && counted.waits == 1 && counted.events == 1 - on_stream));
+    assert_true(tdict_storage_has_no_uses(td_leaf(td, "a")->storage));
+    tdict_release(out);
+    out = NULL;
+  }
+}
+
 /* A bad position at the end of a list is found before a row is written, by one launch if the list is short. */
 GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
   enum { MOST = 5000 };
