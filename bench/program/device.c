@@ -10,7 +10,7 @@
  *                      "corrupt": true changes a byte of each leaf before the comparison
  *   {"op": "run", "way": W, "warm": K, "count": N}
  *                      returns the seconds of N repetitions after K uncounted repetitions. Like "verify", it accepts
- *                      "max_queued_bytes", an option of the transfers of the work "own_copies"
+ *                      "max_queued_bytes", an option of the transfers of the work "own_copies"; -1: no limit
  *   {"op": "line", "count": N}  returns the seconds of N copies of line_bytes
  *   {"op": "finish"}   releases the trees
  *   {"op": "quit"}     ends the program

@@ -28,7 +28,7 @@ typedef struct device_job {
   int64_t picked;                       /* number of positions */
   tdict_tensor *list, *mask;            /* the positions as a list where the work is done, and as a mask */
   own_copy own;                         /* the program's own copies */
-  int64_t limit;                        /* the option max_queued_bytes */
+  int64_t limit;                        /* the option max_queued_bytes; -1: SIZE_MAX */
   const tdict_run *run;                 /* options of the running way; NULL: the defaults */
   double seconds;                       /* set by ways that measure their time themselves; else below 0 */
   json_t *more;                         /* further results of a repetition; NULL: none */

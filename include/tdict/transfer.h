@@ -69,7 +69,7 @@ typedef struct tdict_transfer_stats {
   double plan_seconds, copy_seconds, wait_seconds;
   double cpu_seconds;             /**< processor time of the threads that copied, without planning */
   double total_seconds;           /**< time from the call to the last byte */
-  size_t peak_queued_bytes;       /**< most bytes that `max_queued_bytes` counted at once; 0 without this option */
+  size_t peak_queued_bytes;       /**< most bytes that `max_queued_bytes` counted at once; 0 without a limit */
   size_t wire_bytes;              /**< bytes on the link: moved by driver copies, or read from host memory by kernels */
   size_t peer_bytes;              /**< bytes that were copied from one device to another device */
   int64_t num_keep_matches;       /**< entries that a pattern of `keep` matched; a kept child tree counts once */
@@ -100,8 +100,10 @@ typedef struct tdict_transfer_options {
   /** Patterns for tensors, objects and child trees that the result shares and no copy writes. A pattern is a path in
    *  which `*` is any one key, and `**` is zero or more keys. See docs/transfers.md. Borrowed for the call. */
   const char *const *keep;
-  size_t num_keep;         /**< number of patterns in `keep`; default 0 */
-  size_t max_queued_bytes; /**< most bytes of queued, unfinished copies, 131072 or more; 0 (default): no limit */
+  size_t num_keep; /**< number of patterns in `keep`; default 0 */
+  /** Most bytes of queued, unfinished copies, 131072 or more; SIZE_MAX: no limit. 0 (default): the library chooses a
+   *  limit for large transfers from ordinary host memory to a device, and none for others. See docs/tuning.md. */
+  size_t max_queued_bytes;
   const tdict_conversion *conversions; /**< dtypes of tensors, see tdict/wire.h. Borrowed for the call */
   size_t num_conversions;              /**< number of elements in `conversions`; default 0 */
   bool narrow; /**< true: integers and bools travel to a device in fewer bytes, see tdict/wire.h. Default: false */

@@ -46,7 +46,8 @@ typedef struct starter {
   int64_t num_keep_matches;       /* number of entries that patterns of `keep` matched */
   int64_t num_conversion_matches; /* number of tensors that patterns of `conversions` matched */
   int32_t mode;
-  size_t max_copy_bytes; /* limit of a driver copy, from the option max_queued_bytes; 0: no limit */
+  size_t max_queued_bytes; /* limit of queued bytes, see tdict_queue_limit_choose(); 0: no limit */
+  size_t max_copy_bytes;   /* limit of a driver copy, from max_queued_bytes; 0: no limit */
   tdict_choice choice;
   tdict_beginning beginning;
   int64_t begin_ns; /* see tdict_future */
@@ -346,7 +347,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   s->builds_result = builds_during_copies(s, t);
   if (status == TDICT_OK && !s->builds_result) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
-  const size_t max_queued_bytes = start->options.max_queued_bytes;
+  const size_t max_queued_bytes = s->max_queued_bytes;
   status = cut_plan(s, t, err);
   if (s->choice.on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, max_queued_bytes))
     t->how.on_caller = false;
@@ -409,8 +410,11 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
 /* Chooses threads and chunks, and wakes pool threads, so that they are awake when the transfer is prepared. */
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
-  const size_t max_queued_bytes = start->options.max_queued_bytes;
-  if (max_queued_bytes) s->max_copy_bytes = tdict_queue_limit_chunk_bytes(max_queued_bytes);
+  /* Loads, and the parts of a large replication, have no limit by default: their rate was not measured with a limit. */
+  const bool may_choose = !start->reads_files && !start->storage;
+  if (start->options.max_queued_bytes || (may_choose && s->plan.line_bytes > TDICT_QUEUE_LIMIT_FROM))
+    s->max_queued_bytes = tdict_queue_limit_choose(start->options.max_queued_bytes, &s->plan);
+  if (s->max_queued_bytes) s->max_copy_bytes = tdict_queue_limit_chunk_bytes(s->max_queued_bytes);
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
                                                    .pool = s->engine->config.pool,
                                                    .tuning = &s->engine->tuning,

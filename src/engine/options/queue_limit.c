@@ -12,7 +12,6 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/thread.h"
-#include "engine/plan/plan.h"
 
 /* Chunks do not become smaller than this, as long as two chunks fit. */
 #define SMALL_CHUNK_BYTES ((size_t)256 << 10)
@@ -20,6 +19,21 @@
 /* The thread whose turn it is polls every REST_NS. After POLL_NS, the thread sleeps between its polls. A chunk takes
  * less than POLL_NS on the link. */
 enum { REST_NS = 4000, POLL_NS = 200000, SLEEP_NS = 20000 };
+
+/* The limit that the library chooses. With chunks of 2 MiB, a burst has
+ * three of them, so that two bursts and one more chunk fit. The chunk that does not wait for the first burst gives the
+ * threads time to gather the next one. On an H200, copies of the program waited too long with 16 MiB, and the link was
+ * sometimes idle with 12 MiB. */
+#define DEFAULT_QUEUED_BYTES ((size_t)14 << 20)
+
+/* Conversions and `narrow` change the number of bytes on the link, and driver copies from pinned memory need larger
+ * chunks, so such transfers have no limit by default. */
+size_t tdict_queue_limit_choose(size_t option, const tdict_plan *plan) {
+  if (option) return option == SIZE_MAX ? 0 : option;
+  const size_t staged = plan->way_bytes[TDICT_WAY_STAGE_IN];
+  const bool is_plain = !plan->wire && staged == tdict_plan_bytes(plan);
+  return is_plain && staged > TDICT_QUEUE_LIMIT_FROM ? DEFAULT_QUEUED_BYTES : 0;
+}
 
 /* TDICT_DIRECT_IN_FLIGHT chunks fit into the limit, or fewer chunks if these would be small. With two chunks, the link
  * often waits for a thread. */

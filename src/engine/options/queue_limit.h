@@ -1,13 +1,15 @@
-/* Declares the limit of a transfer's queued bytes: the option max_queued_bytes. Each chunk is counted before its copies
- * are queued. The count of a chunk ends when its copies have finished. A thread that waits for room polls the copies of
- * all threads, because the thread that queued a copy may be filling its next slot. Thread rule: the starting thread
- * creates the limit before the transfer begins. Any worker may call the other functions, inside the scope of a GPU. */
+/* Declares the limit of a transfer's queued bytes: the option max_queued_bytes, and its default. Each chunk is counted
+ * before its copies are queued. The count of a chunk ends when its copies have finished. A thread that waits for room
+ * polls the copies of all threads, because the thread that queued a copy may be filling its next slot. Thread rule: the
+ * starting thread creates the limit before the transfer begins. Any worker may call the other functions, inside the
+ * scope of a GPU. */
 #ifndef TDICT_ENGINE_OPTIONS_QUEUE_LIMIT_H
 #define TDICT_ENGINE_OPTIONS_QUEUE_LIMIT_H
 
 #include <pthread.h>
 
 #include "device/gpu.h"
+#include "engine/plan/plan.h"
 #include "engine/ring.h"
 
 /* A counted chunk whose copies are queued or wait in a burst. */
@@ -26,6 +28,12 @@ typedef struct tdict_queue_limit {
   tdict_counted_copy copies[];
 } tdict_queue_limit;
 
+/* Transfers of at most this many bytes have no limit by default, because they end before copies of the program can pile
+ * up. */
+#define TDICT_QUEUE_LIMIT_FROM ((size_t)80 << 20)
+/* Returns the limit of a transfer with this plan, or 0 for no limit. option: value of max_queued_bytes. SIZE_MAX stands
+ * for no limit. 0: the library chooses. A large transfer from ordinary host memory to a device then has a limit. */
+size_t tdict_queue_limit_choose(size_t option, const tdict_plan *plan);
 /* Returns the limit of a chunk's bytes if `max_queued_bytes` bytes may be queued, or 0 if max_queued_bytes is 0. */
 size_t tdict_queue_limit_chunk_bytes(size_t max_queued_bytes);
 /* Creates a limit for at most `most_copies` chunks that are queued at once. Errors: TDICT_ENOMEM. */

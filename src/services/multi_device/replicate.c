@@ -304,7 +304,7 @@ static bool fits_group(const group *g, size_t position) {
 static bool may_exchange(const tdict_spreading *s) {
   const tdict_transfer_options *o = &s->options;
   return s->num_devices > 1 && !o->num_keep && !o->num_conversions && !o->narrow && !o->memory && !o->check_sources &&
-         !o->max_queued_bytes && !o->pinned_result;
+         (!o->max_queued_bytes || o->max_queued_bytes == SIZE_MAX) && !o->pinned_result;
 }
 
 tdict_status tdict_replicate_start(tdict_spreading *s, tdict_error *err) {

@@ -240,3 +240,50 @@ SIM_CASE(queue_limit_is_checked) {
     check_and_release(&w, td, move_with(&w, td, w.device, &o));
   }
 }
+
+/* The limit that the library chooses, and the smallest transfer that has it. The staging ring is as large as the
+ * library's default. */
+enum { DEFAULT_LIMIT = 14 << 20, DEFAULT_FROM = 80 << 20, DEFAULT_SLOTS = 64 << 20 };
+
+/* Most bytes that were counted at once. 0: the transfer has no limit. */
+static size_t peak_queued(const place *w, const tdict_tree *src, tdict_device to, tdict_transfer_options o) {
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  o.stats = &stats;
+  scoped_tree out = move_with(w, src, to, &o);
+  check_tree(w, src, out);
+  return stats.peak_queued_bytes;
+}
+
+/* Nothing finishes: the threads queue what the limit allows. The burst that is gathered is counted, but not queued. */
+SIM_CASE(queue_limit_has_a_default) {
+  enum { CHUNK = 2 << 20 };
+  scoped_place w = open_counted(DEFAULT_SLOTS, false);
+  scoped_tree td = bytes_tree("x", DEFAULT_FROM + 1000, NULL);
+  const size_t values[] = {0, SIZE_MAX};
+  for (int k = 0; k < 2; k++) {
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 8, max_queued_bytes = values[k]);
+    atomic_store(&most_queued, 0);
+    td_ok(tdict_sim_hold(w.c, err));
+    tdict_future *f = move_async(&w, td, w.device, &o);
+    expect_queued(k ? DEFAULT_LIMIT / CHUNK + 1 : 4, k ? DEFAULT_SLOTS / CHUNK : DEFAULT_LIMIT / CHUNK);
+    td_ok(tdict_sim_resume(w.c, err));
+    check_result(&w, td, f);
+    assert_int_equal(atomic_load(&most_queued) <= DEFAULT_LIMIT, k == 0);
+  }
+}
+
+/* The default is for transfers that gain by it: large, from ordinary host memory, to a device, byte by byte. */
+SIM_CASE(queue_limit_has_a_default_for_few_transfers) {
+  enum { LARGE = DEFAULT_FROM + 1000 };
+  scoped_place w = open_counted(DEFAULT_SLOTS, false);
+  scoped_tree large = bytes_tree("x", LARGE, NULL), small = bytes_tree("x", DEFAULT_FROM, NULL);
+  scoped_tree pinned = bytes_tree("x", LARGE, w.pinned);
+  const tdict_transfer_options o = tdict_transfer_options_default();
+  assert_in_range(peak_queued(&w, large, w.device, o), DEFAULT_LIMIT / 2, DEFAULT_LIMIT);
+  assert_int_equal(peak_queued(&w, large, w.device, td_with(tdict_transfer_options, max_queued_bytes = SIZE_MAX)), 0);
+  assert_int_equal(peak_queued(&w, large, w.device, td_with(tdict_transfer_options, narrow = true)), 0);
+  assert_int_equal(peak_queued(&w, small, w.device, o), 0);
+  assert_int_equal(peak_queued(&w, pinned, w.device, o), 0);
+  scoped_tree on_device = move_with(&w, large, w.device, &o);
+  assert_int_equal(peak_queued(&w, on_device, tdict_cpu(), o), 0);
+}
