@@ -150,6 +150,8 @@ typedef struct tdict_save_options {
    *  false, the old file stays, and the save fails with #TDICT_ECANCELLED. NULL (default): no calls. */
   bool (*progress)(void *user, uint64_t done, uint64_t total);
   void *user; /**< passed to `progress`; must be valid until the save has ended */
+  /** As in tdict_transfer_options: the rate at which tensors are read and written, but not of the snapshot. */
+  int64_t max_bytes_per_second;
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;

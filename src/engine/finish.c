@@ -11,6 +11,7 @@
 #include "core/memory/pinned_pool.h"
 #include "engine/options/burst.h"
 #include "engine/options/check_sources.h"
+#include "engine/options/pace.h"
 #include "engine/options/queue_limit.h"
 #include "engine/options/stream_waits.h"
 #include "engine/options/strips.h"
@@ -302,6 +303,7 @@ void tdict_transfer_free(tdict_future *future) {
   free(t->strips);
   if (t->burst) tdict_burst_free(t->burst);
   if (t->queue_limit) tdict_queue_limit_free(t->queue_limit);
+  if (t->pace) tdict_pace_free(t->pace);
   free(t->edges);
   free(t->hashes);
   free(t->hooks);

@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "engine/kinds/direct.h"
 #include "engine/options/burst.h"
+#include "engine/options/pace.h"
 #include "engine/options/queue_limit.h"
 #include "engine/options/stream_waits.h"
 #include "engine/pieces.h"
@@ -395,7 +396,8 @@ static tdict_status prepare(tdict_lane *lane, submission *s, tdict_cu_event *eve
   if (s->slot && t->plan.wire && t->plan.wire->uses_kernels && status == TDICT_OK)
     status = find_scratch(lane, s->slot, s->chunk, &s->scratch, err);
   *out = true;
-  if (t->queue_limit && status == TDICT_OK) status = reserve(lane, s->bytes, out, err);
+  if (t->pace && status == TDICT_OK) *out = tdict_pace_wait_for_chunk(lane->worker, s->bytes);
+  if (t->queue_limit && *out && status == TDICT_OK) status = reserve(lane, s->bytes, out, err);
   if (!s->slot && *out && status == TDICT_OK) status = take_event(lane, s->bytes, event, err);
   return status;
 }

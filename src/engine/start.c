@@ -13,6 +13,7 @@
 #include "engine/options/burst.h"
 #include "engine/options/check_sources.h"
 #include "engine/options/hooks.h"
+#include "engine/options/pace.h"
 #include "engine/options/queue_limit.h"
 #include "engine/options/stream_waits.h"
 #include "engine/options/strips.h"
@@ -47,7 +48,7 @@ typedef struct starter {
   int64_t num_conversion_matches; /* number of tensors that patterns of `conversions` matched */
   int32_t mode;
   size_t max_queued_bytes; /* limit of queued bytes, see tdict_queue_limit_choose(); 0: no limit */
-  size_t max_copy_bytes;   /* limit of a driver copy, from max_queued_bytes; 0: no limit */
+  size_t max_copy_bytes;   /* limit of a driver copy, from max_queued_bytes and max_bytes_per_second; 0: no limit */
   tdict_choice choice;
   tdict_beginning beginning;
   int64_t begin_ns; /* see tdict_future */
@@ -64,6 +65,7 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   if (o->max_queued_bytes && o->max_queued_bytes < MIN_QUEUED_BYTES)
     return tdict_fail(err, TDICT_EINVAL, "%s: max_queued_bytes is %zu, wanted 0 or at least %zu", what,
                       o->max_queued_bytes, MIN_QUEUED_BYTES);
+  if (o->max_bytes_per_second && tdict_pace_check(o->max_bytes_per_second, what, err) != TDICT_OK) return TDICT_EINVAL;
   if (o->stats && !s->start->caller_waits)
     return tdict_fail(err, TDICT_EINVAL,
                       "%s: stats must be NULL: call tdict_future_get_stats() after the transfer has ended", what);
@@ -349,10 +351,13 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   if (status != TDICT_OK) return status;
   const size_t max_queued_bytes = s->max_queued_bytes;
   status = cut_plan(s, t, err);
-  if (s->choice.on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, max_queued_bytes))
+  const int64_t rate = start->options.max_bytes_per_second;
+  if (s->choice.on_caller_if_ready && status == TDICT_OK &&
+      (rate || !is_queued_without_waiting(&t->plan, max_queued_bytes)))
     t->how.on_caller = false;
   if (status == TDICT_OK && s->choice.num_strips > 1) status = tdict_strips_create(t, s->choice.num_strips, err);
-  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BURST_CHUNKS && t->num_targets == 1)
+  if (status == TDICT_OK && rate) status = tdict_pace_create(rate, &t->pace, err);
+  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BURST_CHUNKS && t->num_targets == 1 && !rate)
     status = tdict_burst_create(&t->plan, max_queued_bytes, s->engine->rings.num_slots, s->engine->rings.slot_bytes,
                                 &t->burst, err);
   if (status == TDICT_OK && max_queued_bytes)
@@ -407,14 +412,23 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
   return status;
 }
 
-/* Chooses threads and chunks, and wakes pool threads, so that they are awake when the transfer is prepared. */
+/* Returns the limit of a driver copy, or 0 if the options set no limit. */
+static size_t choose_max_copy_bytes(size_t max_queued_bytes, int64_t rate) {
+  const size_t by_limit = max_queued_bytes ? tdict_queue_limit_chunk_bytes(max_queued_bytes) : 0;
+  const size_t by_pace = rate ? tdict_pace_piece_bytes(rate) : 0;
+  return by_limit && (!by_pace || by_limit < by_pace) ? by_limit : by_pace;
+}
+
+/* Chooses threads and chunks. Wakes the pool threads now, so that these threads are awake when the calling thread has
+ * prepared the transfer. */
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
+  const int64_t rate = start->options.max_bytes_per_second;
   /* Loads, and the parts of a large replication, have no limit by default: their rate was not measured with a limit. */
   const bool may_choose = !start->reads_files && !start->storage;
   if (start->options.max_queued_bytes || (may_choose && s->plan.line_bytes > TDICT_QUEUE_LIMIT_FROM))
     s->max_queued_bytes = tdict_queue_limit_choose(start->options.max_queued_bytes, &s->plan);
-  if (s->max_queued_bytes) s->max_copy_bytes = tdict_queue_limit_chunk_bytes(s->max_queued_bytes);
+  if (s->max_queued_bytes || rate) s->max_copy_bytes = choose_max_copy_bytes(s->max_queued_bytes, rate);
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
                                                    .pool = s->engine->config.pool,
                                                    .tuning = &s->engine->tuning,
@@ -423,6 +437,7 @@ static void choose_work(starter *s) {
                                                    .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
                                                    .max_copy_bytes = s->max_copy_bytes,
+                                                   .max_workers = rate ? tdict_pace_num_threads(rate) : 0,
                                                    .caller_waits = start->caller_waits,
                                                    .reads_files = start->reads_files,
                                                    .best_stores = s->engine->best_stores});

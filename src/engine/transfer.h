@@ -75,6 +75,7 @@ struct tdict_transfer {
   /* owned, see options/strips.h. NULL: every chunk has one strip */
   struct tdict_strips *strips;
   struct tdict_queue_limit *queue_limit; /* owned, see options/queue_limit.h. NULL: no limit of queued bytes */
+  struct tdict_pace *pace;               /* owned, see options/pace.h. NULL: copies begin at once */
   struct tdict_burst *burst;             /* owned, see options/burst.h. NULL: each copy is queued at once */
 
   tdict_latch queued;           /* counts workers that still queue copies, and a thread that builds the result */

@@ -7,6 +7,7 @@
 #include "core/base/clock.h"
 #include "engine/finish.h"
 #include "engine/lane.h"
+#include "engine/options/pace.h"
 #include "engine/options/stream_waits.h"
 #include "engine/options/strips.h"
 #include "engine/pieces.h"
@@ -35,6 +36,7 @@ static void touch_new(const tdict_transfer *t, const tdict_chunk *chunk) {
 static tdict_status copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *chunk, uint32_t *error_item,
                                        tdict_error *err) {
   const tdict_transfer *t = worker->transfer;
+  if (t->pace && !tdict_pace_wait_for_chunk(worker, chunk->end - chunk->begin)) return TDICT_OK;
   const int64_t begin = tdict_phase_begin(t, TDICT_RANGE_COPY);
   tdict_status status = tdict_pieces_copy(&t->plan, chunk, t->how.stores, error_item, err);
   worker->copy_ns += tdict_phase_end(t, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);

@@ -14,6 +14,7 @@ static void use_saving(const char *path, const tdict_tree *tree) {
   OK(tdict_context_create(&options, &context, &last_error));
   OK(tdict_to_device(context, tree, tdict_sim(0), NULL, &moved, &last_error));
   TRUE(!save.after.handle && save.snapshot == TDICT_SNAPSHOT_AUTO && !save.allows_gap);
+  TRUE(save.max_bytes_per_second == 0);
   for (int i = 0; i < 3; i++) {
     tdict_future *saving = NULL;
     tdict_stream stream;

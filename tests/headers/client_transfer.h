@@ -152,12 +152,14 @@ static void use_transfers(tdict_context *context) {
     TRUE(stats.pin_path >= (int32_t)paths[0] && stats.pin_path <= (int32_t)paths[4]);
   }
   options.max_queued_bytes = (size_t)1 << 20;
+  options.max_bytes_per_second = INT64_MAX;
   options.stats = NULL;
   OK(tdict_transfer_into_async(context, device, host, &options, &into, &last_error));
   OK(tdict_future_wait(into, NULL, &last_error));
   OK(tdict_future_get_stats(into, &stats, &last_error));
   tdict_future_release(into);
   TRUE(stats.peak_queued_bytes <= options.max_queued_bytes);
+  options.max_bytes_per_second = 0;
   options.keep = pin.keep = &nothing;
   options.num_keep = pin.num_keep = 1;
   conversion.pattern = "?nothing";

@@ -10,6 +10,8 @@ enum { FILE_WORKERS = 16 };
 /* Number of threads for a transfer of more than SPIN_MAX_BYTES that packs elements. Packing takes longer than copying,
  * so the threads limit the transfer, and not the link. */
 enum { PACK_WORKERS = 12 };
+/* Number of slots that a thread of a transfer with a pace may hold: one to fill while the other is copied. */
+enum { SLOTS_WITH_PACE = 2 };
 
 /* Returns the bytes of pinned leaves that tdict_plan_stage_small() will probably send through slots. The result is only
  * an estimate, because leaves have no addresses yet. */
@@ -78,6 +80,7 @@ static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction
   chosen = at_most(chosen, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
   how->num_workers = single_threaded || r->num_threads == 0 ? 1 : r->num_threads > 0 ? r->num_threads : chosen;
   how->num_workers = at_most(how->num_workers, threads + (caller_helps ? 1 : 0));
+  if (r->max_workers) how->num_workers = at_most(how->num_workers, r->max_workers);
   how->on_caller = r->num_threads == 0 || (r->caller_waits && single_threaded) || caller_helps || on_worker;
   c->on_caller_if_ready = r->num_threads < 0 && !r->caller_waits && !how->on_caller && is_queued_soon(r, bytes);
   how->on_caller |= c->on_caller_if_ready;
@@ -125,6 +128,8 @@ tdict_choice tdict_choose(const tdict_choice_request *r) {
                       .max_slots = c.row.slots,
                       .stores = c.row.streaming ? r->best_stores : TDICT_STREAM_PLAIN,
                       .caller_waits = r->caller_waits};
+  /* A thread that waits for its time keeps its slots, so few slots are left to the program's transfers otherwise. */
+  if (r->max_workers) c.how.max_slots = at_most(c.how.max_slots, SLOTS_WITH_PACE);
   choose_threads(r, direction, bytes, &c);
   fit_chunks(r, direction, bytes, &c);
   /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the

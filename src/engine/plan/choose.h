@@ -18,6 +18,7 @@ typedef struct tdict_choice_request {
   bool caller_waits;             /* true: the public call blocks until the transfer has ended */
   bool reads_files;              /* true: the threads read the source from files instead of memory */
   size_t max_copy_bytes;         /* maximum bytes of a chunk, a multiple of 256; 0: no limit */
+  int max_workers;               /* maximum number of threads of a transfer with a pace; 0: the transfer has no pace */
   tdict_stream_kind best_stores; /* stores that bypass the cache */
 } tdict_choice_request;
 /* How a transfer runs. These fields do not change after the transfer has begun. */

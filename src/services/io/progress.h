@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "engine/options/pace.h"
 #include "tdict/io.h"
 
 typedef struct tdict_io_progress tdict_io_progress;
@@ -23,10 +24,11 @@ tdict_status tdict_io_progress_check(const tdict_io_progress *progress, tdict_er
 /* Calls `report` without new bytes, on the only thread. Returns TDICT_ECANCELLED if it returns false. */
 tdict_status tdict_io_progress_ask(tdict_io_progress *progress, tdict_error *err);
 
-/* What can stop a save. */
+/* What can stop or delay a save. */
 typedef struct tdict_save_watch {
   const _Atomic(bool) *is_cancelled; /* relaxed; borrowed. true: the save ends with TDICT_ECANCELLED. NULL: never */
   tdict_io_progress *progress;       /* borrowed; NULL: the program wants no progress */
+  tdict_pace *pace;                  /* borrowed; of what the calling thread writes. NULL: no limit */
 } tdict_save_watch;
 
 #endif

@@ -12,7 +12,7 @@ typedef struct tdict_save_request {
   tdict_context *context;            /* its threads write. NULL: the calling thread writes, and all tensors are in host
                                       * memory */
   int32_t num_threads;               /* threads that write, as in tdict_transfer_options; -1: the library chooses */
-  tdict_save_watch watch;            /* `progress` is set by tdict_save_request_run() */
+  tdict_save_watch watch;            /* `progress` and `pace` are set by tdict_save_request_run() */
   const tdict_save_options *options; /* all fields are set; borrowed */
 } tdict_save_request;
 
@@ -26,12 +26,14 @@ typedef struct tdict_save_places {
 } tdict_save_places;
 /* Finds where all tensors of a tree are, also the tensors of ragged leaves and of leaves without batch dimensions. */
 tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *out, tdict_error *err);
-/* Writes a tree in host memory to *out: a reference to `tree`, or for other tensors a copy, which waits for `after`.
- * Returns TDICT_EINVAL for a copy without context, and the errors of tdict_to_device(). */
-tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_stream after,
-                                  tdict_tree **out, tdict_error *err);
-/* Reads the options of a call that saves `tree`, and chooses the format. Returns TDICT_EINVAL for NULL and a wrong
- * `snapshot`, and errors of tdict_options_read(). tdict_save_request_run() checks the other options. */
+/* Writes a tree in host memory to *out: a new reference to `tree` if all tensors are in host memory, else a copy of
+ * `tree`. The copy keeps to the options `after` and `max_bytes_per_second`. Returns TDICT_EINVAL if a copy needs a
+ * context and `context` is NULL, and the errors of tdict_to_device(). */
+tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree,
+                                  const tdict_save_options *options, tdict_tree **out, tdict_error *err);
+/* Reads the options of a call that saves `tree`, and chooses the format. Returns TDICT_EINVAL if `path` or
+ * `tree` is NULL, or if the option `snapshot` or `max_bytes_per_second` is invalid. Also returns the errors of
+ * tdict_options_read(). tdict_save_request_run() checks the other options. */
 tdict_status tdict_save_read_options(const char *what, const char *path, const tdict_tree *tree,
                                      const tdict_save_options *options, tdict_save_options *out, tdict_error *err);
 /* Writes a tree with the writer of the format. Sets `tree` and `context`, and the caller all other fields. */

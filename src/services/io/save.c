@@ -53,14 +53,15 @@ static tdict_status refuse_devices(const char *what, const tdict_tree *tree, tdi
   return tdict_walk(tree, refuse_device, (void *)(uintptr_t)what, err);
 }
 
-tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_stream after,
-                                  tdict_tree **out, tdict_error *err) {
+tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree,
+                                  const tdict_save_options *options, tdict_tree **out, tdict_error *err) {
   tdict_save_places places;
   tdict_status status = tdict_save_find_places(tree, &places, err);
   if (status != TDICT_OK) return status;
   if (places.has_device && !context) return refuse_devices(what, tree, err);
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = after;
+  o.after = options->after;
+  o.max_bytes_per_second = options->max_bytes_per_second;
   o.keep_objects = true; /* the writer names an object that it cannot write */
   if (places.has_device) return tdict_to_device(context, tree, tdict_cpu(), &o, out, err);
   *out = tdict_retain(tree);
@@ -81,7 +82,7 @@ static tdict_status prepare_tree(tdict_save_request *request, tdict_context *con
   if (context && writes_devices(request->options->format))
     host = tdict_retain(tree);
   else
-    status = tdict_save_host_tree(request->what, context, tree, request->options->after, &host, err);
+    status = tdict_save_host_tree(request->what, context, tree, request->options, &host, err);
   /* In a forked process, the threads of the context do not exist. */
   const bool has_threads = context && tdict_context_pool(context);
   request->tree = host;
@@ -158,7 +159,10 @@ tdict_status tdict_save_request_run(tdict_save_request *request, tdict_context *
                                     tdict_error *err) {
   tdict_status status = prepare_tree(request, context, tree, err);
   if (status != TDICT_OK) return status;
-  status = write_and_report(request, err);
+  const int64_t rate = request->options->max_bytes_per_second;
+  if (rate) status = tdict_pace_create(rate, &request->watch.pace, err);
+  if (status == TDICT_OK) status = write_and_report(request, err);
+  if (request->watch.pace) tdict_pace_free(request->watch.pace);
   tdict_release((tdict_tree *)(uintptr_t)request->tree);
   return status;
 }
@@ -170,6 +174,7 @@ tdict_status tdict_save_read_options(const char *what, const char *path, const t
   tdict_status status = tdict_options_read(out, sizeof *out, options, "save_options", err);
   if (status == TDICT_OK && (out->snapshot < TDICT_SNAPSHOT_AUTO || out->snapshot > TDICT_SNAPSHOT_HOST))
     return tdict_fail(err, TDICT_EINVAL, "%s: snapshot is %d, wanted a tdict_snapshot", what, (int)out->snapshot);
+  if (status == TDICT_OK) status = tdict_pace_check(out->max_bytes_per_second, what, err);
   if (status == TDICT_OK && out->format == TDICT_FORMAT_AUTO) out->format = format_of_path(path);
   return status;
 }

@@ -114,8 +114,11 @@ static const tdict_future_kind saving_kind = {
 
 static tdict_status write_copy(saving *s, const tdict_tree *tree, tdict_error *err) {
   /* One thread writes, so that the save leaves the pool and most slots of the ring to the program. */
-  tdict_save_request request = {
-      .what = what, .path = s->path, .options = &s->options, .watch = {&s->is_cancelled, NULL}, .num_threads = 0};
+  tdict_save_request request = {.what = what,
+                                .path = s->path,
+                                .options = &s->options,
+                                .watch = {.is_cancelled = &s->is_cancelled},
+                                .num_threads = 0};
   tdict_engine_await_turn(tdict_context_engine(s->context), &s->job);
   if (!atomic_load_explicit(&s->is_cancelled, memory_order_relaxed))
     return tdict_save_request_run(&request, s->context, tree, err);

@@ -300,11 +300,11 @@ static bool fits_group(const group *g, size_t position) {
 }
 
 /* Returns true if the options allow devices to copy from each other. Several parts of a device run at the same time, so
- * they could not keep to one limit of queued bytes. */
+ * they could not keep to one limit of queued bytes, or to one rate. */
 static bool may_exchange(const tdict_spreading *s) {
   const tdict_transfer_options *o = &s->options;
   return s->num_devices > 1 && !o->num_keep && !o->num_conversions && !o->narrow && !o->memory && !o->check_sources &&
-         (!o->max_queued_bytes || o->max_queued_bytes == SIZE_MAX) && !o->pinned_result;
+         (!o->max_queued_bytes || o->max_queued_bytes == SIZE_MAX) && !o->max_bytes_per_second && !o->pinned_result;
 }
 
 tdict_status tdict_replicate_start(tdict_spreading *s, tdict_error *err) {

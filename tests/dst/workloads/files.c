@@ -80,6 +80,7 @@ static bool report(void *user, uint64_t done, uint64_t total) {
 
 static tdict_save_options roll_save_options(const player *p, progress *reported) {
   tdict_save_options o = td_with(tdict_save_options, format = p->format->format);
+  if (dst_roll(6) == 0) o.max_bytes_per_second = 1000000 << dst_roll(12);
   if (p->format->has_shards) o.max_shard_bytes = 300;
   o.allows_gap = p->format->format == TDICT_FORMAT_MEMMAP;
   *reported = (progress){.stops = dst_roll(6) == 0};

@@ -57,6 +57,7 @@ static tdict_transfer_options roll_options(void) {
       td_with(tdict_transfer_options, mode = (int32_t)dst_roll(4), num_threads = threads[dst_roll(4)],
               check_sources = dst_roll(8) == 0, narrow = dst_roll(4) == 0);
   if (dst_roll(6) == 0) o.max_queued_bytes = 131072;
+  if (dst_roll(6) == 0) o.max_bytes_per_second = 1000000 << dst_roll(12);
   return o;
 }
 

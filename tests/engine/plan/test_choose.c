@@ -15,9 +15,18 @@ static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32
   tdict_plan plan = {.line_bytes = bytes, .wire = kind == PACKED ? &wire : NULL};
   plan.way_bytes[by] = bytes;
   const tdict_engine *e = tdict_context_engine(w->c);
-  tdict_choice_request r = {
-      &plan, e->config.pool, &e->tuning, e->rings.slot_bytes, e->rings.num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN,
-      waits, kind == FILES,  0,          TDICT_STREAM_PLAIN};
+  tdict_choice_request r = {&plan,
+                            e->config.pool,
+                            &e->tuning,
+                            e->rings.slot_bytes,
+                            e->rings.num_slots,
+                            asked,
+                            TDICT_MODE_NON_BLOCKING_PIN,
+                            waits,
+                            kind == FILES,
+                            0,
+                            0,
+                            TDICT_STREAM_PLAIN};
   return tdict_choose(&r);
 }
 static tdict_choice choose(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {

@@ -13,12 +13,17 @@
 /* PIECE_BYTES: after each piece, the progress is reported */
 enum { BUFFER_BYTES = 1 << 20, PIECE_BYTES = 16 << 20 };
 
+/* Writes elements at the pace of the save, and reports the progress. */
 static tdict_status write_elements(tdict_output *to, const char *data, size_t bytes, tdict_error *err) {
+  const tdict_save_watch *watch = &to->folder->watch;
+  const size_t most = watch->pace ? tdict_pace_max_bytes(watch->pace) : PIECE_BYTES;
   tdict_status status = TDICT_OK;
   while (bytes && status == TDICT_OK) {
-    const size_t piece = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+    const size_t piece = bytes < most ? bytes : most;
+    if (watch->pace && !tdict_pace_wait(watch->pace, piece, watch->is_cancelled))
+      return tdict_folder_check_cancelled(to->folder, err);
     status = tdict_output_write(to, data, piece, err);
-    if (status == TDICT_OK && tdict_io_progress_add(to->folder->watch.progress, piece, NULL) != TDICT_OK)
+    if (status == TDICT_OK && tdict_io_progress_add(watch->progress, piece, NULL) != TDICT_OK)
       status = tdict_folder_check_cancelled(to->folder, err);
     data += piece;
     bytes -= piece;
@@ -104,6 +109,7 @@ static tdict_status transfer_parts(tdict_storage *file, const tdict_save_request
     if (parts[i].tensor->numel) status = add_pair(&parts[i], i, file, src, dst, err);
   o.num_threads = request->num_threads;
   o.after = request->options->after;
+  o.max_bytes_per_second = request->options->max_bytes_per_second;
   if (status == TDICT_OK) status = tdict_transfer_into(request->context, dst, src, &o, err);
   tdict_release(src);
   tdict_release(dst);
