@@ -231,7 +231,15 @@ class Texts(Case):
         self.assertRegex(text, r"threads_on_processors +[0-9,-]+: [0-9]+")
 
     def test_advise_counts_threads(self):
-        self.expect("advise --device sim --leaves 4 --leaf-bytes 400", 0, "by 1 thread,")
+        text = self.expect("advise --device sim --leaves 4 --leaf-bytes 400", 0, "by 1 thread,").stdout
+        self.assertRegex(text, r"mode +num_threads +worked +processors")
+        self.assertRegex(text, r"non_blocking_pin +0 +1 +\d+\.\d\d ")
+
+    def test_threads_are_told(self):
+        text = self.expect("threads --device sim --small --repeat 1 --match 4000", 0, "threads asked").stdout
+        for asked in (0, 1, 2, 4, 8):
+            used = re.search(rf"^1000 x 4000 B, {asked} +{asked} +(\d+) +\d+\.\d\d$", text, re.M)
+            self.assertTrue(1 <= int(used[1]) <= max(asked, 1), text)
 
 
 class Commands(Case):

@@ -1,5 +1,7 @@
 """Makes Markdown tables of a record of bench/peers/compare. Needs only the standard library. A simulated run has one
 table, without peers."""
+import statistics
+
 import charts
 import records
 from records import DRIVER, LIBRARY
@@ -165,6 +167,19 @@ NOTES = {
 }
 
 
+def threads_lines(rows):
+    """Compares the threads that a row asked for with the processors that each library used."""
+    lines = ["", "Processors used: the processor time of all threads of the process, divided by the time. `num_threads` of "
+             "TensorDict does not limit PyTorch's `pin_memory()`, which copies each leaf with one thread for each processor.",
+             ""]
+    for row in rows:
+        used = [f"{NAMES[who]} {statistics.median(result['cpu_seconds']) / records.middle(result):.1f}"
+                for who, result in records.measured(row).items() if result.get("cpu_seconds") and who != "driver"]
+        if used:
+            lines.append(f"- {row['row']}: {', '.join(used)}")
+    return lines if len(lines) > 3 else []
+
+
 def fresh_lines(rows):
     """Compares the first transfer with later ones, and shows the time of the first device memory."""
     lines = [""]
@@ -205,6 +220,7 @@ def section(record):
     for name, rows in scenario_rows(record):
         lines += ["", f"### {TITLES.get(name, name)}", ""] + gpu_table(record, rows)
         lines += overlap_lines(rows) if name == "overlap" else []
+        lines += threads_lines(rows) if name == "threads" else []
         lines += NOTES.get(name, [])
         lines += fresh_lines(rows) if name == "fresh" else []
     return lines + missing(record)

@@ -30,6 +30,7 @@ typedef struct advise_way {
   double cpu_ms;
   int worked;
   bool narrow;
+  double used_cpu, used_wall; /* seconds of all repetitions: of all threads of the process, and of the clock */
 } advise_way;
 typedef struct advise_job {
   advise_options o;
@@ -61,7 +62,10 @@ static bool move_sample(void *user, int unused, double *seconds) {
   o.num_threads = way->threads;
   o.narrow = way->narrow;
   o.stats = &stats;
+  const double cpu = bench_cpu_seconds();
   if (!place_move_timed(&s->job->place, s->src, &o, way->name, seconds)) return false;
+  way->used_cpu += bench_cpu_seconds() - cpu;
+  way->used_wall += *seconds;
   way->cpu_ms = stats.cpu_seconds * 1e3 * scale_to_tree(s->job);
   way->worked = stats.num_threads;
   return true;
@@ -78,7 +82,7 @@ static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way
 /* Measures pinning the tree before sending it, as programs without a staging ring do. */
 static bool measure_pinning(advise_job *job, const tdict_tree *src) {
   tdict_tree *pinned;
-  advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false};
+  advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false, 0, 0};
   tdict_context_trim(job->place.context, tdict_cpu(), 0);
   double begin = bench_now();
   if (!bench_ok("pin_memory", tdict_pin_memory(job->place.context, src, NULL, &pinned, err))) return false;
@@ -90,17 +94,17 @@ static bool measure_pinning(advise_job *job, const tdict_tree *src) {
 }
 
 static bool measure_ways(advise_job *job) {
-  static const advise_way ways[] = {{"auto", TDICT_MODE_AUTO, -1, 0, 0, 0, false},
-                                    {"blocking", TDICT_MODE_BLOCKING, -1, 0, 0, 0, false},
-                                    {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 0, 0, 0, 0, false},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 1, 0, 0, 0, false},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 2, 0, 0, 0, false},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 4, 0, 0, 0, false},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0, false},
-                                    {"auto", TDICT_MODE_AUTO, -1, 0, 0, 0, true},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0, true},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 16, 0, 0, 0, true}};
+  static const advise_way ways[] = {{"auto", TDICT_MODE_AUTO, -1, 0, 0, 0, false, 0, 0},
+                                    {"blocking", TDICT_MODE_BLOCKING, -1, 0, 0, 0, false, 0, 0},
+                                    {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 0, 0, 0, 0, false, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 1, 0, 0, 0, false, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 2, 0, 0, 0, false, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 4, 0, 0, 0, false, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0, false, 0, 0},
+                                    {"auto", TDICT_MODE_AUTO, -1, 0, 0, 0, true, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0, true, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 16, 0, 0, 0, true, 0, 0}};
   check_source source;
   int64_t fitting =
       (int64_t)((place_is_gpu(&job->place) ? sample_bytes_gpu : sample_bytes_sim) / (size_t)job->o.leaf_bytes);
@@ -133,6 +137,11 @@ static bool measure_ways(advise_job *job) {
         job->ways[i].ms <= 1.05 * job->ways[job->best].ms)
       job->best = i;
   return good;
+}
+
+/* Returns how many processors a way uses: processor time of the whole process, divided by the time. */
+static double count_processors(const advise_way *way) {
+  return way->used_wall > 0 ? way->used_cpu / way->used_wall : 0;
 }
 
 __attribute__((format(printf, 3, 4))) static void add_factor(const advise_job *job, const char *factor,
@@ -219,9 +228,10 @@ static void fill_record(advise_job *job, const tdict_tuning *table) {
   json_t *ways = json_array();
   for (int i = 0; i < job->num_ways; i++) {
     const advise_way *w = &job->ways[i];
-    json_array_append_new(ways, json_pack("{s:s, s:b, s:i, s:i, s:f, s:f}", "mode", w->name, "narrow", (int)w->narrow,
-                                          "num_threads", (int)w->threads, "threads_worked", w->worked, "predicted_ms",
-                                          w->ms, "cpu_ms", w->cpu_ms));
+    json_array_append_new(ways,
+                          json_pack("{s:s, s:b, s:i, s:i, s:f, s:f, s:f}", "mode", w->name, "narrow", (int)w->narrow,
+                                    "num_threads", (int)w->threads, "threads_worked", w->worked, "predicted_ms", w->ms,
+                                    "cpu_ms", w->cpu_ms, "processors_used", count_processors(w)));
   }
   const advise_way *best = &job->ways[job->best];
   json_object_update_new(job->record,
@@ -253,17 +263,21 @@ static void print_record(const advise_job *job) {
                                              : "a SIMULATED device: no figure here is a GPU's");
   printf("use mode %s with num_threads %d%s: predicted %.3f ms, %.2f of blocking\n\n", best->name, (int)best->threads,
          best->narrow ? " and narrow" : "", best->ms, best->ms / loop->ms);
-  printf("%-17s %11s %7s %13s %11s\n", "mode", "num_threads", "worked", "predicted ms", "CPU ms");
+  printf("%-17s %11s %7s %11s %13s %11s\n", "mode", "num_threads", "worked", "processors", "predicted ms", "CPU ms");
   for (int w = 0; w < job->num_ways; w++)
-    printf("%-17s %11d %7d %13.3f %11.3f%s\n", job->ways[w].name, (int)job->ways[w].threads, job->ways[w].worked,
-           job->ways[w].ms, job->ways[w].cpu_ms, job->ways[w].narrow ? "  narrow" : "");
+    printf("%-17s %11d %7d %11.2f %13.3f %11.3f%s\n", job->ways[w].name, (int)job->ways[w].threads, job->ways[w].worked,
+           count_processors(&job->ways[w]), job->ways[w].ms, job->ways[w].cpu_ms,
+           job->ways[w].narrow ? "  narrow" : "");
   if (!job->o.pinned)
-    printf("%-17s %11s %7s %13.3f  pin_memory %.3f + non_blocking %.3f\n", "pin first", "-", "-",
+    printf("%-17s %11s %7s %11s %13.3f  pin_memory %.3f, send %.3f\n", "pin first", "-", "-", "-",
            job->pin_ms + job->pinned_ms, job->pin_ms, job->pinned_ms);
   if (job->moved < job->o.leaves)
     printf("Measured with %" PRId64 " leaves and extrapolated; median of %d.\n", job->moved, (int)REPEATS);
   else
     printf("Median of %d.\n", (int)REPEATS);
+  bench_print_text(
+      "Worked: threads that copied, at most num_threads, or the calling thread for 0. Processors: processor "
+      "time of the whole process, divided by the time.");
   printf("\nwhy:\n");
   json_array_foreach(json_object_get(job->record, "factors"), i, factor) {
     char label[32];

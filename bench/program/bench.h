@@ -33,6 +33,8 @@ extern const bench_scenario bench_to_device, bench_tensordict, bench_synergies, 
 
 /* Returns the seconds of a monotonic clock. */
 double bench_now(void);
+/* Returns the processor seconds of all threads of this process, in user and kernel code. */
+double bench_cpu_seconds(void);
 
 /* Returns the next number of SplitMix64 (Steele, Lea and Flood). It is a bijection of its counter, so different
  * counters give different numbers. It does not depend on the library under test. */

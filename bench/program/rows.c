@@ -38,7 +38,9 @@ static bool repetition(bench_job *job, int number, bool driver, double *seconds)
   return job_settle(job, number) && job_sample(job, number, driver, seconds);
 }
 
-static bool has_rate(const bench_kind *kind) { return kind == &kind_h2d || kind == &kind_d2h || kind == &kind_pin_h2d; }
+static bool has_rate(const bench_kind *kind) {
+  return kind == &kind_h2d || kind == &kind_threads || kind == &kind_d2h || kind == &kind_pin_h2d;
+}
 
 static table_row make_table_row(const bench_job *job, const row_result *r) {
   return (table_row){
@@ -194,6 +196,26 @@ static void print_row_notes(const rows_run *run) {
                                                                 : "");
 }
 
+/* Prints how many threads and processors the rows used, if they counted them. */
+static void print_threads(const json_t *records) {
+  bool has_head = false;
+  json_t *record;
+  size_t i;
+  json_array_foreach(records, i, record) {
+    const json_t *more = json_object_get(record, "more");
+    if (!json_object_get(more, "threads_asked")) continue;
+    if (!has_head) printf("\n%-36s %13s %12s %10s\n", "row", "threads asked", "threads used", "processors");
+    has_head = true;
+    printf("%-36s %13d %12d %10.2f\n", json_string_value(json_object_get(record, "row")),
+           (int)json_integer_value(json_object_get(more, "threads_asked")),
+           (int)json_integer_value(json_object_get(more, "threads_used")),
+           json_real_value(json_object_get(more, "processors_used")));
+  }
+  if (has_head)
+    bench_print_text("Threads asked: num_threads; 0 is the calling thread. Threads used: threads that copied. "
+                     "Processors: processor time of the whole process, divided by the time.");
+}
+
 static bool is_wanted(const rows_run *run, const bench_row *row) {
   return !run->options->match || strstr(row->name, run->options->match);
 }
@@ -212,6 +234,7 @@ static int run_rows(rows_run *run) {
     bench_print_error("no row of %s has a name that contains '%s'", run->scenario->name, run->options->match);
     return BENCH_USAGE;
   }
+  if (answer == BENCH_OK) print_threads(run->records);
   if (answer == BENCH_OK) print_row_notes(run);
   return answer;
 }

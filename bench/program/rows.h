@@ -137,7 +137,7 @@ void job_close(bench_job *job);
 json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, const bench_row *row);
 
 /* Kinds that several scenarios use. Kinds of a single scenario are in its file. */
-extern const bench_kind kind_h2d, kind_d2h, kind_pin, kind_pin_h2d;
+extern const bench_kind kind_h2d, kind_threads, kind_d2h, kind_pin, kind_pin_h2d;
 /* Makes a result once and compares every byte of it. */
 int job_verify_made(bench_job *job);
 /* Makes a result and releases it within the time. */

@@ -19,7 +19,6 @@
  * The worker owns the place and the job. Thread rule: one thread. */
 #include <limits.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "options.h"
 #include "rows.h"
@@ -86,27 +85,20 @@ static json_t *answer_prepare(void *user, const json_t *request) {
   return w->row->processes > 0 ? prepared(w) : answer_verify(w, request);
 }
 
-/* Returns the processor seconds of all threads of this process, in user and kernel code. */
-static double cpu_seconds(void) {
-  struct rusage u;
-  if (getrusage(RUSAGE_SELF, &u) != 0) return 0;
-  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
 /* Runs `count` repetitions. Appends their seconds to `seconds` unless it is NULL. *cpu receives the processor seconds
  * of the repetitions, without the time to settle caches. */
 static bool run_repetitions(worker *w, json_int_t count, bool driver, json_t *seconds, double *cpu) {
   bool settles = !job_is_warm(&w->job);
-  double begin = cpu_seconds(), outside = 0;
+  double begin = bench_cpu_seconds(), outside = 0;
   for (json_int_t i = 0; i < count; i++) {
-    double one, before = settles ? cpu_seconds() : 0;
+    double one, before = settles ? bench_cpu_seconds() : 0;
     int number = (int)(w->next_tree++ & INT_MAX);
     if (!job_settle(&w->job, number)) return false;
-    if (settles) outside += cpu_seconds() - before;
+    if (settles) outside += bench_cpu_seconds() - before;
     if (!job_sample(&w->job, number, driver, &one)) return false;
     if (seconds) json_array_append_new(seconds, json_real(one));
   }
-  *cpu = cpu_seconds() - begin - outside;
+  *cpu = bench_cpu_seconds() - begin - outside;
   return true;
 }
 

@@ -84,8 +84,8 @@ static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
 typedef struct tdict_transfer_options {
   size_t struct_size;
   int32_t mode; /**< a tdict_mode */
-  /** Number of threads that copy. -1 (default): the library chooses, see docs/engine.md. 0: the calling thread copies.
-   *  n > 0: at most n threads of the context's pool, which must have as many. */
+  /** Most threads that copy. -1 (default): the library chooses, see docs/engine.md. 0: the calling thread copies alone.
+   *  n > 0: at most n threads of the context's pool, which must have as many. See docs/howto/threads.md. */
   int32_t num_threads;
   /** A stream. Accesses to device memory wait for its queued work. Host accesses do not wait. None (default): copies
    *  from the host into new device memory do not wait, and others wait for the legacy stream of their device. */
