@@ -20,8 +20,9 @@ enum { FOREIGN_WAIT_NS = 1000000 };
 static uint32_t find_lost_inside(const tdict_consolidated *block) {
   tdict_storage *storage = block->bytes->storage;
   if (tdict_storage_is_unloaded(storage)) return UINT32_MAX;
-  for (uint32_t i = 0; i < block->num_leaves && tdict_storage_has_lost(storage); i++) {
-    const tdict_extent leaf = tdict_extent_all(block->leaves[i].begin, block->leaves[i].begin + block->leaves[i].bytes);
+  for (uint32_t i = 0; i < block->layout->num_leaves && tdict_storage_has_lost(storage); i++) {
+    const tdict_leaf_span *span = &block->layout->leaves[i];
+    const tdict_extent leaf = tdict_extent_all(span->begin, span->begin + span->bytes);
     if (tdict_storage_is_lost(storage, &leaf)) return i;
   }
   return UINT32_MAX;

@@ -121,11 +121,11 @@ tdict_status tdict_make_consolidated(tdict_tree *tree, size_t num_tensors, tdict
   for (tdict_leaf leaf; (leaf = tdict_cursor_next_leaf(&cursor)) != 0;) {
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     if (!tensor) {
-      made->has_objects = true;
+      made->layout->has_objects = true;
       continue;
     }
-    made->leaves[n++] = (tdict_leaf_span){begin, tdict_tensor_nbytes(tensor)};
-    made->num_dims += (size_t)tensor->ndim;
+    made->layout->leaves[n++] = (tdict_leaf_span){begin, tdict_tensor_nbytes(tensor)};
+    made->layout->num_dims += (size_t)tensor->ndim;
     begin += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
   }
   status = tdict_cursor_end(&cursor, "consolidate", status, err);

@@ -43,14 +43,16 @@ static bool is_in_host_memory(const tdict_item *item) {
 }
 
 /* A consolidated tree has one item, but a hash for each leaf, so that an error can name the leaf. */
-static uint32_t count_hashes(const tdict_plan *p) { return p->block ? (uint32_t)p->block->num_leaves : p->num_items; }
+static uint32_t count_hashes(const tdict_plan *p) {
+  return p->block ? (uint32_t)p->block->layout->num_leaves : p->num_items;
+}
 
 /* Returns the hash of an item, or of a leaf if the tree is consolidated. 0: not in host memory. */
 static uint64_t hash_nth(const tdict_plan *p, uint32_t i) {
   const tdict_item *item = &p->items[p->block ? 0 : i];
   if (!is_in_host_memory(item)) return 0;
   if (!p->block) return hash_item(item);
-  const tdict_leaf_span *leaf = &p->block->leaves[i];
+  const tdict_leaf_span *leaf = &p->block->layout->leaves[i];
   return hash_bytes(0, (const unsigned char *)item->src_data + leaf->begin, leaf->bytes);
 }
 

@@ -42,7 +42,7 @@ static tdict_status visit_leaves(tdict_cursor *cursor, tdict_consolidated *recor
     *fits = t && add_leaf(found, t);
     if (!*fits || !record) continue;
     const size_t bytes = tdict_tensor_nbytes(t);
-    record->leaves[found->num_leaves - 1] = (tdict_leaf_span){found->end - bytes, bytes};
+    record->layout->leaves[found->num_leaves - 1] = (tdict_leaf_span){found->end - bytes, bytes};
   }
   /* the storage may end at the last leaf or after its padding */
   const size_t bytes = found->storage ? found->storage->bytes : 0;
@@ -62,7 +62,7 @@ static tdict_status make_record(const tdict_tree *tree, tdict_consolidated **out
   if (*out) {
     tdict_cursor_rewind(&cursor, tree);
     status = visit_leaves(&cursor, *out, &found, &fits, err);
-    (*out)->num_dims = found.num_dims;
+    (*out)->layout->num_dims = found.num_dims;
   }
   tdict_cursor_reset(&cursor);
   return status;

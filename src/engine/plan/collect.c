@@ -351,7 +351,7 @@ static tdict_status find_block(const collector *c, const tdict_tree *src, tdict_
 static tdict_status collect_block(collector *c, tdict_consolidated *block, bool *done, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
-  if (block->num_leaves >= TDICT_SHARED) return TDICT_OK;
+  if (block->layout->num_leaves >= TDICT_SHARED) return TDICT_OK;
   tdict_tensor *bytes = block->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;
   const bool in_place = !dst && is_in_place(c, bytes);
   if (!in_place) {
@@ -364,10 +364,10 @@ static tdict_status collect_block(collector *c, tdict_consolidated *block, bool 
     tdict_status status = tdict_item_append(&c->make, &item, err);
     if (status != TDICT_OK) return status;
     p->block = tdict_consolidated_retain(block);
-    c->collected->num_new = block->num_leaves;
-    c->collected->num_new_dims = block->num_dims;
+    c->collected->num_new = block->layout->num_leaves;
+    c->collected->num_new_dims = block->layout->num_dims;
   }
-  p->num_leaves = (uint32_t)block->num_leaves;
+  p->num_leaves = (uint32_t)block->layout->num_leaves;
   *done = true;
   return TDICT_OK;
 }
@@ -376,7 +376,7 @@ static tdict_status collect_if_block(collector *c, const tdict_tree *src, bool *
   tdict_status status = find_block(c, src, &block, err);
   if (!block) return status;
   status = collect_block(c, block, done, err);
-  if (status == TDICT_OK && *done && block->has_objects) status = keep_block_objects(c, src, err);
+  if (status == TDICT_OK && *done && block->layout->has_objects) status = keep_block_objects(c, src, err);
   tdict_consolidated_release(block);
   return status;
 }

@@ -16,13 +16,14 @@ static void check_spans(const tdict_tree *td, const tdict_consolidated *record) 
     const tdict_tensor *t = l.tensors[i];
     if (!t) continue;
     assert_ptr_equal(t->storage, record->bytes->storage);
-    assert_int_equal(record->leaves[n].bytes, tdict_tensor_bytes(t));
-    if (tdict_tensor_bytes(t)) assert_int_equal(record->leaves[n].begin, (char *)t->data - (char *)t->storage->data);
+    assert_int_equal(record->layout->leaves[n].bytes, tdict_tensor_bytes(t));
+    if (tdict_tensor_bytes(t))
+      assert_int_equal(record->layout->leaves[n].begin, (char *)t->data - (char *)t->storage->data);
     dims += (size_t)tdict_tensor_ndim(t);
     n++;
   }
-  assert_int_equal(record->num_leaves, n);
-  assert_int_equal(record->num_dims, dims);
+  assert_int_equal(record->layout->num_leaves, n);
+  assert_int_equal(record->layout->num_dims, dims);
 }
 static bool is_block(const tdict_tree *td) {
   tdict_consolidated *record = (tdict_consolidated *)1;
@@ -309,6 +310,21 @@ SIM_CASE(block_survives_enomem) {
     }
     assert_int_equal(has_record(td), k % 4 == 0 || k % 4 == 3);
   }
+}
+
+/* The record of a result has the layout of the source's record, also when the source is gone. */
+GPU_CASE(block_records_share_their_layout) {
+  scoped_place w = open_place();
+  scoped_tree plain = from_schema(NULL), src = NULL, out = NULL;
+  td_ok(tdict_consolidate(plain, NULL, &src, err));
+  out = to_device(&w, src, w.device);
+  assert_ptr_equal(out->consolidated->layout, src->consolidated->layout);
+  assert_int_equal(src->consolidated->layout->refs, 2);
+  tdict_release(src);
+  src = NULL;
+  assert_int_equal(out->consolidated->layout->refs, 1);
+  assert_true(is_block(out));
+  check_tree(&w, plain, out);
 }
 
 /* A child unlocks and frees a tree whose transfer runs in the parent. */
