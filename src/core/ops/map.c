@@ -25,6 +25,12 @@ typedef struct fresh_result {
   size_t bytes;         /* aligned */
   tdict_tensor *tensor; /* NULL: not created yet */
 } fresh_result;
+/* The last view. A map with `repeats_views` makes the view of a tensor with the same layout from it. */
+typedef struct last_view {
+  const tdict_tensor *from; /* NULL: none; borrowed from the source */
+  tdict_tensor *tensor;
+  uintptr_t distance; /* from the address of `from` to the address of the view */
+} last_view;
 typedef struct maker {
   const tdict_map *map;
   const tdict_tree *root; /* the source, or a copy with flattened objects; tensors must begin with root->batch_size */
@@ -37,6 +43,7 @@ typedef struct maker {
   arena arenas[MAX_MEMORIES];
   int num_arenas;
   fresh_result last; /* reused only if map->describes_shapes is true */
+  last_view view;
 } maker;
 
 /* Puts the cursor's path into the error, unless the error has a path already. */
@@ -200,7 +207,7 @@ static tdict_status make_fresh(maker *m, const tdict_tensor *from, tdict_leaf *t
   arena *a = last->arena;
   void *data = a->storage->data ? (void *)((uintptr_t)a->storage->data + a->next) : NULL;
   if (last->tensor) {
-    last->tensor = tdict_slab_add_repeated(m->slab, last->tensor, data);
+    last->tensor = tdict_slab_add_repeated(m->slab, last->tensor, a->storage, data);
   } else {
     const tdict_tensor_desc view = {
         .data = data, .dtype = choose_result_dtype(m->map, from), .ndim = last->made.ndim, .shape = last->made.shape};
@@ -212,6 +219,23 @@ static tdict_status make_fresh(maker *m, const tdict_tensor *from, tdict_leaf *t
   return last->tensor->numel ? m->map->fill(m->map, m->entry, from, last->tensor, err) : TDICT_OK;
 }
 
+/* Returns true if the view of `from` differs from the last view only in its address and its storage. */
+static inline bool is_view_like_last(const maker *m, const tdict_tensor *from) {
+  const tdict_tensor *last = m->view.from;
+  return last && last->dtype == from->dtype && last->ndim == from->ndim &&
+         tdict_sizes_equal(last->dims, from->dims, 2 * from->ndim);
+}
+
+/* Creates the view that m->last.made describes. */
+static tdict_tensor *make_view(maker *m, const tdict_tensor *from) {
+  const tdict_made *made = &m->last.made;
+  const tdict_tensor_desc desc = {
+      .data = made->data, .dtype = from->dtype, .ndim = made->ndim, .shape = made->shape, .strides = made->strides};
+  tdict_tensor *view = tdict_slab_add_view(m->slab, from->storage, &desc);
+  if (m->map->repeats_views) m->view = (last_view){from, view, (uintptr_t)view->data - (uintptr_t)from->data};
+  return view;
+}
+
 /* Creates the result of a tensor: the tensor itself, a view, or a new tensor in the arena of its memory. */
 static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
   tdict_made *made = &m->last.made;
@@ -221,13 +245,16 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
     return TDICT_OK;
   }
   if (is_like_last(m, from)) return make_fresh(m, from, to, err);
+  if (is_view_like_last(m, from)) {
+    void *data = (void *)((uintptr_t)from->data + m->view.distance);
+    *to = tdict_leaf_of_tensor(tdict_slab_add_repeated(m->slab, m->view.tensor, from->storage, data));
+    return TDICT_OK;
+  }
   m->last.from = NULL;
   m->last.tensor = NULL;
   tdict_status status = m->map->describe(m->map, m->entry, from, made, err);
   if (status == TDICT_OK && !made->fresh) {
-    const tdict_tensor_desc view = {
-        .data = made->data, .dtype = from->dtype, .ndim = made->ndim, .shape = made->shape, .strides = made->strides};
-    *to = tdict_leaf_of_tensor(tdict_slab_add_view(m->slab, from->storage, &view));
+    *to = tdict_leaf_of_tensor(make_view(m, from));
     return TDICT_OK;
   }
   if (status == TDICT_OK) status = choose_result_memory(m->map, from, &memory, err);
@@ -430,6 +457,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, t
   m->num_arenas = 0;
   m->last.from = NULL;
   m->last.tensor = NULL;
+  m->view.from = NULL;
   tdict_cursor_rewind(&m->cursor, td);
   tdict_status status = measure_all(m, err);
   if (status != TDICT_OK || m->found_objects) return status;

@@ -33,6 +33,9 @@ struct tdict_map {
                        tdict_error *err);
   /* True: new tensors for one shape and dtype have equal descriptions, so `describe` is called less often. */
   bool describes_shapes;
+  /* True: the layout of a view depends only on the layout of the tensor, and so does the distance between their
+   * addresses. The map then calls `describe` less often. */
+  bool repeats_views;
   void *user;
   tdict_moves *moves; /* run after all calls of `fill`, and then reset; NULL: `fill` makes all copies at once */
   /* `way` says how objects are handled. If `way` names a hook, this hook makes the result of an object of the program:

@@ -36,6 +36,7 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
                          .more_dims = a->ndim_out > a->ndim_in ? a->ndim_out - a->ndim_in : 0,
                          .drops_locks = drops_locks,
                          .describe = describe_affine,
+                         .repeats_views = true,
                          .user = (void *)(uintptr_t)a,
                          .way = tdict_pick_method(pick),
                          .pick = pick};

@@ -339,8 +339,8 @@ tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, cons
   return t;
 }
 
-tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, void *data) {
-  tdict_tensor *t = add_over(slab, like->storage);
+tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, tdict_storage *storage, void *data) {
+  tdict_tensor *t = add_over(slab, storage);
   t->data = data;
   t->dtype = like->dtype;
   t->ndim = like->ndim;

@@ -45,8 +45,9 @@ void tdict_slab_count(tdict_slab *slab, int64_t more);
 /* Adds a view with data, dtype, ndim, shape and strides (NULL: C order) of `view`, which the caller has checked. The
  * slab of views, which no other thread may use yet, retains `storage`. The caller owns a reference. */
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
-/* Adds a tensor that differs from `like`, of this slab, in its address only. Otherwise as tdict_slab_add_view(). */
-tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, void *data);
+/* Adds a tensor that differs from `like`, a tensor of the slab, only in its storage and in the address of its first
+ * element. Both tensors share their counts and strides. Otherwise the same as tdict_slab_add_view(). */
+tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, tdict_storage *storage, void *data);
 /* Drops `count` references at once. Frees the slab with the last reference. */
 void tdict_slab_release(tdict_slab *slab, int64_t count);
 

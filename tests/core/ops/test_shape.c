@@ -227,6 +227,25 @@ DEVICE_CASE(shape_views_share) {
   rig_check(&r, zero, out);
 }
 
+/* Views of tensors with equal shapes keep their own strides, addresses and storages. */
+CASE(shape_views_of_equal_shapes_keep_their_strides) {
+  static const int turn[] = {1, 0};
+  scoped_tree td = TREE(4), out = NULL;
+  scoped_tensor wide = TENSOR(3, 4);
+  td_put(td, "a", TENSOR(4, 3));
+  td_put(td, "b", TENSOR(4, 3));
+  td_put(td, "turned", td_made(tensor, tdict_tensor_permute(wide, 2, turn, &made, err)));
+  td_put(td, "c", TENSOR(4, 3));
+  td_ok(tdict_unsqueeze(td, 0, &out, err));
+  const char *const paths[] = {"a", "b", "turned", "c"};
+  for (size_t i = 0; i < 4; i++) {
+    tdict_tensor *from = td_leaf(td, paths[i]), *view = td_leaf(out, paths[i]);
+    assert_true(tdict_tensor_shares_storage(from, view));
+    assert_ptr_equal(tdict_tensor_data(from), tdict_tensor_data(view));
+    assert_memory_equal(tdict_tensor_strides(view) + 1, tdict_tensor_strides(from), 2 * sizeof(int64_t));
+  }
+}
+
 /* One allocation for all tensors, and two per node, for any number of them. */
 CASE(shape_costs_one_slab) {
   scoped_tree few = TREE(4, 2), many = TREE(4, 2);

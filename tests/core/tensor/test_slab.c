@@ -107,7 +107,7 @@ CASE(slab_repeats_views) {
     const tdict_tensor_desc view = {
         .data = data[k] + 8 * i, .dtype = dtypes[k], .ndim = 2, .shape = shapes[k], .strides = strides[k]};
     views[i] = i < 2 ? tdict_slab_add_view(slab, storages[k], &view)
-                     : tdict_slab_add_repeated(slab, first[k], data[k] + 8 * i);
+                     : tdict_slab_add_repeated(slab, first[k], storages[k], data[k] + 8 * i);
     if (i < 2) first[k] = views[i];
   }
   for (int k = 0; k < 2; k++) tdict_storage_release(storages[k]);
