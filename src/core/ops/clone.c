@@ -147,6 +147,7 @@ tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdi
                          .one_memory = true,
                          .describe = tdict_map_describe_new,
                          .fill = fill_consolidated,
+                         .describes_shapes = true,
                          .moves = &moves,
                          .way = TDICT_OBJECT_SHARE};
   tdict_tree *made = NULL;

@@ -290,35 +290,21 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
   return t;
 }
 
-/* Gives a new tensor the counts of `like` and the strides of C order. Not inline, because few tensors need it. */
-__attribute__((noinline)) static tdict_tensor *add_dims(tdict_slab *slab, tdict_tensor *t, const tdict_tensor *like) {
-  int64_t *dims = slab->next_dims;
-  slab->next_dims += 2 * (size_t)t->ndim;
-  for (int i = 0; i < t->ndim; i++) dims[i] = like->dims[i];
-  tdict_layout_strides(t->ndim, dims, dims + t->ndim);
-  t->dims = dims;
-  return t;
+tdict_slab_place tdict_slab_begin(tdict_slab *slab) {
+  return (tdict_slab_place){.slab = slab, .next = slab->tensors, .next_dims = slab->next_dims};
 }
 
-/* Consecutive tensors of equal shape share their counts and strides. */
-tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset) {
-  TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
-  tdict_tensor *t = &slab->tensors[slab->num_tensors++];
-  tdict_storage *storage = slab->storage;
-  atomic_init(&t->refs, 0);
-  t->slab = slab;
-  t->storage = storage;
-  t->data = storage->data ? (void *)((uintptr_t)storage->data + offset) : NULL;
-  t->dtype = like->dtype;
-  t->ndim = like->ndim;
-  t->numel = like->numel;
-  if (t == slab->tensors || t[-1].ndim != t->ndim || t[-1].numel != t->numel) return add_dims(slab, t, like);
-  t->dims = t[-1].dims;
-  return tdict_sizes_equal(t->dims, like->dims, t->ndim) ? t : add_dims(slab, t, like);
+int64_t *tdict_slab_write_dims(int64_t *dims, const tdict_tensor *like) {
+  const int ndim = like->ndim;
+  for (int i = 0; i < ndim; i++) dims[i] = like->dims[i];
+  tdict_layout_strides(ndim, dims, dims + ndim);
+  return dims + 2 * (size_t)ndim;
 }
 
-void tdict_slab_count(tdict_slab *slab, int64_t more) {
-  atomic_fetch_add_explicit(&slab->refs, more, memory_order_relaxed);
+void tdict_slab_count(tdict_slab *slab, size_t more) {
+  slab->num_tensors += more;
+  TDICT_ASSERT(slab->num_tensors <= slab->cap_tensors);
+  tdict_slab_retain(slab, (int64_t)more);
 }
 
 /* Adds a tensor without data and layout to a slab of views. */

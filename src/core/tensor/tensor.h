@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "core/memory/storage.h"
+#include "core/tensor/layout.h"
 #include "tdict/tensor.h"
 
 typedef struct tdict_slab tdict_slab;
@@ -37,17 +38,56 @@ tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storag
 /* Adds a tensor in C order at byte `offset` of the storage. The caller owns one reference to the tensor. The caller
  * must have checked the layout with tdict_layout_check(). No other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
-/* Adds a tensor with the dtype and shape of `like`, in C order at byte `offset` of the storage. Does not count a
- * reference for the tensor: the caller counts the references of all added tensors at once with tdict_slab_count(). No
- * other thread may use the slab yet. Cannot fail. */
-tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset);
-void tdict_slab_count(tdict_slab *slab, int64_t more);
-/* Adds a view with data, dtype, ndim, shape and strides (NULL: C order) of `view`, which the caller has checked. The
- * slab of views, which no other thread may use yet, retains `storage`. The caller owns a reference. */
+/* The place of the next tensors in a slab over one storage. Several threads can fill different places of one slab. */
+typedef struct tdict_slab_place {
+  tdict_slab *slab;
+  tdict_tensor *next;       /* the next tensor */
+  int64_t *next_dims;       /* room for its counts and strides */
+  const int64_t *dims;      /* of the tensor that was added last; NULL: none */
+  const int64_t *like_dims; /* of the tensor that the last one was made like; only compared */
+  int32_t ndim;             /* of both */
+} tdict_slab_place;
+/* Returns the place of the first tensor of a new slab. */
+tdict_slab_place tdict_slab_begin(tdict_slab *slab);
+/* Writes the counts of a tensor and the strides of C order to `dims`, and returns the end. */
+int64_t *tdict_slab_write_dims(int64_t *dims, const tdict_tensor *like);
+/* Adds a tensor with the dtype and shape of `like`, in C order at address `data`. Consecutive tensors of equal shape
+ * share their counts and strides. Does not count the tensor: the caller counts all added tensors at once with
+ * tdict_slab_count(). The tensors `like` must live until the last tensor is added. Cannot fail. */
+static inline tdict_tensor *tdict_slab_add_like(tdict_slab_place *place, const tdict_tensor *like, void *data) {
+  /* tensors of a slab can share their counts, but a tensor without dimensions has the same address as the next one */
+  if (like->dims != place->like_dims || like->ndim != place->ndim) {
+    place->like_dims = like->dims;
+    if (like->ndim != place->ndim || !place->dims || !tdict_sizes_equal(place->dims, like->dims, like->ndim)) {
+      place->dims = place->next_dims;
+      place->next_dims = tdict_slab_write_dims(place->next_dims, like);
+      place->ndim = like->ndim;
+    }
+  }
+  tdict_tensor *t = place->next++;
+  atomic_init(&t->refs, 0);
+  t->slab = place->slab;
+  t->storage = place->slab->storage;
+  t->data = data;
+  t->dtype = like->dtype;
+  t->ndim = like->ndim;
+  t->numel = like->numel;
+  t->dims = place->dims;
+  return t;
+}
+/* Counts `more` tensors that were added with tdict_slab_add_like(), and a reference for each. */
+void tdict_slab_count(tdict_slab *slab, size_t more);
+/* Adds a view to a slab of views. Uses data, dtype, ndim, shape and strides (NULL: C order) of `view`. The caller must
+ * have checked these fields. The slab retains `storage`. The caller owns one reference to the tensor. No other thread
+ * may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
 /* Adds a tensor that differs from `like`, a tensor of the slab, only in its storage and in the address of its first
  * element. Both tensors share their counts and strides. Otherwise the same as tdict_slab_add_view(). */
 tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, tdict_storage *storage, void *data);
+/* Adds `count` references at once. */
+static inline void tdict_slab_retain(tdict_slab *slab, int64_t count) {
+  atomic_fetch_add_explicit(&slab->refs, count, memory_order_relaxed);
+}
 /* Drops `count` references at once. Frees the slab with the last reference. */
 void tdict_slab_release(tdict_slab *slab, int64_t count);
 

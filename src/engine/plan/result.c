@@ -11,13 +11,14 @@
 typedef struct builder {
   const tdict_collected *collected; /* NULL for a mirror, which has no new leaves */
   const tdict_plan *plan;
-  tdict_slab *slab;
-  tdict_storage *arena; /* NULL: no leaf is new */
+  tdict_slab_place place; /* the place of the next new leaf; `slab` is NULL if no leaf is new */
+  tdict_storage *arena;   /* NULL: no leaf is new */
   const tdict_device *device;
   bool mirror;     /* true: the new tree is a mirror, see tdict_result_mirror() */
   bool is_further; /* true: the source tree is an earlier result, see tdict_result_for_target() */
   /* the storage of all leaves of the source tree, if the leaves have the same offsets in the arena; otherwise NULL */
   const tdict_storage *block;
+  uintptr_t distance; /* from the data of `block` to the data of the arena */
   uint32_t leaf, object;
 } builder;
 
@@ -25,34 +26,85 @@ static tdict_status fail_result_memory(tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its result");
 }
 
-static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
-  if (b->block) {
-    TDICT_ASSERT(src->storage == b->block);
-    /* an empty leaf can have no address */
-    return tdict_slab_add_like(b->slab, src, src->data ? (uintptr_t)src->data - (uintptr_t)b->block->data : 0);
-  }
+/* Makes a leaf of a block, at the same offset in the arena. `distance` leads from the block's data to the arena's. */
+static inline tdict_leaf make_block_leaf(tdict_slab_place *place, uintptr_t distance, const tdict_tensor *src) {
+  return tdict_leaf_of_tensor(tdict_slab_add_like(place, src, (void *)((uintptr_t)src->data + distance)));
+}
+
+/* Makes the leaf of an item that is not converted. */
+static inline tdict_leaf make_item_leaf(const tdict_storage *arena, tdict_slab_place *place, const tdict_item *item,
+                                        const tdict_tensor *src) {
+  void *data = arena->data ? (void *)((uintptr_t)arena->data + item->offset) : NULL; /* NULL: all leaves are empty */
+  return tdict_leaf_of_tensor(tdict_slab_add_like(place, src, data));
+}
+
+static tdict_leaf make_result_leaf(builder *b, tdict_tensor *src) {
+  if (b->block) return make_block_leaf(&b->place, b->distance, src);
   uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
-  if (place == TDICT_SHARED) return tdict_tensor_retain(src);
-  tdict_tensor *made = tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
+  if (place == TDICT_SHARED) return tdict_leaf_of_tensor(tdict_tensor_retain(src));
+  const tdict_leaf made = make_item_leaf(b->arena, &b->place, &b->plan->items[place], src);
   const tdict_item_cast *cast = tdict_plan_cast(b->plan, place);
-  if (cast && cast->rule) made->dtype = cast->cast.to; /* leaves of different dtypes can share a packed item */
+  /* leaves of different dtypes can share a packed item */
+  if (cast && cast->rule) tdict_leaf_tensor(made)->dtype = cast->cast.to;
   return made;
 }
 
+/* Returns true if each leaf is new and is not converted: the leaves of a block, or leaf n of the source is item n. */
+static bool are_plain(const builder *b) {
+  const tdict_plan *p = b->plan;
+  if (b->block || b->mirror || b->is_further) return b->block != NULL;
+  return p->num_leaves == p->num_items && b->collected->num_uniform == p->num_items;
+}
+
+static inline bool is_tensor(tdict_leaf leaf) { return (leaf & TDICT_LEAF_MASK) == TDICT_LEAF_TENSOR; }
+
 /* Prefetch distance, in leaves. */
 enum { LOOK_AHEAD = 8 };
+/* Prefetches the tensor of a later leaf. The tensors can be scattered over memory. */
+static inline void look_ahead(const tdict_leaf *leaves, uint32_t i, uint32_t end) {
+  const char *next = i + LOOK_AHEAD < end ? tdict_leaf_pointer(leaves[i + LOOK_AHEAD]) : NULL;
+  __builtin_prefetch(next);
+  if (next) __builtin_prefetch(next + 64);
+}
+
+/* Makes plain leaves in `count` slots, up to the first leaf that is not a tensor, and moves the place. `leaf` is the
+ * number of the first leaf. Returns the number of slots before the leaf that is not a tensor. */
+static uint32_t make_plain_leaves(const builder *b, tdict_slab_place *at, uint32_t leaf, const tdict_leaf *leaves,
+                                  tdict_leaf *places, uint32_t count) {
+  tdict_slab_place place = *at; /* local copies, which the compiler can keep in registers */
+  const uintptr_t distance = b->distance;
+  const tdict_item *item = b->block ? NULL : &b->plan->items[leaf];
+  uint32_t i = 0;
+  if (!item) {
+    for (; i < count && is_tensor(leaves[i]); i++) {
+      look_ahead(leaves, i, count);
+      if (leaves[i]) places[i] = make_block_leaf(&place, distance, (const tdict_tensor *)leaves[i]);
+    }
+  } else {
+    for (; i < count && is_tensor(leaves[i]); i++) {
+      look_ahead(leaves, i, count);
+      if (leaves[i]) places[i] = make_item_leaf(b->arena, &place, item++, (const tdict_tensor *)leaves[i]);
+    }
+  }
+  *at = place;
+  return i;
+}
+
 /* Makes the tensors of the leaves from slot top->slot up to the first leaf that is not a tensor, and moves the frame to
- * that leaf. Prefetches the source tensors, which are scattered over memory. */
+ * that leaf. */
 static void make_leaves(builder *b, tdict_frame *top) {
   const tdict_leaf *leaves = top->node->leaves;
   tdict_leaf *places = ((tdict_tree *)top->mark)->leaves;
   const uint32_t end = top->node->keys->num_slots;
   uint32_t i = top->slot;
-  for (; i < end && tdict_leaf_kind(leaves[i]) == TDICT_LEAF_TENSOR; i++) {
-    const char *next = i + LOOK_AHEAD < end ? tdict_leaf_pointer(leaves[i + LOOK_AHEAD]) : NULL;
-    __builtin_prefetch(next);
-    if (next) __builtin_prefetch(next + 64);
-    if (leaves[i]) places[i] = tdict_leaf_of_tensor(make_result_leaf(b, tdict_leaf_tensor(leaves[i])));
+  if (are_plain(b) && i < end) {
+    const tdict_tensor *first = b->place.next;
+    i += make_plain_leaves(b, &b->place, b->leaf, leaves + i, places + i, end - i);
+    b->leaf += (uint32_t)(b->place.next - first);
+  }
+  for (; i < end && is_tensor(leaves[i]); i++) {
+    look_ahead(leaves, i, end);
+    if (leaves[i]) places[i] = make_result_leaf(b, tdict_leaf_tensor(leaves[i]));
   }
   top->slot = i;
 }
@@ -121,7 +173,7 @@ static tdict_status fill_nodes(builder *b, const tdict_tree *src, tdict_tree *re
     tdict_leaf *place = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *child = tdict_leaf_tree(leaf), *made = NULL;
     if (tdict_leaf_tensor(leaf)) {
-      *place = tdict_leaf_of_tensor(make_result_leaf(b, tdict_leaf_tensor(leaf)));
+      *place = make_result_leaf(b, tdict_leaf_tensor(leaf));
     } else if (child) {
       status = make_result_node(b, child, &made, err);
       if (status == TDICT_OK && !b->mirror) lock_child(made, child, (tdict_tree *)top->mark);
@@ -194,8 +246,9 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   if (status != TDICT_OK) return status;
   if (!b->mirror) result->locked = tdict_node_is_locked(src);
   status = fill_nodes(b, src, result, err);
-  if (b->slab) /* also after a failure, because tdict_release() drops one reference for each tensor */
-    tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
+  tdict_slab *slab = b->place.slab;
+  /* also after a failure, because tdict_release() drops one reference for each tensor */
+  if (slab) tdict_slab_count(slab, (size_t)(b->place.next - slab->tensors));
   if (status == TDICT_OK && b->plan->objects && !b->mirror) status = unflatten_objects(b->plan->objects, err);
   if (status == TDICT_OK && b->device && b->collected->keeps_elsewhere) status = clear_devices(b, result, err);
   if (status == TDICT_OK && src->consolidated && !b->mirror) status = keep_consolidated(b, result, src, err);
@@ -205,10 +258,13 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
 /* Creates the slab of the new leaves, and builds the tree. */
 static tdict_status build_with_slab(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
   const tdict_collected *c = b->collected;
-  tdict_status status = c->num_new ? tdict_slab_create(c->num_new, c->num_new_dims, b->arena, &b->slab, err) : TDICT_OK;
+  tdict_slab *slab = NULL;
+  tdict_status status = c->num_new ? tdict_slab_create(c->num_new, c->num_new_dims, b->arena, &slab, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
+  if (slab) b->place = tdict_slab_begin(slab);
+  if (b->block && slab) b->distance = (uintptr_t)b->arena->data - (uintptr_t)b->block->data;
   status = build_tree(b, src, out, err);
-  if (b->slab) tdict_slab_release(b->slab, 1);
+  if (slab) tdict_slab_release(slab, 1);
   return status;
 }
 

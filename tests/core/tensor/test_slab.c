@@ -76,15 +76,19 @@ CASE(slab_tensors_like_others_have_their_shapes) {
   tdict_storage *storage = td_made(storage, tdict_storage_wrap(data, sizeof data, tdict_cpu(), 0, &made, err));
   td_ok(tdict_slab_create(3, 3 * 2, storage, &slab, err));
   tdict_storage_release(storage);
+  tdict_slab_place place = tdict_slab_begin(slab);
+  tdict_tensor *like[3];
   for (int i = 0; i < 3; i++) {
-    scoped_tensor like = td_made(tensor, tdict_tensor_from_array(TDICT_U8, 2, shapes[i], data[i], &made, err));
-    (void)tdict_slab_add_like(slab, like, 12 * (size_t)i);
+    like[i] = td_made(tensor, tdict_tensor_from_array(TDICT_U8, 2, shapes[i], data[i], &made, err));
+    (void)tdict_slab_add_like(&place, like[i], data[i]);
   }
+  tdict_slab_count(slab, 3);
   for (int i = 0; i < 3; i++) {
     assert_ptr_equal(slab->tensors[i].data, data[i]);
     assert_memory_equal(slab->tensors[i].dims, shapes[i], sizeof shapes[i]);
     assert_int_equal(tdict_tensor_strides(&slab->tensors[i])[0], shapes[i][1]);
   }
+  td_release(like[0], like[1], like[2]);
   tdict_slab_release(slab, slab->refs);
 }
 
