@@ -286,6 +286,14 @@ static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error
   return status;
 }
 
+/* Returns how many threads of the pool can help to build the result, or 0 if waking them takes longer. */
+static int count_builders(const starter *s, const tdict_plan *plan) {
+  enum { LEAST_BUILDERS = 3, MOST_BUILDERS = 7 }; /* each thread takes a few microseconds to wake */
+  if (s->mode != TDICT_MODE_NON_BLOCKING_PIN || plan->num_leaves < TDICT_PARALLEL_LEAVES) return 0;
+  const int count = count_plan_helpers(s);
+  return count < LEAST_BUILDERS ? 0 : count < MOST_BUILDERS ? count : MOST_BUILDERS;
+}
+
 /* Returns true if the result can be built while threads copy. Returns false if the tree has objects, because the
  * objects that hooks return are put into the result before copies begin. */
 static bool builds_during_copies(const starter *s, const tdict_transfer *t) {
@@ -346,7 +354,12 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   s->beginning = (tdict_beginning){start->src,  start->awaits, start->num_awaits,
                                    num_helpers, places_items,  s->choice.on_caller_if_ready};
   tdict_status status = is_first_use_of_ring(s, t) ? make_storages_and_ring(s, t, err) : make_storages(s, t, err);
-  s->builds_result = builds_during_copies(s, t);
+  /* Several threads build a large result sooner than this thread alone. An asynchronous call then returns sooner, but
+   * the copies begin later. */
+  const int num_builders = count_builders(s, &t->plan);
+  s->builds_result = builds_during_copies(s, t) && (start->caller_waits || num_builders == 0);
+  s->collected.pool = s->engine->config.pool;
+  s->collected.num_builders = s->builds_result ? 0 : num_builders;
   if (status == TDICT_OK && !s->builds_result) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   const size_t max_queued_bytes = s->max_queued_bytes;

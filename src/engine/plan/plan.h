@@ -20,6 +20,9 @@
 #include "tdict/transfer.h"
 
 enum { TDICT_LEAF_ALIGNMENT = 256 };
+/* Several threads build the leaves of a node if it has at least this many. For fewer leaves, waking the threads takes
+ * longer. */
+enum { TDICT_PARALLEL_LEAVES = 8192 };
 /* If a lane has this many flights (see lane.h), a copy without a slot first waits for the oldest flight. */
 enum { TDICT_DIRECT_IN_FLIGHT = 4 };
 /* Copying a leaf below this size through a slot costs less than a driver copy of the leaf. */
@@ -154,6 +157,8 @@ typedef struct tdict_collected {
   bool reads_device;    /* true: a source is on a GPU */
   bool keeps_elsewhere; /* the option `keep` keeps a tensor that is on another device than the result */
   bool may_overlap;     /* transfer_into: some destinations may share bytes */
+  tdict_pool *pool;     /* num_builders threads of this pool help to build the result */
+  int num_builders;
 } tdict_collected;
 
 /* The memory of an ended plan. Reusing this memory avoids page faults, which cost more than filling a plan. */

@@ -4,6 +4,7 @@
 
 #include "core/base/assert.h"
 #include "core/base/error.h"
+#include "core/sched/pool.h"
 #include "core/tree/cursor.h"
 #include "engine/plan/flatten.h"
 
@@ -90,6 +91,46 @@ static uint32_t make_plain_leaves(const builder *b, tdict_slab_place *at, uint32
   return i;
 }
 
+/* Consecutive plain leaves that several threads make, in stretches. */
+typedef struct stretches {
+  const builder *b;
+  const tdict_leaf *leaves; /* tensors, without empty slots */
+  tdict_leaf *places;
+  uint32_t count;
+  _Atomic(size_t) num_dims; /* relaxed: dimensions whose room in the slab was given to stretches */
+} stretches;
+enum { STRETCH_LEAVES = 1024 };
+
+static void make_stretch(void *user, long n) {
+  stretches *s = user;
+  const uint32_t first = (uint32_t)n * STRETCH_LEAVES;
+  const uint32_t end = s->count - first < STRETCH_LEAVES ? s->count : first + STRETCH_LEAVES;
+  size_t num_dims = 0;
+  for (uint32_t i = first; i < end; i++) {
+    look_ahead(s->leaves, i, end);
+    num_dims += (size_t)((const tdict_tensor *)s->leaves[i])->ndim;
+  }
+  tdict_slab_place place = s->b->place;
+  place.next += first;
+  place.next_dims += 2 * atomic_fetch_add_explicit(&s->num_dims, num_dims, memory_order_relaxed);
+  make_plain_leaves(s->b, &place, s->b->leaf + first, s->leaves + first, s->places + first, end - first);
+}
+
+/* Makes plain leaves with helpers, and returns their number. Returns 0 if the leaves are too few for helpers. */
+static uint32_t make_with_helpers(builder *b, const tdict_leaf *leaves, tdict_leaf *places, uint32_t count) {
+  const tdict_collected *c = b->collected;
+  stretches s = {.b = b, .leaves = leaves, .places = places};
+  if (count < TDICT_PARALLEL_LEAVES) return 0;
+  while (s.count < count && leaves[s.count] && is_tensor(leaves[s.count])) s.count++;
+  if (s.count < TDICT_PARALLEL_LEAVES) return 0;
+  const long num_stretches = ((long)s.count + STRETCH_LEAVES - 1) / STRETCH_LEAVES;
+  tdict_parallel_for(c->pool, c->num_builders, num_stretches, make_stretch, &s);
+  b->place.next += s.count;
+  b->place.next_dims += 2 * atomic_load_explicit(&s.num_dims, memory_order_relaxed);
+  b->leaf += s.count;
+  return s.count;
+}
+
 /* Makes the tensors of the leaves from slot top->slot up to the first leaf that is not a tensor, and moves the frame to
  * that leaf. */
 static void make_leaves(builder *b, tdict_frame *top) {
@@ -98,6 +139,7 @@ static void make_leaves(builder *b, tdict_frame *top) {
   const uint32_t end = top->node->keys->num_slots;
   uint32_t i = top->slot;
   if (are_plain(b) && i < end) {
+    if (b->collected->num_builders) i += make_with_helpers(b, leaves + i, places + i, end - i);
     const tdict_tensor *first = b->place.next;
     i += make_plain_leaves(b, &b->place, b->leaf, leaves + i, places + i, end - i);
     b->leaf += (uint32_t)(b->place.next - first);

@@ -48,6 +48,71 @@ CASE(result_places_leaves_in_its_storage) {
   }
 }
 
+/* A tree that several threads build: enough leaves of several shapes, then a child, an empty slot and more leaves. */
+static tdict_tree *large_tree(void) {
+  static const char *const kinds[] = {"f32[3]", "f32[3]", "i64[]", "u8[2,5]", "f32[4]", "i32[4]", "u8[5,2]", "f64[0]"};
+  scoped_tree few = td_tree("y:f32[2] z:i64[]");
+  tdict_tree *td = td_made(tree, tdict_create(0, NULL, &made, err));
+  for (int i = 0; i < TDICT_PARALLEL_LEAVES + 700; i++)
+    td_put(td, td_text("k%d", i), td_tensor("%s", kinds[i / 3 % 8]));
+  td_ok(tdict_set_tree(td, "child", few, err));
+  td_put(td, "gone", td_tensor("u8[1]"));
+  td_put(td, "last", td_tensor("i32[2,3]"));
+  td_ok(tdict_delete(td, "gone", err));
+  return td;
+}
+/* Builds the result of `src` in host memory, alone or with helpers, and compares every leaf. */
+static void check_builders(const place *w, const tdict_tree *src) {
+  const tdict_engine_config *config = &tdict_context_engine(w->c)->config;
+  tdict_plan p = {0};
+  tdict_collected found = {.plan = &p};
+  const tdict_plan_request r = {.devices = config->devices, .device = w->device, .mode = TDICT_MODE_NON_BLOCKING_PIN};
+  tdict_tree *out[2];
+  td_ok(tdict_plan_collect(&found, &r, src, err));
+  tdict_storage *arena = td_made(storage, tdict_storage_create(NULL, p.line_bytes, true, &made, err));
+  for (int i = 0; i < 2; i++) {
+    found.pool = config->pool;
+    found.num_builders = i ? 3 : 0;
+    td_ok(tdict_result_build(&found, src, arena, &w->device, &out[i], err));
+  }
+  leaf_list a = list_entries(out[0]), b = list_entries(out[1]);
+  assert_int_equal(a.count, b.count);
+  for (size_t i = 0; i < a.count; i++) {
+    if (!a.tensors[i]) continue;
+    check_same_shape(a.tensors[i], b.tensors[i]);
+    assert_ptr_equal(b.tensors[i]->storage, arena);
+    assert_ptr_equal(a.tensors[i]->data, b.tensors[i]->data);
+    assert_true(tdict_tensor_is_contiguous(b.tensors[i]));
+  }
+  free_list(&a);
+  free_list(&b);
+  tdict_plan_reset(&p);
+  td_release(out[0], out[1]);
+  assert_int_equal(arena->refs, 1); /* each leaf was released */
+  tdict_storage_release(arena);
+}
+
+SIM_CASE(result_of_several_threads_is_equal) {
+  scoped_place w = open_place();
+  scoped_tree src = large_tree(), block = NULL;
+  td_ok(tdict_consolidate(src, NULL, &block, err));
+  check_builders(&w, src);
+  check_builders(&w, block);
+}
+
+/* An asynchronous call with enough threads builds the result before the copies begin. */
+SIM_CASE(result_of_several_threads_is_moved) {
+  scoped_place w = open_place();
+  scoped_tree src = large_tree(), block = NULL;
+  td_ok(tdict_consolidate(src, NULL, &block, err));
+  const tdict_tree *const sources[] = {src, block};
+  const tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 4);
+  for (int i = 0; i < 2; i++) {
+    scoped_tree out = finish(move_async(&w, sources[i], w.device, &o));
+    check_tree(&w, sources[i], out);
+  }
+}
+
 CASE(result_mirror_keeps_what_was) {
   scoped_tree src = shared_tree(), mirror = td_made(tree, tdict_result_mirror(&(tdict_plan){0}, src, &made, err));
   scoped_leaf_list before = list_entries(src);
