@@ -141,6 +141,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
                                 .mode = s->mode,
                                 .may_read_pageable = o->mode == TDICT_MODE_AUTO,
                                 .borrows = start->caller_waits && !start->dst,
+                                .is_distinct = start->is_distinct,
                                 .pool = has_helpers ? s->engine->config.pool : NULL,
                                 .num_helpers = has_helpers ? count_plan_helpers(s) : 0,
                                 .narrow = o->narrow,

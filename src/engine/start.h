@@ -15,6 +15,7 @@ typedef struct tdict_start {
   tdict_transfer_options options; /* all fields are set */
   bool caller_waits;              /* true if the public call blocks until the transfer has ended */
   bool reads_files;               /* true if the tensors of the source are unloaded tensors over files */
+  bool is_distinct;               /* true: the caller knows that no two tensors of the source share a storage */
   bool copies;                    /* true: leaves that are in place already are also copied */
   bool pin;                       /* true for tdict_pin_memory(): the result has the same tree device as the source, and
                                    * a leaf on a GPU is an error */

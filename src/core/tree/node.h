@@ -79,6 +79,11 @@ static inline bool tdict_node_shares_leaves(const tdict_tree *td) {
   return td->leaves && atomic_load_explicit(&tdict_node_list(td)->refs, memory_order_acquire) != 1;
 }
 
+/* Returns true if only one slot or one caller holds the node, and no other node shares its leaves. */
+static inline bool tdict_node_is_unshared(const tdict_tree *td) {
+  return atomic_load_explicit(&td->refs, memory_order_relaxed) == 1 && !tdict_node_shares_leaves(td);
+}
+
 /* Returns TDICT_EINVAL if `batch_ndim` and `batch_size` are not a valid batch size. The message begins with `what`. */
 tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err);
 /* Makes an unlocked node with the batch size, device and key table of `like` and empty leaves. Returns TDICT_ENOMEM. */

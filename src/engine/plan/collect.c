@@ -100,7 +100,7 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
   if (is_in_place(c, t)) return TDICT_OK;
   const tdict_tree *node = cursor->frames[cursor->depth - 1].node;
   /* check the references before the item adds a reference */
-  bool is_unshared = is_reached_once(&c->reached_src, cursor, node) && tdict_item_is_unshared(t);
+  bool is_unshared = r->is_distinct || (is_reached_once(&c->reached_src, cursor, node) && tdict_item_is_unshared(t));
   tdict_status status = is_unshared ? TDICT_OK : list_items(c, t, err);
   if (status != TDICT_OK) return status;
   if (!is_unshared && c->table_in_use) tdict_same_bytes_find(&c->same, t, place);
@@ -121,8 +121,11 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
  * the GPU reads ordinary memory, because leaves of a node can then have different ways. */
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
-  c->uniform =
-      (tdict_uniform){.collected = c->collected, .plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
+  c->uniform = (tdict_uniform){.collected = c->collected,
+                               .plan = c->plan,
+                               .is_distinct = r->is_distinct,
+                               .pool = r->pool,
+                               .num_helpers = r->num_helpers};
   if (r->dst || r->host_only || r->keep || c->plan->wire || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
   if (tdict_item_find_gpu(&c->make, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;

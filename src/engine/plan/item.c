@@ -138,7 +138,7 @@ tdict_status tdict_item_choose_way(tdict_item_maker *m, tdict_item *item, tdict_
 
 /* Adds the pending references of a slab with one atomic operation. */
 void tdict_item_count_slab(tdict_item_maker *m) {
-  if (m->slab_count) atomic_fetch_add_explicit(&m->slab->refs, m->slab_count, memory_order_relaxed);
+  if (m->slab_count) tdict_slab_retain(m->slab, m->slab_count);
   m->slab_count = 0;
 }
 
@@ -299,8 +299,8 @@ static inline bool uses_slots(const tdict_uniform *m, const tdict_storage *s) {
 static inline bool is_uniform(const tdict_uniform *m, tdict_leaf leaf) {
   if (!leaf || tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return false;
   const tdict_tensor *t = tdict_leaf_tensor(leaf);
-  return tdict_item_is_unshared(t) && t->storage->device.type == TDICT_DEVICE_CPU && uses_slots(m, t->storage) &&
-         tdict_item_is_plain(t);
+  return (m->is_distinct || tdict_item_is_unshared(t)) && t->storage->device.type == TDICT_DEVICE_CPU &&
+         uses_slots(m, t->storage) && tdict_item_is_plain(t);
 }
 
 /* Adds a uniform leaf as item `n`, at the next multiple of 256 from *line, and sets *line to the leaf's end. `number`
@@ -312,7 +312,7 @@ static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uin
   tdict_storage *s = t->storage;
   size_t begin, end, bytes = tdict_tensor_nbytes(t);
   if (!tdict_round_up(*line, TDICT_LEAF_ALIGNMENT, &begin) || !tdict_add_size(begin, bytes, &end)) return false;
-  if (!m->plan->borrows) atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+  if (!m->plan->borrows && !t->slab) atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   m->plan->nodes[n] = (tdict_fence_node){.storage = s};
   m->plan->items[n] = (tdict_item){.src = t,
                                    .src_data = t->data,
@@ -327,6 +327,18 @@ static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uin
   m->plan->item_of_leaf[number] = n;
   *line = end;
   return true;
+}
+
+/* Adds the references to the tensors of items that are in slabs. Only distinct leaves can be in slabs. One atomic
+ * operation adds the references to consecutive tensors of one slab. */
+static void retain_slabs(const tdict_uniform *m, uint32_t first, uint32_t end) {
+  const tdict_item *items = m->plan->items;
+  for (uint32_t i = first; i < end && !m->plan->borrows;) {
+    tdict_slab *slab = items[i].src->slab;
+    const uint32_t begin = i;
+    while (i < end && items[i].src->slab == slab) i++;
+    if (slab) tdict_slab_retain(slab, (int64_t)(i - begin));
+  }
 }
 
 /* Consecutive leaves of a node that one thread reads. The thread needs to know where the stretch begins on the line.
@@ -356,6 +368,7 @@ static void read_stretch(void *user, long i) {
     s.bytes += plan->items[plan->num_items + at].bytes;
     s.num_dims += (size_t)plan->items[plan->num_items + at].src->ndim;
   }
+  if (p->uniform->is_distinct) retain_slabs(p->uniform, plan->num_items + s.first, plan->num_items + s.first + s.done);
   p->stretches[i] = s;
 }
 
@@ -452,6 +465,7 @@ void tdict_uniform_collect(tdict_uniform *m, tdict_frame *frame) {
     n++;
     number++;
   }
+  if (m->is_distinct) retain_slabs(m, plan->num_items, n);
   plan->num_items = n;
   plan->num_leaves = number;
 }

@@ -25,6 +25,7 @@ typedef struct tdict_plan_request {
   bool may_read_pageable; /* true for TDICT_MODE_AUTO: a device that reads ordinary memory copies without slots */
   /* true: the caller keeps the tree alive until the transfer has ended, so the plan does not retain the sources */
   bool borrows;
+  bool is_distinct; /* true: the caller knows that no two tensors of the tree share a storage */
   tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
   tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
@@ -102,15 +103,17 @@ void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, 
 bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item);
 void tdict_same_bytes_reset(tdict_same_bytes *same);
 
-/* The fast path for uniform leaves. A uniform leaf is in C order in ordinary host memory. Only the tree references the
- * leaf, and the leaf is copied to a GPU. A small pinned leaf that is copied through slots is also uniform. No other
- * leaf can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. */
+/* The fast path for uniform leaves. A uniform leaf is in C order in ordinary host memory, and is copied to a GPU. Only
+ * the tree references the leaf, or the caller knows that no two leaves share a storage. A small pinned leaf that is
+ * copied through slots is also uniform. No other leaf can cover the same bytes, so no table is searched, and several
+ * threads can read leaves in parallel. */
 typedef struct tdict_uniform {
   tdict_collected *collected;
   tdict_plan *plan;
   tdict_gpu *to;     /* borrowed; NULL: no leaf of this collection is uniform */
   uint8_t way;       /* a tdict_way */
   bool stages_small; /* true: small pinned leaves are also copied through slots */
+  bool is_distinct;  /* see tdict_plan_request */
   tdict_pool *pool;
   int num_helpers;
   const tdict_tree *mixed_node; /* the last node in which helpers found a leaf that is not uniform */

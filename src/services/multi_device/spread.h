@@ -14,6 +14,7 @@ typedef struct tdict_spreading {
   tdict_device devices[TDICT_MAX_DEVICES]; /* different devices */
   size_t num_devices;
   tdict_transfer_options options; /* all fields are set */
+  bool is_distinct;               /* see tdict_start */
   tdict_promise *promise;
 } tdict_spreading;
 
@@ -24,7 +25,11 @@ enum { TDICT_REPLICATE_MAX_PARTS = 32 };
  * tdict_to_device_async(). */
 static inline tdict_status tdict_spread_one(tdict_spreading *s, const tdict_tree *src, size_t position,
                                             tdict_error *err) {
-  tdict_start start = {.what = s->what, .src = src, .device = s->devices[position], .options = s->options};
+  tdict_start start = {.what = s->what,
+                       .src = src,
+                       .device = s->devices[position],
+                       .options = s->options,
+                       .is_distinct = s->is_distinct};
   return tdict_promise_start(s->promise, s->context, &start, position, err);
 }
 /* Starts the parts of a replication to all devices. Returns the errors of tdict_to_device_async(). */

@@ -4,9 +4,29 @@
 #include "core/base/options.h"
 #include "core/base/thread.h"
 #include "core/ops/shape.h"
+#include "core/tree/cursor.h"
 #include "device/devices.h"
+#include "engine/plan/item.h"
 #include "services/multi_device/spread.h"
 #include "tdict/shape.h"
+
+/* Returns true if no two tensors of the tree share a storage: one path leads to each tensor, and nothing else refers to
+ * the tensor or its storage. The views of a part then do not share storages either, but a transfer could not see it. */
+static bool are_distinct(const tdict_tree *tree) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, tree, false);
+  bool distinct = !tdict_node_shares_leaves(tree);
+  for (tdict_leaf leaf; distinct && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_tensor *t = tdict_leaf_tensor(leaf);
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    if (t)
+      distinct = tdict_item_is_unshared(t);
+    else
+      distinct = child && tdict_node_is_unshared(child) && tdict_cursor_enter(&cursor, child);
+  }
+  tdict_cursor_reset(&cursor);
+  return distinct;
+}
 
 /* Starts the transfers of consecutive parts of the tree. */
 static tdict_status split(tdict_spreading *s, const tdict_spread *spread, tdict_error *err) {
@@ -16,6 +36,7 @@ static tdict_status split(tdict_spreading *s, const tdict_spread *spread, tdict_
   int dim;
   tdict_status status = tdict_dim_find(s->what, spread->dim, s->src->batch_ndim, &dim, err);
   if (status != TDICT_OK) return status;
+  s->is_distinct = are_distinct(s->src);
   const int64_t whole = s->src->batch_size[dim], each = whole / (int64_t)count, more = whole % (int64_t)count;
   for (size_t i = 0; i < count; i++) sizes[i] = each + ((int64_t)i < more);
   status = tdict_split(s->src, dim, spread->counts ? spread->counts : sizes, views, &count, err);

@@ -66,6 +66,24 @@ GPU_CASE(split_and_gather_on_two_devices) {
   check_ways(&s, odd, 0, (const int64_t[]){101, 0}, (const int64_t[]){101, 0});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){16, 15});
 }
+/* Parts share the leaves that the source has twice. Leaves that the source has once are all copied. */
+GPU_CASE(split_copies_shared_leaves_once) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_tree src = td_tree("[6] a:f32[6,2] n.b:i64[6] c:u8[6,3]");
+  const tdict_spread part = split_along(0, NULL), spread = on_all(&s, &part);
+  for (int64_t shared = 0; shared < 2; shared++) {
+    tdict_transfer_stats stats = tdict_transfer_stats_default();
+    scoped_tree all = NULL;
+    if (shared) td_ok(tdict_set(src, "n.twin", td_leaf(src, "a"), err));
+    scoped_future f = td_made(future, tdict_to_devices_async(s.c, src, &spread, NULL, &made, err));
+    td_ok(tdict_future_wait(f, &all, err));
+    td_ok(tdict_future_get_stats(f, &stats, err));
+    assert_int_equal(stats.num_leaves, 2 * (3 + shared));
+    assert_int_equal(stats.num_shared_leaves, 2 * shared);
+    tdict_tree *trees[] = {td_child(all, "0"), td_child(all, "1")};
+    check_parts(&s, src, 0, (const int64_t[]){3, 3}, trees);
+  }
+}
 SIM_CASE(split_and_gather_on_four_devices) {
   scoped_several s = several_open(4, TDICT_SIM_PEERS_PAIRS);
   scoped_tree few = rows_tree(3, NULL), none = rows_tree(0, NULL), grid = grid_tree(9, 50, s.at[0].pinned);
