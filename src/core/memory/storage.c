@@ -239,31 +239,44 @@ __attribute__((unused)) static inline bool is_locked(_Atomic(uintptr_t) *word) {
   return (atomic_load_explicit(word, memory_order_relaxed) & LOCKED_BIT) != 0;
 }
 
-static tdict_fence_node *lock_marks(tdict_storage *s) {
-  uintptr_t first;
-  (void)lock_word(&s->marks, &first);
-  return (tdict_fence_node *)first;
-}
-static void unlock_marks(tdict_storage *s, tdict_fence_node *first) {
-  TDICT_ASSERT(is_locked(&s->marks));
-  atomic_store_explicit(&s->marks, (uintptr_t)first, memory_order_release);
-}
 static tdict_fence_node *next_of(const tdict_fence_node *node) {
   return atomic_load_explicit(&node->next, memory_order_relaxed);
+}
+static tdict_fence_node *first_of(uintptr_t marks) { return (tdict_fence_node *)(marks & ~TDICT_MARKS_WRITE); }
+static tdict_fence_node *lock_marks(tdict_storage *s) {
+  uintptr_t marks;
+  (void)lock_word(&s->marks, &marks);
+  return first_of(marks);
+}
+static void unlock_marks(tdict_storage *s, tdict_fence_node *first) {
+  uintptr_t marks = (uintptr_t)first;
+  TDICT_ASSERT(is_locked(&s->marks));
+  for (const tdict_fence_node *n = first; n; n = next_of(n)) marks |= tdict_mark_word(n) & TDICT_MARKS_WRITE;
+  atomic_store_explicit(&s->marks, marks, memory_order_release);
 }
 static void set_next(tdict_fence_node *node, tdict_fence_node *next) {
   atomic_store_explicit(&node->next, next, memory_order_relaxed);
 }
 
+/* Adds the mark in front without the lock, unless another thread holds it. A lock needs a system call for the id of the
+ * process, which takes longer than all other work on a mark. */
 void tdict_storage_attach(tdict_fence_node *node) {
-  set_next(node, lock_marks(node->storage));
-  unlock_marks(node->storage, node);
+  tdict_storage *s = node->storage;
+  uintptr_t seen = atomic_load_explicit(&s->marks, memory_order_relaxed);
+  while (!(seen & LOCKED_BIT)) {
+    const uintptr_t wanted = tdict_mark_word(node) | (seen & TDICT_MARKS_WRITE);
+    set_next(node, first_of(seen));
+    if (atomic_compare_exchange_weak_explicit(&s->marks, &seen, wanted, memory_order_acq_rel, memory_order_relaxed))
+      return;
+  }
+  set_next(node, lock_marks(s));
+  unlock_marks(s, node);
 }
 
 /* Removes a mark, the only one by an exchange: new marks come in front, so the node's `next` stays NULL. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
-  uintptr_t own = (uintptr_t)node;
+  uintptr_t own = tdict_mark_word(node);
   if (!next_of(node) &&
       atomic_compare_exchange_strong_explicit(&s->marks, &own, 0, memory_order_acq_rel, memory_order_relaxed))
     return;
@@ -290,7 +303,9 @@ static void unlock_uses(tdict_storage *s) {
 
 void tdict_storage_each_before(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                void *user) {
-  if (atomic_load_explicit(&s->marks, memory_order_acquire) != 0) {
+  /* a reader need not lock a list that has only readers */
+  const uintptr_t marks = atomic_load_explicit(&s->marks, memory_order_acquire);
+  if (marks && (to_write || marks & (TDICT_MARKS_WRITE | LOCKED_BIT))) {
     tdict_fence_node *first = lock_marks(s);
     for (tdict_fence_node *n = first; n; n = next_of(n))
       if (to_write || n->writes) fn(user, n->fence);

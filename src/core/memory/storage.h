@@ -62,7 +62,8 @@ struct tdict_storage {
   /* A large tree can have one storage for each leaf, and a cache miss costs more than all other work on a storage. To
    * mark a source, a transfer accesses only `marks`, `busy_uses` and `lost`. These fields come first, in 16 bytes. All
    * 16 bytes are in one cache line, because malloc() aligns to 16 bytes. */
-  /* The first mark, or 0 (acquire/release). Bit 0: the list is locked, by the process of the other bits. */
+  /* The address of the first mark, or 0 (acquire/release). Bit 1 is set if some mark writes. If bit 0 is set, the list
+   * is locked, and the other bits are the id of the process that holds the lock. */
   _Atomic(uintptr_t) marks;
   _Atomic(int32_t) busy_uses; /* equals num_uses; read without the lock (acquire/release) */
   _Atomic(bool) lost;         /* true if some bytes are lost, see lost_bytes (acquire/release) */
@@ -135,7 +136,14 @@ static inline bool tdict_storage_devices_equal(const tdict_storage *a, const tdi
   return (a->memory && a->memory == b->memory) || tdict_device_equal(a->device, b->device);
 }
 
-/* Marks node->storage until tdict_storage_detach(). The caller has set `storage`, `fence` and `writes`. */
+/* The bit of the word `marks` that is set if some mark writes. */
+#define TDICT_MARKS_WRITE ((uintptr_t)2)
+/* Returns the word `marks` of a storage whose only mark is `node`. */
+static inline uintptr_t tdict_mark_word(const tdict_fence_node *node) {
+  return (uintptr_t)node | (node->writes ? TDICT_MARKS_WRITE : 0);
+}
+/* Marks node->storage as used by node->fence until tdict_storage_detach(). The caller must have filled the fields
+ * `storage`, `fence` and `writes` of the node. */
 void tdict_storage_attach(tdict_fence_node *node);
 void tdict_storage_detach(tdict_fence_node *node);
 /* Marks node->storage if the storage is idle, which is the usual case. Nothing uses the bytes then before the owner of
@@ -144,8 +152,8 @@ static inline bool tdict_storage_attach_if_idle(tdict_fence_node *node) {
   uintptr_t none = 0;
   if (atomic_load_explicit(&node->storage->busy_uses, memory_order_acquire) != 0) return false;
   atomic_store_explicit(&node->next, NULL, memory_order_relaxed);
-  return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, (uintptr_t)node, memory_order_acq_rel,
-                                                 memory_order_acquire);
+  return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, tdict_mark_word(node),
+                                                 memory_order_acq_rel, memory_order_acquire);
 }
 /* Returns true if the storage has no recorded use. A finished use counts until it is removed from the list. */
 static inline bool tdict_storage_has_no_uses(const tdict_storage *s) {

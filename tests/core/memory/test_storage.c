@@ -207,10 +207,18 @@ CASE(storage_readers_and_writers_conflict) {
   assert_true(stands_in_the_way(s, true, &reader, &writer));
   tdict_storage_detach(&r);
   assert_true(stands_in_the_way(s, true, NULL, &writer));
+  assert_true(stands_in_the_way(s, false, NULL, &writer));
   tdict_storage_detach(&w);
   assert_true(stands_in_the_way(s, true, NULL, NULL));
   assert_true(tdict_storage_is_idle(s));
   assert_int_equal(atomic_load(&reader.refs), 1); /* marks count nothing */
+  assert_true(tdict_storage_attach_if_idle(&w) && !tdict_storage_attach_if_idle(&r));
+  tdict_storage_attach(&r);
+  assert_true(stands_in_the_way(s, false, NULL, &writer)); /* the writer is below the reader */
+  tdict_storage_detach(&w);
+  assert_true(stands_in_the_way(s, false, NULL, NULL));
+  tdict_storage_detach(&r);
+  assert_true(tdict_storage_is_idle(s));
 }
 
 CASE(storage_each_before_calls_for_all_marks) {
