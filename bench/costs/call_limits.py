@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Counts the instructions of asynchronous calls on simulated devices, with callgrind, and compares them with limits.
+
+usage: bench/costs/call_limits.py PROGRAM
+
+PROGRAM is `tdict-call-costs`, built with optimization. Each call moves trees of 1000 and of 2000 tensors. The difference
+is the cost of a further tensor for the calling thread. The limits are 10 % above the highest figures of GCC 12 on
+x86-64. The figures of splits vary by a tenth, because threads of the library release the sources meanwhile.
+
+Exit status: 0 success, 1 a limit is exceeded or a program failed, 2 wrong usage, 77 valgrind is not installed.
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LEAVES = 1000
+LIMITS = {"block": 55, "separate": 250, "split-one": 660, "split-two": 1350}
+
+
+def count(program, name, leaves):
+    """The instructions of the first thread inside cost_call()."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["valgrind", "--tool=callgrind", "--toggle-collect=cost_call", "--separate-threads=yes",
+                   f"--callgrind-out-file={folder}/out", program, name, str(leaves)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"call_limits: {' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        text = pathlib.Path(folder, "out-01").read_text()
+    return int(re.search(r"^(?:totals|summary): (\d+)", text, re.MULTILINE).group(1))
+
+
+def main():
+    if sys.argv[1:] == ["--help"]:
+        print(__doc__)
+        return 0
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    if not shutil.which("valgrind"):
+        print("call_limits: valgrind is not installed; scripts/setup installs it")
+        return 77
+    exceeded = 0
+    print(f"{'call':<12} {'instructions for a tensor':>26} {'limit':>8}")
+    for name, limit in LIMITS.items():
+        each = (count(sys.argv[1], name, 2 * LEAVES) - count(sys.argv[1], name, LEAVES)) / LEAVES
+        exceeded += not 0 < each <= limit
+        print(f"{name:<12} {each:>26.1f} {limit:>8}")
+    print(f"{exceeded} limits are exceeded" if exceeded else "no limit is exceeded")
+    return 1 if exceeded else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
