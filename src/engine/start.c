@@ -25,7 +25,7 @@
 #include "engine/plan/result.h"
 #include "engine/worker.h"
 
-enum { MAX_READERS = 15 };
+enum { MAX_READERS = 15 }; /* threads that help the caller to read and mark a large tree */
 /* Several threads set the destination addresses of items only if a plan has at least this many items. */
 enum { MANY_ITEMS = 8192 };
 /* If the root of a tree has at least this many keys, waking threads takes less time than reading the tree. */
@@ -112,10 +112,10 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Returns how many threads may help the caller to read and mark a large tree. */
-static int count_plan_helpers(const starter *s) {
+/* Returns how many threads of the pool may work for the transfer, but at most `most` if the library chooses. */
+static int count_threads(const starter *s, int most) {
   const int num_threads = s->start->options.num_threads, others = tdict_pool_num_cpus(s->engine->config.pool) - 1;
-  return num_threads >= 0 ? num_threads : others < MAX_READERS ? others : MAX_READERS;
+  return num_threads >= 0 ? num_threads : others < most ? others : most;
 }
 
 static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_error *err) {
@@ -143,7 +143,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
                                 .borrows = start->caller_waits && !start->dst,
                                 .is_distinct = start->is_distinct,
                                 .pool = has_helpers ? s->engine->config.pool : NULL,
-                                .num_helpers = has_helpers ? count_plan_helpers(s) : 0,
+                                .num_helpers = has_helpers ? count_threads(s, MAX_READERS) : 0,
                                 .narrow = o->narrow,
                                 .used = &used};
   tdict_status status = o->num_keep ? read_keep(s, &request.keep, err) : TDICT_OK;
@@ -287,19 +287,22 @@ static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error
   return status;
 }
 
-/* Returns how many threads of the pool can help to build the result, or 0 if waking them takes longer. */
-static int count_builders(const starter *s, const tdict_plan *plan) {
-  enum { LEAST_BUILDERS = 3, MOST_BUILDERS = 7 }; /* each thread takes a few microseconds to wake */
-  if (s->mode != TDICT_MODE_NON_BLOCKING_PIN || plan->num_leaves < TDICT_PARALLEL_LEAVES) return 0;
-  const int count = count_plan_helpers(s);
-  return count < LEAST_BUILDERS ? 0 : count < MOST_BUILDERS ? count : MOST_BUILDERS;
-}
-
 /* Returns true if the result can be built while threads copy. Returns false if the tree has objects, because the
  * objects that hooks return are put into the result before copies begin. */
 static bool builds_during_copies(const starter *s, const tdict_transfer *t) {
   bool threads = !t->how.on_caller || t->how.num_workers > 1;
   return threads && !s->start->dst && !s->start->storage && !t->plan.objects && t->plan.num_items > 0;
+}
+
+/* Lets threads of the pool that do not copy help to build a large result, because an asynchronous call then returns
+ * sooner. If such threads are few, waking them takes longer than they save. */
+static void choose_builders(starter *s, const tdict_transfer *t) {
+  enum { LEAST_BUILDERS = 3, MOST_BUILDERS = 7 }; /* each thread takes a few microseconds to wake */
+  if (s->mode != TDICT_MODE_NON_BLOCKING_PIN || (s->builds_result && s->start->caller_waits)) return;
+  const int count = count_threads(s, t->how.num_workers + MOST_BUILDERS) - t->how.num_workers;
+  if (count < LEAST_BUILDERS) return;
+  s->collected.pool = s->engine->config.pool;
+  s->collected.num_builders = count;
 }
 
 /* Builds the result while threads copy. On failure, the transfer fails. */
@@ -349,18 +352,14 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
     t->future.result = tdict_retain(start->src);
     return TDICT_OK;
   }
-  const int num_helpers = s->choice.how.num_workers > 1 ? count_plan_helpers(s) : 0;
+  const int num_helpers = s->choice.how.num_workers > 1 ? count_threads(s, MAX_READERS) : 0;
   const bool places_items = num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && !start->dst && !start->storage &&
                             !t->plan.objects && s->collected.num_uniform == t->plan.num_items;
   s->beginning = (tdict_beginning){start->src,  start->awaits, start->num_awaits,
                                    num_helpers, places_items,  s->choice.on_caller_if_ready};
   tdict_status status = is_first_use_of_ring(s, t) ? make_storages_and_ring(s, t, err) : make_storages(s, t, err);
-  /* Several threads build a large result sooner than this thread alone. An asynchronous call then returns sooner, but
-   * the copies begin later. */
-  const int num_builders = count_builders(s, &t->plan);
-  s->builds_result = builds_during_copies(s, t) && (start->caller_waits || num_builders == 0);
-  s->collected.pool = s->engine->config.pool;
-  s->collected.num_builders = s->builds_result ? 0 : num_builders;
+  s->builds_result = builds_during_copies(s, t);
+  if (t->plan.num_leaves >= TDICT_PARALLEL_LEAVES) choose_builders(s, t);
   if (status == TDICT_OK && !s->builds_result) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   const size_t max_queued_bytes = s->max_queued_bytes;

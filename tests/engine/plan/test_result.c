@@ -100,19 +100,6 @@ SIM_CASE(result_of_several_threads_is_equal) {
   check_builders(&w, block);
 }
 
-/* An asynchronous call with enough threads builds the result before the copies begin. */
-SIM_CASE(result_of_several_threads_is_moved) {
-  scoped_place w = open_place();
-  scoped_tree src = large_tree(), block = NULL;
-  td_ok(tdict_consolidate(src, NULL, &block, err));
-  const tdict_tree *const sources[] = {src, block};
-  const tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 4);
-  for (int i = 0; i < 2; i++) {
-    scoped_tree out = finish(move_async(&w, sources[i], w.device, &o));
-    check_tree(&w, sources[i], out);
-  }
-}
-
 CASE(result_mirror_keeps_what_was) {
   scoped_tree src = shared_tree(), mirror = td_made(tree, tdict_result_mirror(&(tdict_plan){0}, src, &made, err));
   scoped_leaf_list before = list_entries(src);
