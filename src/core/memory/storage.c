@@ -251,7 +251,7 @@ static tdict_fence_node *lock_marks(tdict_storage *s) {
 static void unlock_marks(tdict_storage *s, tdict_fence_node *first) {
   uintptr_t marks = (uintptr_t)first;
   TDICT_ASSERT(is_locked(&s->marks));
-  for (const tdict_fence_node *n = first; n; n = next_of(n)) marks |= tdict_mark_word(n) & TDICT_MARKS_WRITE;
+  for (const tdict_fence_node *n = first; n; n = next_of(n)) marks |= TDICT_MARK_WORD(n) & TDICT_MARKS_WRITE;
   atomic_store_explicit(&s->marks, marks, memory_order_release);
 }
 static void set_next(tdict_fence_node *node, tdict_fence_node *next) {
@@ -264,7 +264,7 @@ void tdict_storage_attach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
   uintptr_t seen = atomic_load_explicit(&s->marks, memory_order_relaxed);
   while (!(seen & LOCKED_BIT)) {
-    const uintptr_t wanted = tdict_mark_word(node) | (seen & TDICT_MARKS_WRITE);
+    const uintptr_t wanted = TDICT_MARK_WORD(node) | (seen & TDICT_MARKS_WRITE);
     set_next(node, first_of(seen));
     if (atomic_compare_exchange_weak_explicit(&s->marks, &seen, wanted, memory_order_acq_rel, memory_order_relaxed))
       return;
@@ -276,7 +276,7 @@ void tdict_storage_attach(tdict_fence_node *node) {
 /* Removes a mark, the only one by an exchange: new marks come in front, so the node's `next` stays NULL. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
-  uintptr_t own = tdict_mark_word(node);
+  uintptr_t own = TDICT_MARK_WORD(node);
   if (!next_of(node) &&
       atomic_compare_exchange_strong_explicit(&s->marks, &own, 0, memory_order_acq_rel, memory_order_relaxed))
     return;

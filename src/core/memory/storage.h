@@ -138,10 +138,8 @@ static inline bool tdict_storage_devices_equal(const tdict_storage *a, const tdi
 
 /* The bit of the word `marks` that is set if some mark writes. */
 #define TDICT_MARKS_WRITE ((uintptr_t)2)
-/* Returns the word `marks` of a storage whose only mark is `node`. */
-static inline uintptr_t tdict_mark_word(const tdict_fence_node *node) {
-  return (uintptr_t)node | (node->writes ? TDICT_MARKS_WRITE : 0);
-}
+/* The word `marks` of a storage whose only mark is `node`. */
+#define TDICT_MARK_WORD(node) ((uintptr_t)(node) | ((node)->writes ? TDICT_MARKS_WRITE : 0))
 /* Marks node->storage as used by node->fence until tdict_storage_detach(). The caller must have filled the fields
  * `storage`, `fence` and `writes` of the node. */
 void tdict_storage_attach(tdict_fence_node *node);
@@ -152,7 +150,7 @@ static inline bool tdict_storage_attach_if_idle(tdict_fence_node *node) {
   uintptr_t none = 0;
   if (atomic_load_explicit(&node->storage->busy_uses, memory_order_acquire) != 0) return false;
   atomic_store_explicit(&node->next, NULL, memory_order_relaxed);
-  return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, tdict_mark_word(node),
+  return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, TDICT_MARK_WORD(node),
                                                  memory_order_acq_rel, memory_order_acquire);
 }
 /* Returns true if the storage has no recorded use. A finished use counts until it is removed from the list. */

@@ -290,10 +290,6 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
   return t;
 }
 
-tdict_slab_place tdict_slab_begin(tdict_slab *slab) {
-  return (tdict_slab_place){.slab = slab, .next = slab->tensors, .next_dims = slab->next_dims};
-}
-
 int64_t *tdict_slab_write_dims(int64_t *dims, const tdict_tensor *like) {
   const int ndim = like->ndim;
   for (int i = 0; i < ndim; i++) dims[i] = like->dims[i];
@@ -304,7 +300,7 @@ int64_t *tdict_slab_write_dims(int64_t *dims, const tdict_tensor *like) {
 void tdict_slab_count(tdict_slab *slab, size_t more) {
   slab->num_tensors += more;
   TDICT_ASSERT(slab->num_tensors <= slab->cap_tensors);
-  tdict_slab_retain(slab, (int64_t)more);
+  atomic_fetch_add_explicit(&slab->refs, (int64_t)more, memory_order_relaxed);
 }
 
 /* Adds a tensor without data and layout to a slab of views. */

@@ -47,8 +47,9 @@ typedef struct tdict_slab_place {
   const int64_t *like_dims; /* of the tensor that the last one was made like; only compared */
   int32_t ndim;             /* of both */
 } tdict_slab_place;
-/* Returns the place of the first tensor of a new slab. */
-tdict_slab_place tdict_slab_begin(tdict_slab *slab);
+/* The place of the first tensor of a new slab. */
+#define TDICT_FIRST_PLACE(from) \
+  ((tdict_slab_place){.slab = (from), .next = (from)->tensors, .next_dims = (from)->next_dims})
 /* Writes the counts of a tensor and the strides of C order to `dims`, and returns the end. */
 int64_t *tdict_slab_write_dims(int64_t *dims, const tdict_tensor *like);
 /* Adds a tensor with the dtype and shape of `like`, in C order at address `data`. Consecutive tensors of equal shape

@@ -62,8 +62,8 @@ static inline bool is_tensor(tdict_leaf leaf) { return (leaf & TDICT_LEAF_MASK) 
 /* Prefetch distance, in leaves. */
 enum { LOOK_AHEAD = 8 };
 /* Prefetches the tensor of a later leaf. The tensors can be scattered over memory. */
-static inline void look_ahead(const tdict_leaf *leaves, uint32_t i, uint32_t end) {
-  const char *next = i + LOOK_AHEAD < end ? tdict_leaf_pointer(leaves[i + LOOK_AHEAD]) : NULL;
+static inline void look_ahead(tdict_leaf later) {
+  const char *next = tdict_leaf_pointer(later);
   __builtin_prefetch(next);
   if (next) __builtin_prefetch(next + 64);
 }
@@ -78,12 +78,12 @@ static uint32_t make_plain_leaves(const builder *b, tdict_slab_place *at, uint32
   uint32_t i = 0;
   if (!item) {
     for (; i < count && is_tensor(leaves[i]); i++) {
-      look_ahead(leaves, i, count);
+      if (i + LOOK_AHEAD < count) look_ahead(leaves[i + LOOK_AHEAD]);
       if (leaves[i]) places[i] = make_block_leaf(&place, distance, (const tdict_tensor *)leaves[i]);
     }
   } else {
     for (; i < count && is_tensor(leaves[i]); i++) {
-      look_ahead(leaves, i, count);
+      if (i + LOOK_AHEAD < count) look_ahead(leaves[i + LOOK_AHEAD]);
       if (leaves[i]) places[i] = make_item_leaf(b->arena, &place, item++, (const tdict_tensor *)leaves[i]);
     }
   }
@@ -107,7 +107,7 @@ static void make_stretch(void *user, long n) {
   const uint32_t end = s->count - first < STRETCH_LEAVES ? s->count : first + STRETCH_LEAVES;
   size_t num_dims = 0;
   for (uint32_t i = first; i < end; i++) {
-    look_ahead(s->leaves, i, end);
+    if (i + LOOK_AHEAD < end) look_ahead(s->leaves[i + LOOK_AHEAD]);
     num_dims += (size_t)((const tdict_tensor *)s->leaves[i])->ndim;
   }
   tdict_slab_place place = s->b->place;
@@ -138,15 +138,15 @@ static void make_leaves(builder *b, tdict_frame *top) {
   tdict_leaf *places = ((tdict_tree *)top->mark)->leaves;
   const uint32_t end = top->node->keys->num_slots;
   uint32_t i = top->slot;
-  if (are_plain(b) && i < end) {
+  if (i + LOOK_AHEAD < end && are_plain(b)) { /* in a smaller node, the test takes longer than it saves */
     if (b->collected->num_builders) i += make_with_helpers(b, leaves + i, places + i, end - i);
     const tdict_tensor *first = b->place.next;
     i += make_plain_leaves(b, &b->place, b->leaf, leaves + i, places + i, end - i);
     b->leaf += (uint32_t)(b->place.next - first);
   }
   for (; i < end && is_tensor(leaves[i]); i++) {
-    look_ahead(leaves, i, end);
-    if (leaves[i]) places[i] = make_result_leaf(b, tdict_leaf_tensor(leaves[i]));
+    if (i + LOOK_AHEAD < end) look_ahead(leaves[i + LOOK_AHEAD]);
+    if (leaves[i]) places[i] = make_result_leaf(b, (tdict_tensor *)leaves[i]);
   }
   top->slot = i;
 }
@@ -303,7 +303,7 @@ static tdict_status build_with_slab(builder *b, const tdict_tree *src, tdict_tre
   tdict_slab *slab = NULL;
   tdict_status status = c->num_new ? tdict_slab_create(c->num_new, c->num_new_dims, b->arena, &slab, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
-  if (slab) b->place = tdict_slab_begin(slab);
+  if (slab) b->place = TDICT_FIRST_PLACE(slab);
   if (b->block && slab) b->distance = (uintptr_t)b->arena->data - (uintptr_t)b->block->data;
   status = build_tree(b, src, out, err);
   if (slab) tdict_slab_release(slab, 1);

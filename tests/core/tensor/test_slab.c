@@ -76,7 +76,7 @@ CASE(slab_tensors_like_others_have_their_shapes) {
   tdict_storage *storage = td_made(storage, tdict_storage_wrap(data, sizeof data, tdict_cpu(), 0, &made, err));
   td_ok(tdict_slab_create(3, 3 * 2, storage, &slab, err));
   tdict_storage_release(storage);
-  tdict_slab_place place = tdict_slab_begin(slab);
+  tdict_slab_place place = TDICT_FIRST_PLACE(slab);
   tdict_tensor *like[3];
   for (int i = 0; i < 3; i++) {
     like[i] = td_made(tensor, tdict_tensor_from_array(TDICT_U8, 2, shapes[i], data[i], &made, err));
