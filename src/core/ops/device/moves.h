@@ -52,6 +52,9 @@ typedef struct tdict_moves {
   /* True: if a position of an unchecked list is bad, tdict_moves_run() writes nothing. Operations that make new tensors
    * leave this false, because nobody sees what they have written. */
   bool checks_first;
+  /* true: on a stream, the call waits for the copies. The call has waited for the check of the lists already, and with
+   * many storages, a wait takes less time than a use for each storage */
+  bool waits_for_copies;
   bool has_checked_lists;  /* true: a launch has checked all unchecked lists, and no position is bad */
   bool found_bad_position; /* true: a launch has found a bad position, so tdict_moves_run() has failed */
   tdict_move *moves;

@@ -370,7 +370,10 @@ static tdict_status queue_memory(launch *l, tdict_error *err) {
   tdict_run_order order = {.what = all->what, .stream = *all->stream, .after = &before};
   tdict_status status = launch_memory(l, &order, err);
   if (status == TDICT_OK && order.use) { /* without a use, the launch is done */
-    attach_use(all, l->memory, order.use);
+    if (all->waits_for_copies)
+      order.use->ops->wait(order.use, INT64_MAX);
+    else
+      attach_use(all, l->memory, order.use);
     order.use->ops->release(order.use);
   }
   tdict_fences_reset(&before);
@@ -384,19 +387,30 @@ static uint64_t bytes_of(const tdict_moves *all, const tdict_move *m) {
   return bytes;
 }
 
-/* Returns true if the launches that copy can also check the positions: if no launch changes the lists, and if this is
- * faster than launches that only check. Every block of a copy that must write nothing checks all positions. On a
- * stream, the call waits for launches that check. */
-static bool can_check_while_copying(const tdict_moves *all) {
+/* Returns the number of bytes that all moves write. */
+static uint64_t bytes_of_all(const tdict_moves *all) {
   uint64_t bytes = 0, more = 0;
-  if (!all->checks_first && !all->stream) return true;
   for (size_t i = 0; i < all->count; i++) {
-    const tdict_move *m = &all->moves[i];
-    for (int k = 0; k < all->lists->count; k++)
-      if (!all->lists->list[k].positions && all->lists->list[k].tensor->storage == m->dst) return false;
-    if (!m->repeats) more = bytes_of(all, m);
+    if (!all->moves[i].repeats) more = bytes_of(all, &all->moves[i]);
     bytes += more;
   }
+  return bytes;
+}
+
+/* Returns true if a move writes the storage of a list on a device. */
+static bool writes_a_list(const tdict_moves *all) {
+  for (size_t i = 0; i < all->count; i++)
+    for (int k = 0; k < all->lists->count; k++)
+      if (!all->lists->list[k].positions && all->lists->list[k].tensor->storage == all->moves[i].dst) return true;
+  return false;
+}
+
+/* Returns true if the launches that copy `bytes` bytes can also check the positions: if no launch changes the lists,
+ * and if this is faster than launches that only check. Every block of a copy that must write nothing checks all
+ * positions. On a stream, the call waits for launches that check. */
+static bool can_check_while_copying(const tdict_moves *all, uint64_t bytes) {
+  if (!all->checks_first && !all->stream) return true;
+  if (writes_a_list(all)) return false;
   const uint64_t positions = (uint64_t)all->lists->num_positions, blocks = bytes / BLOCK_BYTES + all->count;
   if (all->checks_first && (positions > MOST_GUARDED || positions * blocks > MOST_CHECKS)) return false;
   return !all->stream || bytes <= MOST_WAITED_BYTES;
@@ -406,7 +420,9 @@ static bool can_check_while_copying(const tdict_moves *all) {
 static tdict_status check_lists_first(tdict_moves *moves, tdict_error *err) {
   tdict_status status = TDICT_OK;
   int64_t bad = -1;
-  if (moves->count == 0 || !has_unchecked(moves) || can_check_while_copying(moves)) return TDICT_OK;
+  if (moves->count == 0 || !has_unchecked(moves)) return TDICT_OK;
+  const uint64_t bytes = bytes_of_all(moves);
+  if (can_check_while_copying(moves, bytes)) return TDICT_OK;
   for (int k = 0; k < moves->lists->count && status == TDICT_OK && bad < 0; k++) {
     const tdict_move_list *list = &moves->lists->list[k];
     if (!list->positions && list->is_unchecked)
@@ -414,6 +430,7 @@ static tdict_status check_lists_first(tdict_moves *moves, tdict_error *err) {
   }
   moves->found_bad_position = bad >= 0;
   moves->has_checked_lists = status == TDICT_OK && bad < 0;
+  moves->waits_for_copies = bytes <= MOST_WAITED_BYTES;
   return bad >= 0 ? fail_position(moves, err) : status;
 }
 

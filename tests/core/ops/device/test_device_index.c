@@ -321,7 +321,8 @@ SIM_CASE(device_index_by_a_list_launches_and_waits_once) {
   }
 }
 
-/* A bad position at the end of a list is found before a row is written, by one launch if the list is short. */
+/* A bad position at the end of a list is found before a row is written, by one launch if the list is short. Also with a
+ * stream, the call waits for the copies, so its storages get no use. */
 GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
   enum { MOST = 5000 };
   scoped_place w = place_open(2);
@@ -350,6 +351,8 @@ GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
     td_ok(tdict_index_into(NULL, other, td, TDICT_INDEX(TDICT_LIST_OF(list)), &o, err));
     assert_int_equal(num_launches, count == MOST ? 2 : 1);
     shim_end(&s, w.d);
+    assert_true(tdict_storage_has_no_uses(td_leaf(td, "a")->storage));
+    assert_true(tdict_storage_has_no_uses(td_leaf(other, "a")->storage));
     sync_stream(&w, stream);
     check_row(&w, td_leaf(other, "n.d"), count - 1, 40, 4, 37);
     check_row(&w, td_leaf(other, "b"), 1, 40, 2, 1);
