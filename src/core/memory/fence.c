@@ -39,6 +39,10 @@ void tdict_fences_add(void *user, tdict_fence *fence) {
   set->count++;
 }
 
+bool tdict_fences_has(const tdict_fences *set, const tdict_fence *fence) {
+  return set->count && *find_place(set, fence);
+}
+
 void tdict_fences_wait(const tdict_fences *set) {
   for (uint32_t i = 0; i < set->cap; i++)
     if (set->at[i]) (void)set->at[i]->ops->wait(set->at[i], INT64_MAX);

@@ -40,11 +40,15 @@ typedef struct tdict_fences {
   tdict_fence **at;    /* a hash table; the set owns a reference to each fence. NULL: the place is free */
   uint32_t count, cap; /* cap is a power of two, or 0 */
   bool no_memory;      /* true: memory was exhausted, and fences are missing */
+  uintptr_t lock_word; /* set by tdict_storage_collect(); 0: not set yet */
 } tdict_fences;
 
 /* Adds a fence that is not done to the tdict_fences `set`, if the set does not have the fence. Retains the fence. If
  * memory is exhausted, sets no_memory. The function has the type of a visitor of tdict_storage_each_before(). */
 void tdict_fences_add(void *set, tdict_fence *fence);
+/* Returns true if the set has the fence. */
+bool tdict_fences_has(const tdict_fences *set, const tdict_fence *fence);
+/* Waits until all fences are done. */
 void tdict_fences_wait(const tdict_fences *set);
 /* Makes the stream `stream` of the GPU `device` wait for all fences. If the stream cannot wait for a fence, the calling
  * thread waits. Call inside a scope of the GPU. Returns an error of the driver, or TDICT_ENOMEM if fences are missing.

@@ -218,10 +218,13 @@ void tdict_storage_release(tdict_storage *s) {
 #define LOCKED_BIT ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 
-/* Locks `word` and sets *held to the value of the unlocked word. If a thread of the parent process holds the lock,
- * takes over the lock, sets *held to 0 and returns false. */
-static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
-  const uintptr_t own = (uintptr_t)getpid() << 1 | LOCKED_BIT;
+/* Returns the word with which this process locks. Needs a system call, which takes longer than all other work on a
+ * lock, so work on many storages calls this function once. */
+static uintptr_t own_lock_word(void) { return (uintptr_t)getpid() << 1 | LOCKED_BIT; }
+
+/* Locks `word` and sets *held to the value of the unlocked word. `own` is the result of own_lock_word(). If a thread of
+ * the parent process holds the lock, takes over the lock, sets *held to 0 and returns false. */
+static bool lock_word_as(uintptr_t own, _Atomic(uintptr_t) *word, uintptr_t *held) {
   uintptr_t seen = atomic_load_explicit(word, memory_order_relaxed);
   for (int spins = 1;; spins++) {
     if (seen != own &&
@@ -233,6 +236,8 @@ static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
     seen = atomic_load_explicit(word, memory_order_relaxed);
   }
 }
+
+static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) { return lock_word_as(own_lock_word(), word, held); }
 
 /* Returns true if some thread holds the lock word. Assertions call this function. */
 __attribute__((unused)) static inline bool is_locked(_Atomic(uintptr_t) *word) {
@@ -287,18 +292,28 @@ void tdict_storage_detach(tdict_fence_node *node) {
   unlock_marks(s, at == first && at ? next_of(node) : first);
 }
 
-static void lock_uses(tdict_storage *s) {
+static void lock_uses_as(uintptr_t own, tdict_storage *s) {
   uintptr_t none;
-  if (lock_word(&s->lock, &none)) return;
+  if (lock_word_as(own, &s->lock, &none)) return;
   s->uses = NULL; /* lock_word() took over the lock from the parent process: the lists can be half changed */
   s->filler = NULL;
   s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;
   atomic_store_explicit(&s->busy_uses, 0, memory_order_release);
 }
+static void lock_uses(tdict_storage *s) { lock_uses_as(own_lock_word(), s); }
 static void unlock_uses(tdict_storage *s) {
   TDICT_ASSERT(is_locked(&s->lock));
   atomic_store_explicit(&s->lock, 0, memory_order_release);
+}
+
+/* Calls fn for the uses that must be done before the bytes are read or written. */
+static void each_use_before(uintptr_t own, tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
+                            void *user) {
+  lock_uses_as(own, s);
+  for (int i = s->num_uses; i-- > 0;) /* the newest use first, because usually the other uses are done before it */
+    if (to_write || s->uses[i] == s->filler) fn(user, s->uses[i]);
+  unlock_uses(s);
 }
 
 void tdict_storage_each_before(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
@@ -311,20 +326,34 @@ void tdict_storage_each_before(tdict_storage *s, bool to_write, void (*fn)(void 
       if (to_write || n->writes) fn(user, n->fence);
     unlock_marks(s, first);
   }
+  if (!tdict_storage_has_no_uses(s)) each_use_before(own_lock_word(), s, to_write, fn, user);
+}
+
+void tdict_storage_collect(tdict_storage *s, bool to_write, tdict_fences *set) {
+  if (tdict_storage_has_marks(s)) {
+    tdict_storage_each_before(s, to_write, tdict_fences_add, set);
+    return;
+  }
   if (tdict_storage_has_no_uses(s)) return;
-  lock_uses(s);
-  for (int i = s->num_uses; i-- > 0;) /* the newest use first, because usually the other uses are done before it */
-    if (to_write || s->uses[i] == s->filler) fn(user, s->uses[i]);
-  unlock_uses(s);
+  if (!set->lock_word) set->lock_word = own_lock_word();
+  each_use_before(set->lock_word, s, to_write, tdict_fences_add, set);
+}
+
+/* Returns true if the use is not done. `pending` has uses that were found pending, which are not polled again. NULL:
+ * none. */
+static bool is_pending(tdict_fence *use, tdict_fences *pending) {
+  if (!pending || pending->no_memory) return !use->ops->poll(use);
+  tdict_fences_add(pending, use);
+  return pending->no_memory || tdict_fences_has(pending, use);
 }
 
 /* Removes uses that are done. Call under the lock. */
-static void prune_uses(tdict_storage *s) {
+static void prune_uses(tdict_storage *s, tdict_fences *pending) {
   int kept = 0;
   TDICT_ASSERT(is_locked(&s->lock));
   for (int i = 0; i < s->num_uses; i++) {
     tdict_fence *use = s->uses[i];
-    if (!use->ops->poll(use)) {
+    if (is_pending(use, pending)) {
       s->uses[kept++] = use;
       continue;
     }
@@ -354,7 +383,7 @@ bool tdict_storage_wait(tdict_storage *s, bool to_write, int64_t deadline_ns) {
   }
   if (tdict_storage_has_no_uses(s)) return true;
   lock_uses(s);
-  prune_uses(s);
+  prune_uses(s, NULL);
   unlock_uses(s);
   return true;
 }
@@ -413,29 +442,57 @@ bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes) {
   return lost;
 }
 
-tdict_status tdict_storage_add(tdict_storage *s, tdict_fence *fence, tdict_use_kind kind, tdict_error *err) {
-  tdict_status status = TDICT_OK;
-  lock_uses(s);
-  if (s->num_uses == s->cap_uses) prune_uses(s); /* not at every call, because polling can call the driver */
+/* Removes the newest uses that are in `after`, because the new use is done after them. The filler stays if the new use
+ * only reads. Call under the lock. */
+static void remove_earlier(tdict_storage *s, tdict_use_kind kind, const tdict_fences *after) {
+  for (; s->num_uses > 0; s->num_uses--) {
+    tdict_fence *use = s->uses[s->num_uses - 1];
+    if (!tdict_fences_has(after, use) || (kind == TDICT_USE_READS && use == s->filler)) return;
+    if (use == s->filler) s->filler = NULL;
+    use->ops->release(use);
+  }
+}
+
+/* Adds a use. Call under the lock. */
+static tdict_status add_use(tdict_storage *s, tdict_fence *fence, tdict_use_kind kind, tdict_fences *pending,
+                            tdict_error *err) {
+  /* not at every call, because polling can call the driver */
+  if (s->num_uses == s->cap_uses) prune_uses(s, pending);
   if (s->num_uses == s->cap_uses) {
     int cap = s->cap_uses ? 2 * s->cap_uses : 4;
     tdict_fence **grown = realloc(s->uses, (size_t)cap * sizeof *grown);
-    if (grown) {
-      s->uses = grown;
-      s->cap_uses = cap;
-    } else {
-      status = tdict_fail(err, TDICT_ENOMEM, "storage: no host memory to note one more use");
-    }
+    if (!grown) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory to note one more use");
+    s->uses = grown;
+    s->cap_uses = cap;
   }
-  if (status == TDICT_OK) {
-    fence->ops->retain(fence);
-    s->uses[s->num_uses++] = fence;
-    if (kind != TDICT_USE_READS) {
-      s->filler = fence;
-      s->filler_is_owners = kind == TDICT_USE_FILLS;
-    }
-    atomic_store_explicit(&s->busy_uses, s->num_uses, memory_order_release);
+  fence->ops->retain(fence);
+  s->uses[s->num_uses++] = fence;
+  if (kind != TDICT_USE_READS) {
+    s->filler = fence;
+    s->filler_is_owners = kind == TDICT_USE_FILLS;
   }
+  atomic_store_explicit(&s->busy_uses, s->num_uses, memory_order_release);
+  return TDICT_OK;
+}
+
+tdict_status tdict_storage_add(tdict_storage *s, tdict_fence *fence, tdict_use_kind kind, tdict_error *err) {
+  lock_uses(s);
+  tdict_status status = add_use(s, fence, kind, NULL, err);
   unlock_uses(s);
+  return status;
+}
+
+tdict_status tdict_storage_add_all(tdict_storage *const *storages, size_t count, tdict_fence *fence,
+                                   tdict_use_kind kind, const tdict_fences *after, tdict_error *err) {
+  const uintptr_t own = own_lock_word();
+  tdict_fences pending = {0};
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    lock_uses_as(own, storages[i]);
+    remove_earlier(storages[i], kind, after);
+    status = add_use(storages[i], fence, kind, &pending, err);
+    unlock_uses(storages[i]);
+  }
+  tdict_fences_reset(&pending);
   return status;
 }

@@ -170,6 +170,9 @@ static inline bool tdict_storage_is_idle(const tdict_storage *s) {
  * already, and one fence may come twice. The list of marks or of uses is locked during these calls, so fn must be
  * short, must not wait, and must not touch storages. To keep a fence, fn retains the fence. */
 void tdict_storage_each_before(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
+/* Adds the fences of tdict_storage_each_before() to the set. If several storages add fences to a set, uses need one
+ * system call for all of them. Use such a set only until the next fork. */
+void tdict_storage_collect(tdict_storage *s, bool to_write, tdict_fences *set);
 /* Waits for the fences of tdict_storage_each_before() until tdict_now_ns() passes the deadline. Returns true if all
  * fences are done, and then removes uses that are done. In a forked child, transfers of the parent process never end,
  * so the function returns false at the first unfinished transfer of the parent. */
@@ -178,6 +181,11 @@ bool tdict_storage_wait(tdict_storage *s, bool to_write, int64_t deadline_ns);
  * must run after all earlier uses of the storage. Retains the fence. If the list of uses is full, removes the uses that
  * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_storage_add(tdict_storage *s, tdict_fence *fence, tdict_use_kind kind, tdict_error *err);
+/* Adds a use to several storages, as tdict_storage_add() does, with one system call for all storages and one poll of
+ * each use that is pending. The fence must be done after all fences of `after`. Uses in this set are removed, because
+ * the new use replaces them. If host memory is exhausted, some storages can have the use. */
+tdict_status tdict_storage_add_all(tdict_storage *const *storages, size_t count, tdict_fence *fence,
+                                   tdict_use_kind kind, const tdict_fences *after, tdict_error *err);
 /* Marks the bytes of the extent as lost. Call this function if a transfer into these bytes failed or was cancelled. If
  * memory to record the bytes is exhausted, marks all bytes of the storage as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);

@@ -407,6 +407,33 @@ CASE(storage_add_survives_enomem) {
   for (int i = 0; i < 5; i++) assert_int_equal(atomic_load(&fences[i].refs), 1);
 }
 
+/* A use replaces the newest uses that it is done after. A use that reads does not replace the filler. */
+CASE(storage_uses_replace_earlier_uses) {
+  enum { OTHER, FILLER, READER, LAST, NUM };
+  fake_fence fences[NUM];
+  tdict_storage *s[2];
+  tdict_fences after = {0}, before = {0};
+  for (int i = 0; i < NUM; i++) fake_fence_init(&fences[i]);
+  for (int i = 0; i < 2; i++) s[i] = td_made(storage, tdict_storage_create(NULL, 64, false, &made, err));
+  td_ok(tdict_storage_add(s[0], &fences[OTHER].fence, TDICT_USE_READS, err));
+  for (int i = 0; i < 2; i++) td_ok(tdict_storage_add(s[i], &fences[FILLER].fence, TDICT_USE_WRITES, err));
+  for (int i = 0; i < 2; i++) tdict_storage_collect(s[i], false, &after);
+  assert_true(after.count == 1 && tdict_fences_has(&after, &fences[FILLER].fence));
+  td_ok(tdict_storage_add_all(s, 2, &fences[READER].fence, TDICT_USE_READS, &after, err));
+  assert_true(s[0]->num_uses == 3 && s[1]->num_uses == 2 && s[0]->filler == &fences[FILLER].fence);
+  tdict_storage_collect(s[1], true, &after);
+  assert_int_equal(after.count, 2);
+  td_ok(tdict_storage_add_all(s, 2, &fences[LAST].fence, TDICT_USE_WRITES, &after, err));
+  assert_true(s[0]->num_uses == 2 && s[1]->num_uses == 1); /* OTHER is not in the set */
+  for (int i = 0; i < 2; i++) tdict_storage_collect(s[i], false, &before);
+  assert_true(before.count == 1 && tdict_fences_has(&before, &fences[LAST].fence));
+  for (int i = 0; i < NUM; i++) fake_fence_end(&fences[i]);
+  tdict_fences_reset(&after);
+  tdict_fences_reset(&before);
+  for (int i = 0; i < 2; i++) tdict_storage_release(s[i]);
+  for (int i = 0; i < NUM; i++) assert_int_equal(atomic_load(&fences[i].refs), 1);
+}
+
 static void note_done(void *user) {
   fake_fence *f = user;
   atomic_store(&f->waits, atomic_load(&f->done) ? 1000 : -1000);

@@ -307,12 +307,17 @@ static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error
   return status;
 }
 
-/* Adds the use of a launch to its storages, once to each storage. If memory is exhausted, waits for the use instead. */
-static void attach_use(const tdict_moves *all, const tdict_memory *memory, tdict_fence *use) {
+/* Adds the use of a launch to its storages, once to each storage. The launch runs after the fences of `after`. If
+ * memory is exhausted, waits for the use instead. */
+static void attach_use(const tdict_moves *all, const tdict_memory *memory, tdict_fence *use,
+                       const tdict_fences *after) {
   storage_list list;
   tdict_status status = find_storages(all, memory, &list);
-  for (size_t i = 0; i < list.count && status == TDICT_OK; i++)
-    status = tdict_storage_add(list.storages[i], use, i < list.num_written ? TDICT_USE_WRITES : TDICT_USE_READS, NULL);
+  if (status == TDICT_OK)
+    status = tdict_storage_add_all(list.storages, list.num_written, use, TDICT_USE_WRITES, after, NULL);
+  if (status == TDICT_OK)
+    status = tdict_storage_add_all(list.storages + list.num_written, list.count - list.num_written, use,
+                                   TDICT_USE_READS, after, NULL);
   free(list.storages);
   for (int k = 0; all->lists && k < all->lists->count && status == TDICT_OK; k++)
     if (!all->lists->list[k].positions)
@@ -347,11 +352,6 @@ static bool is_launched(const tdict_moves *all, size_t i) {
   return false;
 }
 
-/* Collects the fences of a storage that must be done before its bytes are read or written. */
-static void collect_fences(tdict_storage *s, bool to_write, tdict_fences *before) {
-  if (!tdict_storage_is_idle(s)) tdict_storage_each_before(s, to_write, tdict_fences_add, before);
-}
-
 /* Queues the moves of one memory on the stream. */
 static tdict_status queue_memory(launch *l, tdict_error *err) {
   tdict_moves *all = l->all;
@@ -360,20 +360,20 @@ static tdict_status queue_memory(launch *l, tdict_error *err) {
   for (size_t i = 0; i < all->count; i++) {
     const tdict_move *m = &all->moves[i];
     if (m->memory != l->memory) continue;
-    if (m->dst != last_dst) collect_fences(m->dst, true, &before);
-    if (m->src && m->src != last_src) collect_fences(m->src, false, &before);
+    if (m->dst != last_dst) tdict_storage_collect(m->dst, true, &before);
+    if (m->src && m->src != last_src) tdict_storage_collect(m->src, false, &before);
     last_dst = m->dst;
     last_src = m->src;
   }
   for (int k = 0; all->lists && k < all->lists->count; k++)
-    if (!all->lists->list[k].positions) collect_fences(all->lists->list[k].tensor->storage, false, &before);
+    if (!all->lists->list[k].positions) tdict_storage_collect(all->lists->list[k].tensor->storage, false, &before);
   tdict_run_order order = {.what = all->what, .stream = *all->stream, .after = &before};
   tdict_status status = launch_memory(l, &order, err);
   if (status == TDICT_OK && order.use) { /* without a use, the launch is done */
     if (all->waits_for_copies)
       order.use->ops->wait(order.use, INT64_MAX);
     else
-      attach_use(all, l->memory, order.use);
+      attach_use(all, l->memory, order.use, &before);
     order.use->ops->release(order.use);
   }
   tdict_fences_reset(&before);

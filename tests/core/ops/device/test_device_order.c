@@ -290,8 +290,9 @@ SIM_CASE(device_ops_on_stream_add_one_use) {
   assert_int_equal(count_uses(items[0]), 2);
   assert_int_equal(count_uses(out[1]), 1);
   td_ok(tdict_clone_deep(items[1], TD_ON(b.s), &out[2], err));
+  assert_int_equal(count_uses(items[1]), 2);
   td_ok(tdict_fill(items[1], NULL, 7, TD_ON(b.s), err));
-  assert_int_equal(count_uses(items[1]), 3);
+  assert_int_equal(count_uses(items[1]), 1); /* the fill is done after the uses that read */
   unblock(&b);
   end_blocked(&w, &b);
   check_row(&w, td_leaf(out[0], "k63"), 3 + 1, 3, 63, 1);
@@ -332,5 +333,59 @@ SIM_CASE(device_ops_on_stream_poll_seldom) {
   end_blocked(&w, &b);
   check_row(&w, td_leaf(out[2], "k9"), 0, 3, 9, 2);
   for (int i = 0; i < 3; i++) tdict_release(out[i]);
+  tdict_release(td);
+}
+
+static struct { int waits, records, processes; } num_calls;
+static tdict_cu count_wait(tdict_driver *d, tdict_cu_stream stream, tdict_cu_event event) {
+  num_calls.waits++;
+  return real_ops->stream_wait_event(d, stream, event);
+}
+static tdict_cu count_record(tdict_driver *d, tdict_cu_event event, tdict_cu_stream stream) {
+  num_calls.records++;
+  return real_ops->event_record(d, event, stream);
+}
+pid_t __real_getpid(void);
+pid_t __wrap_getpid(void);
+pid_t __wrap_getpid(void) {
+  num_calls.processes++;
+  return __real_getpid();
+}
+
+/* Many calls are queued on one stream, and none of them is done. Each leaf has a storage of its own, but neither the
+ * driver calls of a call nor its system calls grow with the leaves. */
+SIM_CASE(device_ops_on_stream_in_a_row_poll_seldom) {
+  enum { NUM_ROUNDS = 10, MOST = NUM_LEAVES / 2 };
+  scoped_place w = place_open(2);
+  tdict_tree *td = many_leaves(&w), *target = many_leaves(&w), *out[NUM_ROUNDS];
+  const int64_t list[] = {2, 0, 1};
+  blocked b;
+  shim s;
+  block(&w, &b);
+  const tdict_run o = td_with(tdict_run, stream = b.s);
+  begin_counting(&s, &w);
+  s.ops.event_query = count_poll;
+  s.ops.stream_wait_event = count_wait;
+  s.ops.event_record = count_record;
+  for (int i = 0; i < 3 * NUM_ROUNDS; i++) {
+    num_polls = num_launches = 0;
+    memset(&num_calls, 0, sizeof num_calls);
+    if (i % 3 == 0)
+      td_ok(tdict_index_into(NULL, target, td, TDICT_INDEX(TDICT_LIST(list, 3)), &o, err));
+    else if (i % 3 == 1)
+      td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), &o, &out[i / 3], err));
+    else
+      td_ok(tdict_fill(target, NULL, 7, TD_ON(b.s), err));
+    assert_int_equal(num_launches, 1);
+    assert_true(num_polls < MOST && num_calls.waits < MOST && num_calls.records < MOST);
+    assert_in_range(num_calls.processes, 1, MOST);
+    assert_int_equal(count_uses(target), 1);
+  }
+  shim_end(&s, w.d);
+  unblock(&b);
+  end_blocked(&w, &b);
+  check_row(&w, td_leaf(out[NUM_ROUNDS - 1], "k9"), 0, 3, 9, 2);
+  for (int i = 0; i < NUM_ROUNDS; i++) tdict_release(out[i]);
+  tdict_release(target);
   tdict_release(td);
 }
