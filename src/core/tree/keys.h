@@ -17,6 +17,16 @@ typedef struct tdict_key {
   const char *name; /* terminated by 0; NULL if the key of the slot was deleted */
   uint32_t length, hash;
 } tdict_key;
+/* Writes a key as it stands in paths, and a final 0. Returns the address of the 0. Writes at most 1 + 2 * key->length
+ * bytes. */
+static inline char *tdict_key_write(char *to, const tdict_key *key) {
+  for (const char *c = key->name; *c; c++) {
+    if (*c == '.' || *c == '\\') *to++ = '\\';
+    *to++ = *c;
+  }
+  *to = 0;
+  return to;
+}
 typedef struct tdict_keys {
   _Atomic(int64_t) refs;
   uint32_t num_slots, num_live, cap_slots, cap_index; /* cap_index is a power of two, or 0 */

@@ -22,12 +22,7 @@ static bool append_key(path_buffer *path, size_t mark, const tdict_key *key) {
   }
   char *to = path->text + mark;
   if (mark) *to++ = '.';
-  for (const char *c = key->name; *c; c++) {
-    if (*c == '.' || *c == '\\') *to++ = '\\';
-    *to++ = *c;
-  }
-  *to = 0;
-  path->length = (size_t)(to - path->text);
+  path->length = (size_t)(tdict_key_write(to, key) - path->text);
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "core/tree/cursor.h"
 #include "core/tree/objects.h"
 #include "services/interop/dlpack/stream.h"
 #include "services/interop/dlpack/values.h"
@@ -56,40 +57,71 @@ typedef struct leaf_list {
   listed *leaves;
   size_t count, cap;
   tdict_io_text names;    /* paths, each ended by 0 */
+  tdict_io_text path;     /* path of the tree or object that was entered last */
   tdict_tree **flattened; /* owned; the trees of the objects */
   size_t num_flattened, cap_flattened;
-  const char *above; /* path of the object whose tensors are being added; NULL: none */
 } leaf_list;
 
-static tdict_status add_entry(void *user, const tdict_entry *entry, tdict_error *err);
+/* Adds a tensor with the path that is the first `mark` bytes of list->path, and then the key. */
+static bool add_leaf(leaf_list *list, size_t mark, const tdict_key *key, const tdict_tensor *tensor) {
+  const size_t name = list->names.length;
+  char *begin = tdict_io_text_reserve(&list->names, mark + 2 + 2 * (size_t)key->length), *to = begin;
+  if (!begin || !TDICT_RESERVE(list->leaves, list->cap, list->count + 1)) return false;
+  if (mark) {
+    memcpy(to, list->path.bytes, mark);
+    to += mark;
+    *to++ = '.';
+  }
+  list->names.length += (size_t)(tdict_key_write(to, key) + 1 - begin);
+  list->leaves[list->count++] = (listed){tensor, name};
+  return true;
+}
 
-static tdict_status add_object(leaf_list *list, const tdict_entry *entry, tdict_error *err) {
+/* Cuts list->path to its first `mark` bytes, and appends a key. */
+static bool enter_path(leaf_list *list, size_t mark, const tdict_key *key) {
+  list->path.length = mark;
+  char *begin = tdict_io_text_reserve(&list->path, 2 + 2 * (size_t)key->length), *to = begin;
+  if (!begin) return false;
+  if (mark) *to++ = '.';
+  list->path.length += (size_t)(tdict_key_write(to, key) - begin);
+  return true;
+}
+
+static tdict_status add_tree(leaf_list *list, const tdict_tree *tree, size_t mark, tdict_error *err);
+
+/* Flattens the object at list->path, and adds its tensors. */
+static tdict_status add_object(leaf_list *list, const tdict_box *box, tdict_error *err) {
   const tdict_flatten_rule rule = {.what = "dlpack", .way = TDICT_OBJECT_AS_TENSORS};
-  const tdict_box box = {.type = entry->type, .self = entry->object};
   tdict_tree *flat;
   if (!TDICT_RESERVE(list->flattened, list->cap_flattened, list->num_flattened + 1))
     return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory to flatten an object");
-  tdict_status status = tdict_box_flatten(&rule, &box, entry->path, &flat, err);
+  tdict_status status = tdict_box_flatten(&rule, box, list->path.bytes, &flat, err);
   if (status != TDICT_OK) return status;
   list->flattened[list->num_flattened++] = flat;
-  list->above = entry->path;
-  status = tdict_walk(flat, add_entry, list, err);
-  list->above = NULL;
-  return status == TDICT_OK ? status : tdict_error_at(err, status, entry->path);
+  return add_tree(list, flat, list->path.length, err);
 }
 
-/* Adds the tensors of an entry to the list `user`. tdict_walk() calls this function for each entry. */
-static tdict_status add_entry(void *user, const tdict_entry *entry, tdict_error *err) {
-  leaf_list *list = user;
-  if (entry->tree) return TDICT_OK;
-  if (!entry->tensor) return add_object(list, entry, err);
-  const size_t name = list->names.length;
-  if (list->above) tdict_io_text_format(&list->names, "%s.", list->above);
-  tdict_io_text_add(&list->names, entry->path, strlen(entry->path) + 1);
-  if (list->names.has_failed || !TDICT_RESERVE(list->leaves, list->cap, list->count + 1))
-    return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory to list the leaves");
-  list->leaves[list->count++] = (listed){entry->tensor, name};
-  return TDICT_OK;
+/* Adds the tensors of a tree, whose path is the first `mark` bytes of list->path. Flattened objects contain no objects,
+ * so the recursion is one level deep. A walk with a visitor would take longer. */
+static tdict_status add_tree(leaf_list *list, const tdict_tree *tree, size_t mark, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  bool has_memory = TDICT_RESERVE(list->leaves, list->cap, list->count + tree->keys->num_live);
+  tdict_cursor_init(&cursor, tree, false);
+  cursor.frames[0].mark = mark; /* the mark of a frame is the length of the path of its node */
+  for (tdict_leaf leaf; has_memory && status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_key *key = tdict_cursor_key(&cursor);
+    const size_t above = cursor.frames[cursor.depth - 1].mark;
+    const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    has_memory = tensor ? add_leaf(list, above, key, tensor) : enter_path(list, above, key);
+    if (tensor || !has_memory) continue;
+    if (tdict_leaf_tree(leaf))
+      tdict_cursor_descend(&cursor, tdict_leaf_tree(leaf), list->path.length);
+    else
+      status = add_object(list, tdict_leaf_box(leaf), err);
+  }
+  if (!has_memory) status = tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory to list the leaves");
+  return tdict_cursor_end(&cursor, "dlpack", status, err);
 }
 
 static void reset_list(leaf_list *list) {
@@ -97,6 +129,7 @@ static void reset_list(leaf_list *list) {
   free(list->flattened);
   free(list->leaves);
   tdict_io_text_reset(&list->names);
+  tdict_io_text_reset(&list->path);
 }
 
 typedef struct exporter {
@@ -242,7 +275,7 @@ tdict_status tdict_dlpack_export_tree(tdict_context *context, const tdict_tree *
   if (!tree || !entries || !count)
     return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", !tree ? "tree" : !entries ? "entries" : "count");
   tdict_status status = begin_export(&e, context, options, err);
-  if (status == TDICT_OK) status = tdict_walk(tree, add_entry, &list, err);
+  if (status == TDICT_OK) status = add_tree(&list, tree, 0, err);
   e.leaves = list.leaves;
   e.count = list.count;
   e.names = list.names.bytes ? list.names.bytes : "";
