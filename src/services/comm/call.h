@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "device/devices.h"
+#include "services/comm/block_runs.h"
 #include "services/comm/schema_cache.h"
 #include "tdict/comm.h"
 
@@ -48,6 +49,7 @@ struct tdict_comm {
   tdict_schema_cache schemas;     /* that roots have sent to all ranks */
   tdict_schema_cache own_schemas; /* of the trees that this rank has passed; not known to other ranks */
   tdict_row_schemas row_schemas;  /* made of the schemas above */
+  tdict_runs_cache runs;          /* of schemas whose trees were cut or joined */
   tdict_comm_peer *peers;         /* one for each rank */
 
   pthread_mutex_t lock;                 /* guards all fields below */

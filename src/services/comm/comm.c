@@ -40,6 +40,7 @@ static void free_comm(tdict_comm *c) {
   tdict_schema_cache_reset(&c->schemas);
   tdict_schema_cache_reset(&c->own_schemas);
   tdict_row_schemas_reset(&c->row_schemas);
+  tdict_runs_cache_reset(&c->runs);
   for (int i = 0; c->peers && i < c->table.world_size; i++) {
     tdict_schema_cache_reset(&c->peers[i].sent);
     tdict_schema_cache_reset(&c->peers[i].received);

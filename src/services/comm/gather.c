@@ -6,8 +6,6 @@
 #include "core/ops/shape.h"
 #include "core/schema/create.h"
 #include "core/schema/schema.h"
-#include "core/tensor/layout.h"
-#include "core/tree/cursor.h"
 #include "services/comm/agree.h"
 #include "services/comm/rank_blocks.h"
 #include "services/comm/table.h"
@@ -15,8 +13,7 @@
 #include "tdict/combine.h"
 #include "tdict/devices.h"
 
-enum { LEAF_ALIGNMENT = 256 };
-
+/* Copies the source into the block of this rank. */
 static tdict_status fill_own_block(const tdict_comm_call *call, tdict_rank_blocks *blocks, bool is_near,
                                    tdict_error *err) {
   const int32_t rank = call->comm->table.rank;
@@ -45,12 +42,13 @@ typedef struct gathered {
   tdict_schema *schema; /* of a join: of this rank's tree with 0 rows */
   int dim;
   tdict_rank_blocks blocks;
-  /* On a device, one launch copies all blocks to the result. In host memory, the threads of the context copy them. */
-  tdict_storage *storage; /* retained; of the result; NULL: no launch copies the blocks */
-  int64_t rows;           /* of the result */
-  const tdict_tree *own;  /* borrowed; the tree of this rank, if it is not in its block; NULL: all blocks are filled */
-  tdict_tree *result;     /* retained; NULL before prepare_join() */
-  tdict_moves moves;      /* from the blocks, or from `own`, to the result */
+  /* On a device, one launch copies all blocks to the result of a join. In host memory, the threads of the context copy
+   * the blocks. */
+  tdict_storage *storage;       /* retained; of the result; NULL: no launch copies the blocks */
+  int64_t rows;                 /* of the result */
+  const tdict_comm_source *own; /* borrowed; the block of this rank's tree; NULL: the tree is in a rank's block */
+  tdict_tree *result;           /* retained; NULL before prepare_join() */
+  tdict_moves moves;            /* from the blocks, or from `own`, to the result */
   bool is_view; /* the stack is a tree over the blocks; false: the trees of the blocks are copied into a stack */
 } gathered;
 
@@ -58,16 +56,14 @@ typedef struct gathered {
  * memory of a device can wait for the device, and the message can wait for another rank of this process. */
 static tdict_status allocate_result(const tdict_comm_call *call, gathered *j, tdict_error *err) {
   const tdict_rank_blocks *b = &j->blocks;
-  int64_t sizes[TDICT_MAX_BATCH_NDIM];
-  size_t bytes;
+  size_t bytes, padding;
   j->moves.what = tdict_comm_what(call);
-  if (!call->comm->gpu) return TDICT_OK;
+  if (!call->comm->gpu || !b->runs) return TDICT_OK;
   for (int32_t r = 0; r < b->world; r++)
     if (!tdict_add_i64(j->rows, b->rows[r], &j->rows))
       return tdict_fail(err, TDICT_EOVERFLOW, "%s: the rows of all ranks do not fit 63 bits", tdict_comm_what(call));
-  const int64_t *batch_size = tdict_rank_blocks_batch_size(b, j->rows, sizes);
   tdict_memory *memory = call->memory ? call->memory : tdict_comm_memory(call->comm);
-  tdict_status status = tdict_schema_measure_batch(b->schema, batch_size, &bytes, NULL, err);
+  tdict_status status = tdict_rank_blocks_measure(b, j->rows, &bytes, &padding, err);
   if (status == TDICT_OK) status = tdict_storage_create(memory, bytes, false, &j->storage, err);
   if (status != TDICT_OK || tdict_moves_can_launch(j->storage, b->storage)) return status;
   tdict_storage_release(j->storage);
@@ -84,64 +80,25 @@ static tdict_status allocate_blocks(const tdict_comm_call *call, gathered *j, td
   return status == TDICT_OK ? allocate_result(call, j, err) : status;
 }
 
-/* Describes the part of rank `r` in its block: like `like`, and `offset` bytes after the start of the block. */
-static const tdict_tensor *view_block(const tdict_rank_blocks *b, int32_t r, size_t offset, const tdict_tensor *like,
-                                      tdict_temp *temp) {
-  tdict_made part;
-  tdict_made_of(like, &part);
-  tdict_layout_strides(part.ndim, part.shape, part.strides);
-  part.data = b->data + b->offsets[r] + offset;
-  tdict_tensor *view = tdict_temp_over(temp, like, &part);
-  view->storage = b->storage;
-  return view;
-}
-
-/* Adds the moves of the parts of all ranks to the tensor `to`. `own` is the part of this rank, or NULL if it is in its
- * block. `offsets` has the offset of the part in each block, and is set to the offset of the next tensor. */
-static tdict_status add_parts(const tdict_comm_call *call, gathered *j, const tdict_tensor *to, const tdict_tensor *own,
-                              size_t *offsets, tdict_error *err) {
-  const tdict_rank_blocks *b = &j->blocks;
-  const size_t item = tdict_dtype_bytes(to->dtype);
-  tdict_status status = TDICT_OK;
-  tdict_made place;
-  tdict_made_of(to, &place);
-  for (int32_t r = 0; r < b->world && status == TDICT_OK; r++) {
-    tdict_temp dst, src;
-    place.shape[b->dim] = b->rows[r];
-    tdict_tensor *part = tdict_temp_over(&dst, to, &place);
-    const bool is_own = own && r == call->comm->table.rank;
-    status = tdict_moves_copy(&j->moves, part, is_own ? own : view_block(b, r, offsets[r], part, &src), err);
-    place.data = (char *)place.data + (size_t)(b->rows[r] * place.strides[b->dim]) * item;
-    offsets[r] += tdict_align((size_t)part->numel * item, LEAF_ALIGNMENT);
-  }
-  return status;
-}
-
-/* Lists the moves of all tensors. The result, the blocks and the own tree have one order. */
+/* Lists the moves of the blocks of all ranks. */
 static tdict_status list_moves(const tdict_comm_call *call, gathered *j, tdict_error *err) {
-  tdict_cursor cursor, own_cursor;
+  const tdict_rank_blocks *b = &j->blocks;
+  tdict_block_rows to = {.storage = j->storage, .data = j->storage->data, .rows = j->rows};
   tdict_status status = TDICT_OK;
-  size_t *offsets = calloc((size_t)j->blocks.world, sizeof *offsets);
-  if (!offsets) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a list", tdict_comm_what(call));
-  tdict_cursor_init(&cursor, j->result, false);
-  tdict_cursor_init(&own_cursor, j->own ? j->own : j->result, false);
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    const tdict_leaf own = j->own ? tdict_cursor_next(&own_cursor) : 0;
-    const tdict_tensor *to = tdict_leaf_tensor(leaf);
-    if (to)
-      status = add_parts(call, j, to, own ? tdict_leaf_tensor(own) : NULL, offsets, err);
-    else if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)) ||
-             (own && !tdict_cursor_enter(&own_cursor, tdict_leaf_tree(own))))
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to walk the tree", tdict_comm_what(call));
+  for (int32_t r = 0; r < b->world && status == TDICT_OK; r++) {
+    tdict_block_rows from = tdict_rank_blocks_rows(b, r);
+    if (j->own && r == call->comm->table.rank) {
+      from.storage = j->own->storage;
+      from.data = j->own->data;
+    }
+    status = tdict_block_runs_copy(b->runs, &to, &from, b->rows[r], &j->moves, err);
+    to.from += b->rows[r];
   }
-  tdict_cursor_reset(&own_cursor);
-  tdict_cursor_reset(&cursor);
-  free(offsets);
   return status;
 }
 
 /* Makes the result, lists the moves and builds their launch, or makes the trees of all blocks. Accesses no elements of
- * the blocks, and allocates host memory only. Copies tensors of the own tree that no launch can copy. */
+ * the blocks, and allocates host memory only. */
 static tdict_status prepare_join(const tdict_comm_call *call, gathered *j, tdict_error *err) {
   int64_t sizes[TDICT_MAX_BATCH_NDIM];
   if (!j->storage) return tdict_rank_blocks_make_trees(&j->blocks, err);
@@ -222,11 +179,20 @@ static tdict_status run_all_gather(tdict_comm_call *call, tdict_tree **out, tdic
   return status;
 }
 
+/* Returns true if the launch of the join can read the tree of this rank where it is. Waits for transfers that write the
+ * tree, because they can fail. */
+static bool reads_own_block(const tdict_comm_call *call, const gathered *j) {
+  const tdict_comm_source *own = &call->source;
+  if (!j->storage || !own->is_block || !own->is_near || !own->storage) return false;
+  (void)tdict_storage_wait(own->storage, false, INT64_MAX);
+  return !tdict_storage_has_lost(own->storage) && tdict_moves_can_launch(j->storage, own->storage);
+}
+
 static tdict_status receive_on_root(tdict_comm_call *call, gathered *j, tdict_tree **out, tdict_error *err) {
   tdict_status status = allocate_blocks(call, j, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
-  if (status == TDICT_OK && j->storage && call->source.is_near)
-    j->own = call->src;
+  if (status == TDICT_OK && reads_own_block(call, j))
+    j->own = &call->source;
   else if (status == TDICT_OK)
     status = fill_own_block(call, &j->blocks, call->source.is_near, err);
   if (status == TDICT_OK) status = tdict_rank_blocks_queue(call, &j->blocks, err);

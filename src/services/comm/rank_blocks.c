@@ -41,16 +41,23 @@ const int64_t *tdict_rank_blocks_batch_size(const tdict_rank_blocks *b, int64_t 
   return sizes;
 }
 
-static tdict_status measure_block(const tdict_comm_call *call, tdict_rank_blocks *b, int32_t r, tdict_error *err) {
+tdict_status tdict_rank_blocks_measure(const tdict_rank_blocks *b, int64_t rows, size_t *bytes, size_t *last_padding,
+                                       tdict_error *err) {
   int64_t sizes[TDICT_MAX_BATCH_NDIM];
+  if (b->runs && tdict_block_runs_measure(b->runs, rows, bytes, last_padding)) return TDICT_OK;
+  /* also finds the entry whose bytes do not fit */
+  return tdict_schema_measure_batch(b->schema, tdict_rank_blocks_batch_size(b, rows, sizes), bytes, last_padding, err);
+}
+
+/* Computes the size and the place of the block of a rank. */
+static tdict_status measure_block(const tdict_comm_call *call, tdict_rank_blocks *b, int32_t r, tdict_error *err) {
   size_t padding;
   tdict_status status = TDICT_OK;
   if (r > 0 && b->rows[r] == b->rows[r - 1]) {
     b->bytes[r] = b->bytes[r - 1];
   } else {
     b->are_equal = r == 0;
-    status = tdict_schema_measure_batch(b->schema, tdict_rank_blocks_batch_size(b, b->rows[r], sizes), &b->step,
-                                        &padding, err);
+    status = tdict_rank_blocks_measure(b, b->rows[r], &b->step, &padding, err);
     if (status == TDICT_OK) b->bytes[r] = b->step - padding;
   }
   b->offsets[r] = b->total;
@@ -65,6 +72,7 @@ tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict
   tdict_status status = TDICT_OK;
   out->schema = tdict_schema_retain(schema);
   out->dim = dim;
+  if (dim >= 0) status = tdict_runs_cache_get(&call->comm->runs, tdict_comm_what(call), schema, dim, &out->runs, err);
   for (int32_t r = 0; r < out->world && status == TDICT_OK; r++) status = measure_block(call, out, r, err);
   if (!memory) memory = tdict_comm_memory(call->comm);
   if (status == TDICT_OK) status = tdict_storage_create(memory, out->total, false, &out->storage, err);

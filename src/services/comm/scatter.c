@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/checked.h"
+#include "core/ops/device/moves.h"
 #include "core/ops/shape.h"
 #include "core/schema/create.h"
 #include "services/comm/agree.h"
@@ -65,27 +66,78 @@ static tdict_status share_counts(tdict_comm_call *call, scatter *s, tdict_error 
   return tdict_comm_send_all(call, s->counts, (size_t)world * sizeof *s->counts, call->root, err);
 }
 
-/* Cuts the source, and copies the rows of each rank into the rank's block. The part of the root goes to its message. */
+/* Cuts the tree of the source, and copies the rows of each rank into the rank's block. The part of the root goes to its
+ * message. */
 static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
   const int32_t world = s->blocks.world;
-  const int64_t own_count = s->counts[call->root];
   tdict_block_message *own = &call->message;
   size_t count = (size_t)world;
-  s->counts[call->root] = 0; /* the root needs no block */
-  tdict_status status = tdict_rank_blocks_allocate(call, s->schema, s->dim, NULL, &s->blocks, err);
-  s->counts[call->root] = own_count;
-  tdict_tree **pieces = status == TDICT_OK ? calloc(count, sizeof(tdict_tree *)) : NULL;
-  if (status == TDICT_OK && !pieces)
-    status = tdict_fail(err, TDICT_ENOMEM, "scatter: no host memory for %zu ranks", count);
-  s->pieces = pieces;
-  if (status == TDICT_OK) status = tdict_split(call->src, s->dim, s->counts, pieces, &count, err);
+  s->pieces = calloc(count, sizeof(tdict_tree *));
+  if (!s->pieces) return tdict_fail(err, TDICT_ENOMEM, "scatter: no host memory for %zu ranks", count);
+  tdict_status status = tdict_split(call->src, s->dim, s->counts, s->pieces, &count, err);
   if (status == TDICT_OK) status = tdict_schema_create_over(s->part_schema, own->storage, &own->packed, err);
   for (int32_t r = 0; r < world && status == TDICT_OK; r++) {
     if (r != call->root) status = tdict_rank_blocks_make_tree(&s->blocks, r, err);
     tdict_tree *to = r == call->root ? own->packed : s->blocks.trees[r];
-    if (status == TDICT_OK) status = tdict_comm_copy(call->comm, to, pieces[r], call->source.is_near, err);
+    if (status == TDICT_OK) status = tdict_comm_copy(call->comm, to, s->pieces[r], call->source.is_near, err);
   }
   return status;
+}
+
+/* Returns true if one launch can copy the parts from the source, which is a block. Waits for transfers that write the
+ * source, because they can fail. */
+static bool can_pack(const tdict_comm_call *call, const scatter *s) {
+  const tdict_comm_source *source = &call->source;
+  if (!call->comm->gpu || !source->is_block || !source->is_near || !source->storage || !s->blocks.runs) return false;
+  (void)tdict_storage_wait(source->storage, false, INT64_MAX);
+  return !tdict_storage_has_lost(source->storage) && tdict_moves_can_launch(call->message.storage, source->storage) &&
+         tdict_moves_can_launch(s->blocks.storage, source->storage);
+}
+
+/* Copies the rows of each rank from the block of the source to the block of the rank or, on the root, to its message.
+ * Queues the copies on `stream`, or waits for them if `stream` is NULL. */
+static tdict_status pack_parts(const tdict_comm_call *call, const scatter *s, const tdict_stream *stream,
+                               tdict_error *err) {
+  tdict_moves moves = {.what = tdict_comm_what(call), .stream = stream};
+  tdict_block_rows from = {
+      .storage = call->source.storage, .data = call->source.data, .rows = call->comm->headers[call->root].rows};
+  tdict_status status = TDICT_OK;
+  for (int32_t r = 0; r < s->blocks.world && status == TDICT_OK; r++) {
+    tdict_block_rows to = tdict_rank_blocks_rows(&s->blocks, r);
+    if (r == call->root) {
+      to.storage = call->message.storage;
+      to.data = call->message.data;
+    }
+    status = tdict_block_runs_copy(s->blocks.runs, &to, &from, s->counts[r], &moves, err);
+    from.from += s->counts[r];
+  }
+  if (status == TDICT_OK) status = tdict_moves_run(&moves, err);
+  tdict_moves_reset(&moves);
+  return status;
+}
+
+/* Allocates the blocks of the other ranks, and fills them and the message of the root. The copies may only be queued on
+ * the stream of the communicator. */
+static tdict_status fill_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
+  const int64_t own_count = s->counts[call->root];
+  s->counts[call->root] = 0; /* the root needs no block */
+  tdict_status status = tdict_rank_blocks_allocate(call, s->schema, s->dim, NULL, &s->blocks, err);
+  s->counts[call->root] = own_count;
+  if (status != TDICT_OK) return status;
+  if (!can_pack(call, s)) return cut_parts(call, s, err);
+  status = pack_parts(call, s, &call->comm->stream, err);
+  /* a driver without kernels copies only while the call waits */
+  return status == TDICT_ENOTSUP ? pack_parts(call, s, NULL, err) : status;
+}
+
+/* Sends the parts to the other ranks. Makes the tree of the root while the elements are on their way. */
+static tdict_status send_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
+  tdict_block_message *own = &call->message;
+  tdict_error local;
+  tdict_status status = tdict_rank_blocks_queue(call, &s->blocks, err);
+  if (status != TDICT_OK) return status;
+  if (!own->packed) status = tdict_schema_create_over(s->part_schema, own->storage, &own->packed, &local);
+  return tdict_table_finish_step(call, status, &local, err);
 }
 
 static tdict_status move_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
@@ -95,9 +147,8 @@ static tdict_status move_parts(tdict_comm_call *call, scatter *s, tdict_error *e
   if (status != TDICT_OK) return status;
   if (rank != call->root) return tdict_comm_receive_message(call, s->part_schema, err);
   status = tdict_comm_await_stream(call, err);
-  if (status == TDICT_OK) status = cut_parts(call, s, err);
-  if (status == TDICT_OK) status = tdict_rank_blocks_queue(call, &s->blocks, err);
-  return status == TDICT_OK ? tdict_table_finish(call, err) : status;
+  if (status == TDICT_OK) status = fill_parts(call, s, err);
+  return status == TDICT_OK ? send_parts(call, s, err) : status;
 }
 
 static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {

@@ -1,13 +1,14 @@
-/* How many calls of the driver and of NCCL the operations make. The test counts them in front of the simulated
- * driver. */
+/* How many calls of the driver and of NCCL the operations make, and the communicators that use them. The tests count
+ * the calls in front of the simulated driver. */
 #include "core/base/error.h"
 #include "services/comm/nccl/ranks.h"
+#include "support/take_comm.h"
 
 enum { HEADER_BYTES = 120, BYTES = 1 << 16 };
 
 /* Calls of the thread. */
 typedef struct driver_calls {
-  int pushes, copies_in, copies_out, records, queries;
+  int pushes, copies_in, copies_out, records, queries, launches, waits;
 } driver_calls;
 static _Thread_local driver_calls calls;
 static const tdict_driver_ops *real;
@@ -33,6 +34,32 @@ static tdict_cu counting_query(tdict_driver *d, tdict_cu_event e) {
   return real->event_query(d, e);
 }
 
+static tdict_cu counting_launch(tdict_driver *d, const tdict_cu_launch *launch, tdict_cu_stream s) {
+  calls.launches++;
+  return real->launch(d, launch, s);
+}
+static tdict_cu counting_wait(tdict_driver *d, tdict_cu_stream s) {
+  calls.waits++;
+  return real->stream_synchronize(d, s);
+}
+
+/* Counts the calls of the driver of all ranks, which have one context. */
+static void begin_counting(const world *w) {
+  static tdict_driver_ops counting;
+  tdict_driver *driver = w->ranks[0].gpu->driver;
+  real = driver->ops;
+  counting = *real;
+  counting.ctx_push = counting_push;
+  counting.copy_h2d_async = counting_copy_in;
+  counting.copy_d2h_async = counting_copy_out;
+  counting.event_record = counting_record;
+  counting.event_query = counting_query;
+  counting.launch = counting_launch;
+  counting.stream_synchronize = counting_wait;
+  driver->ops = &counting;
+}
+static void end_counting(const world *w) { w->ranks[0].gpu->driver->ops = real; }
+
 static driver_calls found[MOST_RANKS];
 
 static tdict_status exchange_header(rank *r, tdict_error *err) {
@@ -56,18 +83,9 @@ static tdict_status broadcast_block(rank *r, tdict_error *err) {
 }
 
 SIM_CASE(nccl_operations_make_few_driver_calls) {
-  static tdict_driver_ops counting;
   scoped_world w;
   world_open(&w, 3, true, BYTES);
-  tdict_driver *driver = w.ranks[0].gpu->driver;
-  real = driver->ops;
-  counting = *real;
-  counting.ctx_push = counting_push;
-  counting.copy_h2d_async = counting_copy_in;
-  counting.copy_d2h_async = counting_copy_out;
-  counting.event_record = counting_record;
-  counting.event_query = counting_query;
-  driver->ops = &counting;
+  begin_counting(&w);
   const int operations = world_operations(&w);
   world_do(&w, exchange_header);
   for (int i = 0; i < w.size; i++) {
@@ -84,5 +102,79 @@ SIM_CASE(nccl_operations_make_few_driver_calls) {
     assert_int_equal(found[i].records, 1);
   }
   assert_int_equal(world_operations(&w) - operations, 2 * w.size);
-  driver->ops = real;
+  end_counting(&w);
+}
+
+/* Trees that are one block. They have many tensors of two sizes, one size after the other. */
+enum { LEAVES = 400, ROWS = 6 };
+static tdict_comm *comms[MOST_RANKS];
+static tdict_tree *whole, *parts[MOST_RANKS], *results[MOST_RANKS];
+
+static tdict_tree *make_block(const rank *r, int64_t rows) {
+  static char keys[LEAVES][8];
+  tdict_field fields[LEAVES];
+  for (int i = 0; i < LEAVES; i++) {
+    snprintf(keys[i], sizeof keys[i], "k%d", i);
+    fields[i] = (tdict_field){.path = keys[i], .dtype = TDICT_F32, .ndim = 1, .shape = {i < LEAVES / 2 ? 3 : 5}};
+  }
+  tdict_memory *memory = tdict_device_memory(r->context, r->stream.device);
+  tdict_tree *tree = td_made(tree, tdict_create_from(fields, LEAVES, 1, &rows, memory, &made, err));
+  tdict_lock(tree);
+  return tree;
+}
+static tdict_status open_comm(rank *r, tdict_error *err) {
+  r->t.on_calling_thread = true; /* calls are counted for the thread of the rank */
+  return tdict_comm_create(r->context, &r->t, NULL, &comms[r->number], err);
+}
+static tdict_status close_comm(rank *r, tdict_error *err) {
+  (void)err;
+  tdict_comm_destroy(comms[r->number]);
+  return TDICT_OK;
+}
+static tdict_status keep_counts(const rank *r, tdict_status status) {
+  found[r->number] = calls;
+  tdict_release(results[r->number]);
+  results[r->number] = NULL;
+  return status;
+}
+static tdict_status scatter_block(rank *r, tdict_error *err) {
+  calls = (driver_calls){0};
+  return keep_counts(r, td_comm_scatter(comms[r->number], r->number ? NULL : whole, 0, NULL, &results[r->number], err));
+}
+static tdict_status gather_blocks(rank *r, tdict_error *err) {
+  calls = (driver_calls){0};
+  return keep_counts(r, td_comm_gather(comms[r->number], parts[r->number], 0, NULL, &results[r->number], err));
+}
+static tdict_status all_gather_blocks(rank *r, tdict_error *err) {
+  calls = (driver_calls){0};
+  return keep_counts(r, td_comm_all_gather(comms[r->number], parts[r->number], NULL, &results[r->number], err));
+}
+
+/* The first call loads the kernels and fills the caches. The table of the launch fits its parameters, so nothing is
+ * copied to the device. */
+static void check_launches(world *w, tdict_status (*body)(rank *r, tdict_error *err), int launching, int waits) {
+  world_do(w, body);
+  world_do(w, body);
+  for (int i = 0; i < w->size; i++) {
+    assert_int_equal(found[i].launches, i < launching);
+    assert_int_equal(found[i].copies_in + found[i].copies_out, 0);
+    assert_int_equal(found[i].waits, i < launching ? waits : 0);
+  }
+}
+
+SIM_CASE(nccl_comm_cuts_and_joins_blocks_by_one_launch) {
+  world w;
+  world_open(&w, 3, true, BYTES);
+  whole = make_block(&w.ranks[0], ROWS);
+  for (int i = 0; i < w.size; i++) parts[i] = make_block(&w.ranks[i], ROWS / w.size);
+  world_do(&w, open_comm);
+  begin_counting(&w);
+  check_launches(&w, scatter_block, 1, 0);
+  check_launches(&w, gather_blocks, 1, 1);
+  check_launches(&w, all_gather_blocks, w.size, 1);
+  end_counting(&w);
+  world_do(&w, close_comm);
+  for (int i = 0; i < w.size; i++) tdict_release(parts[i]);
+  tdict_release(whole);
+  world_end(&w);
 }
