@@ -61,7 +61,15 @@ static void free_queued(tdict_future *f) {
   if (q->queue) release_queue(q->queue);
 }
 
-/* Makes the call. A failure aborts the communicator unless all ranks know the error. Then *out is unchanged. */
+/* Drops the references that the steps of a call have taken. */
+static void release_memory(tdict_comm_call *call) {
+  tdict_message_reset(&call->message);
+  tdict_comm_source_reset(&call->source);
+  for (int i = 0; i < 2; i++) tdict_storage_release(call->held[i]);
+}
+
+/* Makes the call. If the call fails, aborts the communicator unless all ranks know the error. On failure *out is
+ * unchanged. */
 static tdict_status perform(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   TDICT_UNCANCELLED;
   tdict_error failure = {0};
@@ -69,11 +77,10 @@ static tdict_status perform(tdict_comm_call *call, tdict_tree **out, tdict_error
   tdict_status status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure);
   if (status == TDICT_OK) {
     status = call->run(call, &result, &failure);
-    tdict_message_reset(&call->message);
-    tdict_comm_source_reset(&call->source);
     failure.status = (int32_t)status; /* a table may leave the error empty */
     if (status != TDICT_OK && !call->keeps_comm && !tdict_comm_fail(call->comm, &failure))
       status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure); /* another thread has aborted */
+    release_memory(call); /* after the abort, which ends work that may use the memory */
   }
   if (status == TDICT_OK)
     *out = result;

@@ -51,6 +51,7 @@ struct tdict_comm {
   tdict_row_schemas row_schemas;  /* made of the schemas above */
   tdict_runs_cache runs;          /* of schemas whose trees were cut or joined */
   tdict_comm_peer *peers;         /* one for each rank */
+  bool has_launched;              /* true: the kernel of copies is loaded, and was launched on the device */
 
   pthread_mutex_t lock;                 /* guards all fields below */
   tdict_error failure;                  /* the first failure; status 0: the communicator is usable */
@@ -135,6 +136,7 @@ struct tdict_comm_call {
   tdict_comm_source source;    /* the tree of this rank */
   tdict_block_message message; /* the block of `source`, or of a tree that is received */
   tdict_comm_offer offer;      /* the schema of `source`, unless the call offers more */
+  tdict_storage *held[2];      /* retained; NULL, or memory that queued work of the failed call may still use */
 
   tdict_error local; /* the first error of the checks that this rank makes alone; status 0: none */
   bool keeps_comm;   /* true: if the call fails now, all ranks know, and the communicator stays usable */

@@ -6,6 +6,7 @@
 #include "core/ops/shape.h"
 #include "core/schema/create.h"
 #include "core/schema/schema.h"
+#include "device/gpu.h"
 #include "services/comm/agree.h"
 #include "services/comm/rank_blocks.h"
 #include "services/comm/table.h"
@@ -49,6 +50,7 @@ typedef struct gathered {
   const tdict_comm_source *own; /* borrowed; the block of this rank's tree; NULL: the tree is in a rank's block */
   tdict_tree *result;           /* retained; NULL before prepare_join() */
   tdict_moves moves;            /* from the blocks, or from `own`, to the result */
+  bool is_queued;               /* true: the launch of `moves` is queued after the message */
   bool is_view; /* the stack is a tree over the blocks; false: the trees of the blocks are copied into a stack */
 } gathered;
 
@@ -97,16 +99,32 @@ static tdict_status list_moves(const tdict_comm_call *call, gathered *j, tdict_e
   return status;
 }
 
-/* Makes the result, lists the moves and builds their launch, or makes the trees of all blocks. Accesses no elements of
- * the blocks, and allocates host memory only. */
+/* Queues the launch after the message, so that the host need not wait between the two. Only for a launch that allocates
+ * nothing, after an earlier launch: to load a kernel or to allocate memory of a device can wait for the device, and the
+ * message can wait for another rank of this process. If the launch fails, run_join() tries it again after the message,
+ * when an error affects no other rank. */
+static void queue_join(const tdict_comm_call *call, gathered *j) {
+  const tdict_comm *c = call->comm;
+  tdict_kernel_work *work = &j->moves.built;
+  tdict_gpu_scope scope;
+  if (!c->has_launched || j->moves.num_built == 0 || tdict_kernel_table_words(work) > TDICT_KERNEL_PARAM_WORDS) return;
+  tdict_status status = tdict_gpu_enter(c->gpu, &scope, NULL);
+  if (status == TDICT_OK) status = tdict_gpu_queue_work(c->gpu, work, c->stream.handle, NULL);
+  tdict_gpu_leave(c->gpu, &scope);
+  j->is_queued = status == TDICT_OK;
+}
+
+/* Lists the moves, builds their launch, queues it if possible and makes the result, or makes the trees of all blocks.
+ * The host accesses no elements of the blocks, and allocates host memory only. */
 static tdict_status prepare_join(const tdict_comm_call *call, gathered *j, tdict_error *err) {
   int64_t sizes[TDICT_MAX_BATCH_NDIM];
   if (!j->storage) return tdict_rank_blocks_make_trees(&j->blocks, err);
   const tdict_schema_place place = {.storage = j->storage,
                                     .batch_size = tdict_rank_blocks_batch_size(&j->blocks, j->rows, sizes)};
-  tdict_status status = tdict_schema_create_at(j->blocks.schema, &place, &j->result, err);
-  if (status == TDICT_OK) status = list_moves(call, j, err);
-  return status == TDICT_OK ? tdict_moves_build(&j->moves, err) : status;
+  tdict_status status = list_moves(call, j, err);
+  if (status == TDICT_OK) status = tdict_moves_build(&j->moves, err);
+  if (status == TDICT_OK) queue_join(call, j);
+  return status == TDICT_OK ? tdict_schema_create_at(j->blocks.schema, &place, &j->result, err) : status;
 }
 
 /* Joins with the threads of the context. */
@@ -124,7 +142,19 @@ static tdict_status join_on_host(const tdict_comm_call *call, const tdict_rank_b
   return TDICT_HAND_OVER(status, joined, out, tdict_release);
 }
 
-/* Prepares the join while the elements are on their way. Its own errors do not affect other ranks, which are done. */
+/* Makes the join, unless it was queued, and waits for it. */
+static tdict_status run_join(const tdict_comm_call *call, gathered *j, tdict_error *err) {
+  tdict_comm *c = call->comm;
+  if (j->is_queued) return TDICT_OK;
+  const bool launches = j->moves.count > 0;
+  tdict_status status = tdict_moves_run(&j->moves, err);
+  if (status == TDICT_OK && launches && !c->has_launched)
+    c->has_launched = tdict_gpu_load_kernels(c->gpu, NULL) == TDICT_OK; /* else the driver has copied */
+  return status;
+}
+
+/* Prepares the join while the elements are on their way, waits for the elements, and joins the blocks. After the wait,
+ * all ranks are done with the table, so an error does not affect them. */
 static tdict_status receive_and_join(tdict_comm_call *call, gathered *j, tdict_tree **out, tdict_error *err) {
   const tdict_rank_blocks *b = &j->blocks;
   tdict_join_options o = tdict_join_options_default();
@@ -138,7 +168,7 @@ static tdict_status receive_and_join(tdict_comm_call *call, gathered *j, tdict_t
   o.dim = b->dim;
   run.memory = call->memory;
   if (!j->result) return tdict_cat((const tdict_tree *const *)b->trees, (size_t)b->world, &o, &run, out, err);
-  status = tdict_moves_run(&j->moves, err);
+  status = run_join(call, j, err);
   if (status == TDICT_OK) *out = tdict_retain(j->result);
   return status;
 }
@@ -154,7 +184,10 @@ static tdict_status agree_on_rows(tdict_comm_call *call, gathered *j, tdict_erro
   return tdict_comm_agree(call, true, err);
 }
 
-static void reset_gathered(gathered *j) {
+/* Drops the references of a call that has ended with `status`. */
+static void reset_gathered(tdict_comm_call *call, gathered *j, tdict_status status) {
+  if (status != TDICT_OK && j->storage) call->held[0] = tdict_storage_retain(j->storage);
+  if (status != TDICT_OK && j->blocks.storage) call->held[1] = tdict_storage_retain(j->blocks.storage);
   tdict_moves_reset(&j->moves);
   tdict_release(j->result);
   if (j->storage) tdict_storage_release(j->storage);
@@ -175,7 +208,7 @@ static tdict_status run_all_gather(tdict_comm_call *call, tdict_tree **out, tdic
     if (status == TDICT_OK) status = tdict_rank_blocks_queue(call, &j.blocks, err);
   }
   if (status == TDICT_OK) status = receive_and_join(call, &j, out, err);
-  reset_gathered(&j);
+  reset_gathered(call, &j, status);
   return status;
 }
 
@@ -208,7 +241,7 @@ static tdict_status run_gather(tdict_comm_call *call, tdict_tree **out, tdict_er
     status = tdict_message_prepare(call, err);
     if (status == TDICT_OK) status = tdict_comm_send_message(call, err);
   }
-  reset_gathered(&j);
+  reset_gathered(call, &j, status);
   return status;
 }
 
@@ -245,7 +278,7 @@ static tdict_status run_all_gather_stack(tdict_comm_call *call, tdict_tree **out
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
   if (status == TDICT_OK) status = queue_equal(call, &j.blocks, err);
   if (status == TDICT_OK) status = receive_stack(call, &j, out, err);
-  reset_gathered(&j);
+  reset_gathered(call, &j, status);
   return status;
 }
 

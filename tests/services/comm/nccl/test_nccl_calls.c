@@ -2,6 +2,7 @@
  * the calls in front of the simulated driver. */
 #include "core/base/error.h"
 #include "services/comm/nccl/ranks.h"
+#include "support/fail_alloc.h"
 #include "support/take_comm.h"
 
 enum { HEADER_BYTES = 120, BYTES = 1 << 16 };
@@ -34,8 +35,10 @@ static tdict_cu counting_query(tdict_driver *d, tdict_cu_event e) {
   return real->event_query(d, e);
 }
 
+static _Thread_local bool refuses_launches;
 static tdict_cu counting_launch(tdict_driver *d, const tdict_cu_launch *launch, tdict_cu_stream s) {
   calls.launches++;
+  if (refuses_launches) return TDICT_CU_OUT_OF_MEMORY;
   return real->launch(d, launch, s);
 }
 static tdict_cu counting_wait(tdict_driver *d, tdict_cu_stream s) {
@@ -122,8 +125,28 @@ static tdict_tree *make_block(const rank *r, int64_t rows) {
   tdict_lock(tree);
   return tree;
 }
+/* The exchange of headers, after which the next allocation of a rank can fail. */
+static tdict_status (*real_exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
+                                     tdict_error *err);
+static _Thread_local bool dies;
+static tdict_status last_exchange(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
+                                  tdict_error *err) {
+  const tdict_status status = real_exchange(self, src, dst, num_bytes, timeout_ns, err);
+  if (dies) td_fail_alloc(0, false);
+  return status;
+}
+/* Notes how much memory of the device the rank has at the abort. */
+static void (*real_abort)(void *self);
+static _Thread_local const tdict_gpu *gpu_of_thread;
+static _Thread_local size_t live_at_abort;
+static void noting_abort(void *self) {
+  if (gpu_of_thread) live_at_abort = gpu_of_thread->counts.live_bytes;
+  real_abort(self);
+}
 static tdict_status open_comm(rank *r, tdict_error *err) {
   r->t.on_calling_thread = true; /* calls are counted for the thread of the rank */
+  r->t.exchange = last_exchange;
+  r->t.abort = noting_abort;
   return tdict_comm_create(r->context, &r->t, NULL, &comms[r->number], err);
 }
 static tdict_status close_comm(rank *r, tdict_error *err) {
@@ -150,31 +173,93 @@ static tdict_status all_gather_blocks(rank *r, tdict_error *err) {
   return keep_counts(r, td_comm_all_gather(comms[r->number], parts[r->number], NULL, &results[r->number], err));
 }
 
+static void open_blocks(world *w) {
+  world_open(w, 3, true, BYTES);
+  whole = make_block(&w->ranks[0], ROWS);
+  for (int i = 0; i < w->size; i++) parts[i] = make_block(&w->ranks[i], ROWS / w->size);
+  real_exchange = w->ranks[0].t.exchange;
+  real_abort = w->ranks[0].t.abort;
+  world_do(w, open_comm);
+  begin_counting(w);
+}
+static void close_blocks(world *w) {
+  end_counting(w);
+  world_do(w, close_comm);
+  for (int i = 0; i < w->size; i++) tdict_release(parts[i]);
+  tdict_release(whole);
+  world_end(w);
+}
+
 /* The first call loads the kernels and fills the caches. The table of the launch fits its parameters, so nothing is
  * copied to the device. */
-static void check_launches(world *w, tdict_status (*body)(rank *r, tdict_error *err), int launching, int waits) {
+static void check_launches(world *w, tdict_status (*body)(rank *r, tdict_error *err), int launching) {
   world_do(w, body);
   world_do(w, body);
   for (int i = 0; i < w->size; i++) {
     assert_int_equal(found[i].launches, i < launching);
     assert_int_equal(found[i].copies_in + found[i].copies_out, 0);
-    assert_int_equal(found[i].waits, i < launching ? waits : 0);
+    assert_int_equal(found[i].waits, 0); /* only for the end of the message, which waits for an event */
   }
 }
 
 SIM_CASE(nccl_comm_cuts_and_joins_blocks_by_one_launch) {
   world w;
-  world_open(&w, 3, true, BYTES);
-  whole = make_block(&w.ranks[0], ROWS);
-  for (int i = 0; i < w.size; i++) parts[i] = make_block(&w.ranks[i], ROWS / w.size);
-  world_do(&w, open_comm);
-  begin_counting(&w);
-  check_launches(&w, scatter_block, 1, 0);
-  check_launches(&w, gather_blocks, 1, 1);
-  check_launches(&w, all_gather_blocks, w.size, 1);
-  end_counting(&w);
-  world_do(&w, close_comm);
-  for (int i = 0; i < w.size; i++) tdict_release(parts[i]);
-  tdict_release(whole);
-  world_end(&w);
+  open_blocks(&w);
+  check_launches(&w, scatter_block, 1);
+  check_launches(&w, gather_blocks, 1);
+  check_launches(&w, all_gather_blocks, w.size);
+  close_blocks(&w);
+}
+
+/* Device memory that the call of each rank had at the abort and has after the call. */
+static size_t held[MOST_RANKS], left[MOST_RANKS];
+/* Rank 1 fails after the headers agree, before its message. */
+static tdict_status lose_rank(rank *r, tdict_error *err) {
+  const tdict_comm_options o = td_with(tdict_comm_options, timeout_ns = SECONDS(1));
+  const size_t live = r->gpu->counts.live_bytes;
+  dies = r->number == 1;
+  gpu_of_thread = r->gpu;
+  const tdict_status status = td_comm_all_gather(comms[r->number], parts[r->number], &o, &results[r->number], err);
+  (void)td_fail_alloc_stop();
+  held[r->number] = live_at_abort - live;
+  left[r->number] = r->gpu->counts.live_bytes - live;
+  return status;
+}
+
+/* The other ranks have queued the message and the join, which use memory until the communicator is aborted. */
+SIM_CASE(nccl_comm_keeps_the_memory_of_a_queued_join) {
+  world w;
+  open_blocks(&w);
+  world_do(&w, all_gather_blocks); /* later launches are queued */
+  world_run(&w, lose_rank);
+  for (int i = 0; i < w.size; i++) {
+    assert_int_not_equal(w.ranks[i].status, TDICT_OK);
+    assert_int_equal(w.ranks[i].status == TDICT_ENOMEM, i == 1);
+    assert_null(results[i]);
+    assert_true(i == 1 || held[i] >= 4 * (size_t)LEAVES * 256); /* three blocks, and the result */
+    assert_int_equal(left[i], 0);
+  }
+  close_blocks(&w);
+}
+
+/* Joins without launches on rank 1. */
+static tdict_status refuse_launches(rank *r, tdict_error *err) {
+  refuses_launches = r->number == 1;
+  return all_gather_blocks(r, err);
+}
+
+/* The launch is tried again after the message, when no other rank needs to know of the error. */
+SIM_CASE(nccl_comm_stays_usable_after_a_join_that_fails) {
+  world w;
+  open_blocks(&w);
+  world_do(&w, all_gather_blocks); /* later launches are queued */
+  world_run(&w, refuse_launches);
+  for (int i = 0; i < w.size; i++) {
+    const rank *r = &w.ranks[i];
+    assert_int_equal(found[i].launches, i == 1 ? 2 : 1);
+    assert_int_equal(r->status, i == 1 ? TDICT_ENOMEM : TDICT_OK);
+    if (i == 1 && !strstr(r->err.message, "cuLaunchKernel")) fail_msg("%s", r->err.message);
+  }
+  world_do(&w, all_gather_blocks);
+  close_blocks(&w);
 }
