@@ -120,7 +120,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_device(const tdict_tre
 /** @brief Exports several trees as a stream of struct arrays, one for each tree. The call exports all trees before it
  *  returns, so the callbacks fail only with ENOMEM in `get_schema`. Arrays stay valid after the stream is released.
  *  @param[in] trees  @p count trees, at least one; borrowed. Keys, their order and Arrow types must be the same.
- *  @return Errors of tdict_arrow_export(); #TDICT_EDTYPE keys or types of a tree, named by index, differ. */
+ *  @return Errors of tdict_arrow_export(); #TDICT_EDTYPE a tree (the message has its index) differs from tree 0. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_stream(const tdict_tree *const *trees, size_t count,
                                                                  struct ArrowArrayStream *stream, tdict_error *err);
 

@@ -32,8 +32,7 @@ TDICT_BEGIN_DECLS
 /** Options of the functions that join trees. */
 typedef struct tdict_join_options {
   size_t struct_size;
-  /** Stack: position of the new batch dimension. Cat: the joined dimension. Negative values count from the end: -1 is
-   *  the last batch dimension of the result. Default 0. */
+  /** Stack: place of the new batch dimension in the result. Cat: the joined one. Below 0: from the end. Default 0 */
   int32_t dim;
   /** true: tdict_stack() makes a ragged leaf (tdict/ragged.h) of tensors whose first dimensions differ in size. The
    *  trees then have no batch dimension, and there is no stream. Default false. */

@@ -59,8 +59,8 @@ static inline tdict_comm_create_options tdict_comm_create_options_default(void) 
 TDICT_API TDICT_NODISCARD tdict_status tdict_comm_create(tdict_context *context, const tdict_comm_table *table,
                                                          const tdict_comm_create_options *options, tdict_comm **out,
                                                          tdict_error *err);
-/** @brief Waits for the calls of this rank, and destroys the communicator. NULL is allowed. Every rank must call this
- *  function, unless the communicator was aborted. */
+/** @brief Waits for this rank's calls, and destroys the communicator. NULL is allowed. Every rank must call it, unless
+ *  the communicator was aborted. */
 TDICT_API void tdict_comm_destroy(tdict_comm *comm);
 /** @brief Aborts the communicator: calls of this rank end with #TDICT_ECANCELLED soon, and later calls at once.
  *  Waits for no other rank, and frees nothing. NULL is allowed. A second abort has no effect. */

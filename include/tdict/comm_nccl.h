@@ -65,8 +65,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_write_id_file(const char *path
                                                                 tdict_error *err);
 /** @brief Waits until a file exists, and reads an id from the file.
  *  @param[in] timeout_ns  Maximum time to wait in nanoseconds. 0: the file must exist. INT64_MAX: no limit.
- *  @return #TDICT_OK; #TDICT_ETIMEDOUT the file does not exist; #TDICT_EFORMAT the file is not a regular file of 128
- *          bytes; #TDICT_EIO a system call failed. */
+ *  @return #TDICT_ETIMEDOUT no such file; #TDICT_EFORMAT it is no regular file of 128 bytes; #TDICT_EIO; #TDICT_OK. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_read_id_file(const char *path, int64_t timeout_ns, tdict_nccl_id *out,
                                                                tdict_error *err);
 

@@ -33,13 +33,13 @@ typedef struct tdict_context_options {
   size_t pinned_bytes;
   /** Limit in bytes of the freed memory that each device keeps for reuse. Default: SIZE_MAX, which means no limit. */
   size_t device_cache_bytes;
-  /** Gets the log on any thread until tdict_context_destroy() returns. Must not call the library. Default: no log */
+  /** Receives log messages on any thread, until tdict_context_destroy() returns. It must not call the library. NULL
+   *  (default): no log. */
   void (*log)(void *user, int32_t level, const char *text);
   void *user; /**< passed to `log` */
   /** Path of a tuning table of `tdict-bench tune`, read by the call; NULL (default): the built-in table. */
   const char *tuning_file;
-  /** Options of the simulated devices of the context, see tdict/sim.h; borrowed for the call. NULL (default):
-   *  simulated devices exist only if `device` names one. */
+  /** Options of simulated devices, see tdict/sim.h; borrowed. NULL (default): they exist only if `device` names one. */
   const struct tdict_sim_options *sim;
   /** Bytes of pinned memory that one driver call registers, rounded up to 4 MiB. 0 (default): a whole block. */
   size_t pin_piece_bytes;

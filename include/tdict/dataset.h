@@ -43,7 +43,8 @@ typedef struct tdict_dataset_table {
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);
   /** Releases `self`. Called once, after all other calls have returned. NULL: the dataset needs no release. */
   void (*release)(void *self);
-  /** true: a loader calls the functions in turn, in order of its batches, `sample_length` any time. Default false */
+  /** true: a loader calls the three functions one at a time, in the order of its batches; only `sample_length` can run
+   *  meanwhile. Default false. */
   bool in_order;
   /** true: the result of `length` may change between epochs, but is never negative. The program's thread calls `length`
    *  in tdict_loader_create(), in tdict_loader_set_state(), and when an epoch begins. Default false. */

@@ -51,7 +51,8 @@ static inline tdict_dlpack_export_options tdict_dlpack_export_options_default(vo
 
 typedef struct tdict_dlpack_import_options {
   size_t struct_size;
-  /** The producer's stream; a call with host memory waits for it. Default: tdict_no_stream(), for valid elements. */
+  /** The producer's stream. If the tensor is in host memory, the call waits for it. Default: tdict_no_stream(), for
+   *  elements that are valid already. */
   tdict_stream stream;
   /** true: copies a read-only tensor, to plain host memory or on its device. false (default): keeps it read-only. */
   bool copy_read_only;

@@ -24,8 +24,7 @@ typedef struct tdict_lazy_stack tdict_lazy_stack;
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_create(tdict_tree *const *items, size_t count,
                                                                tdict_lazy_stack **out, tdict_error *err);
 /** @brief Creates a lazy stack of the children of a tree, which the stack shares.
- *  @return #TDICT_ENOTFOUND the keys are not "0", "1", ... in this order; #TDICT_ETYPE an entry is not a tree;
- *          #TDICT_EINVAL the tree has no keys. */
+ *  @return #TDICT_ENOTFOUND the keys are not "0", "1", ...; #TDICT_ETYPE an entry is no tree; #TDICT_EINVAL no keys. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_from_tree(const tdict_tree *tree, tdict_lazy_stack **out,
                                                                   tdict_error *err);
 /** @brief Adds a reference and returns @p stack, which must not be NULL. Thread-safe. */

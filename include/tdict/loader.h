@@ -134,8 +134,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_batch_info(const tdict_l
                                                                    tdict_error *err);
 
 /** The position of a loader, and the settings that determine the order of samples. A program may save the numbers, or
- *  the bytes for the same byte order and version of the library. One state serves all ranks. docs/loader.md says how to
- *  resume with a later version. */
+ *  the bytes for the same byte order and version of the library. One state serves all ranks. See docs/loader.md. */
 typedef struct tdict_loader_state {
   size_t struct_size;
   int64_t epoch, batch;   /**< the epoch, from 0, and how many batches of this epoch were delivered or failed */
@@ -177,8 +176,7 @@ typedef struct tdict_loader_stats {
   size_t total_bytes;                           /**< bytes of delivered batches */
   double wait_seconds;                          /**< time that the program spent in tdict_loader_next() */
   double fetch_seconds;                         /**< time that workers spent making batches, summed over all workers */
-  double idle_seconds;                          /**< time that workers waited to begin, to fetch in order, or to send a
-                                                     batch, summed over all workers */
+  double idle_seconds;                          /**< time of all workers that waited to begin, fetch or send a batch */
   double mean_ready;                            /**< mean number of ready batches at the calls of tdict_loader_next() */
   int32_t num_ready;                            /**< batches that are ready now */
   /** Objects of delivered batches that were pinned, could not be pinned, and stayed on the cpu by `keep_objects`. */

@@ -29,7 +29,8 @@ typedef struct tdict_allocator {
   size_t struct_size;
   tdict_device device; /**< the cpu or a device of the context; "auto": the default device */
   bool pinned;         /**< true: the memory is page-locked for the context's devices; allowed only for the cpu */
-  /** Returns a block of @p bytes bytes, aligned to 256, or NULL if out of memory. On any thread, without a lock. */
+  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. Called on any thread, without a
+   *  lock of the library. */
   void *(*allocate)(void *user, size_t bytes);
   /** Frees the block @p data of @p bytes bytes, after all copies and recorded uses of it. Called as `allocate` is, but
    *  not for device memory in a forked process. */

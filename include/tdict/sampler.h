@@ -24,8 +24,7 @@ typedef struct tdict_sampler_options {
   /** Number of samples that all ranks together draw in an epoch, before `drop_uneven` is applied. 0 (default): the
    *  `length` of tdict_sampler_create(). For SEQUENTIAL and SHUFFLED, the number must not exceed this length. */
   int64_t num_samples;
-  const double *weights; /**< WEIGHTED: an array of `num_weights` numbers of 0 or more with a finite sum above 0; read
-                              during the call */
+  const double *weights; /**< WEIGHTED: `num_weights` numbers of 0 or more with finite sum above 0; read by the call */
   /** This process draws positions rank, rank + world_size and so on of each epoch. Default: rank 0, world_size 1. */
   int32_t rank, world_size;
   /** In each round, every rank draws one sample. true: leaves out an incomplete last round. false (default): draws the

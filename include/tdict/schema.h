@@ -93,8 +93,7 @@ TDICT_API bool tdict_schema_equal(const tdict_schema *a, const tdict_schema *b, 
 TDICT_API size_t tdict_schema_write(const tdict_schema *schema, void *buffer, size_t bytes);
 /** @brief Reads the blob of a schema, also from an untrusted source. Cost: O(bytes * log(keys)). Accepts only bytes
  *  that tdict_schema_write() could have written. Allocates at most 50 bytes per byte of the blob, plus 1 KiB.
- *  @return #TDICT_EFORMAT the bytes are not a blob, or exceed a limit (the message has the offset and the cause);
- *          #TDICT_ENOTSUP the blob has a later version. */
+ *  @return #TDICT_EFORMAT no blob, or over a limit (the message has offset and why); #TDICT_ENOTSUP a later version. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_schema_read(const void *blob, size_t bytes, tdict_schema **out,
                                                          tdict_error *err);
 

@@ -70,7 +70,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_create(const tdict_tree 
                                                                const tdict_share_ring_options *options,
                                                                tdict_share_ring **out, tdict_error *err);
 /** @brief Destroys a ring, and ends the part of this process in it. NULL is allowed.
- *  @note Ends trees that are not retained. After the trainer's call, workers begin no slot: #TDICT_ECANCELLED. */
+ *  @note Trees end unless retained. After the trainer's call, tdict_share_ring_begin() returns #TDICT_ECANCELLED. */
 TDICT_API void tdict_share_ring_destroy(tdict_share_ring *ring);
 
 /** @brief Trainer: adds a worker, and sends the ring to it. The call does not wait for the worker.

@@ -213,8 +213,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *future, t
  *  @return The errors of tdict_future_wait(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_take(tdict_future *future, tdict_tree **out, tdict_error *err);
 /** @brief Waits as tdict_future_wait(), for at most @p timeout_ns nanoseconds.
- *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended, and the program may wait again;
- *          #TDICT_EINVAL @p timeout_ns is negative. */
+ *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT not ended: wait again; #TDICT_EINVAL @p timeout_ns < 0. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdict_tree **out,
                                                              tdict_error *err);
 /** @brief Makes a stream wait for the transfer. The call itself waits only until every copy is queued.

@@ -187,7 +187,7 @@ typedef struct tdict_entry {
 } tdict_entry;
 /** @brief Returns entry number @p i of this node, in the order in which the keys were added.
  *  Example: `tdict_get_entry_at(tree, i).key`. Cost: constant if no key was deleted, else O(keys of the node).
- *  @return `path` is NULL and `depth` 0, and if @p i is too large, all is 0. Borrowed until the tree changes. */
+ *  @return Borrowed until the tree changes. `path` is NULL and `depth` 0. If @p i is too large, all members are 0. */
 TDICT_API tdict_entry tdict_get_entry_at(const tdict_tree *tree, size_t i);
 /** @brief Returns the number of tensors in the tree, once for each path. */
 TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);

@@ -27,8 +27,7 @@
     }                                                      \
   } while (0)
 
-/** @brief Evaluates a call. If the call fails, prints the error with file and line, and jumps to the label `done`. The
- *  macro also sets err.status to the status of the call. */
+/** @brief Sets err.status to a call's status. If it fails, prints the error with file and line, and jumps to `done`. */
 #define TDICT_TRY(call) tdict_try_(call, goto done)
 
 /** @brief Evaluates a call. If it fails, prints the error like TDICT_TRY(), and returns `value` from the function. */

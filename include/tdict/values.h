@@ -42,7 +42,7 @@ TDICT_API size_t tdict_dtype_bytes(tdict_dtype dtype);
 TDICT_API const char *tdict_dtype_name(tdict_dtype dtype);
 /** A buffer size that is sufficient for every text of tdict_dtype_format(). */
 #define TDICT_DTYPE_TEXT_BYTES 32
-/** @brief Writes a name such as "float32", or "float32 x 4" for 4 lanes, cut to @p bytes bytes. Returns @p buffer. */
+/** @brief Writes "float32", or "float32 x 4" for 4 lanes, cut to @p bytes bytes with the final 0. Returns @p buffer. */
 TDICT_API char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes);
 
 /** A device. `type` is a DLPack device type (DLDeviceType), and `index` counts the devices of a type from 0. */
