@@ -115,8 +115,9 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
   return status;
 }
 
-/* Creates the pool of pinned memory. The default device's driver pins for all its devices, or for the cpu as default
- * that of cuda:0, or of sim:0 without CUDA. Without any of them, each allocation fails. */
+/* Creates the pool of pinned memory. The default device's driver pins the pages for all its devices. If the default is
+ * the cpu, the driver of cuda:0 pins them, or that of sim:0 without CUDA. If both are absent, or the device cannot be
+ * opened, each allocation fails. */
 static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;

@@ -37,8 +37,8 @@ tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdic
 tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);
 /* Returns the pool of pinned host memory, never NULL. The caller borrows the pool. */
 tdict_memory *tdict_devices_pinned(tdict_devices *devices);
-/* Returns false for a simulated device of another context, if this one has some, too. Such devices differ even with the
- * same index. */
+/* Returns false if the memory or storage belongs to a simulated device of another context. Always true if this context
+ * has no simulated devices. Simulated devices of two contexts differ even if they have the same index. */
 bool tdict_devices_own_memory(const tdict_devices *devices, tdict_memory *memory);
 bool tdict_devices_own_storage(const tdict_devices *devices, const tdict_storage *storage);
 /* Returns TDICT_EFORKED in a forked child of the process that created the devices. `what` begins the message. */

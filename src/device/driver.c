@@ -1,4 +1,5 @@
-/* Counts references of drivers, of which the last closes one, and checks whose a stream is. Thread-safe. */
+/* Counts the references of drivers, and checks to which driver a stream belongs. The last release closes the driver.
+ * Thread-safe. */
 #include "device/driver.h"
 
 enum { LAST_SPECIAL_HANDLE = 2 }; /* CU_STREAM_PER_THREAD. Handles up to this value are valid on every device. */

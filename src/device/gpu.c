@@ -99,8 +99,9 @@ void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count) {
   while (tdict_block_cache_pop(&gpu->kept, keep_bytes, keep_count, &oldest)) tdict_gpu_free_block(gpu, &oldest);
 }
 
-/* The minimum of a large block, for which the driver's pool takes 23 ms instead of 0.5 ms of cuMemAlloc(), for 8.6 GB
- * on an H200. Above the cache's limit none is large: each cuMemFree() waits for the device. */
+/* The minimum size of a large block. For large blocks, the driver's pool takes much longer than cuMemAlloc(): 23 ms
+ * instead of 0.5 ms for 8.6 GB on an H200. A block above the limit of the block cache is not large, because each
+ * cuMemFree() waits for the device. */
 #define LARGE_BYTES ((size_t)512 << 20)
 static bool is_large(const tdict_gpu *gpu, size_t bytes) { return bytes >= LARGE_BYTES && bytes <= gpu->cache_bytes; }
 

@@ -78,9 +78,10 @@ typedef struct tdict_gpu_scope {
   int capture_mode;
   bool entered;
 } tdict_gpu_scope;
-/* Makes the gpu's context current on this thread, with capture mode relaxed, until tdict_gpu_leave(), which does
- * nothing after a failure. Scopes may be nested. Functions marked "inside a scope" must be called in between. Returns
- * TDICT_ELOST for a lost device, TDICT_EFORKED in a forked child, and the errors of tdict_gpu_check(). */
+/* Makes the gpu's context current on this thread, with capture mode relaxed. tdict_gpu_leave() restores the previous
+ * context and mode, or does nothing if this failed. Scopes may be nested. Functions marked "inside a scope" must be
+ * called in between. Returns TDICT_ELOST for a lost device, TDICT_EFORKED in a forked child, and the errors of
+ * tdict_gpu_check(). */
 tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err);
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
 /* Enters a scope to wait for work, or to free resources. Unlike tdict_gpu_enter(), this function also enters if the
@@ -96,8 +97,9 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
  * tdict_gpu_check(). */
 tdict_status tdict_gpu_create_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
 
-/* Streams are non-blocking and events without timing, both pooled: taken from the pool, inside a scope, or created, and
- * the caller's until given back. Returns the errors of tdict_gpu_check(). */
+/* Streams and events are pooled. The streams are non-blocking, and the events have no timing. Taking one, inside a
+ * scope, creates it if none is idle. The caller owns it until tdict_gpu_give_*(). Returns the errors of
+ * tdict_gpu_check(). */
 tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream); /* the stream must have no pending work */
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err);
@@ -115,7 +117,8 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
 
 /* The next five call the driver, inside a scope, and return tdict_gpu_check() of its code. */
 tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err);
-/* Takes an event and records it on a stream. A failure leaves *out unchanged. See tdict_gpu_take_event(). */
+/* Takes an event and records it on a stream. A failure leaves *out unchanged. Returns the errors of
+ * tdict_gpu_take_event() and tdict_gpu_record(). */
 tdict_status tdict_gpu_take_recorded(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err);
 tdict_status tdict_gpu_stream_wait(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event event, tdict_error *err);
 /* Waits on the host until all work on the stream is done. */
@@ -162,7 +165,8 @@ tdict_status tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
 /* Queues a work, whose table is copied, and waits only for results. After an error, a part may be queued. Returns the
  * errors of the operation `run`. Defined in run.c. Call inside a scope. */
 tdict_status tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream stream, tdict_error *err);
-/* Allocates device memory for any stream at once, which no counts include. Inside a scope. See tdict_gpu_check(). */
+/* Allocates device memory, which any stream may use at once and the gpu's counts do not include. Call inside a scope.
+ * Returns TDICT_ENOMEM or another error of tdict_gpu_check(). */
 tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err);
 /* Returns true if all of [address, address + bytes) is pinned memory, which the gpu's copy engines can access. The
  * range may span several registrations if tdict_gpu_queue_rect() can split copies at their boundaries. `storage`

@@ -195,7 +195,8 @@ static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdic
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
-/* True if one driver call can copy the rectangle: valid pitches, and no registration that ends inside. */
+/* Returns true if one driver call can copy the rectangle: the pitches are valid, and no registration of the host memory
+ * ends inside it. */
 static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
   if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
   if (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH) return false;
@@ -246,7 +247,8 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
 
 tdict_status tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *copies, size_t count,
                                     tdict_cu_stream stream, tdict_error *err) {
-  /* A call for several copies accepts none that is empty, or in two registrations. Then queue them one by one. */
+  /* A call for several copies accepts none that is empty or whose host memory is in two registrations. Then queue them
+   * one by one. */
   bool as_batch = count > 1;
   for (size_t i = 0; i < count && as_batch; i++) {
     const void *host = kind == TDICT_CU_H2D ? copies[i].src : copies[i].dst;

@@ -27,8 +27,8 @@ tdict_placement tdict_placement_find(const char *root, const char *bus, const td
 bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes);
 /* Returns the gpu's NUMA node; -1 if the node is unknown or the machine has one node. */
 int tdict_placement_node(const char *root, const tdict_gpu *gpu);
-/* Binds the pool's threads to the processors of the gpu's node, and logs it. Only logs the reason if the node or such
- * processors are unknown. Does nothing on a machine with one node. */
+/* Binds the pool's threads to the processors of the gpu's node, and logs it. If the node is unknown, or the process may
+ * use none of its processors, only logs the reason. Does nothing on a machine with one node. */
 void tdict_placement_apply(const char *root, const tdict_gpu *gpu, tdict_pool *pool, tdict_log *log);
 
 #endif

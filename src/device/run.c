@@ -53,7 +53,8 @@ static tdict_status load_module(tdict_gpu *gpu, tdict_error *err) {
   return status;
 }
 
-/* Logs the first failure to load the kernels, since some calls then do without. The caller holds the lock. */
+/* Logs the first failure to load the kernels: some calls then work without kernels and return no error. The caller
+ * holds the lock. */
 static void log_failure(tdict_gpu *gpu, const tdict_error *cause) {
   tdict_log *log = tdict_forkmark_log(gpu->mark);
   if (!log || gpu->kernels.logged_failure) return;

@@ -192,7 +192,8 @@ void tdict_transfer_chunk_read(tdict_transfer *t, const tdict_chunk *chunk) {
   if (all) p->chunks[chunk - p->chunks].read_end = end;
 }
 
-/* Releases the sources that are left: those of items that lie completely in a chunk with read_end are gone. */
+/* Releases the sources that were not released early. Skips items that lie completely in a chunk whose read_end is set:
+ * their sources are released already. */
 static void release_sources(tdict_transfer *t) {
   tdict_plan *p = &t->plan;
   releasing r = {0};

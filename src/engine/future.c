@@ -152,7 +152,8 @@ tdict_future *tdict_future_retain(const tdict_future *future) {
   return f;
 }
 
-/* Drops the result with the last handle: a worker may hold its reference longer than the transfer lasts. */
+/* Drops the result with the last handle if the transfer has ended. The last reference may come later, because the
+ * worker that ended the transfer may still hold one. */
 void tdict_future_release(tdict_future *future) {
   if (!future || tdict_forkmark_forked(future->mark)) return;
   if (atomic_fetch_sub_explicit(&future->handles, 1, memory_order_acq_rel) == 1 &&

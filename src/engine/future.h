@@ -53,7 +53,8 @@ struct tdict_future {
 
   _Atomic(bool) failed;             /* relaxed: tells workers to stop. error_lock guards the error itself */
   _Atomic(bool) error_was_reported; /* relaxed: true if the program has the error, which is then not logged */
-  /* guards: error, error_leaf, outcome_is_final, result_was_returned, and a transfer's tails until then */
+  /* guards: error, error_leaf, outcome_is_final, result_was_returned, and a transfer's tails until the outcome is
+   * final */
   pthread_mutex_t error_lock;
   tdict_error error; /* status 0: no error */
   /* the number of the leaf of the error. UINT32_MAX: none, or the error's path is set already */

@@ -23,8 +23,9 @@ typedef struct tdict_beginning {
  * failure, no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted. Returns TDICT_EINVAL if a source's
  * bytes are lost. If the transfer waits for other transfers, tdict_transfer_launch() checks for lost bytes. */
 tdict_status tdict_transfer_begin(tdict_transfer *transfer, const tdict_beginning *from, tdict_error *err);
-/* Submits the workers' tasks, except the first with on_caller, which the starting thread does. Fails the transfer first
- * if it had to wait and source bytes are now lost. No earlier transfer may be left. */
+/* Submits the workers' tasks to the pool. With on_caller, the starting thread does the work of the first worker
+ * instead. If the transfer had to wait and source bytes are now lost, first fails the transfer. Call when it waits for
+ * no earlier transfer. */
 void tdict_transfer_launch(tdict_transfer *transfer);
 
 #endif

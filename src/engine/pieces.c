@@ -11,7 +11,8 @@
 #include "engine/kinds/leaf_bytes.h"
 #include "engine/kinds/pack.h"
 
-/* For more bytes, memmove may bypass the cache, but that is the tuning table's choice. */
+/* Each memmove copies at most this many bytes. For more, memmove itself may bypass the cache, which the tuning table
+ * must decide. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
 #define SINK_BUFFER ((size_t)1 << 20) /* bytes of the buffer for a leaf that is not in C order */
@@ -134,13 +135,15 @@ static tdict_status cast_piece(const piece *p, void *to, const void *from, tdict
   return status;
 }
 
-/* Copies with memmove, because overlap may give unspecified bytes, but no undefined behaviour. */
+/* Copies with memmove, because the buffers may overlap. The bytes are then unspecified, but the behaviour is
+ * defined. */
 static void copy_bytes(char *dst, const char *src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
 }
 
-/* Reads a piece that is not in C order in memory, in blocks of `room` bytes, each at place `at`, for `use`. */
+/* Reads a piece whose source is not in memory in C order, and passes its elements to `use` in blocks of at most `room`
+ * bytes. `at` is the place of a block in the leaf. */
 static tdict_status read_blocks(const piece *p, size_t room,
                                 tdict_status (*use)(const piece *p, void *user, size_t at, const char *block,
                                                     size_t bytes, tdict_error *err),

@@ -11,8 +11,8 @@
  * tdict_storage_read(). On failure, sets *error_item to the number of the item whose leaf the error names. */
 tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores,
                                  uint32_t *error_item, tdict_error *err);
-/* Copies the slot to the chunk's destinations on the host, and by tdict_storage_write(), whose errors it returns, to
- * sinks. On failure, sets *error_item like tdict_pieces_gather(). */
+/* Copies the slot to the chunk's destinations, which are on the host. Bytes of leaves in sinks go to
+ * tdict_storage_write(), whose errors this returns. On failure, sets *error_item like tdict_pieces_gather(). */
 tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot,
                                   tdict_stream_kind stores, uint32_t *error_item, tdict_error *err);
 /* Copies the chunk's leaves to their destinations. Leaves and destinations are on the host. Reads leaves of unloaded
@@ -24,7 +24,7 @@ tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk,
 /* Writes one byte in every 4096 bytes of the chunk's destinations, so that page faults happen before the bytes arrive.
  * Does nothing for destinations that existed before the transfer. */
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
-/* Returns true, and the copy, if one is enough for the chunk between slot and device. */
+/* If one copy between the slot and the device is enough for the chunk, writes it to *out and returns true. */
 bool tdict_pieces_as_copy(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_copy *out);
 typedef struct tdict_pieces_queue {
   tdict_gpu *gpu;

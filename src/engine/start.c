@@ -490,7 +490,8 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   return TDICT_OK;
 }
 
-/* Wakes as many pool threads as the last transfer used. They wake up while the caller reads the tree. */
+/* Wakes as many pool threads as the last transfer used, which this one probably needs. They wake up while the caller
+ * reads the tree. */
 static void wake_helpers(const tdict_engine *e) {
   int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
   if (count > 0) tdict_pool_wake(e->config.pool, count);

@@ -6,8 +6,8 @@
 #include "engine/options/hooks.h"
 #include "engine/worker.h"
 
-/* Makes the stream of `gpu` wait for all tail events, inside a scope of the gpu. The caller holds error_lock, and the
- * outcome is not final: finish.c then returns the events to their GPUs. */
+/* Makes the stream of `gpu` wait for the tail events of all workers. Call inside a scope of the gpu, with error_lock
+ * held and before the outcome is final: after that, finish.c returns the events to their GPUs. */
 static tdict_status queue_tail_waits(tdict_transfer *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
   tdict_status status = TDICT_OK;
   TDICT_ASSERT(tdict_lock_is_held(&t->future.error_lock));

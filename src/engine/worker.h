@@ -7,7 +7,8 @@
 
 /* Copies chunks while any is left, then waits for this worker's copies. The last worker ends the transfer. */
 void tdict_work(tdict_task *task);
-/* Does the same on the starting thread, and in the end removes workers that have not begun from the pool. */
+/* Does the work of tdict_work() on the starting thread. When no chunk is left, removes from the pool the tasks of
+ * workers that have not begun. */
 void tdict_work_with_others(tdict_worker *worker);
 /* The work that is left when a worker returns early: to wait for the worker's copies and to close the worker's lane. */
 typedef struct tdict_deferred_tail tdict_deferred_tail;

@@ -13,7 +13,8 @@ bool tdict_array_grow(void *array, size_t *capacity, size_t wanted, size_t bytes
 #define TDICT_RESERVE(items, capacity, wanted) \
   ((wanted) <= (capacity) || tdict_array_grow(&(items), &(capacity), (wanted), sizeof *(items)))
 
-/* Returns a new array of pointers to elements, sorted by `compare`, which the caller frees, or NULL without memory. */
+/* Returns a new array of pointers to the elements of an array, which the caller frees, or NULL if memory is exhausted.
+ * It is sorted by `compare`, which gets pointers to two of these pointers. */
 static inline void *tdict_array_sorted(const void *array, size_t count, size_t width,
                                        int (*compare)(const void *, const void *)) {
   const char **sorted = malloc((count + 1) * sizeof *sorted);

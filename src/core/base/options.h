@@ -12,8 +12,8 @@
  * known->struct_size to `known_size`. `what` names the struct in the message. Returns the errors of
  * tdict_options_check_size(). Returns TDICT_ENOTSUP if a byte of `given` from `known_size` on is not zero. */
 tdict_status tdict_options_read(void *known, size_t known_size, const void *given, const char *what, tdict_error *err);
-/* Copies the struct `given`, which a program may have saved to a damaged file, to `known`. Reads nothing but the size
- * of a struct of another size, for which it returns TDICT_EINVAL. */
+/* Copies the struct `given` to `known`. A program may have saved it to a file that is damaged, so a struct of another
+ * size is not read beyond its size: returns TDICT_EINVAL. */
 tdict_status tdict_options_read_saved(void *known, size_t known_size, const void *given, const char *what,
                                       tdict_error *err);
 /* Returns TDICT_EINVAL for a struct_size below its own size or above 4096: the struct was not initialized. */

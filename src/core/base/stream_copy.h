@@ -14,6 +14,7 @@ typedef enum tdict_stream_kind {
   TDICT_STREAM_KINDS
 } tdict_stream_kind;
 
+/* Returns the widest kind of stores that this processor supports. */
 tdict_stream_kind tdict_stream_best(void);
 bool tdict_stream_has(tdict_stream_kind kind);
 /* Copies `bytes` bytes. The ranges must not overlap, and the processor must support `kind`. Before other threads or

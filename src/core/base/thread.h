@@ -41,7 +41,8 @@ static inline int tdict_cond_wait_until(pthread_cond_t *condition, pthread_mutex
   TDICT_UNCANCELLED;
   return pthread_cond_timedwait(condition, lock, deadline);
 }
-/* Waits for the condition until the deadline, if any. pthread_cancel() unlocks the lock, so hold nothing else. */
+/* Waits for the condition, or until the deadline if it is not NULL. pthread_cancel() ends the wait and unlocks the
+ * lock. The thread must hold nothing else that another thread waits for. */
 int tdict_cond_wait_cancellable(pthread_cond_t *condition, pthread_mutex_t *lock, const struct timespec *deadline);
 static inline void tdict_thread_join(pthread_t thread) {
   TDICT_UNCANCELLED;

@@ -49,15 +49,17 @@ typedef struct tdict_kernel_list {
   int64_t stride;     /* bytes between two positions of the indexed dimension */
 } tdict_kernel_list;
 
-/* Copies host positions into the work, for any number of entries. *out is for tdict_kernel_list. */
+/* Copies positions of the host into the work. Several entries may use them. *out is for tdict_kernel_list. Returns
+ * TDICT_ENOMEM. */
 tdict_status tdict_kernel_add_positions(tdict_kernel_work *work, const int64_t *positions, int64_t count, uint64_t *out,
                                         tdict_error *err);
 /* Returns the tdict_kernel_list of int64 positions in the memory that runs the work, at a multiple of 8. */
 static inline uint64_t tdict_kernel_positions_at(const void *address) { return (uint64_t)(uintptr_t)address; }
 
-/* The elements of an entry. `dst` and `src` are the addresses of index 0, and element [i, j, ...] of the one is written
- * from that of the other. They must not overlap. If a stride of 0 or repeated positions give elements of the
- * destination one address, it holds one of their values, which is unspecified. */
+/* The elements of an entry. `dst` and `src` are the addresses of the elements with index 0. Element [i, j, ...] of the
+ * destination is written from element [i, j, ...] of the source, which must not overlap it. If a stride of 0 or
+ * repeated positions give elements of the destination one address, it holds one of their values, which is
+ * unspecified. */
 typedef struct tdict_kernel_move {
   void *dst;
   const void *src; /* ignored by FILL */
@@ -108,7 +110,8 @@ tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kerne
 /* Adds a fill with a copy of an element of 1 to 16 bytes. Returns the errors of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_move *move, const void *element,
                                    tdict_error *err);
-/* Adds the check that positions are at least -size and below size. Returns the errors of tdict_kernel_add_copy(). */
+/* Adds the check that `count` positions, as in tdict_kernel_list, are at least -size and below size. Returns the errors
+ * of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions, int64_t count, int64_t size,
                                     tdict_error *err);
 

@@ -7,7 +7,8 @@
 
 enum { TDICT_JSON_MOST_DEPTH = 512 }; /* maximum number of nested arrays and objects */
 
-/* Returns how many bytes at the start of `text` are UTF-8, without surrogates, overlong forms and above U+10FFFF. */
+/* Returns the number of bytes at the start of `text` that are valid UTF-8, `length` if all are. Surrogates, overlong
+ * forms and characters above U+10FFFF are invalid. */
 size_t tdict_utf8_length(const char *text, size_t length);
 
 typedef struct tdict_json_fault {

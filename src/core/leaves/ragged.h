@@ -15,7 +15,8 @@ struct tdict_ragged {
 };
 static inline int64_t tdict_ragged_length(const tdict_ragged *r, int64_t row) { return r->at[row + 1] - r->at[row]; }
 
-/* Creates a leaf without tensors. The caller writes `at` after at[0], which is 0, and then sets both tensors. */
+/* Creates a leaf without tensors. The caller writes `at`, where at[0] is 0 already, and then sets both tensors. Returns
+ * TDICT_ENOMEM. */
 tdict_status tdict_ragged_new(const char *what, int64_t num_rows, tdict_ragged **out, tdict_error *err);
 /* Creates the tensor of the offsets from `at`, in `memory`. Returns TDICT_EOVERFLOW if `dtype` is int32 and cannot hold
  * the last offset. Also returns the errors of tdict_tensor_empty() and tdict_tensor_clone(). */
@@ -37,9 +38,11 @@ tdict_status tdict_ragged_of_rows(const char *what, tdict_tensor *const *rows, s
                                   const tdict_ragged_options *options, tdict_ragged **out, tdict_error *err);
 /* Makes a temporary view of the elements [first, first + count) of the first dimension. */
 tdict_tensor *tdict_ragged_part(tdict_temp *temp, const tdict_tensor *values, int64_t first, int64_t count);
-/* Reads all elements of a tensor of int64 or int32, on any device. Returns the errors of tdict_tensor_clone(). */
+/* Reads a tensor of int64 or int32, on any device. `out` has room for all its elements. Returns the errors of
+ * tdict_tensor_clone(). */
 tdict_status tdict_ragged_read_integers(const tdict_tensor *tensor, int64_t *out, tdict_error *err);
-/* Reads the caller's options. Returns TDICT_EDTYPE if the dtype for the offsets is neither int64 nor int32. */
+/* Reads the caller's options. Returns TDICT_EDTYPE if the dtype for the offsets is neither int64 nor int32, and the
+ * errors of tdict_options_read(). */
 tdict_status tdict_ragged_read_options(const char *what, const tdict_ragged_options *options, tdict_ragged_options *out,
                                        tdict_error *err);
 

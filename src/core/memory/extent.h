@@ -32,13 +32,15 @@ typedef struct tdict_extents {
   size_t first, count, cap;
 } tdict_extents;
 
-/* A set of bytes. Adding a dense extent at the end moves others only to enlarge the array, removing the first none. */
+/* A set of bytes. Adding a dense extent at the end moves the others only if the array is full. Removing the first dense
+ * extent moves none. */
 typedef struct tdict_extent_set {
   tdict_extents dense;   /* sorted; extents neither overlap nor touch */
   tdict_extents strided; /* unsorted; one layout can have several parts */
 } tdict_extent_set;
 
-/* Adds an extent. A strided one replaces all of its layout, which may be missing if this returns false: no memory. */
+/* Adds the bytes of an extent. A strided extent replaces all extents of its layout. Returns false if memory is
+ * exhausted; the set can then lack the replaced extents. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
 /* Removes the bytes of a dense extent, or all extents of the layout of a strided one. Extents may be split, strided
  * ones only while the set has fewer than 4096, and one that cannot be split stays. Returns false if a dense extent must

@@ -38,9 +38,11 @@ typedef struct tdict_run_order {
 } tdict_run_order;
 
 typedef struct tdict_memory_ops {
-  /* Allocates a block. The memory of an absent device returns the error that explains why it is absent. */
+  /* Allocates a block. Returns TDICT_ENOMEM, TDICT_EOVERFLOW, TDICT_EFORKED or an error of the driver. The memory of an
+   * absent device returns the error that explains why it is absent. */
   tdict_status (*allocate)(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err);
-  /* Frees the block with a reference to each fence. Its bytes are not used again before all fences are done. */
+  /* Frees the block. The memory takes over one reference to each fence, and must not reuse the bytes before all fences
+   * are done. */
   void (*free)(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences);
   /* `copy` and `fill` return when done. NULL for host memory, where callers use memcpy() and memset(). */
   tdict_status (*copy)(tdict_memory *m, const tdict_rect *rect, tdict_direction direction, tdict_error *err);
@@ -48,7 +50,8 @@ typedef struct tdict_memory_ops {
   void (*counts)(const tdict_memory *m, tdict_memory_counts *out);
   void (*retain)(tdict_memory *m);
   void (*release)(tdict_memory *m);
-  /* Allocates like `allocate`, preferably on NUMA node `node`, or for -1 the memory's own. NULL: no choice */
+  /* Allocates like `allocate`, but prefers pages on NUMA node `node`; -1: the node of the memory. NULL: the memory
+   * cannot choose a node */
   tdict_status (*allocate_near)(tdict_memory *m, size_t bytes, int node, tdict_block *out, tdict_error *err);
   /* Runs a work on the device of the memory. The addresses of the work can be of this device, of pinned memory, or of
    * other devices whose memory this device can access. If `order` is NULL, the work runs after the work that is queued
@@ -61,7 +64,8 @@ typedef struct tdict_memory_ops {
    * part of the work is queued, but bytes of the destination can be overwritten. `run` is NULL for memory of the
    * host. */
   tdict_status (*run)(tdict_memory *m, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err);
-  /* Returns true if works can access `other`, whose equal device may be of another context. NULL without `run` */
+  /* Returns true if a work of this memory can access blocks of `other`, a memory with an equal device. Simulated
+   * devices of two contexts can be equal. NULL if `run` is NULL */
   bool (*reaches)(tdict_memory *m, tdict_memory *other);
 } tdict_memory_ops;
 

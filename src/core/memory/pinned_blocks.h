@@ -39,9 +39,9 @@ void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *block);
 void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *block);
 /* Value of `node` that allows runs of every NUMA node. */
 enum { TDICT_ANY_NODE = -2 };
-/* Takes a block out of the smallest free block that fits, of equal ones the newest, which keeps the rest. Skips blocks
- * of more than `max_block_bytes`, and runs for another NUMA node. The block crosses no border of pieces if its bytes
- * fit into one. Returns NULL if no block fits, or without memory for the records. */
+/* Takes a block of `bytes` bytes out of the smallest free block that fits, of equal ones the newest. The rest stays
+ * free. Skips blocks of more than `max_block_bytes`, and runs for another NUMA node. The block crosses no border of
+ * pieces if its bytes fit into one. Returns NULL if no block fits, or without memory for the records. */
 tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t max_block_bytes, int node);
 /* Merges the block with the neighbours that are free, and adds the merged block to the list of free blocks. */
 void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b);

@@ -17,7 +17,8 @@
 #include "core/base/thread.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPUS = 2 };
-/* The pause between registrations, in which another thread can wake up, usually in half of it, and take the lock. */
+/* The pause between the registrations of two pieces, in which another thread can take the driver's lock. A thread that
+ * sleeps on the lock must first wake up, which usually takes less than half of this pause. */
 enum { PAUSE_NS = 200000 }; /* for pieces of TDICT_PINNED_PIECE bytes or more; see pause_between_pieces() */
 enum { LOG_WARNING = 2 };   /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
 

@@ -10,11 +10,12 @@
 #include "core/sched/pool.h"
 #include "tdict/status.h"
 
-/* The driver refuses a copy across two registrations. So the pages of a call are one, unless the pinner asks for pieces
- * or the driver refuses so many bytes. Pieces are multiples of TDICT_PINNED_GRAIN, and begin at multiples of their
- * size. See tdict_gpu_queue_rect(). */
+/* The driver refuses a copy across two registrations. So the pages of a call are one registration, unless the pinner
+ * asks for pieces or the driver refuses so many bytes. The size of a piece is a multiple of TDICT_PINNED_GRAIN, and a
+ * piece begins at a multiple of its size. See tdict_gpu_queue_rect(). */
 #define TDICT_PINNED_GRAIN ((size_t)4 << 20)
-/* The piece while other threads copy: registering one blocks their copies for about a millisecond. */
+/* The piece size for pinning while other threads copy: registering one piece blocks their copies for about a
+ * millisecond. */
 #define TDICT_PINNED_PIECE ((size_t)32 << 20)
 
 /* The operations that pin pages; the device layer implements them. */

@@ -15,8 +15,9 @@
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* a block of this size or more contains a whole huge page at any alignment */
-/* Blocks of this size come from malloc(), which reuses freed ones, and are aligned here. After posix_memalign(), a
- * freed block is often too small for the next of the same size, which gets new pages. */
+/* Blocks of MALLOC_FROM to MALLOC_UP_TO bytes come from malloc(), which reuses freed blocks, and are aligned here. A
+ * block freed after posix_memalign() is often too small for the next call of the same size, so each call would get new
+ * pages. */
 #define MALLOC_FROM ((size_t)64 << 10)
 #define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each block above this size */
 
@@ -278,7 +279,8 @@ void tdict_storage_attach(tdict_fence_node *node) {
   unlock_marks(s, node);
 }
 
-/* Removes a mark, the only one by an exchange: new marks come in front, so the node's `next` stays NULL. */
+/* Removes a mark. If it is the only one, a single exchange removes it: new marks are added in front, so `next` of this
+ * node stays NULL. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
   uintptr_t own = TDICT_MARK_WORD(node);

@@ -21,9 +21,10 @@ tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees,
                                tdict_aligned *out, tdict_error *err);
 void tdict_aligned_reset(tdict_aligned *aligned);
 
-/* Flattens the objects of copies of the trees as `opening` says, and replaces the table by one of the copies. The
- * caller frees *out, their array, with tdict_aligned_close(). With `checks_batch_size`, also checks tensors of objects.
- * On failure `aligned` is unchanged. Returns the errors of tdict_objects_flatten() and tdict_align_trees(). */
+/* Copies the trees, flattens the objects in the copies as `opening` says, and replaces the table by one of the copies.
+ * *out is the array of the copies, which the caller frees with tdict_aligned_close(). With `checks_batch_size`, tensors
+ * of objects must begin with the batch size of their tree. On failure `aligned` is unchanged. Returns the errors of
+ * tdict_objects_flatten() and tdict_align_trees(). */
 tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_flatten_rule *opening, bool checks_batch_size,
                                 const tdict_tree *const *trees, tdict_tree ***out, tdict_error *err);
 /* Releases the trees and frees the array of tdict_aligned_open(). NULL is allowed. */

@@ -33,7 +33,8 @@ static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a
   SET_MESSAGE(c, "%s %s and %s", what, TDICT_SHAPE_TEXT(a->ndim, a->dims), TDICT_SHAPE_TEXT(b->ndim, b->dims));
 }
 
-/* Compares batch sizes, and searches for a key that only b has. Records a difference and returns false. */
+/* Compares batch sizes, and searches for a key that only b has. If there is a difference, records it and returns
+ * false. */
 static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
   if (!tdict_shapes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
     SET_MESSAGE(c, "batch sizes %s and %s", TDICT_SHAPE_TEXT(a->batch_ndim, a->batch_size),
@@ -176,7 +177,8 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
 
 static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
 
-/* Compares two objects by `equal` of a built-in type, or by their flattened tensors. The types must be equal. */
+/* Compares two objects by `equal` of a built-in type, or by their flattened tensors. Objects of different types are a
+ * difference. */
 static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
   static const tdict_flatten_rule opening = {.what = "compare", .way = TDICT_OBJECT_AS_TENSORS};
   if (a == b) return TDICT_OK;

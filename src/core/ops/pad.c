@@ -80,7 +80,8 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   const padder *p = map->user;
   const char *what = p->rule->what;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  /* The mask has the dimensions up to the last in which tensors differ, of a sequence always that dimension. */
+  /* The mask has the batch dimensions, and then all up to the last dimension in which tensors differ. The mask of a
+   * sequence always has the sequence dimension. */
   int num_masked = p->rule->pads_sequence && p->ndim == 1 ? 2 : p->ndim;
   if (from->ndim == TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have more than %d dimensions", what, TDICT_MAX_NDIM);

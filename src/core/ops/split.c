@@ -54,8 +54,8 @@ static tdict_status cut_pieces(const cutter *c, size_t count, tdict_tree **trees
   return TDICT_OK;
 }
 
-/* Makes *count pieces at most and writes their number. They come from a temporary array, so that `trees` is written
- * only on success. NULL: only counts. */
+/* Writes `pieces` pieces to `trees`, which has room for *count, and their number to *count. Makes them in a temporary
+ * array first, so that `trees` is written only on success. If `trees` is NULL, makes no piece. */
 static tdict_status cut_all_or_nothing(const cutter *c, int64_t pieces, tdict_tree **trees, size_t *count,
                                        tdict_error *err) {
   tdict_tree **made = NULL;

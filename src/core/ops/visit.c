@@ -278,7 +278,8 @@ tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, voi
   return run_apply(&j, NULL, out, err);
 }
 
-/* Returns true without a tensor or object below. Recurses only without memory for a deeper cursor. */
+/* Returns true if there is no tensor and no object below the tree. Recurses only if memory for a deeper cursor is
+ * exhausted. */
 static bool is_empty(const tdict_tree *tree) {
   tdict_cursor cursor;
   bool empty = true;

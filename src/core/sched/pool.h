@@ -23,7 +23,8 @@ struct tdict_task {
 
 /* Returns the default size: the number of CPUs of this process, from 8 to TDICT_POOL_MOST_THREADS. */
 int tdict_pool_default_size(void);
-/* Creates a pool and starts its threads, or none: TDICT_ENOMEM without memory or a thread. */
+/* Creates a pool and starts num_threads threads. Returns TDICT_ENOMEM if memory is exhausted or a thread cannot be
+ * started; no thread of the pool then runs. */
 tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *err);
 /* Runs all queued tasks, joins the threads and frees the pool, which may be NULL. Not from a task. */
 void tdict_pool_destroy(tdict_pool *pool);
@@ -42,7 +43,8 @@ bool tdict_pool_set_cpus(tdict_pool *pool, const tdict_cpus *cpus);
 void tdict_pool_set_quota(tdict_pool *pool, int num_cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
-/* Appends tasks linked by `next`. The calling thread wakes one thread, and each woken one wakes two more. */
+/* Appends tasks linked by `next`. If several threads must be woken, the calling thread wakes one, and each woken thread
+ * wakes two more. */
 void tdict_pool_submit_list(tdict_pool *pool, tdict_task *first);
 /* Wakes threads in advance, because the caller will submit about `count` tasks soon. The woken threads spin briefly and
  * sleep again if no task arrives. `count` includes the threads that are spinning now. At most N - 1 threads spin if the

@@ -81,7 +81,8 @@ static tdict_status read_sizes(parser *p, int *ndim, int most, tdict_error *err)
   return status;
 }
 
-/* Counts the sizes and returns NULL. In the second pass, appends them to the schema's sizes. */
+/* In the first pass, counts the sizes and returns NULL. In the second pass, appends them to the schema's sizes, and
+ * returns their address there. */
 static const int64_t *keep_sizes(parser *p, const int64_t *sizes, int count) {
   p->num_dims += (size_t)count;
   if (!p->out) return NULL;

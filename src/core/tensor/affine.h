@@ -32,8 +32,9 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape);
  * TDICT_EOVERFLOW for too many elements. `what` begins the message. */
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
                                 tdict_error *err);
-/* Computes strides with which a view of sizes `new_shape` has the elements, as many and in the same order, of a tensor
- * of `shape` and `strides`. Returns false if there are none, or no elements. */
+/* Computes strides for a view with the sizes `new_shape` that has the same elements, in the same order, as a tensor
+ * with `shape` and `strides`. Both shapes must have as many elements. Returns false if no such strides exist, or if
+ * there are no elements. */
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides);
 

@@ -11,7 +11,8 @@ tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_t
 tdict_status tdict_convert_refuse(const char *what, tdict_dtype to, tdict_dtype from, tdict_error *err);
 /* Returns the distance in bytes from the first element to element number `at` in C order. */
 int64_t tdict_convert_offset(const tdict_tensor *src, size_t at);
-/* Returns TDICT_EOVERFLOW for a copy of element `at` of `src`, in C order, which the integer dtype cannot hold. */
+/* Returns TDICT_EOVERFLOW. The message names the element of `src` with number `at` in C order, which the integer dtype
+ * `to` cannot hold. `element` is a copy of it. */
 tdict_status tdict_convert_overflow(const char *what, tdict_dtype to, const tdict_tensor *src, size_t at,
                                     const void *element, tdict_error *err);
 /* Returns TDICT_EWRONGDEVICE if `memory` (NULL: the host's) is on a device, where no converted element can go. */

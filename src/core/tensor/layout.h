@@ -30,6 +30,7 @@ static inline bool tdict_shapes_equal(int a_ndim, const int64_t *a, int b_ndim, 
 char *tdict_text_shape(int ndim, const int64_t *shape, char *buffer, size_t bytes);
 /* Evaluates to this text, for the arguments of a message. The text is in a buffer of the enclosing block. */
 #define TDICT_SHAPE_TEXT(ndim, shape) tdict_text_shape((ndim), (shape), (char[96]){0}, 96)
+/* Computes the strides of C order. */
 void tdict_layout_strides(int ndim, const int64_t *shape, int64_t *strides);
 /* Returns true for C order without gaps. Dimensions of size 1 do not count; without elements, always true. */
 bool tdict_layout_is_contiguous(int ndim, const int64_t *shape, const int64_t *strides);

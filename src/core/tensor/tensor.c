@@ -367,8 +367,8 @@ typedef struct dim_step {
   size_t step; /* in bytes */
 } dim_step;
 
-/* Writes the dimensions with elements and a step other than 0, smallest step first, and returns their number. The sign
- * does not count: steps in both directions cover the same bytes. */
+/* Writes the dimensions with more than one element and a step other than 0, smallest step first, and returns their
+ * number. The sign of a step does not count: steps in both directions cover the same bytes. */
 static int sort_dims(const tdict_tensor *t, size_t item, dim_step *out) {
   const int64_t *strides = tdict_tensor_dims_strides(t);
   int count = 0;

@@ -77,6 +77,7 @@ static inline tdict_tensor *tdict_slab_add_like(tdict_slab_place *place, const t
   return t;
 }
 /* Counts `more` tensors that were added with tdict_slab_add_like(), and a reference for each. */
+/* Adds `more` references to the slab. */
 void tdict_slab_count(tdict_slab *slab, size_t more);
 /* Adds a view to a slab of views. Uses data, dtype, ndim, shape and strides (NULL: C order) of `view`. The caller must
  * have checked these fields. The slab retains `storage`. The caller owns one reference to the tensor. No other thread
@@ -102,8 +103,8 @@ tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *
 tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_desc *layout, size_t offset,
                                    tdict_tensor **out, tdict_error *err);
 /* Chooses the memory for a new tensor made from `like`: `given`, else the memory of `like` on a device, else NULL,
- * which is plain host memory. Returns TDICT_EWRONGDEVICE without `given` if `like` is in device memory of the program.
- */
+ * which is plain host memory. Without `given`, returns TDICT_EWRONGDEVICE if `like` is in device memory of the
+ * program. */
 tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
                                         tdict_memory **out, tdict_error *err);
 static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }

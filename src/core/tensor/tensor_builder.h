@@ -12,8 +12,9 @@ typedef struct tdict_tensor_builder {
   tdict_slab *slab;             /* NULL until the builder has a storage, after a reset, and if there are no tensors */
 } tdict_tensor_builder;
 
-/* Adds the size of a tensor to builder->bytes. The builder is zeros before. `what` begins the message. Returns the
- * errors of tdict_layout_check(), and TDICT_EOVERFLOW for too many bytes together. */
+/* Adds the size of a tensor to builder->bytes. Before the first call, the caller sets the builder to zeros. `what`
+ * begins the message. Returns the errors of tdict_layout_check(), and TDICT_EOVERFLOW if all tensors together need too
+ * many bytes. */
 tdict_status tdict_tensor_builder_measure(tdict_tensor_builder *builder, const char *what, tdict_dtype dtype, int ndim,
                                           const int64_t *shape, tdict_error *err);
 /* Allocates a storage, of zeros if `zero`, and a slab for the measured tensors, if any. Returns the errors of

@@ -37,7 +37,8 @@ tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const 
 /* Checks one tensor. Returns TDICT_OK, TDICT_ESHAPE or TDICT_EWRONGDEVICE. On failure, err->path is `path`. */
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err);
-/* Checks a tensor as tdict_agree_tensor(), or returns TDICT_ESHAPE for an object as tdict_box_begins_with(). */
+/* Checks a tensor as tdict_agree_tensor() does. Returns TDICT_ESHAPE for an object that does not fit the batch size,
+ * see tdict_box_begins_with(). Trees always pass. */
 tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const char *path, tdict_error *err);
 /* Returns TDICT_ESHAPE. The message has the batch sizes of the object and of `td`, which do not match. */
 tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);

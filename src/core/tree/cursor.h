@@ -37,7 +37,8 @@ static inline tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
     return top->node->leaves[top->slot++];
   return tdict_cursor_leave(cursor);
 }
-/* Goes on with the entries of `td`, returned last. `once`: skips trees entered before. False: no memory. */
+/* Continues with the entries of `td`, the tree that tdict_cursor_next() returned last. If `once` is true, skips a tree
+ * that was entered before. Returns false if memory is exhausted. */
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td);
 /* Enters a tree with a mark. Without memory, ends the walk: tdict_cursor_check() and _end() return TDICT_ENOMEM. */
 void tdict_cursor_descend(tdict_cursor *cursor, tdict_tree *td, size_t mark);

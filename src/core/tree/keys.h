@@ -32,7 +32,7 @@ typedef struct tdict_keys {
   uint32_t num_slots, num_live, cap_slots, cap_index; /* cap_index is a power of two, or 0 */
   uint32_t room; /* if num_slots is `room` or more, an append must first grow `slots` or `index` */
   tdict_key *slots;
-  /* Unused: 0. The bits of cap_index - 1 hold slot + 1, the others bits of the hash. */
+  /* An unused cell is 0. In other cells, the bits of cap_index - 1 hold slot + 1, and the rest are bits of the hash. */
   uint32_t *index;
   struct tdict_names *names;     /* the bytes of the names; 8 bytes can be read at each name */
   size_t name_bytes, dead_bytes; /* bytes of names in use; bytes of names that no slot uses any more */

@@ -122,7 +122,8 @@ static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
 }
 /* Drops a reference to the tensor, tree or box of a leaf, if any. Can run callbacks of the program. */
 void tdict_leaf_release(tdict_leaf leaf);
-/* Attaches data to a locked node, or returns false if it has some. Thread-safe while no thread unlocks or frees it. */
+/* Attaches data to a locked node, or returns false if its slot has data already. Thread-safe while no thread unlocks or
+ * frees the tree. */
 static inline bool tdict_node_attach(const tdict_tree *td, tdict_attachment_slot slot, tdict_attachment *data) {
   tdict_attachment *none = NULL;
   _Atomic(tdict_attachment *) *field = (_Atomic(tdict_attachment *) *)(uintptr_t)&td->attachments[slot];

@@ -13,7 +13,8 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 /* Returns true if the operation does not flatten objects of this type. */
 static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) {
-  /* A deep copy can flatten a built-in object, and `elements` does. Other operations could make it invalid. */
+  /* A deep copy can flatten a built-in object. For TDICT_OBJECT_ELEMENTS, its function `elements` does. Other
+   * operations on the tensors could make the object invalid. */
   const tdict_builtin *builtin = tdict_builtin_of(type);
   if (builtin && o->way != TDICT_OBJECT_CLONE) return o->way != TDICT_OBJECT_ELEMENTS || !builtin->elements;
   if (o->keeps_bare && !TDICT_HOOK_OF(type, flatten)) return true;

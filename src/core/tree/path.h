@@ -23,7 +23,8 @@ typedef struct tdict_path {
 
 void tdict_path_init(tdict_path *path, const char *text, const char *what);
 void tdict_path_reset(tdict_path *path);
-/* Reads the next key, which must exist. TDICT_EINVAL: an empty key or a final backslash. Returns TDICT_ENOMEM. */
+/* Reads the next key, which must exist. Returns TDICT_EINVAL for an empty key or a backslash at the end, and
+ * TDICT_ENOMEM. */
 tdict_status tdict_path_next(tdict_path *path, tdict_error *err);
 /* Returns TDICT_EINVAL if the text after the last key read is not a valid path. */
 tdict_status tdict_path_check_rest(const tdict_path *path, tdict_error *err);

@@ -88,7 +88,8 @@ static size_t count_printable_bytes(const char *text) {
   return length;
 }
 
-/* Writes a text, or only counts if `to` is NULL: unprintable bytes as \xNN, backslashes doubled if `escaped`. */
+/* Writes a text: unprintable bytes as \xNN, backslashes doubled if `escaped`. Returns the number of characters. If `to`
+ * is NULL, only counts them. */
 static size_t emit_printable(text_output *to, const char *key, bool escaped) {
   size_t width = 0;
   while (*key) {

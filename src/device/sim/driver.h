@@ -1,4 +1,4 @@
-/* Opens the simulated driver, and declares what its table lacks. Thread rule: safe from any thread. */
+/* Opens the simulated driver, and declares calls on it that are not in its table. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_SIM_DRIVER_H
 #define TDICT_DEVICE_SIM_DRIVER_H
 

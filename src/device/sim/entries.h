@@ -19,8 +19,9 @@ void tdict_sim_add_streams(tdict_driver_ops *ops);
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d);
 /* Returns the device with this ordinal, or NULL. */
 tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal);
-/* Converts a handle to its stream, under the driver's lock. 0 to 2 are of the current device (else INVALID_CONTEXT).
- * Returns INVALID_HANDLE for no stream of this driver, or the device's sticky error. */
+/* Converts a handle to its stream, under the driver's lock. Handles 0 to 2 are streams of the current device:
+ * INVALID_CONTEXT if none is current. Returns INVALID_HANDLE for a handle that is no stream of this driver, or the
+ * device's sticky error. */
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out);
 /* Like tdict_sim_resolve(), but returns INVALID_HANDLE if the stream is of another device. */
 tdict_cu tdict_sim_resolve_on(const tdict_sim_device *device, tdict_cu_stream handle, tdict_sim_stream **out);

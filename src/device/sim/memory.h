@@ -53,6 +53,7 @@ bool tdict_sim_space_overlaps(const tdict_sim_space *space, const void *address,
 static inline bool tdict_sim_space_has(const tdict_sim_space *space, const void *address) {
   return (uintptr_t)address - (uintptr_t)space->base < space->span;
 }
+/* Returns the host pointer to the bytes of a device address. */
 static inline void *tdict_sim_space_bytes(const tdict_sim_space *space, const void *address) {
   return space->base + space->span + ((uintptr_t)address - (uintptr_t)space->base);
 }

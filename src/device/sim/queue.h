@@ -184,7 +184,8 @@ static inline tdict_sim_engine *tdict_sim_engine_at(tdict_sim_driver *d, int n) 
   } while (0)
 static inline void tdict_sim_lock(tdict_sim_driver *d) { pthread_mutex_lock(&d->lock); }
 static inline void tdict_sim_unlock(tdict_sim_driver *d) { pthread_mutex_unlock(&d->lock); }
-/* A variable of the result of tdict_sim_lock_of(): the lock is held until the end of the block. */
+/* Marks a variable that holds the result of tdict_sim_lock_of(): the lock is held until the end of the variable's
+ * block. */
 #define TDICT_SIM_LOCKED __attribute__((cleanup(tdict_sim_unlock_at_end)))
 static inline void tdict_sim_unlock_at_end(tdict_sim_driver **d) { tdict_sim_unlock(*d); }
 static inline tdict_sim_driver *tdict_sim_lock_of(tdict_driver *base) {
@@ -195,7 +196,8 @@ static inline tdict_sim_driver *tdict_sim_lock_of(tdict_driver *base) {
 tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
 /* Call all functions below with the lock held, except tdict_sim_op_new(). */
 
-/* Returns the driver's nanoseconds: of the virtual clock with `virtual_time`, else of the real one. */
+/* Returns the time of the driver's clock in nanoseconds: of the virtual clock with `virtual_time`, else of the real
+ * one. */
 static inline int64_t tdict_sim_now(const tdict_sim_driver *d) {
   return d->options.virtual_time ? d->virtual_ns : tdict_now_ns();
 }
@@ -223,7 +225,8 @@ void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op);
 
 /* Returns true if the stream has unfinished work. Work of all blocking streams counts as work of the legacy stream. */
 bool tdict_sim_stream_busy(const tdict_sim_stream *stream);
-/* Waits until what is queued on the stream is done, and on the legacy stream also all blocking streams. */
+/* Waits until the work that is queued on the stream now is done. On the legacy stream, also waits for all blocking
+ * streams. */
 void tdict_sim_wait_stream(tdict_sim_stream *stream);
 /* Waits until the work that is queued on all streams of the device now is done. */
 void tdict_sim_wait_device(tdict_sim_device *device);

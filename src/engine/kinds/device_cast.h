@@ -5,7 +5,8 @@
 #include "core/kernel/work.h"
 #include "core/tensor/cast.h"
 
-/* Adds the conversion of adjacent elements, both on the device. Errors: tdict_kernel_add_convert(). */
+/* Adds the conversion of `count` adjacent elements from `src` to `dst`, both on the device. Errors:
+ * tdict_kernel_add_convert(). */
 static inline tdict_status tdict_device_cast_add(tdict_kernel_work *work, const tdict_cast *c, void *dst,
                                                  const void *src, size_t count, tdict_error *err) {
   const int64_t shape = (int64_t)count;

@@ -14,13 +14,16 @@ enum { TDICT_PACK_STEP = 256 };
 typedef struct tdict_pack_ops {
   /* Widens [*low, *high] to all elements. All are signed numbers, after XOR with `flip`. NULL for bools. */
   void (*scan)(const char *src, size_t steps, uint64_t flip, const char *ahead, int64_t *low, int64_t *high);
-  /* Write elements minus `base` as integers of 1, 2 and 4 bytes, which must fit. NULL for no smaller integers. */
+  /* Write the elements minus `base` as integers of 1, 2 and 4 bytes, which must hold the differences. NULL if an
+   * element is not larger than the integer. */
   void (*narrow[3])(char *dst, const char *src, size_t steps, uint64_t base, const char *ahead);
-  /* Writes a bit for each byte. Returns the OR of the bytes; above 1, bits are unspecified. NULL for integers. */
+  /* Writes one bit for each byte. Returns the bitwise OR of all bytes. If it is above 1, the bits are unspecified. NULL
+   * for integers. */
   unsigned (*bits)(char *dst, const char *src, size_t steps, const char *ahead);
 } tdict_pack_ops;
 
-/* Returns the functions for bools (1), 2, 4 or 8 bytes. NULL: none for the kind, or no AVX2. */
+/* Returns the functions for elements of 1 byte (bools), 2, 4 or 8 bytes. NULL: the kind has none, or the processor
+ * lacks AVX2. */
 const tdict_pack_ops *tdict_pack_vectors(tdict_stream_kind kind, unsigned item_bytes);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "engine/transfer.h"
 
+/* Allocates the hashes. Returns TDICT_ENOMEM. */
 tdict_status tdict_check_sources_prepare(tdict_transfer *transfer, tdict_error *err);
 /* Hashes every source in host memory, at the launch: until then earlier transfers may write them. */
 void tdict_check_sources_before(tdict_transfer *transfer);

@@ -152,9 +152,10 @@ static void convert_on_host(tdict_item_cast *c, tdict_dtype wire) {
   c->host = c->cast;
 }
 
-/* Divides a conversion to a device (`in`) or to the host. The wire has the dtype that the program named, else the
- * narrower one, or the other one by host threads if a needed kernel cannot run. For a named dtype, this is
- * TDICT_ENOTSUP or another error of tdict_gpu_load_kernels(). */
+/* Divides a conversion on the way to a device (`in`) or to the host. The wire has the dtype that the program named,
+ * else the narrower one. If the narrower one needs a kernel that cannot run, host threads convert, and the wire has the
+ * other dtype. If a named dtype needs such a kernel, returns TDICT_ENOTSUP or another error of
+ * tdict_gpu_load_kernels(). */
 static tdict_status split_on_wire(tdict_plan *plan, tdict_item_cast *c, const tdict_item *item, bool in,
                                   tdict_error *err) {
   const tdict_dtype from = c->cast.from, to = c->cast.to, named = c->wire, host_wire = in ? to : from;
@@ -206,7 +207,8 @@ static tdict_item_cast make_packed(tdict_dtype dtype) {
   return (tdict_item_cast){.cast = unchanged, .wire = dtype, .by_device = true, .device = unchanged, .is_packed = true};
 }
 
-/* Returns true if a kernel should read aligned elements of the source: without a copy by a thread or the driver. */
+/* Returns true if a kernel should read the source itself, so that neither a thread nor the driver copies it. A kernel
+ * needs aligned elements. */
 static bool is_read_by_kernel(const tdict_plan *plan, const tdict_item_cast *c, const tdict_item *item) {
   const size_t from_bytes = tdict_dtype_bytes(c->cast.from), count = item->bytes / tdict_dtype_bytes(c->cast.to);
   return c->rule && item->way == TDICT_WAY_STAGE_IN && c->by_device && !c->by_host && item->src_plain &&

@@ -1,4 +1,5 @@
-/* Reads the option `conversions`, and finds a leaf's. The caller owns it. Thread rule: one thread at a time. */
+/* Reads the option `conversions`, and finds the conversion of a leaf. The caller owns the tdict_conversions. Thread
+ * rule: one thread at a time. */
 #ifndef TDICT_ENGINE_OPTIONS_CONVERSIONS_H
 #define TDICT_ENGINE_OPTIONS_CONVERSIONS_H
 
@@ -25,8 +26,8 @@ tdict_patterns *tdict_conversions_patterns(tdict_conversions *conversions);
 static inline bool tdict_item_cast_changes(const tdict_item_cast *cast) {
   return cast->rule && (cast->cast.to != cast->cast.from || cast->cast.is_scaled);
 }
-/* Returns true if an item from the host to a device can be packed: TDICT_PACK_MIN_BYTES or more of a dtype of
- * tdict_pack_supports(), and a destination in C order. Loads the kernels, or returns false. */
+/* Returns true if an item from the host to a device can be packed. It needs TDICT_PACK_MIN_BYTES or more, a dtype of
+ * tdict_pack_supports(), and a destination in C order. Loads the device's kernels, and returns false if that fails. */
 bool tdict_item_can_pack(tdict_plan *plan, const tdict_item *item);
 /* Divides the conversion of an item, whose way is chosen, into the parts that host threads and a kernel do. Appends the
  * conversion to the plan. If `narrow` is true and the item has the way TDICT_WAY_STAGE_IN and no conversion, the item

@@ -141,8 +141,8 @@ static tdict_status end_hook_stream(tdict_hook_call *call, tdict_error *err) {
   return status;
 }
 
-/* Pins the object of a step, moves it, or both: on the way to a device pins first, and for a pinned result on the cpu
- * moves first. Then releases the first new object, also after a failure. */
+/* Pins the object of a step, moves it, or both. On the way to a device it is pinned first, and for a pinned result on
+ * the cpu it is moved first. After both, releases the first new object, also after a failure. */
 static tdict_status run_step(tdict_transfer *t, tdict_object_step *step, tdict_error *err) {
   tdict_hook_call call = {.transfer = t, .gpu = t->hooks->gpu};
   tdict_box *boxes[3] = {step->box, NULL, NULL}; /* the object of the source, and the objects that the hooks made */

@@ -23,8 +23,8 @@ typedef tdict_status (*tdict_move_fn)(tdict_context *context, const tdict_tree *
  * tensors of an object that has no hook to_device. Errors: TDICT_ENOMEM. */
 tdict_status tdict_hooks_prepare(tdict_transfer *transfer, tdict_context *context, tdict_device device,
                                  tdict_memory *memory, tdict_move_fn move, tdict_error *err);
-/* Runs the hooks on this thread if on_caller is set, which then calls tdict_hooks_begin_copies(). Otherwise pool
- * threads run them, and the last begins the copies. */
+/* Runs the hooks. If on_caller is set, the calling thread runs them, and must then call tdict_hooks_begin_copies().
+ * Otherwise pool threads run them, and the thread of the last hook begins the copies. */
 void tdict_hooks_run(tdict_transfer *transfer);
 /* Puts the objects that the hooks returned into the result and begins the copies. If there is nothing to copy, a hook
  * has failed, or the copies cannot begin, ends the transfer and returns false. */

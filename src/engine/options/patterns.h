@@ -16,13 +16,14 @@ tdict_status tdict_patterns_create(const char *what, const char *const *patterns
                                    tdict_error *err);
 /* Frees the patterns. NULL is allowed. */
 void tdict_patterns_destroy(tdict_patterns *patterns);
-/* Returns, and counts, the first pattern that matches the cursor's current entry, or TDICT_NO_PATTERN. */
+/* Returns the number of the first pattern that matches the cursor's current entry, and counts the match. Returns
+ * TDICT_NO_PATTERN if none matches. */
 size_t tdict_patterns_find(tdict_patterns *patterns, const tdict_cursor *cursor);
 /* Returns the number of entries for which tdict_patterns_find() has found a pattern. */
 int64_t tdict_patterns_count_matches(const tdict_patterns *patterns);
-/* Returns TDICT_ENOTFOUND, with the pattern as path, if one that is not optional matches no entry of `tree`, with
- * `tensors_only` no tensor. Call it after tdict_patterns_find() for the entries: walks the tree only if that has not
- * found every pattern. Returns TDICT_ENOMEM. */
+/* Returns TDICT_ENOTFOUND if a pattern that is not optional matches no entry of `tree`, or with `tensors_only` no
+ * tensor. err->path is then the pattern. Call it after tdict_patterns_find() for the entries: it walks the tree only if
+ * that function has not found every pattern. Returns TDICT_ENOMEM. */
 tdict_status tdict_patterns_check(tdict_patterns *patterns, const tdict_tree *tree, bool tensors_only,
                                   tdict_error *err);
 

@@ -17,7 +17,7 @@ typedef tdict_status (*storage_fn)(void *user, tdict_storage *s, tdict_error *er
 
 static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user, tdict_error *err);
 
-/* Visits the storages of an object's flattened tensors. Without `flatten`, there are none that are known. */
+/* Visits the storages of an object's flattened tensors. An object without `flatten` has no known storages. */
 static tdict_status each_object_storage(const tdict_box *box, storage_fn fn, void *user, tdict_error *err) {
   tdict_tree *flat;
   if (!TDICT_HOOK_OF(box->type, flatten)) return TDICT_OK;

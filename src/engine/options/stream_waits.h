@@ -24,7 +24,8 @@ typedef struct tdict_stream_waits {
 tdict_status tdict_stream_waits_record(tdict_transfer *transfer, tdict_stream after, bool is_new, tdict_error *err);
 /* Adds a recorded use or a filler, which is retained. Returns false if host memory is exhausted. */
 bool tdict_stream_waits_add(tdict_transfer *transfer, tdict_fence *fence);
-/* Makes a stream of `gpu` wait, or this thread for work of another driver's device. Inside a scope of the gpu. */
+/* Makes a stream of `gpu` wait for all work. If the stream cannot wait, because the work is on a device of another
+ * driver, the calling thread waits. Call inside a scope of the gpu. */
 tdict_status tdict_stream_waits_queue(tdict_stream_waits *waits, tdict_gpu *gpu, tdict_cu_stream stream,
                                       tdict_error *err);
 /* Releases the work. */

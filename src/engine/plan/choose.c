@@ -60,7 +60,8 @@ static tdict_tuning_direction find_direction(const tdict_plan *p) {
   return p->writes_existing ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
 }
 
-/* Chooses the threads. A pool thread makes all copies itself: tasks never wait for other tasks. */
+/* Chooses the threads. A pool thread that starts a transfer makes all copies itself, so that tasks never wait for other
+ * tasks. */
 static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes,
                            tdict_choice *c) {
   const tdict_pool *pool = r->pool;

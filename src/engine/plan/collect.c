@@ -133,9 +133,9 @@ static void begin_uniform(collector *c) {
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-/* Notes whether destinations may overlap, before the item retains `dst`. One with unshared memory overlaps with none.
- * No others do if each begins at or after the end of the one before, unless they have gaps or are in memory of the
- * program. */
+/* Notes whether destinations may overlap. Call before the item retains `dst`. A destination whose memory is not shared
+ * overlaps with no other. The others do not overlap if each begins at or after the end of the one before. Destinations
+ * with gaps, or in memory of the program, may always overlap. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->collected->may_overlap) return;
@@ -179,7 +179,8 @@ static bool asks_for_pinning(const tdict_plan_request *r, const tdict_tree *node
   return r->mode == TDICT_MODE_NON_BLOCKING_PIN && !(node->has_device && node->device.type != TDICT_DEVICE_CPU);
 }
 
-/* Chooses how an object moves, by the hooks pin_memory and to_device before flatten. False: it cannot. */
+/* Chooses how an object moves: by the hooks pin_memory and to_device rather than flatten. Returns false if it cannot be
+ * brought to the target. */
 static bool choose_action(collector *c, const tdict_cursor *cursor, tdict_object_step *step) {
   const tdict_type *type = step->box->type;
   const tdict_plan_request *r = c->request;

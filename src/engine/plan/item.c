@@ -285,7 +285,7 @@ void tdict_same_bytes_reset(tdict_same_bytes *same) {
 /* Several threads read a node that has at least PARALLEL_LEAVES unread leaves. The leaves are divided into at most
  * MAX_STRETCHES stretches. A stretch normally has LEAST_STRETCH to MOST_STRETCH leaves. */
 enum { PARALLEL_LEAVES = 512, LEAST_STRETCH = 200, MOST_STRETCH = 2048, MAX_STRETCHES = 64 };
-/* Fewer helpers than this save little time, and are woken only for this many leaves. */
+/* Fewer than FEW_HELPERS helpers save little time, so they are woken only for PARALLEL_BY_FEW leaves or more. */
 enum { FEW_HELPERS = 3, PARALLEL_BY_FEW = 8192 };
 
 /* Returns true for a leaf in ordinary memory, and for a small pinned leaf that is packed into slots. The caller checks
@@ -402,7 +402,8 @@ static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_
   return begin;
 }
 
-/* Reads leaves up to `end` in stretches. Returns false, unchanged, if one is not uniform or the line overflows. */
+/* Reads the leaves from frame->slot up to `end` in stretches. If a leaf is not uniform or the line overflows, leaves
+ * the plan unchanged and returns false. */
 static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_t end) {
   tdict_plan *plan = m->plan;
   stretch stretches[MAX_STRETCHES];

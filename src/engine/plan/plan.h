@@ -121,7 +121,8 @@ typedef struct tdict_wire {
   size_t cap_casts;
   size_t slot_bytes;   /* bytes that the items copied through slots need in slots, with padding */
   size_t pinned_bytes; /* bytes that kernels read from pinned sources, see TDICT_READ_PINNED_BYTES */
-  /* true: kernels change items, so slots lack the line's offsets, and one thread fills a slot */
+  /* true: kernels convert or restore some items. Pieces then lack the line's offsets in slots, and one thread fills a
+   * slot */
   bool uses_kernels;
   bool packs;        /* true: some items are packed, so chunks are smaller than slots */
   tdict_gpu *runner; /* borrowed; the last GPU whose kernels were loaded for this plan, or NULL */
@@ -168,7 +169,8 @@ typedef struct tdict_used_plan {
 } tdict_used_plan;
 /* Moves the used plan to *out. If there is no used plan, *out is empty. */
 void tdict_plan_take_used(tdict_used_plan *used, tdict_plan *out);
-/* Keeps the cleared plan's memory as the used plan, if larger than that one, and at most 32 MiB. */
+/* Clears a plan, and keeps its memory as the used plan. If the used plan is at least as large, or the memory exceeds 32
+ * MiB, frees the memory. */
 void tdict_plan_give_used(tdict_used_plan *used, tdict_plan *plan);
 
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
@@ -217,11 +219,13 @@ tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error 
  * because the leaves of a stretch have the same distances in the source, in the destination and on the line. A chunk of
  * direct copies between host and device has up to TDICT_CU_MOST_COPIES stretches, unless it is cut one_by_one. */
 uint32_t tdict_plan_stretch_end(const tdict_plan *plan, uint32_t first);
-/* Returns the first item from `low` on, which must exist, whose end on the line is greater than `at`. */
+/* Returns the index of the first item from `low` on whose end on the line is greater than `at`. The item must exist. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
-/* Reserves space for `more` items and leaves. Returns false, unchanged, without memory or beyond 32 bits. */
+/* Reserves space for `more` items and leaves. If memory is exhausted or the numbers exceed 32 bits, returns false and
+ * changes nothing. */
 bool tdict_plan_reserve(tdict_plan *plan, size_t more);
 void tdict_plan_reset(tdict_plan *plan);
+/* Retains the sources if the plan borrows them. */
 void tdict_plan_end_borrowing(tdict_plan *plan);
 /* Counts the leaves of flattened objects. Without copied leaves and a destination, the result has the same object. */
 void tdict_plan_settle_objects(tdict_plan *plan, bool has_destination);

@@ -134,7 +134,8 @@ static void *run_queue(void *argument) {
   return NULL;
 }
 
-/* Makes the calls up to that of the future, so that its waiter need not wait until the queue's thread wakes up. */
+/* Makes the calls up to that of the future, unless another thread is making a call. The waiting thread then need not
+ * wait until the queue's thread wakes up. */
 static void help(tdict_future *f) {
   TDICT_UNCANCELLED; /* the queue would stop */
   tdict_comm_queue *queue = ((queued_call *)f)->queue;

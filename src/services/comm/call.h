@@ -156,9 +156,11 @@ static inline bool tdict_comm_is_fine(const tdict_comm_call *call) { return call
  * without a thread. The call then does not take part. Other errors are the future's. Defined in async.c. */
 tdict_status tdict_comm_start(const tdict_comm_call *call, const tdict_comm_options *options, tdict_future **out,
                               tdict_error *err);
-/* Reads the options and checks the arguments of this rank. Notes errors in the call, but returns TDICT_EFORKED. */
+/* Reads the options and checks the arguments of this rank. Errors are noted in the call. Returns an error only if the
+ * call must not take part: TDICT_EFORKED. */
 tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options *options, tdict_error *err);
-/* Waits for the option `after`: when the headers agree, before elements are used. Returns TDICT_ETIMEDOUT. */
+/* Waits for the work of the option `after`. Call after the headers agree, and before elements of a tree are used.
+ * Returns TDICT_ETIMEDOUT. */
 tdict_status tdict_comm_await_stream(tdict_comm_call *call, tdict_error *err);
 
 #endif

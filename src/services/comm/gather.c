@@ -1,4 +1,5 @@
-/* Implements tdict_comm_all_gather_stack_async(), its kin and tdict_comm_gather_async(). Threads: tdict/comm.h. */
+/* Implements tdict_comm_all_gather_stack_async(), tdict_comm_all_gather_async() and tdict_comm_gather_async(). Thread
+ * rule: as in tdict/comm.h. */
 #include <stdlib.h>
 
 #include "core/base/checked.h"

@@ -11,8 +11,8 @@ enum { TDICT_COMM_READS = 1, TDICT_COMM_WRITES = 2 };
  * both. Returns the errors that tdict/comm.h lists for one tree, with the path of the entry. */
 tdict_status tdict_comm_check_tree(const tdict_comm *comm, const char *what, const tdict_tree *tree, int use,
                                    tdict_comm_source *out, tdict_error *err);
-/* Checks a locked tree that was checked before by its common storage, and sets source->is_near. Returns false if
- * tdict_comm_check_tree() must: bytes may be lost, or there is an error. */
+/* Checks a locked tree without a walk, if it was checked before: checks the common storage, and sets source->is_near.
+ * Returns false if tdict_comm_check_tree() must check it, because bytes may be lost or there is an error. */
 bool tdict_comm_check_common(const tdict_comm *comm, int use, tdict_comm_source *source);
 void tdict_comm_source_reset(tdict_comm_source *source);
 /* Finds the block of the checked tree: `packed` is NULL if there is none. Returns errors of tdict_schema_measure(). */
@@ -26,7 +26,8 @@ tdict_status tdict_message_allocate(tdict_comm_call *call, const tdict_schema *s
 tdict_status tdict_message_fill(tdict_comm_call *call, tdict_error *err);
 /* Waits until the bytes of the block may be written. */
 void tdict_message_await(const tdict_block_message *message);
-/* Waits for the option `after`, fills the block and sends it to rank call->root, or from this rank to all ranks. */
+/* Waits for the option `after`, fills the block, sends it to rank call->root, or from this rank to all ranks, and waits
+ * until it was sent. */
 tdict_status tdict_comm_send_message(tdict_comm_call *call, tdict_error *err);
 /* Waits for the option `after`, receives the block of rank call->root, and meanwhile makes its tree. */
 tdict_status tdict_comm_receive_message(tdict_comm_call *call, const tdict_schema *schema, tdict_error *err);

@@ -58,7 +58,8 @@ static inline tdict_status tdict_table_finish(const tdict_comm_call *c, tdict_er
   return TDICT_COMM_TABLE(c, finish, err, c->comm->stream, c->timeout_ns);
 }
 
-/* Waits like tdict_table_finish(), whose error comes before `step`, a step that this rank made meanwhile. */
+/* Waits like tdict_table_finish(). `step` is the result of a step that this rank made meanwhile, and *step_err its
+ * error. Returns the error of the table first. */
 static inline tdict_status tdict_table_finish_step(const tdict_comm_call *c, tdict_status step,
                                                    const tdict_error *step_err, tdict_error *err) {
   tdict_status status = tdict_table_finish(c, err);

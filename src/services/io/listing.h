@@ -34,7 +34,8 @@ typedef struct tdict_listing {
   size_t count, cap, num_tensors;
 } tdict_listing;
 
-/* Lists a tree. TDICT_ENOTSUP: the format cannot hold it, or a key is not UTF-8. The caller resets `out` always. */
+/* Lists a tree. Returns TDICT_ENOTSUP, with the path, if the format cannot hold the tree or a key is not UTF-8, and
+ * TDICT_ENOMEM. The caller resets the listing also on failure. */
 tdict_status tdict_listing_make(tdict_listing *out, const tdict_save_request *request, const tdict_format_rules *rules,
                                 tdict_error *err);
 void tdict_listing_reset(tdict_listing *listing);

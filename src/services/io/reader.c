@@ -1,7 +1,6 @@
 /* Adds trees, tensors and values to the contents. See reader.h for ownership and threads. */
 #include "services/io/reader.h"
 
-
 #include "core/base/error.h"
 #include "services/io/json/read.h"
 #include "tdict/path.h"

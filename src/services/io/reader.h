@@ -19,7 +19,8 @@ typedef struct tdict_reader {
   } trees[TDICT_IO_MAX_DEPTH];
 } tdict_reader;
 void tdict_reader_init(tdict_reader *reader, tdict_contents *contents, const char *file, bool flat);
-/* Adds a key to the path, which is cut to remove the key. Returns TDICT_ENOTSUP for an empty key, and TDICT_ENOMEM. */
+/* Adds a key to the path. To remove it, cut the path to its old length. Returns TDICT_ENOTSUP for an empty key, and
+ * TDICT_ENOMEM. */
 tdict_status tdict_reader_push(tdict_reader *reader, const char *key, tdict_error *err);
 /* Adds a tree, and enters it. Its sizes are the JSON array `batch_size`, which messages call `name`; NULL: no batch
  * dimensions. Returns TDICT_EFORMAT for more than TDICT_IO_MAX_DEPTH trees, and errors of tdict_json_sizes(). */

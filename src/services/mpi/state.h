@@ -42,7 +42,8 @@ typedef struct tdict_mpi {
 
 /* Returns TDICT_ECANCELLED after `abort`, and TDICT_EINVAL on a thread that must not call MPI. */
 tdict_status tdict_mpi_enter(const tdict_mpi *mpi, const char *what, tdict_error *err);
-/* Fills *err with MPI's text and code for the operation `what`. Returns TDICT_ENOMEM or TDICT_EIO, or TDICT_OK. */
+/* Returns TDICT_OK for MPI_SUCCESS. Otherwise fills *err with MPI's text and code for the operation `what`, and returns
+ * TDICT_ENOMEM for MPI_ERR_NO_MEM, else TDICT_EIO. */
 tdict_status tdict_mpi_status(int code, const char *what, tdict_error *err);
 
 /* Returns the size of a buffer's next message, of at most tdict_mpi.piece_bytes: MPI's counts are ints. */

@@ -51,6 +51,7 @@ tdict_status tdict_ring_find(const tdict_share_ring *ring, const tdict_tree *tre
                              tdict_error *err);
 /* Opens a descriptor of a process. If the system call fails, returns -1 and sets errno. */
 int tdict_ring_open_process(int32_t pid);
+/* Returns the word that a slot has while this worker fills it. */
 static inline uint32_t tdict_ring_filling(const tdict_share_ring *ring) {
   return tdict_slot_word(TDICT_SHARE_FILLING, ring->worker);
 }

@@ -74,10 +74,12 @@ void tdict_moves_reset(tdict_moves *moves);
 static inline bool tdict_moves_are_queued(const tdict_moves *moves, const tdict_tensor *t) {
   return moves && moves->stream && !tdict_is_on_host(t);
 }
-/* Checks like tdict_tensor_check_copy(), and that the copy can be queued on the stream. `moves` may be NULL. */
+/* Checks like tdict_tensor_check_copy(). Also returns TDICT_ENOTSUP or TDICT_EWRONGDEVICE if the copy cannot be queued
+ * on the stream. `moves` may be NULL. */
 tdict_status tdict_moves_check_devices(const tdict_moves *moves, const char *what, const tdict_tensor *dst,
                                        const tdict_tensor *src, tdict_error *err);
-/* Checks like tdict_check_copy(), but without waits if the moves are queued on a stream. `moves` may be NULL. */
+/* Checks like tdict_check_copy(), but does not wait if the moves are queued on a stream. Also returns the errors of
+ * tdict_moves_check_devices(). `moves` may be NULL. */
 tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, const tdict_tensor *dst,
                                     const tdict_tensor *src, tdict_error *err);
 /* Returns TDICT_ENOTSUP if the moves are queued on a stream and the tree has an object other than text, numbers and
@@ -86,9 +88,9 @@ tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, 
 tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tree *tree, tdict_error *err);
 /* Returns true if tdict_moves_copy() adds copies between two storages on devices instead of copying at once. */
 bool tdict_moves_can_launch(const tdict_storage *dst, const tdict_storage *src);
-/* Adds the copy of a tensor to one of the same dtype and shape that is not read-only, or copies at once. NULL: calls
- * tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for lost bytes, and the errors of tdict_tensor_copy() and, on
- * a stream, of tdict_moves_check_devices(). */
+/* Adds the copy of a tensor, or copies at once. The dtypes and shapes are equal, and the destination is not read-only.
+ * If `moves` is NULL, calls tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for lost bytes, and the errors of
+ * tdict_tensor_copy() and, on a stream, of tdict_moves_check_devices(). */
 tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 
 /* Waits until the host can read a tensor on a device: for writes to it, and for the stream if it is of this device.
@@ -131,7 +133,8 @@ typedef struct tdict_listed_copy {
 } tdict_listed_copy;
 /* Returns true if tdict_moves_add_listed() can add the copy. If not, the caller copies each position separately. */
 bool tdict_moves_take_listed(const tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other);
-/* Adds a copy by moves->lists from bytes that are not lost. Returns TDICT_ENOMEM and TDICT_EWRONGDEVICE. */
+/* Adds a copy by moves->lists. The caller has checked that no source bytes are lost. Returns TDICT_ENOMEM, and
+ * TDICT_EWRONGDEVICE if the stream is of another device. */
 tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy *copy, tdict_error *err);
 /* Adds a copy that differs from the last move, which one of these two added, in its tensors only: dtypes, sizes,
  * strides and memories are equal. The first selected element begins `offset` bytes after the first element of

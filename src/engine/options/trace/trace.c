@@ -234,7 +234,8 @@ tdict_status tdict_trace_start(tdict_context *context, const tdict_trace_options
     return tdict_fail(err, TDICT_EINVAL, "trace_start: max_events is %lld, wanted %d to %d", (long long)o.max_events,
                       MIN_EVENTS, MAX_EVENTS);
   tdict_tracer *tracer = tdict_context_tracer(context);
-  /* Make the new recording before the lock. `old`, released at the end, is the replaced one, or it on failure. */
+  /* Make the new recording before taking the lock. `old` is released at the end: the replaced recording, or on failure
+   * the new one. */
   tdict_recording *made = create_recording(o.max_events, tracer->pool), *old = made;
   if (!made)
     return tdict_fail(err, TDICT_ENOMEM, "trace_start: no host memory for %lld events", (long long)o.max_events);

@@ -40,7 +40,8 @@ typedef struct tdict_traced {
 } tdict_traced;
 /* Makes a transfer part of the tracer's recording, if the recording is still on. */
 void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer);
-/* Adds the slice of the whole transfer, from begin_ns to now, and releases the recording, once. */
+/* Adds the slice of the whole transfer, from begin_ns to now, and releases the recording. A second call does
+ * nothing. */
 void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes);
 
 /* Adds a slice of the calling thread that belongs to no transfer, from begin_ns to now. `value` is the slice's number

@@ -65,7 +65,8 @@ static tdict_status stage_piece(tdict_nccl_link *link, tdict_nccl_move *piece, c
   return status;
 }
 
-/* Moves a message between host memory of the ranks. A GATHER has the parts of the ranks one after another. */
+/* Moves a message between host memory of the ranks. `src` or `dst` may be NULL. A GATHER has the parts of the ranks one
+ * after another. */
 static tdict_status move_host(tdict_nccl_link *link, tdict_nccl_move whole, int64_t timeout_ns, tdict_error *err) {
   const size_t parts = whole.kind == TDICT_NCCL_GATHER ? (size_t)link->world : 1, most = most_of_piece(parts);
   const int64_t deadline_ns = tdict_deadline_ns(timeout_ns);

@@ -56,8 +56,9 @@ typedef struct tdict_nccl_call {
 tdict_status tdict_nccl_refuse_ended(tdict_nccl_link *link, tdict_error *err);
 /* Begins a call of NCCL, which tdict_nccl_end() ends. Returns TDICT_ECANCELLED after `abort`. See tdict_gpu_enter(). */
 tdict_status tdict_nccl_begin(tdict_nccl_call *call, tdict_error *err);
-/* Ends a call of NCCL that has returned `result`, or waits until it has queued the work. After the deadline, returns
- * TDICT_ETIMEDOUT, as after `abort`. Other errors: of tdict_nccl_check() and tdict_nccl_begin(). */
+/* Ends a call of NCCL that has returned `result`. If the call is in progress, waits until NCCL has queued the work.
+ * Returns TDICT_ETIMEDOUT after the deadline; the communicator is then as after `abort`. Other errors: of
+ * tdict_nccl_check() and tdict_nccl_begin(). */
 tdict_status tdict_nccl_end(tdict_nccl_call *call, tdict_nccl_result result, tdict_error *err);
 /* Queues messages as one group, and skips those without bytes. Returns errors of tdict_nccl_begin() and its end. */
 tdict_status tdict_nccl_queue(tdict_nccl_link *link, const tdict_nccl_move *moves, size_t count, tdict_cu_stream stream,

@@ -53,8 +53,9 @@ tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict
                                       tdict_arrow_range range, tdict_arrow_column *out, tdict_error *err);
 /* Returns buffer `i`, or NULL if the column has no array or the array has no buffer `i`. */
 const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i);
-/* Finds the nulls of a column: *out has one byte for each element, 0 for a null, or is NULL without nulls. The caller
- * frees it. `above` has such bytes of the parents, or is NULL. Returns TDICT_EINVAL if the options refuse nulls. */
+/* Finds the nulls of a column. *out, which the caller frees, has one byte for each element, 0 for a null, or is NULL if
+ * there is no null. `above` has such bytes for the parents, or is NULL. Returns TDICT_EINVAL for a null that the
+ * options refuse, TDICT_ENOMEM, and the errors of tdict_arrow_unpack(). */
 tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *above,
                                       uint8_t **out, tdict_error *err);
 /* Copies a tensor over the buffers, or a copy of it, to new host memory. */
@@ -98,7 +99,8 @@ tdict_status tdict_arrow_row_shape_read(const char *what, const struct ArrowSche
  * and memory. Returns TDICT_EINVAL for invalid values, and the errors of tdict_options_read(). */
 tdict_status tdict_arrow_import_begin(tdict_arrow_importer *m, const tdict_arrow_import_options *options,
                                       tdict_error *err);
-/* Imports an array and takes it over, unless the call fails. If `array` is NULL, makes a tree without rows. */
+/* Imports an array after tdict_arrow_import_begin(), and takes it over on success. If `array` is NULL, makes a tree
+ * without rows. */
 tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      struct ArrowArray *array, tdict_tree **out, tdict_error *err);
 

@@ -67,7 +67,7 @@ static tdict_status set_validity(tdict_arrow_exporter *e, const column *c, const
   return tdict_arrow_export_place(e, node, 0, bits, err);
 }
 
-/* Writes a number to element `i`. Returns false if the column is float64, which cannot hold the integer. */
+/* Writes a number to element `i`. Returns false if the column is float64, which cannot hold the integer exactly. */
 static bool write_number(const tdict_value *value, char type, void *data, int64_t i) {
   const double real = value->kind == TDICT_VALUE_INTEGER ? (double)value->integer : value->real;
   if (type == 'b') {

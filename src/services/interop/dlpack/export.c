@@ -34,7 +34,8 @@ typedef struct export_block {
   tdict_dlpack_entry entries[];
 } export_block;
 
-/* Drops references. The last one records the consumer's work as a use of the storages, and frees the block. */
+/* Drops `count` references. The last one records the consumer's work as a use of the storages, releases them, and frees
+ * the block. */
 static void drop_block(export_block *b, int64_t count) {
   if (atomic_fetch_sub_explicit(&b->refs, count, memory_order_acq_rel) != count) return;
   if (b->gpu) tdict_dlpack_record_consumer(b->gpu, b->handle, b->storages, b->num_storages);

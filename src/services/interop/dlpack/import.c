@@ -1,5 +1,5 @@
-/* Makes tensors over managed tensors. A freed storage calls the deleter of its own. A failed call leaves all to the
- * caller, except those of a newer major version. Thread rule: see tdict/dlpack.h. */
+/* Makes tensors over managed tensors. Each storage owns its managed tensor, and calls the deleter when it is freed. A
+ * failed call leaves all to the caller, except those of a newer major version. Thread rule: see tdict/dlpack.h. */
 #include <stdlib.h>
 
 #include "core/base/error.h"
@@ -32,7 +32,8 @@ static incoming open_entry(const tdict_dlpack_entry *entry) {
   return (incoming){&old->tensor, false, delete_legacy, old};
 }
 
-/* Returns TDICT_EFORMAT for another major version. A newer tensor is deleted, as DLPack requires. */
+/* Returns TDICT_EFORMAT for another major version. Deletes a newer tensor, as DLPack requires, and sets *managed to
+ * NULL. */
 static tdict_status check_version(struct DLManagedTensorVersioned **managed, tdict_error *err) {
   tdict_dl_versioned *m = (tdict_dl_versioned *)(void *)*managed;
   const uint32_t major = m->major, minor = m->minor;

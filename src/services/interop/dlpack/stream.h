@@ -27,7 +27,8 @@ tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *stream, const 
 
 /* Orders the consumer after transfers and fillers (see tdict_use_kind) that write the bytes of `count` storages. With
  * `to_write`, also after reads and recorded uses, but not of read-only storages. The stream waits for work on device
- * memory, unless `is_unordered`. The host waits for work on host memory, and for all without a stream. */
+ * memory, unless `is_unordered`. The host waits for work on host memory, and without a stream for all work. Returns
+ * TDICT_ENOMEM or an error of the driver. */
 tdict_status tdict_dlpack_order_consumer(const tdict_dlpack_stream *consumer, tdict_storage *const *storages,
                                          size_t count, bool to_write, tdict_error *err);
 /* Records the work that is now queued on the consumer's stream as a use of the storages. Storages on the GPU and pinned

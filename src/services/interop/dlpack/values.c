@@ -1,7 +1,6 @@
 /* Converts devices and dtypes to and from DLPack's codes. See values.h for the thread rule. */
 #include "services/interop/dlpack/values.h"
 
-
 #include "core/base/error.h"
 
 /* Names of DLPack's type codes and device types, for messages. */

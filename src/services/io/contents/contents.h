@@ -40,7 +40,8 @@ typedef struct tdict_span {
 
 typedef struct tdict_item {
   tdict_item_kind kind;
-  /* The escaped path. A reader that knows only the names of tensors sets these: see tdict_contents_nest(). */
+  /* The escaped path in the tree. A reader that knows only the names of tensors sets the names instead: see
+   * tdict_contents_nest(). */
   const char *path;
   tdict_dtype dtype;         /* of a tensor */
   int32_t ndim;              /* number of sizes in `shape` */
@@ -112,7 +113,8 @@ tdict_status tdict_contents_add_below(tdict_contents *contents, const char *belo
  * descriptor stays open until tdict_contents_rest(). Returns the errors of tdict_below_open_shard(). */
 tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name, const char *path, bool follows_links,
                                       tdict_error *err);
-/* Closes the last shard if many are open, so that an index can have more shards than a process may open files. */
+/* Closes the shard that was added last if many are open; it is opened again when needed. So an index can have more
+ * shards than a process may open files. */
 void tdict_contents_rest(tdict_contents *contents);
 /* Returns a descriptor of file number `file`. The caller passes the descriptor to tdict_contents_close_file(). Several
  * threads may call the function for the same contents. Returns the errors of tdict_below_open(). */

@@ -68,7 +68,8 @@ tdict_json tdict_json_at(tdict_json array, size_t i); /* element i, or an absent
 bool tdict_json_integer(tdict_json value, int64_t *out);    /* false if the value is not an integer that fits */
 bool tdict_json_real(tdict_json value, double *out);        /* false if the value is not a finite number */
 bool tdict_json_equals(tdict_json value, const char *text); /* true if the value is this string */
-/* Copies a string, cut after a whole character if needed. Returns false if it is no string or has a 0 byte. */
+/* Copies a string and a 0 byte into a buffer. A string that does not fit is cut after a whole character. Returns false
+ * if the value is no string or has a 0 byte. */
 bool tdict_json_read_text(tdict_json value, char *to, size_t bytes);
 
 /* Finds members of an object by their keys, in logarithmic time. Several threads may read a table. */
@@ -80,7 +81,8 @@ typedef struct tdict_json_table {
   tdict_json_member *members; /* owned */
   size_t count;
 } tdict_json_table;
-/* Makes the table of an array or object; other values have no members. Returns TDICT_ENOMEM, without tdict_error. */
+/* Makes the table of an array or object; other values have no members. Returns TDICT_ENOMEM, and fills no tdict_error;
+ * otherwise the caller frees the members. */
 tdict_status tdict_json_table_make(tdict_json value, tdict_json_table *out);
 /* Returns the value of a key, or an absent value. */
 tdict_json tdict_json_table_find(const tdict_json_table *table, const char *key);

@@ -28,8 +28,8 @@ typedef struct tdict_access {
 /* Returns the permissions of the regular file `name`, or exists == false if there is no such file. The set-user-ID and
  * set-group-ID bits are left out, because the system also removes them from a file that is written. */
 tdict_access tdict_access_of_file(int folder, const char *name);
-/* Gives an open file the old permissions, group and, if allowed, owner, if there was an old file. Without the group, it
- * and all others get only the permissions that both had. Returns the errno, or 0. */
+/* Gives an open file the permissions and group of an old file, if there is one, and its owner if this process may. If
+ * the group cannot be set, the group and all others get only the permissions that both had. Returns the errno, or 0. */
 int tdict_access_give(const tdict_access *old, int fd);
 
 /* The folder of a file that is to be written. */
@@ -41,8 +41,8 @@ typedef struct tdict_folder {
   int old_fd;             /* the directory that this directory replaces; -1: none */
   tdict_save_watch watch; /* tdict_folder_open() sets no members */
 } tdict_folder;
-/* Opens the folder of a path, and removes what killed processes have left for it. Returns TDICT_EINVAL if its last name
- * is empty, "." or "..", and TDICT_EFORMAT if it is neither a regular file nor a symbolic link. */
+/* Opens the folder of a path, and removes what killed processes have left for it. Returns TDICT_EINVAL if the last name
+ * is empty, "." or "..", and TDICT_EFORMAT if the path names something other than a regular file or a symbolic link. */
 tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path,
                                tdict_temporary_remover remove_more, tdict_error *err);
 /* Opens the folder of a path like tdict_folder_open(), but ignores what is at the path now. Leaves all files alone. */

@@ -37,7 +37,8 @@ typedef void (*tdict_temporary_remover)(int folder, const char *base, uint64_t u
  * removed, and all on file systems of several machines, where a lock may be known to one only. */
 void tdict_temporary_clean(int folder, const char *base, tdict_temporary_remover remove_more);
 
-/* Removes a file, a link (never followed) or a directory, also a read-only or missing one. Returns the errno, or 0. */
+/* Removes a file, a link or a directory with its files. Never follows a link, and makes directories writable if
+ * necessary. A missing file is no error. Returns the errno, or 0. */
 int tdict_entry_remove(int folder, const char *name);
 /* Calls `visit` for each name in a folder except "." and "..", until it returns an errno. Returns the errno, or 0. */
 typedef int (*tdict_name_visitor)(void *user, int folder, const char *name);

@@ -155,7 +155,8 @@ static tdict_status fail_span(const tdict_json_place *place, const entry *from, 
                          tdict_text_shape(from->shape.count, from->shape.at, shape, sizeof shape), bytes);
 }
 
-/* Adds an item, whose span counts from the end of the header so far. `name` must live as long as the contents. */
+/* Adds an item. Its span counts from the end of the header, whose position the caller adds later. `name` must live as
+ * long as the contents. */
 static tdict_status add_tensor(tdict_contents *c, size_t file, const char *name, const entry *from, tdict_error *err) {
   const tdict_json_place place = {c, c->files[file].path, "tensor", name, NULL};
   const tdict_sizes shape = from->shape, span = from->span;

@@ -24,7 +24,8 @@ const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
  * TDICT_EFORMAT if the file breaks a rule of the format. Returns TDICT_ENOTSUP for a dtype that tdict does not have,
  * and for a header of more than TDICT_SAFETENSORS_MAX_HEADER bytes. */
 tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err);
-/* Returns TDICT_EFORMAT for a zip file, or a pointer of Git LFS, as without the data. See tdict_contents_read(). */
+/* Returns TDICT_EFORMAT for a zip file, or for a pointer of Git LFS, which git checks out if the data is not fetched.
+ * Also returns the errors of tdict_contents_read(). */
 tdict_status tdict_safetensors_refuse_other(const tdict_contents *contents, size_t file, tdict_error *err);
 /* Adds the metadata's entries to the contents, and sets *structure to TensorDict's, if there is one. Values that are
  * not strings are skipped, or with `texts_only` are TDICT_EFORMAT, as is a 0 byte in TensorDict's entry. */

@@ -44,8 +44,8 @@ tdict_status tdict_zip_read(tdict_contents *contents, size_t file, tdict_zip *ou
 const tdict_zip_entry *tdict_zip_find(const tdict_zip *zip, const char *name);
 /* Returns TDICT_ENOTSUP with the name of the method if an entry is compressed. */
 tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_zip_entry *entry, tdict_error *err);
-/* Reads all stored entries, not compressed ones, whose checksum is that of other bytes. Returns TDICT_EFORMAT with the
- * entry's name for a wrong checksum, TDICT_EIO and TDICT_ENOMEM. */
+/* Reads all bytes of all stored entries. Skips compressed entries, whose checksum is that of the bytes before
+ * compression. Returns TDICT_EFORMAT with the entry's name for a wrong checksum, TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
 
 /* An entry to write: bytes, and then the elements of a tensor in C order. */
