@@ -1,4 +1,4 @@
-/* Makes datasets from files of token ids, as llm.c's. Ownership, errors and thread rule: as in tdict/dataset.h. */
+/* Makes datasets from files of token ids, such as llm.c's. Ownership, errors and thread rule: as in tdict/dataset.h. */
 #ifndef TDICT_TOKENS_H
 #define TDICT_TOKENS_H
 

@@ -65,7 +65,7 @@ typedef struct tdict_transfer_stats {
   int32_t num_threads;          /**< threads that copied, with the calling thread if it copied */
   int32_t mode;                 /**< the tdict_mode that was used */
   int32_t pin_path;             /**< a tdict_pin_path, of the staging ring or of the pinned result */
-  /** Time to plan; to copy on host threads, and to wait for slots of the staging ring, both summed over threads. */
+  /** Time to plan. Summed over threads: time to copy on the host; to wait for slots, queued copies and the pace. */
   double plan_seconds, copy_seconds, wait_seconds;
   double cpu_seconds;             /**< processor time of the threads that copied, without planning */
   double total_seconds;           /**< time from the call to the last byte */

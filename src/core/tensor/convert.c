@@ -47,7 +47,8 @@ INLINE bool convert_real(unsigned to, double value, uint64_t *out) {
   } else if (to == TDICT_KERNEL_BOOL) {
     *out = value != 0; /* also true for NaN */
   } else {
-    /* Numbers above low - 1 truncate to low. For int64, low - 1 rounds to low. A comparison with NaN is false. */
+    /* Numbers between low - 1 and low truncate to low. For int64, low - 1 rounds to low, so low itself must pass, too.
+     * A comparison with NaN is false. */
     if (!((value >= low || value > low - 1) && value < end)) return false;
     *out = value < 0x1p63 ? (uint64_t)(int64_t)value : (uint64_t)value;
   }

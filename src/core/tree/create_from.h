@@ -21,7 +21,8 @@ tdict_status tdict_create_unset(const tdict_fields *list, int batch_ndim, const 
 /* Checks the dtype of each field, and the shape of its tensor in a tree of batch size [count]. Does not check that the
  * paths are valid and different. Allocates nothing. Returns TDICT_EINVAL, TDICT_EDTYPE or TDICT_EOVERFLOW. */
 tdict_status tdict_fields_check(const tdict_fields *list, int64_t count, tdict_error *err);
-/* Makes a tree without batch dimensions of the trees themselves, at "0", "1" and so on. Returns TDICT_ENOMEM. */
+/* Makes a tree without batch dimensions. Its children "0", "1" and so on are the trees themselves, not copies. Returns
+ * TDICT_ENOMEM. */
 tdict_status tdict_create_numbered(const char *what, tdict_tree *const *trees, size_t count, tdict_tree **out,
                                    tdict_error *err);
 

@@ -355,7 +355,7 @@ static const entry entries[] = {
 static const entry optional_entries[] = {TDICT_CUDA_LAUNCH_ENTRIES(ENTRY) TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
 #undef ENTRY
 
-/* Looks up a function by cuGetProcAddress, or without it as an exported symbol. NULL: the driver lacks it. */
+/* Looks up a function by cuGetProcAddress or, if that is missing, as an exported symbol. NULL: the driver lacks it. */
 static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry *e, tdict_cu *code) {
   void *symbol = NULL;
   tdict_cuda_lookup_result found = TDICT_CUDA_LOOKUP_NOT_FOUND;

@@ -1,4 +1,4 @@
-/* Reads a transfer's conversions, with patterns.c. See conversions.h for ownership and threads. */
+/* Reads the conversions of a transfer. patterns.c reads their patterns. See conversions.h for ownership and threads. */
 #include "engine/options/conversions.h"
 
 #include <math.h>

@@ -13,7 +13,7 @@
 #define MIN_PIECE_BYTES ((size_t)256 << 10)
 /* One thread copies more than this in a second, also into the page cache. */
 #define RATE_OF_THREAD INT64_C(2000000000)
-/* A thread that waits for its time looks so often whether the transfer has failed. */
+/* MAX_SLEEP_NS: a thread that waits for its time checks this often whether the transfer has failed. */
 enum { MAX_SLEEP_NS = 1000000, MAX_THREADS = 16 };
 
 struct tdict_pace {

@@ -1,8 +1,8 @@
 /* Declares the pace of a transfer or of a save: the option max_bytes_per_second. A pace has a time at which the next
  * bytes may be copied. A thread takes this time for its bytes, and sleeps until then. The time of the next bytes is
- * later by as long as these bytes take at the rate. Time that no thread uses is lost, so copies never catch up. In any
- * interval, at most the bytes of the rate and of one more piece begin to be copied. Ownership: the creator frees the
- * pace. Thread rule: any number of threads may wait for a pace at the same time. */
+ * later by as long as these bytes take at the rate. Time that no thread uses is lost, so copies never catch up, and an
+ * interval exceeds the rate by one piece at most. Ownership: the creator frees the pace. Thread rule: any number of
+ * threads may wait for a pace at the same time. */
 #ifndef TDICT_ENGINE_OPTIONS_PACE_H
 #define TDICT_ENGINE_OPTIONS_PACE_H
 

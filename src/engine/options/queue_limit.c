@@ -20,10 +20,9 @@
  * less than POLL_NS on the link. */
 enum { REST_NS = 4000, POLL_NS = 200000, SLEEP_NS = 20000 };
 
-/* The limit that the library chooses. With chunks of 2 MiB, a burst has
- * three of them, so that two bursts and one more chunk fit. The chunk that does not wait for the first burst gives the
- * threads time to gather the next one. On an H200, copies of the program waited too long with 16 MiB, and the link was
- * sometimes idle with 12 MiB. */
+/* The limit that the library chooses. With chunks of 2 MiB, a burst has three of them, so that two bursts and one more
+ * chunk fit. The chunk that does not wait for the first burst gives the threads time to gather the next one. On an
+ * H200, copies of the program waited too long with 16 MiB, and the link was sometimes idle with 12 MiB. */
 #define DEFAULT_QUEUED_BYTES ((size_t)14 << 20)
 
 /* Conversions and `narrow` change the number of bytes on the link, and driver copies from pinned memory need larger

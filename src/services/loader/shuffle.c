@@ -1,6 +1,6 @@
 /* Computes random permutations without a table. For a small count, a position is followed through a Fisher-Yates
  * shuffle, so all orders are equally likely. The time grows with the count, so larger counts use a Feistel network over
- * the cells of a rectangle. The rectangle has at least `count` cells. The number of further cells is less than one row.
+ * the cells of a rectangle. The rectangle has `count` cells, and at most one incomplete row of further cells.
  * A result outside the range [0, count) is permuted again, until the result is inside the range. Because the network
  * permutes the cells, the results are a permutation of the range. This method is called cycle walking (Black and
  * Rogaway, "Ciphers with arbitrary finite domains", 2002). The functions own no data. Thread rule: thread-safe. */

@@ -282,7 +282,7 @@ static tdict_status make_zeros(const tdict_tree *td, const tdict_tree *value, co
   return tdict_map_run(&map, value, out, err);
 }
 
-/* Writes `from` to `to`, with a plan for the batch size of `from` if `reads_index` is true, else of `to`. Checks every
+/* Writes `from` to `to`. The plan is for the batch size of `from` if `reads_index` is true, else of `to`. Checks every
  * tensor before the first element is written. */
 static tdict_status write_value(tdict_tree *to, tdict_index_plan *plan, const tdict_index_helpers *helpers,
                                 const tdict_tree *from, bool reads_index, tdict_error *err) {

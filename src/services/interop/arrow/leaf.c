@@ -150,7 +150,8 @@ tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arro
   return status;
 }
 
-/* Reads count + 1 offsets, which the caller frees. They must rise from 0 or more. Without rows, the only one is 0. */
+/* Reads the count + 1 offsets of a list or text column. None may be negative or less than the one before. A column
+ * without rows has the offset 0. The caller frees *out. */
 static tdict_status read_offsets(const tdict_arrow_importer *m, const tdict_arrow_column *c, int64_t **out,
                                  tdict_error *err) {
   const size_t item = tdict_dtype_bytes(c->type.dtype);

@@ -20,8 +20,8 @@ typedef struct tdict_dlpack_stream {
  * NULL, or if the stream has no device. Also returns the errors of tdict_stream_open(). */
 tdict_status tdict_dlpack_stream_open(tdict_context *context, tdict_stream stream, tdict_dlpack_stream *out,
                                       tdict_error *err);
-/* Returns TDICT_EWRONGDEVICE unless the stream belongs to the storage's device, and the same context if it is
- * simulated. Accepts host memory with any stream. */
+/* Returns TDICT_EWRONGDEVICE if the stream is not of the storage's device, or if the storage is on a simulated device
+ * of another context. Accepts host memory with any stream. */
 tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *stream, const tdict_storage *storage,
                                        tdict_error *err);
 

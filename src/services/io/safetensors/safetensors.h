@@ -27,8 +27,9 @@ tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const
 /* Returns TDICT_EFORMAT for a zip file, or for a pointer of Git LFS, which git checks out if the data is not fetched.
  * Also returns the errors of tdict_contents_read(). */
 tdict_status tdict_safetensors_refuse_other(const tdict_contents *contents, size_t file, tdict_error *err);
-/* Adds the metadata's entries to the contents, and sets *structure to TensorDict's, if there is one. Values that are
- * not strings are skipped, or with `texts_only` are TDICT_EFORMAT, as is a 0 byte in TensorDict's entry. */
+/* Adds the entries of the metadata to the contents, and sets *structure to TensorDict's entry, if there is one. Skips
+ * values that are not strings, or with `texts_only` returns TDICT_EFORMAT for them. A 0 byte in TensorDict's entry is
+ * always TDICT_EFORMAT. */
 tdict_status tdict_safetensors_read_metadata(tdict_contents *contents, const char *file, tdict_json metadata,
                                              bool texts_only, const char **structure, tdict_error *err);
 /* Reads an index, adds the shards as files, and adds an item for each tensor of the index. Sets *structure as
