@@ -29,7 +29,8 @@ void tdict_block_cache_reset(tdict_block_cache *cache); /* the list must be empt
 bool tdict_block_cache_take(tdict_block_cache *cache, tdict_driver *driver, size_t bytes, tdict_kept_block *out);
 /* Adds the block. Returns false if the list is full, or would have more than most_bytes. */
 bool tdict_block_cache_put(tdict_block_cache *cache, const tdict_kept_block *block, size_t most_bytes);
-/* Removes the block that was freed longest ago, or returns false if at most these blocks and bytes are left. */
+/* Removes the block that was freed longest ago. Returns false if at most keep_count blocks and keep_bytes bytes are
+ * left. */
 bool tdict_block_cache_pop(tdict_block_cache *cache, size_t keep_bytes, int keep_count, tdict_kept_block *out);
 
 #endif

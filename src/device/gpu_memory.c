@@ -62,9 +62,9 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   return TDICT_OK;
 }
 
-/* Makes free_stream, or else this thread, wait for the fences, and releases them. *out is an event recorded after the
- * waits of free_stream, or NULL without any. Returns false if the device cannot be entered or the event recorded: the
- * caller then must not keep the block. */
+/* Makes free_stream wait for the fences, and releases them. If it cannot wait for a fence, this thread waits. *out is
+ * an event recorded after these waits, or NULL if free_stream waits for none. Returns false if the device cannot be
+ * entered or the event recorded: the caller then must not keep the block. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
   bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;

@@ -77,7 +77,8 @@ void tdict_future_count_live(tdict_future *f);
 void tdict_future_end_live(tdict_future *f);
 /* Makes `part`, which has not begun, a part of a promise. The part retains the promise. */
 void tdict_future_begin_part(tdict_future *promise, tdict_future *part);
-/* Reports the end of a part, also of one that failed to begin, once to its promise, if it has one. */
+/* Reports the end of a part to its promise, also of a part that failed to begin. Does nothing if the future is no part,
+ * or if its end was reported. */
 void tdict_future_end_part(tdict_future *part);
 /* Drops a reference that is not a handle of the program. The last reference frees the future. */
 void tdict_future_drop(tdict_future *f);

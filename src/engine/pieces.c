@@ -358,7 +358,8 @@ static stretch make_scratch_stretch(const tdict_pieces_queue *q, const piece *p)
   return (stretch){q->scratch + p->at, p->at, p->wire_end - p->wire_begin, true, NULL, p->number};
 }
 
-/* Queues one launch for all pieces: CONVERT from or to scratch memory, or UNPACK. */
+/* Queues one launch for the pieces of the chunk: CONVERT between scratch memory and their leaves, or UNPACK to restore
+ * packed pieces. */
 static tdict_status queue_launch(const tdict_plan *plan, const tdict_chunk *chunk, tdict_kernel_op op,
                                  tdict_pieces_queue *q, tdict_error *err) {
   tdict_kernel_work work;

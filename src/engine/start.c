@@ -182,7 +182,8 @@ static void count_entries(const starter *s, tdict_transfer *t) {
   }
 }
 
-/* Returns the NUMA node of the first GPU that writes to a new host result, for its memory, or -1. */
+/* Returns the NUMA node of the first GPU that writes to a new host result, or -1. The result's memory should be on
+ * it. */
 static int find_memory_node(const tdict_plan *p) {
   for (uint32_t i = 0; i < p->num_items; i++)
     if (p->items[i].gpu) return p->items[i].gpu->node;

@@ -12,7 +12,8 @@
 #include "engine/options/strips.h"
 #include "engine/pieces.h"
 
-/* Fills the claimed strip of a slot. *out is the slot if it is full and this thread must queue it, else NULL. */
+/* Fills the claimed strip of a slot. If the whole chunk is then in the slot, and this thread must queue the copy, *out
+ * is the slot, else NULL. */
 static tdict_status fill_slot(tdict_lane *lane, const tdict_claim *claim, tdict_slot **out, uint32_t *error_item,
                               tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;

@@ -14,7 +14,8 @@ tdict_status tdict_log_create(void (*fn)(void *user, int32_t level, const char *
                               tdict_error *err);
 tdict_log *tdict_log_retain(tdict_log *log);
 void tdict_log_release(tdict_log *log); /* NULL is allowed */
-/* Drops all later messages, and waits for running calls of the program's function, which must not call this. */
+/* Closes the log: it drops all later messages. Waits for running calls of the program's function, which must not call
+ * this. */
 void tdict_log_close(tdict_log *log);
 /* Formats a message of at most 1023 bytes, and passes it to the program's function unless the log is closed. */
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) TDICT_PRINTF(3, 4);

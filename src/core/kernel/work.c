@@ -346,7 +346,8 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
   merge_dims(move, true, &d);
   const uint64_t run = take_run(&d, item);
   uint64_t width = width_of(run | alignment_bits(move, &d, true, false));
-  /* Whole units must repeat after at most 16 bytes, so they are parts of an element of no power of two. */
+  /* Whole units must repeat after at most 16 bytes. If the size is not a power of two, a unit is a part of the
+   * element. */
   if (item & (item - 1)) width = width_of(width | item);
   const uint64_t pattern_bytes = item > width ? item : width;
   for (uint64_t i = 0; i < pattern_bytes; i++) pattern[i] = ((const unsigned char *)element)[i % item];

@@ -44,7 +44,8 @@ typedef struct tdict_memory_ops {
   /* Frees the block. The memory takes over one reference to each fence, and must not reuse the bytes before all fences
    * are done. */
   void (*free)(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences);
-  /* `copy` and `fill` return when done. NULL for host memory, where callers use memcpy() and memset(). */
+  /* `copy` and `fill` return when the work is done. Both are NULL for host memory, where callers use memcpy() and
+   * memset(). */
   tdict_status (*copy)(tdict_memory *m, const tdict_rect *rect, tdict_direction direction, tdict_error *err);
   tdict_status (*fill)(tdict_memory *m, void *dst, int byte, size_t bytes, tdict_error *err);
   void (*counts)(const tdict_memory *m, tdict_memory_counts *out);

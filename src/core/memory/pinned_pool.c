@@ -255,7 +255,8 @@ static tdict_status pool_allocate(tdict_memory *m, size_t requested, tdict_block
   return pool_allocate_near(m, requested, -1, out, err);
 }
 
-/* Records the fences of a freed block, or waits for them without memory. Returns NULL: nothing to wait for. */
+/* Records the fences of a freed block. If memory for the record is exhausted, waits for them here. Returns NULL if
+ * there is no fence left to wait for. */
 static tdict_fence_list *record_fences(tdict_fence **fences, int num_fences) {
   if (num_fences == 0) return NULL;
   tdict_fence_list *w = malloc(sizeof *w + (size_t)num_fences * sizeof w->fences[0]);

@@ -198,7 +198,8 @@ static tdict_status join_into_new_tree(joiner *j, const join_options *options, t
   if (status != TDICT_OK) return status;
   const tdict_tree *first = j->items[0];
   const tdict_object_method way = j->is_stack && j->dim == 0 ? TDICT_OBJECT_STACK : TDICT_OBJECT_AS_TENSORS;
-  /* Flatten objects that no `stack` hook can stack, and with a memory also all that have `flatten`. */
+  /* Flatten the program's objects that no `stack` hook can stack. If the caller passed a memory, flatten all that have
+   * `flatten`. */
   if (j->aligned.has_objects) {
     const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->run.memory != NULL};
     status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);

@@ -120,7 +120,8 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, tdict_erro
 
 /* Counts a tensor, and the bytes of its result if the result is a new tensor. */
 static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
-  /* The program can have changed a child, and offsets must not come from dimensions that it lacks. */
+  /* The program can have changed a child through a borrowed pointer. Offsets must not come from dimensions that the
+   * tensor does not have. */
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
   if (is_next_tensor_shared(m, from)) return TDICT_OK;

@@ -21,8 +21,8 @@ typedef struct tdict_pad_rule {
 tdict_status tdict_pad_trees(const tdict_pad_rule *rule, const tdict_tree *const *items, size_t count, tdict_tree **out,
                              tdict_tree **mask, tdict_error *err);
 
-/* Checks that a tensor of tree `i` fits that of tree 0. `sizes_match`: its shape does. `what` begins the message.
- * Returns TDICT_ESHAPE, TDICT_EDTYPE or TDICT_EWRONGDEVICE. */
+/* Checks that a tensor of tree `i` can be joined with that of tree 0 at the same path. `sizes_match`: the caller
+ * accepts its shape. `what` begins the message. Returns TDICT_ESHAPE, TDICT_EDTYPE or TDICT_EWRONGDEVICE. */
 tdict_status tdict_check_part(const char *what, const tdict_tensor *t, size_t i, const tdict_tensor *first,
                               bool sizes_match, tdict_error *err);
 

@@ -24,7 +24,8 @@ void tdict_latch_down(tdict_latch *latch);
 void tdict_latch_open(tdict_latch *latch);
 /* Returns true if the count is zero. If the result is true, the caller may destroy the latch. */
 bool tdict_latch_is_zero(tdict_latch *latch);
-/* Spins until the count is zero or the deadline has passed; tdict_latch_wait() or tdict_latch_is_zero() tell which. */
+/* Spins until the count is zero or the deadline has passed. Does not say which: call tdict_latch_wait() or
+ * tdict_latch_is_zero() afterwards. */
 void tdict_latch_spin(const tdict_latch *latch, int64_t deadline_ns);
 /* Sleeps until the count is zero or the deadline, if not INT64_MAX, has passed. Returns true if it is zero. */
 bool tdict_latch_wait(tdict_latch *latch, int64_t deadline_ns);

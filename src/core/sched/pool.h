@@ -60,8 +60,8 @@ bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 /* Returns true if the calling thread belongs to this pool. */
 bool tdict_pool_is_worker(const tdict_pool *pool);
 
-/* Runs a queued task on the calling thread, which waits for `owner`: one that belongs to it, if not NULL, or whose
- * may_wait is false. Returns false without such a task. */
+/* Runs one queued task on the calling thread, which waits for `owner`. The task must have may_wait == false, or belong
+ * to `owner` if that is not NULL. Returns false if there is no such task. */
 bool tdict_pool_help(tdict_pool *pool, const void *owner);
 /* Returns the calling thread's pointer of tdict_pool_set_thread_data(), or NULL. */
 void *tdict_pool_thread_data(void);

@@ -69,7 +69,7 @@ static char *find_chunk(side *s, size_t at) { return s->is_strided ? s->buffer :
 /* Copies strided elements [at, at + count) to the buffer, or from the buffer. */
 static void copy_chunk(side *s, size_t at, size_t count, bool to_buffer) {
   const size_t begin = at * s->item;
-  /* The address at which the first element would be if the buffer held all elements. */
+  /* The address of the leaf's first element if the buffer, which begins with element `at`, held all before it, too. */
   void *first = (void *)((uintptr_t)s->buffer - begin);
   const tdict_pair_span part = {to_buffer ? first : s->data, to_buffer ? s->data : first, begin,
                                 begin + count * s->item};

@@ -105,8 +105,8 @@ tdict_status tdict_box_give(const tdict_type *type, void *self, tdict_box **out,
 void tdict_box_discard(tdict_box *box);
 tdict_box *tdict_box_retain(tdict_box *box);
 void tdict_box_release(tdict_box *box);
-/* Makes a box for `given`, which a hook of `box` returned, and takes it over also on failure. If it is the object of
- * `box`, *out is a new reference to `box`. Returns TDICT_ENOMEM. */
+/* Makes a box for `given`, the object that a hook of `box` returned. Takes over `given`, also on failure. If it is the
+ * object of `box`, *out is a new reference to `box`. Returns TDICT_ENOMEM. */
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err);
 /* The hook of a type, or NULL. A program of an older header has a shorter tdict_type, which struct_size shows. */
 #define TDICT_HOOK_OF(type, member) \

@@ -137,8 +137,8 @@ static inline void tdict_name_copy(const tdict_name *name, char *to) {
   if (name->length > TDICT_WORD_BYTES) memcpy(to + name->length - 8, &last, sizeof last);
 }
 
-/* Makes the name of `text`, which is a prefix of `mark` bytes (up to 7) followed by a key of `length` bytes (up to 8).
- * Uses the words of both parts instead of the text, because a load of bytes that were just stored would stall. */
+/* Makes the name of `text`: a prefix of `mark` bytes, up to 7, and a key of `length` bytes, up to 8. Uses the words of
+ * both parts instead of the text, because a load of bytes that were just stored would stall. */
 static inline tdict_name tdict_name_join(const char *text, uint64_t prefix, size_t mark, uint64_t key, size_t length) {
   tdict_name name = {text, mark + length, 0, 0, 0};
   const unsigned by = (unsigned)mark * 8;

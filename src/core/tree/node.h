@@ -97,7 +97,8 @@ tdict_status tdict_node_create_over(tdict_keys *keys, int batch_ndim, const int6
 tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
 /* Makes an unlocked node without keys, with batch size and device of `like`. Returns NULL without memory. */
 tdict_tree *tdict_node_create_under(const tdict_tree *like);
-/* Make the leaves private, and tdict_node_own() also the key table, for changes. Return false without memory. */
+/* tdict_node_own_leaves() makes the leaves private to the node, so that they can be changed. tdict_node_own() also
+ * makes the key table private. Both return false if memory is exhausted. */
 bool tdict_node_own_leaves(tdict_tree *td);
 bool tdict_node_own(tdict_tree *td);
 /* Makes the leaves private, with room for `count` slots. Returns false without memory or beyond 32 bits. */

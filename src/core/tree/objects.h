@@ -54,8 +54,8 @@ tdict_status tdict_object_set(const char *what, tdict_tree *tree, const char *pa
 tdict_status tdict_object_get(const char *what, const tdict_tree *tree, const char *path, const tdict_type *type,
                               void **out, tdict_error *err);
 
-/* Both call a hook, which must exist, the latter once for each dimension of the pick. *out is a new reference. Errors:
- * of the hook, TDICT_EHOOK or TDICT_ENOMEM. */
+/* Both call a hook, which the type must have. tdict_box_index() calls it once for each dimension of the pick. *out is a
+ * new reference. Errors: of the hook, TDICT_EHOOK or TDICT_ENOMEM. */
 tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err);
 /* Makes a tree of `count` tensors at the given keys, for functions that flatten objects of built-in types. */

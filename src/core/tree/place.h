@@ -12,8 +12,8 @@ typedef struct tdict_place {
   tdict_path path;
 } tdict_place;
 
-/* Finds the node of the last key of a path, and writes that key to *name. Returns NULL for a missing node, a backslash
- * or an invalid key: the functions below then also report errors. */
+/* Finds the node of the last key of a path, and writes that key to *name. Returns NULL if the node does not exist, or
+ * the path has a backslash or an invalid key. The caller then uses the functions below, which also report errors. */
 static inline tdict_tree *tdict_place_find_fast(const tdict_tree *td, const char *path, const char *end,
                                                 tdict_name *name) {
   while (tdict_name_read(name, path, end)) {

@@ -1,4 +1,5 @@
-/* Queues the copies of a chunk without a slot. Thread rule: one thread at a time a stream, inside the GPU's scope. */
+/* Queues the copies of a chunk that needs no slot. Thread rule: one thread at a time uses a stream, and is inside a
+ * scope of the GPU. */
 #ifndef TDICT_ENGINE_KINDS_DIRECT_H
 #define TDICT_ENGINE_KINDS_DIRECT_H
 

@@ -7,8 +7,8 @@
 
 /* Subtracts as integers: a leaf may begin before the slot, where pointer arithmetic would be undefined. */
 static inline void *tdict_shift_back(const void *address, size_t back) { return (void *)((uintptr_t)address - back); }
-/* Initializes the layouts of an item's sides, in C order if not used. The elements have the size of the source, or of
- * the destination, if there is one and the source is not used. */
+/* Initializes the layouts of the destination and the source of an item. A side that is not used is in C order. Both
+ * have the element size of the source, or of the destination if the source is not used and there is a destination. */
 void tdict_leaf_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bool use_src);
 /* Copies a part of an item, also from an unloaded storage. Returns the errors of tdict_storage_read(). */
 tdict_status tdict_leaf_copy(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_span *span,

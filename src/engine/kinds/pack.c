@@ -1,5 +1,5 @@
-/* Packs elements in two passes over a block: find the lowest and the highest, then write differences from the lowest,
- * from the cache. See pack.h for ownership and threads. */
+/* Packs elements block by block. A first pass finds the lowest and the highest element. A second pass reads the block
+ * from the cache, and writes the differences from the lowest. See pack.h for ownership and threads. */
 #include "engine/kinds/pack.h"
 
 #include <string.h>

@@ -129,8 +129,8 @@ static tdict_status load_kernels(tdict_plan *plan, tdict_gpu *gpu, tdict_error *
   return status;
 }
 
-/* Returns true if a kernel can do the conversion: the device's leaf is in C order, and the new dtype holds every
- * element, because a kernel reports others late. */
+/* Returns true if a kernel can do the conversion. The leaf on the device must be in C order. The new dtype must be able
+ * to hold every element, because a kernel reports an element out of range late. */
 static bool suits_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
   return (in ? item->dst_plain : item->src_plain) && tdict_kernel_converts(c->to, c->from) &&
          !tdict_kernel_cast_can_fail(c);

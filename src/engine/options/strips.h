@@ -39,8 +39,9 @@ typedef struct tdict_claim {
 /* Claims the next strip of a transfer with strips. Returns false if no strip is left. Strips are claimed in order, so
  * the first strip of a chunk is claimed before any other strip. */
 bool tdict_strips_claim(tdict_transfer *transfer, tdict_claim *out);
-/* Returns the slot of a chunk with several strips: takes one for the first strip, and waits for it in the others. *out
- * is NULL if the transfer has failed. Returns the errors of tdict_lane_take_slot(). */
+/* Returns the slot of a chunk with several strips. For the first strip, takes a slot. For the others, waits until the
+ * thread of the first has taken it. *out is NULL if the transfer has failed. Returns the errors of
+ * tdict_lane_take_slot(). */
 tdict_status tdict_strips_slot(tdict_lane *lane, const tdict_claim *claim, tdict_slot **out, tdict_error *err);
 /* Counts the strip as filled. If this was the last strip, the lane owns the slot, and must queue the slot's copy.
  * Otherwise sets *slot to NULL. Returns the errors of tdict_lane_take_over(). */

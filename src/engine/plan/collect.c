@@ -171,8 +171,9 @@ static tdict_status note_leaf(const collector *c, uint32_t place, const tdict_te
   return TDICT_OK;
 }
 
-/* Returns true if a node's objects must be pinned: by tdict_pin_memory(), for a pinned result, or in the mode
- * NON_BLOCKING_PIN on the way to a device, if the tree is not on one already. */
+/* Returns true if a node's objects must be pinned: by tdict_pin_memory(), for a pinned result on the cpu, or on the way
+ * to a device in the mode NON_BLOCKING_PIN. In this mode, objects of a tree that is on a device already are not
+ * pinned. */
 static bool asks_for_pinning(const tdict_plan_request *r, const tdict_tree *node) {
   if (r->dst) return false;
   if (r->device.type == TDICT_DEVICE_CPU) return r->want_pinned;

@@ -43,8 +43,9 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
 } tdict_way;
 
-/* How an item's elements are converted or packed: by host threads when they fill or read a slot or copy on the host, or
- * by a kernel between slots and the device, or within a device. */
+/* How an item's elements are converted or packed. Host threads do it when they fill a slot (stage in), when they read a
+ * slot (stage out), or while they copy on the host. A kernel does it between slots and the device, or within a
+ * device. */
 typedef struct tdict_item_cast {
   uint32_t rule;    /* number of the conversion that the program gave, plus 1; 0: the item is copied unchanged */
   tdict_cast cast;  /* the whole conversion */
@@ -98,7 +99,8 @@ typedef struct tdict_object_step {
   tdict_tree *moved;
   uint32_t first_leaf, num_leaves; /* numbers of the leaves of `flat`, in tree order */
   uint8_t action;
-  /* pin: hook pin_memory must run. move: to_device must, or without it the tensors of `flatten` move */
+  /* pin: the hook pin_memory must run. move: the hook to_device must run, or without it the tensors of `flatten`
+   * move */
   bool pin, move;
   char path[sizeof((tdict_error *)0)->path];
 } tdict_object_step;

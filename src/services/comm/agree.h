@@ -5,15 +5,16 @@
 
 #include "services/comm/message.h"
 
-/* Returns a new reference to what communicators have found about a locked tree, whose tensors a later call then need
- * not read again. The facts belong to the root until the tree is unlocked or freed, and to no communicator. A call
- * keeps its reference, since it may run after the tree was unlocked, with a copy. Returns NULL without a tree locked by
- * tdict_lock(), and if host memory is exhausted. Several calls may use the facts, but no thread may unlock or free the
- * tree meanwhile. This function and the next three are defined in source.c. */
+/* Returns a new reference to what communicators have found about a locked tree, so that a later call need not read its
+ * tensors again. Attaches empty facts if the tree has none. The root keeps them until the tree is unlocked or freed. A
+ * call keeps its reference, because it may run after that, with a copy of the tree. Returns NULL if the tree is NULL,
+ * if tdict_lock() has not locked its root, or if host memory is exhausted. Several calls may use the facts, but no
+ * thread may unlock or free the tree meanwhile. This function and the next three are defined in source.c. */
 tdict_tree_facts *tdict_tree_facts_get(const tdict_tree *tree);
 /* Drops a reference. NULL is allowed. */
 void tdict_tree_facts_release(tdict_tree_facts *facts);
-/* Checks this rank's tree, finds or makes its schema, and offers it. Errors are noted in the call: schema is NULL. */
+/* Checks the tree of this rank, finds or makes its schema, and offers it. `use` is as in tdict_comm_check_tree(). An
+ * error is noted in the call, and the schema is then NULL. */
 void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use);
 /* Calls tdict_row_schemas_get() for the schemas of the communicator. */
 tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_schema *schema, int dim, int64_t rows,

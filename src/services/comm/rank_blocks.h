@@ -43,12 +43,13 @@ const int64_t *tdict_rank_blocks_batch_size(const tdict_rank_blocks *blocks, int
 /* Makes the tree over the block of rank `r` unless it exists, also while the elements arrive. Returns TDICT_ENOMEM. */
 tdict_status tdict_rank_blocks_make_tree(tdict_rank_blocks *blocks, int32_t r, tdict_error *err);
 tdict_status tdict_rank_blocks_make_trees(tdict_rank_blocks *blocks, tdict_error *err);
-/* Sets *out to false if tdict_rank_blocks_stack() cannot make a tree: the distance of two blocks is no multiple of an
- * element. Returns TDICT_EINVAL, with the path, for too many dimensions. */
+/* Sets *out to whether tdict_rank_blocks_stack() can make a tree over all blocks: false if the distance of two blocks
+ * is no multiple of an element. Returns TDICT_EINVAL, with the path, for too many dimensions. */
 tdict_status tdict_rank_blocks_check_stack(const tdict_rank_blocks *blocks, bool *out, tdict_error *err);
 /* Makes a tree with a new first dimension over all blocks of one size. Returns the errors of tdict_map_run(). */
 tdict_status tdict_rank_blocks_stack(tdict_rank_blocks *blocks, tdict_tree **out, tdict_error *err);
-/* Queues the blocks as one group, for a scatter, a gather or an all_gather. Returns the errors of the table. */
+/* Queues the blocks as one group. A scatter sends them to the other ranks, a gather receives them, and an all_gather
+ * broadcasts each from its rank. Returns the errors of the table. */
 tdict_status tdict_rank_blocks_queue(const tdict_comm_call *call, const tdict_rank_blocks *blocks, tdict_error *err);
 void tdict_rank_blocks_reset(tdict_rank_blocks *blocks);
 

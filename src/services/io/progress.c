@@ -61,7 +61,8 @@ static bool is_due(tdict_io_progress *p) {
   return done - reported >= p->step || (done == p->total && reported != done);
 }
 
-/* One thread at a time calls `report`. It then checks `done` again, so that others need not wait for it. */
+/* One thread at a time calls `report`, and others do not wait for it. After the call, that thread checks `done` again,
+ * so that the last bytes are reported. */
 tdict_status tdict_io_progress_add(tdict_io_progress *progress, uint64_t bytes, tdict_error *err) {
   TDICT_UNCANCELLED;
   tdict_io_progress *p = progress;

@@ -37,8 +37,8 @@ tdict_status tdict_reader_add_column(tdict_reader *reader, tdict_json list, tdic
 /* Adds values in C order, which live as long as the contents: a column, or one value of the tree without sizes. */
 tdict_status tdict_reader_add_values(tdict_reader *reader, const tdict_value *values, size_t count,
                                      const tdict_sizes *sizes, tdict_error *err);
-/* Enters a lazy stack along dimension `value`, which goes to *dim. Its members lack this dimension, so all trees that
- * are being read lose it and higher ones. Returns TDICT_ENOTSUP if such a tree has a column. */
+/* Enters a lazy stack along dimension `value`, which is written to *dim. The members of the stack lack this dimension,
+ * so all trees that are being read lose it and higher ones. Returns TDICT_ENOTSUP if such a tree has a column. */
 tdict_status tdict_reader_enter_stack(tdict_reader *reader, tdict_json value, int *dim, tdict_error *err);
 /* Sets the batch size of a lazy stack, which is the tree that is being read: the first `dim` sizes of item `member`.
  * Returns TDICT_EFORMAT if the item is no tree or has fewer batch dimensions. */

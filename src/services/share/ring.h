@@ -1,5 +1,6 @@
-/* Defines the handle that a process has of a ring, and owns. Declares the functions that ring_trainer.c and
- * ring_worker.c share. Thread rule: one thread at a time uses a handle. */
+/* Defines the handle that one process has of a ring. The process that created or attached the ring owns the handle.
+ * Declares the functions that ring_trainer.c and ring_worker.c share. Thread rule: one thread at a time uses a
+ * handle. */
 #ifndef TDICT_SERVICES_SHARE_RING_H
 #define TDICT_SERVICES_SHARE_RING_H
 
@@ -14,7 +15,8 @@
 /* The longest wait for a futex. A process's death changes no word, so after each wait its life is checked. */
 #define TDICT_RING_CHECK_NS ((int64_t)20000000)
 
-/* How this process uses a slot, which it trusts more than the slot's word: other processes may overwrite that. */
+/* How this process uses a slot. The functions of a ring trust this value more than the shared word of the slot, which
+ * other processes may overwrite. */
 typedef enum tdict_slot_use {
   TDICT_SLOT_NOT_OURS,
   TDICT_SLOT_IN_USE,    /* the program uses the tree, and has taken or begun the slot */
@@ -46,7 +48,8 @@ struct tdict_share_ring {
 
 /* Checks that this process may use the ring, as trainer or as worker. Returns TDICT_EINVAL or TDICT_EFORKED. */
 tdict_status tdict_ring_check(const tdict_share_ring *ring, bool by_trainer, const char *what, tdict_error *err);
-/* Finds the slot of `tree` among those taken or begun. Returns TDICT_EINVAL if `tree` is of no such slot. */
+/* Finds the slot of `tree` among the slots taken or begun. Returns TDICT_EINVAL if `tree` is NULL or in no such
+ * slot. */
 tdict_status tdict_ring_find(const tdict_share_ring *ring, const tdict_tree *tree, const char *what, uint32_t *out,
                              tdict_error *err);
 /* Opens a descriptor of a process. If the system call fails, returns -1 and sets errno. */

@@ -88,7 +88,8 @@ static bool empty_slot(tdict_share_ring *r, uint32_t slot, uint32_t word) {
   return tdict_slot_change(&r->words->slots[slot], word, TDICT_SHARE_EMPTY);
 }
 
-/* Empties given-back slots out of use. Returns a given-back slot that is still in use, or num_slots. */
+/* Empties each given-back slot that no transfer and no stream uses. Returns a given-back slot that is still in use, or
+ * num_slots if there is none. */
 static uint32_t return_slots(tdict_share_ring *r) {
   uint32_t busy = r->num_slots, num_freed = 0;
   for (uint32_t i = 0; i < r->num_slots; i++) {
@@ -140,7 +141,8 @@ static tdict_status find_full(tdict_share_ring *r, uint32_t *out, uint32_t *out_
   return TDICT_OK;
 }
 
-/* Removes a worker that has ended or left, and empties its slots. Returns TDICT_ELOST if it died. */
+/* Removes a worker that has ended or left the ring, and empties the slots that it was filling. Returns TDICT_ELOST if
+ * it had not left the ring. */
 static tdict_status remove_worker(tdict_share_ring *r, uint32_t worker, tdict_error *err) {
   uint32_t first = 0, count = 0;
   for (uint32_t i = r->num_slots; i-- > 0;) {

@@ -55,7 +55,7 @@ _Static_assert(sizeof(tdict_ring_words) == 2 * TDICT_WORDS_LINE && ATOMIC_INT_LO
 static inline size_t tdict_words_bytes(uint32_t num_slots, uint32_t max_workers) {
   return sizeof(tdict_ring_words) + num_slots * sizeof(tdict_slot_words) + max_workers * sizeof(uint32_t);
 }
-/* Returns the words of the workers: not 0 if the worker has destroyed its ring (acquire/release). */
+/* Returns an array with one word for each worker: not 0 if the worker has destroyed its ring (acquire/release). */
 static inline _Atomic(uint32_t) *tdict_words_left(tdict_ring_words *words, uint32_t num_slots) {
   return (_Atomic(uint32_t) *)&words->slots[num_slots];
 }
@@ -66,7 +66,8 @@ static inline bool tdict_slot_change(tdict_slot_words *slot, uint32_t from, uint
   return atomic_compare_exchange_strong_explicit(&slot->state, &from, to, memory_order_acq_rel, memory_order_acquire);
 }
 
-/* Waits up to `ns` nanoseconds while the word is `seen`, until tdict_futex_wake() for it. May return early. */
+/* Waits until another process calls tdict_futex_wake() for the word, at most `ns` nanoseconds. Returns at once if the
+ * word is not `seen`. May also return early, for example after a signal. */
 static inline void tdict_futex_wait(_Atomic(uint32_t) *word, uint32_t seen, int64_t ns) {
   const struct timespec timeout = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
   (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);

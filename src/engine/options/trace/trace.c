@@ -102,7 +102,8 @@ static tdict_slice *take_slice(tdict_recording *r) {
   return &r->slices[n];
 }
 
-/* Names a new track; workers and callers have numbers. The id comes last, so its reader sees all fields. */
+/* Fills in a new track. Workers and callers are numbered separately. The id is stored last, so a reader that sees it
+ * also sees the other fields. */
 static void name_track(tdict_recording *r, tdict_track *track) {
   track->worker = tdict_pool_is_worker(r->pool);
   track->number =

@@ -148,7 +148,8 @@ tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err) {
   return status;
 }
 
-/* Returns true for the root, and if a selected key is at, above or below the item; `matched` has those at or above. */
+/* Returns true if a selected key is at or above the item. Also returns true for the root, and for a tree above a
+ * selected key. Sets matched[k] to true if key k is at or above the item. */
 static bool is_selected(const tdict_item *item, const tdict_open_options *o, bool *matched) {
   bool selected = item->kind == TDICT_ITEM_TREE && !item->path[0];
   for (size_t k = 0; k < o->num_keys; k++) {

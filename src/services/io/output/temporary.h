@@ -32,9 +32,10 @@ int tdict_temporary_lock(int fd);
 
 /* Removes the files that belong to a temporary file. */
 typedef void (*tdict_temporary_remover)(int folder, const char *base, uint64_t unique);
-/* Removes the files that killed processes have left for the path with last name `base`, each after `remove_more`, which
- * may be NULL. Moves a directory that ends in ".old" back to a free `base`. Leaves alone files that cannot be locked or
- * removed, and all on file systems of several machines, where a lock may be known to one only. */
+/* Removes the files that killed processes have left for the path whose last name is `base`. Before each file, calls
+ * `remove_more`, which may be NULL. Moves a directory that ends in ".old" back to `base` if nothing has this name.
+ * Leaves alone files that cannot be locked or removed. Also leaves alone all files on file systems of several machines,
+ * where only one machine may know a lock. */
 void tdict_temporary_clean(int folder, const char *base, tdict_temporary_remover remove_more);
 
 /* Removes a file, a link or a directory with its files. Never follows a link, and makes directories writable if
