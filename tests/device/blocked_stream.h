@@ -1,6 +1,6 @@
-/* A blocking stream of the first of two simulated devices, which waits until a gate opens, and with it the legacy stream.
- * The function at the gate runs on the second device, so no engine of the first device is busy. Thread rule: that of the
- * context. */
+/* A blocking stream of the first of two simulated devices, which waits until a gate opens, and with it the legacy
+ * stream. The function at the gate runs on the second device, so no engine of the first device is busy. Thread rule:
+ * that of the context. */
 #ifndef TDICT_TESTS_DEVICE_BLOCKED_STREAM_H
 #define TDICT_TESTS_DEVICE_BLOCKED_STREAM_H
 

@@ -185,8 +185,8 @@ GPU_CASE(comm_calls_wait_for_transfers) {
   }
 }
 
-/* The transfers come after a stream that waits for a gate, which opens when all ranks wait. The function at the gate runs
- * on a second device, so the copies of the calls could run. */
+/* The transfers come after a stream that waits for a gate, which opens when all ranks wait. The function at the gate
+ * runs on a second device, so the copies of the calls could run. */
 SIM_CASE(comm_calls_wait_for_blocked_transfers) {
   enum { MANY = 1024 }; /* the block of the tree has no padding, so it is sent itself */
   tdict_sim_options sim = td_with(tdict_sim_options, num_devices = 2);
