@@ -107,7 +107,7 @@ typedef struct tdict_transfer_options {
   const tdict_conversion *conversions; /**< dtypes of tensors, see tdict/wire.h. Borrowed for the call */
   size_t num_conversions;              /**< number of elements in `conversions`; default 0 */
   bool narrow; /**< true: integers and bools travel to a device in fewer bytes, see tdict/wire.h. Default: false */
-  int64_t max_bytes_per_second; /**< a rate that copies do not exceed, 1000000 or more; 0 (default): no limit */
+  int64_t max_bytes_per_second; /**< limit of the rate, 1000000 or more, see docs/tuning.md; 0 (default): no limit */
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
   tdict_transfer_options o;
