@@ -48,6 +48,9 @@ static void drop_block(export_block *b, int64_t count) {
 static void delete_versioned(tdict_dl_versioned *self) { drop_block(self->manager_ctx, 1); }
 static void delete_legacy(tdict_dl_legacy *self) { drop_block(self->manager_ctx, 1); }
 
+enum { USUAL_NAME = 8 }; /* bytes of a name for which space is made in advance */
+
+/* A tensor to export. */
 typedef struct listed {
   const tdict_tensor *tensor; /* borrowed from the tree, or from a tree in `flattened` */
   size_t name;                /* offset of the tensor's path in `names` */
@@ -107,7 +110,9 @@ static tdict_status add_object(leaf_list *list, const tdict_box *box, tdict_erro
 static tdict_status add_tree(leaf_list *list, const tdict_tree *tree, size_t mark, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
-  bool has_memory = TDICT_RESERVE(list->leaves, list->cap, list->count + tree->keys->num_live);
+  const size_t num_keys = tree->keys->num_live;
+  bool has_memory = TDICT_RESERVE(list->leaves, list->cap, list->count + num_keys) &&
+                    tdict_io_text_reserve(&list->names, USUAL_NAME * num_keys);
   tdict_cursor_init(&cursor, tree, false);
   cursor.frames[0].mark = mark; /* the mark of a frame is the length of the path of its node */
   for (tdict_leaf leaf; has_memory && status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
