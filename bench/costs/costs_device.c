@@ -1,91 +1,194 @@
-/* tdict-costs-device: reads rows of 1000 leaves on a simulated device. scripts/costs --limit counts with callgrind the
- * instructions of a function whose name begins with cost_: only those of the calling thread, and none of the kernels,
- * which run on a thread of the device. Main owns the data. Thread rule: one thread. */
+/* tdict-costs-device: calls on trees of small tensors on simulated devices: asynchronous transfers, and reads of rows by
+ * a list on the device. bench/costs/device_limits.py counts with callgrind what the calling thread does in cost_call().
+ * Copies of transfers are held meanwhile, so that the calls of all runs find about the same marks. Main owns the data.
+ * Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "support/scoped.h"
 #include "tdict/clone.h"
+#include "tdict/devices.h"
 #include "tdict/index.h"
+#include "tdict/memory.h"
 #include "tdict/sim.h"
 #include "tdict/tdict.h"
 
-enum { LEAVES = 1000, ROWS = 16, PICKED = 4, ROW_BYTES = 64, CALLS = 2 };
+#if defined(__clang__)
+#define COUNTED __attribute__((noinline, used))
+#else
+#define COUNTED __attribute__((noinline, noclone, used))
+#endif
 
 typedef struct device_job {
   tdict_context *context;
-  tdict_memory *memory;
+  tdict_memory *memory; /* of the first device */
   tdict_tree *tree, *target;
   tdict_tensor *list;
   tdict_run run; /* with a stream */
 } device_job;
 
-#if defined(__clang__)
-#define COST(name) __attribute__((noinline, used)) static tdict_status cost_##name(device_job *job, tdict_error *err)
-#else
-#define COST(name) \
-  __attribute__((noinline, noclone, used)) static tdict_status cost_##name(device_job *job, tdict_error *err)
-#endif
+/* A call that is counted. A transfer sets *out; a read of rows waits, or sets no future. */
+typedef struct operation {
+  const char *name;
+  tdict_status (*call)(device_job *job, tdict_future **out, tdict_error *err);
+  bool is_transfer, is_block;
+} operation;
 
-static tdict_status get(device_job *job, const tdict_run *run, tdict_error *err) {
+static const tdict_device devices[2] = {{TDICT_DEVICE_SIM, 0}, {TDICT_DEVICE_SIM, 1}};
+
+/* Options with one thread, so that the number of processors does not matter. */
+static tdict_transfer_options one_thread(void) {
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.num_threads = 1;
+  return o;
+}
+static tdict_status move(device_job *job, tdict_future **out, tdict_error *err) {
+  const tdict_transfer_options o = one_thread();
+  return tdict_to_device_async(job->context, job->tree, devices[0], &o, out, err);
+}
+static tdict_status split(device_job *job, size_t count, tdict_future **out, tdict_error *err) {
+  const tdict_transfer_options o = one_thread();
+  const tdict_spread spread = tdict_spread_split(devices, count, 0);
+  return tdict_to_devices_async(job->context, job->tree, &spread, &o, out, err);
+}
+static tdict_status split_one(device_job *job, tdict_future **out, tdict_error *err) { return split(job, 1, out, err); }
+static tdict_status split_two(device_job *job, tdict_future **out, tdict_error *err) { return split(job, 2, out, err); }
+
+static tdict_status read_new(const device_job *job, const tdict_run *run, tdict_error *err) {
   scoped_tree out = NULL;
   return tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), run, &out, err);
 }
-static tdict_status into(device_job *job, const tdict_run *run, tdict_error *err) {
+static tdict_status read_into(const device_job *job, const tdict_run *run, tdict_error *err) {
   return tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), run, err);
 }
-COST(device_get) { return get(job, NULL, err); }
-COST(device_get_on_stream) { return get(job, &job->run, err); }
-COST(device_into) { return into(job, NULL, err); }
-COST(device_into_on_stream) { return into(job, &job->run, err); }
+static tdict_status get(device_job *job, tdict_future **out, tdict_error *err) {
+  return (void)out, read_new(job, NULL, err);
+}
+static tdict_status get_on_stream(device_job *job, tdict_future **out, tdict_error *err) {
+  return (void)out, read_new(job, &job->run, err);
+}
+static tdict_status into(device_job *job, tdict_future **out, tdict_error *err) {
+  return (void)out, read_into(job, NULL, err);
+}
+static tdict_status into_on_stream(device_job *job, tdict_future **out, tdict_error *err) {
+  return (void)out, read_into(job, &job->run, err);
+}
 
-/* Makes a tree whose leaves have storages of their own on the device. */
-static tdict_status make_tree(const device_job *job, int64_t rows, tdict_tree **out, tdict_error *err) {
-  const int64_t shape[] = {rows, ROW_BYTES};
-  tdict_status status = tdict_create(1, &rows, out, err);
-  for (int i = 0; i < LEAVES && status == TDICT_OK; i++) {
-    char key[16];
+static const operation operations[] = {
+    {"block", move, true, true},
+    {"separate", move, true, false},
+    {"split-one", split_one, true, false},
+    {"split-two", split_two, true, false},
+    {"get", get, false, false},
+    {"get-on-stream", get_on_stream, false, false},
+    {"into", into, false, false},
+    {"into-on-stream", into_on_stream, false, false},
+};
+enum { NUM_OPERATIONS = sizeof operations / sizeof *operations };
+
+COUNTED static tdict_status cost_call(const operation *op, device_job *job, tdict_future **out, tdict_error *err) {
+  return op->call(job, out, err);
+}
+
+/* Makes a tree of `leaves` tensors of `ndim` dimensions, each with a storage of its own. */
+static tdict_status make_tree(long leaves, int ndim, const int64_t *shape, tdict_memory *memory, tdict_tree **out,
+                              tdict_error *err) {
+  tdict_status status = tdict_create(1, shape, out, err);
+  for (long i = 0; i < leaves && status == TDICT_OK; i++) {
+    char key[32];
     scoped_tensor leaf = NULL;
-    snprintf(key, sizeof key, "leaf%d", i);
-    status = tdict_tensor_empty(TDICT_U8, 2, shape, job->memory, &leaf, err);
+    snprintf(key, sizeof key, "leaf%ld", i);
+    status = tdict_tensor_zeros(TDICT_F32, ndim, shape, memory, &leaf, err);
     if (status == TDICT_OK) status = tdict_set(*out, key, leaf, err);
   }
   return status;
 }
 
-static tdict_status prepare(device_job *job, tdict_error *err) {
-  static const int64_t positions[PICKED] = {3, 9, 1, 0}, count = PICKED;
-  const tdict_device device = {TDICT_DEVICE_SIM, 0};
-  tdict_sim_options sim = tdict_sim_options_default();
-  tdict_context_options options = tdict_context_options_default();
+/* Makes leaves of 4000 bytes in host memory, for a block in one storage in pinned memory. */
+static tdict_status prepare_transfer(device_job *job, const operation *op, long leaves, tdict_error *err) {
+  static const int64_t shape[] = {1000};
+  tdict_tree *made = NULL;
+  tdict_status status = make_tree(leaves, 1, shape, NULL, &made, err);
+  if (!op->is_block || status != TDICT_OK) {
+    job->tree = made;
+    return status;
+  }
+  status = tdict_consolidate(made, tdict_pinned_memory(job->context), &job->tree, err);
+  tdict_release(made);
+  return status;
+}
+
+/* Makes leaves of 16 rows of 64 bytes on the device, and a list of 4 positions. */
+static tdict_status prepare_read(device_job *job, long leaves, tdict_error *err) {
+  enum { ROWS = 16, PICKED = 4, ROW = 16 };
+  static const int64_t positions[PICKED] = {3, 9, 1, 0}, count = PICKED, shape[] = {ROWS, ROW},
+                       picked[] = {PICKED, ROW};
   scoped_tensor list = NULL;
-  sim.memory_bytes = (size_t)64 << 20; /* valgrind has no address space for more */
-  options.device = device;
-  options.sim = &sim;
-  tdict_status status = tdict_context_create(&options, &job->context, err);
-  if (status != TDICT_OK) return status;
-  job->memory = tdict_device_memory(job->context, device);
   job->run = tdict_run_default();
-  status = tdict_stream_create(job->context, device, &job->run.stream, err);
-  if (status == TDICT_OK) status = make_tree(job, ROWS, &job->tree, err);
-  if (status == TDICT_OK) status = make_tree(job, PICKED, &job->target, err);
+  tdict_status status = tdict_stream_create(job->context, devices[0], &job->run.stream, err);
+  if (status == TDICT_OK) status = make_tree(leaves, 2, shape, job->memory, &job->tree, err);
+  if (status == TDICT_OK) status = make_tree(leaves, 2, picked, job->memory, &job->target, err);
   if (status == TDICT_OK) status = tdict_tensor_from_array(TDICT_I64, 1, &count, positions, &list, err);
   return status == TDICT_OK ? tdict_tensor_clone(list, job->memory, &job->list, err) : status;
 }
 
-int main(void) {
-  static tdict_status (*const ops[])(device_job * job, tdict_error * err) = {
-      cost_device_get, cost_device_get_on_stream, cost_device_into, cost_device_into_on_stream};
+/* Makes calls that load the kernels and fill the caches of the library, and then the call that is counted. */
+static tdict_status run_calls(device_job *job, const operation *op, tdict_error *err) {
+  enum { WARMUP = 2 };
+  tdict_status status = TDICT_OK;
+  for (int i = 0; i <= WARMUP && status == TDICT_OK; i++) {
+    tdict_future *future = NULL;
+    if (op->is_transfer) status = tdict_sim_hold(job->context, err);
+    if (status == TDICT_OK) status = i < WARMUP ? op->call(job, &future, err) : cost_call(op, job, &future, err);
+    if (op->is_transfer && tdict_sim_resume(job->context, err) != TDICT_OK) return err->status;
+    if (future) status = tdict_future_take(future, NULL, err);
+  }
+  return status;
+}
+
+static tdict_status run(device_job *job, const operation *op, long leaves, tdict_error *err) {
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options o = tdict_context_options_default();
+  sim.num_devices = 2;
+  sim.memory_bytes = (size_t)64 << 20; /* valgrind has no address space for more */
+  o.sim = &sim;
+  o.device = devices[0];
+  tdict_status status = tdict_context_create(&o, &job->context, err);
+  if (status != TDICT_OK) return status;
+  job->memory = tdict_device_memory(job->context, devices[0]);
+  status = op->is_transfer ? prepare_transfer(job, op, leaves, err) : prepare_read(job, leaves, err);
+  return status == TDICT_OK ? run_calls(job, op, err) : status;
+}
+
+static const operation *find_operation(const char *name) {
+  for (int i = 0; i < NUM_OPERATIONS; i++)
+    if (strcmp(operations[i].name, name) == 0) return &operations[i];
+  return NULL;
+}
+
+int main(int argc, char **argv) {
   device_job job = {.context = NULL};
   tdict_error err;
-  tdict_status status = prepare(&job, &err);
-  for (int call = 0; call < CALLS; call++) /* the first call loads the kernels and fills the caches */
-    for (size_t i = 0; i < sizeof ops / sizeof *ops && status == TDICT_OK; i++) status = ops[i](&job, &err);
-  if (status != TDICT_OK) fprintf(stderr, "tdict-costs-device: %s (%s)\n", err.message, tdict_status_name(status));
+  const operation *op = argc == 3 ? find_operation(argv[1]) : NULL;
+  const long leaves = argc == 3 ? strtol(argv[2], NULL, 10) : 0;
+  if (!op || leaves < 1 || leaves > 10000) {
+    const bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
+    FILE *to = help ? stdout : stderr;
+    fprintf(
+        to,
+        "usage: tdict-costs-device OPERATION LEAVES\nMakes one call for a tree of LEAVES tensors, at most 10000, on "
+        "simulated devices.\nbench/costs/device_limits.py counts its instructions. OPERATION is one of:\n");
+    for (int i = 0; i < NUM_OPERATIONS; i++) fprintf(to, "  %s\n", operations[i].name);
+    fprintf(to, "Exit status: 0 success, 1 failure, 2 wrong usage.\n");
+    return help ? 0 : 2;
+  }
+  const tdict_status status = run(&job, op, leaves, &err);
+  if (status != TDICT_OK) tdict_error_print(&err, stderr);
   tdict_tensor_release(job.list);
   tdict_release(job.tree);
   tdict_release(job.target);
-  if (job.context) tdict_stream_destroy(job.context, job.run.stream);
+  if (job.context && job.run.stream.handle) tdict_stream_destroy(job.context, job.run.stream);
   tdict_context_destroy(job.context);
   return status == TDICT_OK ? 0 : 1;
 }
