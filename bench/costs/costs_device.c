@@ -1,7 +1,7 @@
 /* tdict-costs-device: calls on trees of small tensors on simulated devices, which are asynchronous transfers and reads
- * of rows by a list on the device. bench/costs/device_limits.py counts with callgrind what the calling thread does in cost_call().
- * Copies are held meanwhile, so that the calls of all runs find about the same marks. Main owns the data. Thread rule:
- * one thread. */
+ * of rows by a list on the device. bench/costs/device_limits.py counts with callgrind what the calling thread does in
+ * cost_call(). Copies are held meanwhile, so that the calls of all runs find about the same marks. Main owns the data.
+ * Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
