@@ -141,7 +141,7 @@ static tdict_status run_calls(device_job *job, const operation *op, tdict_error 
     tdict_future *future = NULL;
     if (op->is_transfer) status = tdict_sim_hold(job->context, err);
     if (status == TDICT_OK) status = i < WARMUP ? op->call(job, &future, err) : cost_call(op, job, &future, err);
-    if (op->is_transfer && tdict_sim_resume(job->context, err) != TDICT_OK) return err->status;
+    if (op->is_transfer && tdict_sim_resume(job->context, err) != TDICT_OK) return (tdict_status)err->status;
     if (future) status = tdict_future_take(future, NULL, err);
   }
   return status;
