@@ -260,7 +260,7 @@ class Commands(Case):
         self.assertGreater(found, 10)
 
 
-SHORT = {  # every program with a record, at its shortest
+SHORT = {  # a short run of each program that writes a record
     "to-device": "to-device --device sim --leaves 4 --leaf-bytes 400 --repeat 1 --warmup 0",
     "container": "container --device cpu --repeat 1",
     "pin": "pin --device sim --repeat 1 --match pin",

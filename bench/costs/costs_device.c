@@ -28,7 +28,7 @@ typedef struct device_job {
   tdict_run run; /* with a stream */
 } device_job;
 
-/* A call that is counted. A transfer sets *out; a read of rows waits, or sets no future. */
+/* A call that is counted. A transfer sets *out. A read of rows does not: it waits, or queues its work on a stream. */
 typedef struct operation {
   const char *name;
   tdict_status (*call)(device_job *job, tdict_future **out, tdict_error *err);

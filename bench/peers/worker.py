@@ -69,8 +69,8 @@ class Peer:
 
     def __init__(self, device):
         self.device = device
-        self.kept = None      # what the kept sources were made for
-        self.sources = []     # as many lists as the row wants trees, of leaves, in this library's own type
+        self.kept = None      # groups, source and trees of the work whose sources are kept
+        self.sources = []     # for each tree of the row, its leaves in this library's own type
         self.words = []       # the same memory as numpy arrays of 32-bit words
         self.known_sums = {}  # checksums of the kept sources' leaves
         self.next_tree = 0
@@ -254,7 +254,7 @@ def main(make, collects=False):
     parser = argparse.ArgumentParser(description="A worker of bench/peers/compare.")
     parser.parse_args()
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print does not mix with the replies
+    os.dup2(2, 1)  # libraries print to standard error, not between the replies
     peer = None
     if not collects:
         gc.disable()  # as timeit does; make_sources() collects between rows

@@ -164,7 +164,7 @@ static const advise_way *find_way(const advise_job *job, int32_t mode, int32_t t
   return &job->ways[0];
 }
 
-/* Returns the fastest way with or without narrow. Returns NULL if there is no such way. */
+/* Returns the fastest of the ways that have this value of narrow. Returns NULL if there is no such way. */
 static const advise_way *fastest_way(const advise_job *job, bool narrow) {
   const advise_way *found = NULL;
   for (int i = 0; i < job->num_ways; i++)

@@ -48,7 +48,7 @@ typedef struct common_options {
 #define RECORD_OPTIONS(o)                                                                          \
   {"repeat", 'r', "N", "measured repetitions", OPTION_COUNT, &(o)->repeats, 1, 10000, NULL, 0, 0}, \
       JSON_OPTION(&(o)->json, "every sample")
-/* The options of the elements of leaves, for a check_values. */
+/* Options that fill a check_values: the dtype and the range of the leaves' elements. */
 #define VALUES_OPTIONS(values)                                                                                  \
   PARSED_OPTION("dtype", 0, "NAME", &(values)->dtype, options_dtype,                                            \
                 "dtype of the leaves: float32 (default), int16, int32, int64, uint16, uint32, uint64 or bool"), \

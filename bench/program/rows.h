@@ -33,7 +33,7 @@ enum { BENCH_MAX_GROUPS = 3, BENCH_TREES = 4 };
 #define BENCH_SCENARIO(id, name, rows, summary) \
   const bench_scenario bench_##id = {name, summary, NULL, rows, sizeof rows / sizeof *rows};
 
-/* A row of a scenario. bench/peers/worker.py reads the strings. NULL in a table stands for the first choice. */
+/* A row of a scenario. bench/peers/worker.py reads the strings. NULL means the first value listed here. */
 typedef struct bench_row {
   const char *name;
   const bench_kind *kind;

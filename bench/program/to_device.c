@@ -126,8 +126,8 @@ static int verify_ways(to_device_job *job) {
   return answer;
 }
 
-/* Does a work once. The time of a way includes allocating and releasing the result. DRIVER copies as a program without
- * a library would: leaf by leaf from pageable memory, with driver calls. */
+/* Runs a work once and measures its time. The time of a way includes allocating and releasing the result. DRIVER copies
+ * as a program without a library would: leaf by leaf from pageable memory, with driver calls. */
 static bool measure_once(void *user, int work, double *seconds) {
   to_device_job *job = user;
   const to_device_options *o = &job->options;

@@ -36,7 +36,7 @@ def separate(td):
 class FileOperations:
     # texts
     def new_text(self, shape):
-        """A column with a text for each element, or a text for the whole tree; its words in the record."""
+        """Returns the words for the record, and a column of texts or one text for the whole tree."""
         base = self.next
         if self.r.random() < 0.5:
             self.next += 1

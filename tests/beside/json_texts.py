@@ -148,7 +148,7 @@ def write_tokens(value, depth, out):
 
 
 def expect(text):
-    """The tokens of a text, or "-"."""
+    """Returns the tokens of a JSON text, or "-" if the text is invalid or refused."""
     out = []
     try:
         write_tokens(json.loads(text.decode(), parse_constant=refuse, object_pairs_hook=tuple), 0, out)

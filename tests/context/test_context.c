@@ -238,7 +238,7 @@ GPU_CASE(context_destroy_waits) {
   tdict_future *futures[COUNT];
   for (int i = 0; i < COUNT; i++) td_ok(tdict_to_device_async(c, src, td_device(), NULL, &futures[i], err));
   td_release(src, c);
-  for (int i = 0; i < COUNT; i++) { /* has ended, and needs no context */
+  for (int i = 0; i < COUNT; i++) { /* is done, although its context is released */
     assert_int_equal(tdict_future_state(futures[i]), TDICT_FUTURE_DONE);
     td_ok(tdict_future_wait(futures[i], &results[i], err));
     tdict_future_release(futures[i]);

@@ -152,7 +152,7 @@ static void take_a_while(void *user) {
   atomic_store(&f->passed, true);
 }
 
-/* What is on its way back counts as room: the allocation waits for it rather than fail. */
+/* Memory whose free is queued counts as available: the allocation waits for the free instead of failing. */
 SIM_CASE(gpu_memory_waits_for_queued_frees) {
   tdict_context_options o = tdict_context_options_default();
   o.sim = td_options(tdict_sim_options, memory_bytes = 16 * MIB);
@@ -454,7 +454,7 @@ GPU_CASE(gpu_memory_fills) {
   fixture_give(&b, &block);
 }
 
-/* A copy that fails half way is drained before its stream, its buffer and the program's memory are anyone's again. */
+/* A copy that fails halfway waits for its queued rows before its stream, buffer or host memory is reused. */
 static shim failing;
 static int rows_left, waits_after_failure;
 static tdict_cu fail_row(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream stream) {

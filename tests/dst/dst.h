@@ -57,7 +57,7 @@ typedef struct dst_thread {
   uint64_t num_choices; /* see dst_choose() */
   pthread_t real;
   void *start; /* its function, for reports */
-  void *site;  /* the call in which the thread is */
+  void *site;  /* the return address of the thread's current call */
   const char *call;
   void *stack;
 } dst_thread;

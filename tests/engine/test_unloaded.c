@@ -87,7 +87,7 @@ GPU_CASE(unloaded_trees_are_pinned) {
   }
 }
 
-/* A consolidated tree over one file. */
+/* A consolidated tree whose storage is one file. */
 DEVICE_CASE(unloaded_consolidated_tree) {
   scoped_place w = open_place();
   scoped_tree plain = make_tree(&w, TREE_BATCH), tree = td_made(tree, tdict_consolidate(plain, NULL, &made, err));

@@ -50,7 +50,7 @@ CASE(float_env_is_set_and_restored) {
 
 enum { COUNT = 1000 };
 
-/* Everything that the calls compute, as bits. The struct has no padding. */
+/* All results of the calls, which are compared as bits. The struct has no padding. */
 typedef struct results {
   double filled64, counted64[4], mean64, low64, mean_integers;
   int64_t drawn[COUNT];

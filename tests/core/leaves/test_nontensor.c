@@ -167,7 +167,7 @@ CASE(values_refuse_to_join) {
   assert_null(out);
 }
 
-/* A column that its node no longer fits, because a borrowed child was changed. */
+/* A column that no longer fits the tree's batch size, because a borrowed child was changed. */
 CASE(values_of_changed_children) {
   scoped_tree td = TREE(2), kid = NULL;
   tdict_tree *out = NULL;

@@ -28,7 +28,7 @@ CASE(values_come_back) {
     td_ok(tdict_get_value(td, "n.column", i, &got, err));
     assert_true(ops_same_value(&got, &values[i]));
     assert_true(got.text != values[i].text || !got.text);                    /* copied */
-    td_ok(tdict_set_values(single, "x", &values[i], TDICT_WHOLE_TREE, err)); /* replaces the one before */
+    td_ok(tdict_set_values(single, "x", &values[i], TDICT_WHOLE_TREE, err)); /* replaces the old value */
     td_ok(tdict_get_value(single, "x", -1, &got, err));
     assert_true(ops_same_value(&got, &values[i]));
     for (int k = 0; k < COUNT; k++) { /* belongs to every element */

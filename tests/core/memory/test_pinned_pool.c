@@ -230,7 +230,7 @@ CASE(pinned_pool_lives_as_long_as_its_storages) {
   assert_int_equal(atomic_load(&fake.unregisters), 1);
 }
 
-/* A fence whose end frees storage of the same pool, as a transfer's may. */
+/* A fence whose release frees a storage of the same pool, as the fence of a transfer may. */
 typedef struct holder {
   tdict_fence fence; /* first */
   tdict_storage *storage;
@@ -442,7 +442,7 @@ GPU_CASE(pinned_pool_limit) {
   td_fails(TDICT_ENOMEM, "pinned_bytes", tdict_pin_memory(c, td, NULL, &pinned, err));
   assert_null(pinned);
   assert_int_equal(td_memory_counts(tdict_pinned_memory(c)).live_bytes, MIB / 2);
-  td_release(half); /* cached, and in the way of another size: trimmed, no wait */
+  td_release(half); /* the cached block has another size: trimmed at once to obey the limit */
   td_ok(tdict_pin_memory(c, td, NULL, &pinned, err));
   assert_memory_equal(tdict_const_data(pinned, "more"), tdict_tensor_const_data(more), (size_t)large[0]);
   assert_true(td_memory_counts(tdict_pinned_memory(c)).peak_bytes <= MIB);

@@ -358,7 +358,7 @@ static void *mark_often(void *user) {
     other->ops->release(other);
     tdict_storage_detach(&node);
   }
-  while (atomic_load(&fence.refs) > 1) usleep(100); /* another thread still holds what it found */
+  while (atomic_load(&fence.refs) > 1) usleep(100); /* another thread still retains this fence */
   return NULL;
 }
 

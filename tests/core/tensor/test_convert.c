@@ -262,7 +262,7 @@ CASE(convert_ranges_end_exactly) {
   }
 }
 
-/* A tie of the destination that float32 or double would round first. */
+/* Numbers next to a tie of the destination. Rounding to float32 or double first would return the tie. */
 CASE(convert_rounds_once) {
   const int64_t integers[] = {(INT64_C(1) << 40) + (INT64_C(1) << 32) + 1, (INT64_C(1) << 62) + (INT64_C(1) << 38) + 1,
                               -(INT64_C(1) << 62) - (INT64_C(1) << 38) - 1};

@@ -136,7 +136,7 @@ CASE(tree_set_tree_refuses_cycle) {
   td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(td, "n.m.new.up", td, err));
   td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(m, "up", m, err));
   td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(n, "up", other, err));
-  td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(n, "m", td, err)); /* replacing does not help */
+  td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(n, "m", td, err)); /* also if td replaces m */
   help_unchanged(other, before);
   td_ok(tdict_set_tree(td, "n", m, err)); /* m holds nothing of td: it may take the place of n */
   help_paths(td, "n n.x");

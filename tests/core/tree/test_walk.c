@@ -101,7 +101,7 @@ CASE(tree_walk_stops) {
   for (int at = 0; at < STEPS; at++) {
     visit v = {td, 0, at};
     tdict_error error;
-    memset(&error, 0xA5, sizeof error); /* what it held before is nobody's words */
+    memset(&error, 0xA5, sizeof error); /* the walk must overwrite this */
     assert_int_equal(tdict_walk(td, stop_silently, &v, &error), TDICT_EHOOK);
     assert_int_equal(v.shown, at + 1);
     assert_int_equal(error.status, TDICT_EHOOK);

@@ -140,7 +140,7 @@ static void play(int number, void *data) {
     send(number, data);
 }
 
-/* Two blocks of equal layout: one copy into the other. */
+/* Writes a tree into a tree of equal layout on the device. If both are blocks, one copy suffices. */
 static void write_block(stage *s) {
   const model_rows rows = rows_of(s, 70);
   scoped_tree src = make_tree(s, 70), dst = make_tree(s, 71), there = NULL;

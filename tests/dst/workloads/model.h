@@ -154,7 +154,7 @@ bool model_write_on(model_writer *w, tdict_tree *td, tdict_stream stream, const 
 void model_synchronize(model_world *w, tdict_stream stream);
 /* True if the tree, in host memory, has the bytes of these rows. */
 bool model_has(const tdict_tree *td, const model_rows *rows);
-/* The generation of a host tree's first row. All other rows must follow. Fails if an accessor returns NULL. */
+/* The generation of a host tree's first row. Does not check the other rows. Fails if an accessor returns NULL. */
 int64_t model_generation(const tdict_tree *td);
 /* The bytes of all elements of a tree of these rows, and the number of leaves. */
 size_t model_bytes(const model_rows *rows);

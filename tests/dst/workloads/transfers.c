@@ -44,7 +44,7 @@ typedef struct stage {
 
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
 
-/* The look of a source on the device. */
+/* Returns the expected properties of a source's copy on the device. */
 static model_look sent_look(const stage *s) {
   model_look look = model_device_look(tdict_sim(0));
   look.is_locked = s->are_locked;

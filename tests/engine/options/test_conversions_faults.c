@@ -73,8 +73,8 @@ static void check_transferred(const faults *f, faulty_way which, const tdict_tre
                     td_leaf(which == WAY_INTO ? f->dst : out, converted[i].path));
 }
 
-/* Makes the n-th call of some kinds fail in one transfer, which fails or has the right elements. The next transfer has
- * the right elements. Returns false if the transfer makes fewer such calls. */
+/* Makes the n-th call of some kinds fail in one transfer. This transfer must fail or return the right elements. The
+ * next transfer must return the right elements. Returns false if the transfer makes fewer such calls. */
 static bool fail_once(faulty_way which, uint32_t kinds, int64_t n, int32_t mode, tdict_status *status) {
   scoped_faults f;
   scoped_tree out = NULL;

@@ -2,7 +2,7 @@
 #include "engine/options/patterns.h"
 #include "engine/trees.h"
 
-/* Returns whether a pattern matches the path of keys, by way of a tree with this one leaf. */
+/* Returns whether a pattern matches a path. Makes a tree whose only leaf has this path. */
 static bool matches(const char *const *patterns, size_t count, const char *path) {
   scoped_tree td = new_tree();
   tdict_patterns *keep = NULL;

@@ -101,7 +101,7 @@ SIM_CASE(queue_limit_holds_in_every_way) {
       most = queued > most ? queued : most;
     }
     if (k != 2) assert_true(most > LIMIT / 2); /* the limit is used */
-    /* without a limit more is queued, so this case can fail */
+    /* Without a limit, more bytes are queued, so the checks above can fail. */
     if (k < 2) assert_true(move_limited(&w, td, way_at(8), 0, true) > LIMIT + 12345);
   }
 }

@@ -248,7 +248,7 @@ static void *release_tree(void *user) {
   tdict_release(user);
   return NULL;
 }
-/* Memory of the program in a tree of the library is released after the work. */
+/* The tree also holds memory of the program, which is released only after the work of the recorded stream. */
 SIM_CASE(record_stream_holds_memory_of_the_program) {
   scoped_place w = place_open(2);
   tdict_tree *dev = arena(&w, 12), *both = new_tree();

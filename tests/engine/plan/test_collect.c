@@ -163,7 +163,7 @@ GPU_CASE(plans_see_what_has_changed) {
   scoped_tree src = tiny_tree(NULL), out = NULL;
   static const int64_t count = 300;
   for (int k = 0; k < 12; k++) {
-    tdict_memory *memory = k % 6 == 1 ? w.pinned : k % 6 == 4 ? w.memory : NULL; /* pinned, and on the device */
+    tdict_memory *memory = k % 6 == 1 ? w.pinned : k % 6 == 4 ? w.memory : NULL; /* 1: pinned; 4: on the device */
     tdict_dtype dtype = k % 6 == 3 ? TDICT_F64 : TDICT_U8;
     tdict_tensor *t;
     if (k % 6 == 4)

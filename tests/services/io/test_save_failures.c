@@ -399,7 +399,7 @@ CASE(save_keeps_permissions_of_directories) {
   assert_int_equal(mode_of(in(&w.f, "m/a/b.memmap")), 0444);
   assert_int_equal(mode_of(in(&w.f, "m/meta.json")), 0604);
   assert_int_equal(mode_of(in(&w.f, "m/more.memmap")), 0644);
-  assert_int_equal(mode_of(in(&w.f, "m/d")), 02755); /* the system gives it the bit of its parent */
+  assert_int_equal(mode_of(in(&w.f, "m/d")), 02755); /* inherits the setgid bit of its parent folder */
   static const char *const inheritors[] = {"m", "m/more.memmap", "m/d/more.memmap"};
   for (int i = 0; i < 3; i++) {
     assert_int_equal(stat(in(&w.f, inheritors[i]), &info), 0);

@@ -101,7 +101,7 @@ CASE(loader_survives_functions_that_do_not_return) {
   alarm(0);
 }
 
-/* With continue_on_error, only the batch that was left is lost. */
+/* With continue_on_error, only the batch whose function did not return is lost. */
 CASE(loader_continues_after_an_abandoned_batch) {
   scoped_yard y = open_yard();
   numbers n = numbers_of(12);

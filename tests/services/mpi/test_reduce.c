@@ -156,7 +156,7 @@ MPI_CASE(mpi_table_extremes_have_equal_bits) {
 MPI_CASE(mpi_table_small_floats_are_rounded_once) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   assert_true(reduce_one(&t, TDICT_F16, TDICT_REDUCE_MEAN, 65504) == 65504);
-  /* 1 and three quarters of a unit of the last place: each sum of two in bfloat16 would be rounded */
+  /* With 4 ranks the sum is 1 plus 3/4 of a unit in the last place. Partial sums in bfloat16 would give 1. */
   const double small = t.rank == 0 ? 1 : 0x1p-9;
   const double wanted = t.world_size == 4 ? 1 + 0x1p-7 : 1;
   assert_true(reduce_one(&t, TDICT_BF16, TDICT_REDUCE_SUM, small) == wanted);

@@ -1,6 +1,6 @@
-/* Sweeps over faults of the driver and of host memory: in transfers to and from several simulated devices, the first,
- * second, ... call fails, until a run meets no fault. After each fault, the status says what happened, nothing was
- * written to the caller's variables, and the next transfer is right. */
+/* Sweeps over faults of the driver and of host memory in transfers to and from several simulated devices. The first
+ * call fails, then the second and so on, until a run meets no fault. After each fault, the status says what happened,
+ * nothing was written to the caller's variables, and the next transfer is right. */
 #include "several.h"
 
 enum { MOST_FAULTS = 4000, NUM_JOBS = 4 };

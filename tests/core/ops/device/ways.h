@@ -129,7 +129,7 @@ static inline tdict_tree *ways_destination(const ways *t, tree_way way) {
   }
 }
 
-/* A row that a result must have: row `from` of a leaf of `rows` rows with the bytes of a number. */
+/* Row `at` of a result must equal row `from` of a leaf with `rows` rows, filled with random bytes of seed `number`. */
 typedef struct wanted_row {
   int64_t at, from, rows;
   uint64_t number;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ncclDataType_t: the numbers are the indices. */
+/* Returns the bytes of an element, or 0 if the ncclDataType_t is unknown. */
 static inline size_t fake_type_bytes(int type) {
   static const size_t bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   return type >= 0 && type < 12 ? bytes[type] : 0;

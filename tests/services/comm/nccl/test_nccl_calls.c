@@ -1,5 +1,5 @@
-/* How many calls of the driver and of NCCL the operations make, and the communicators that use them. The tests count
- * the calls in front of the simulated driver. */
+/* How many calls of the driver and of NCCL the operations make, and the communicators that use them. The tests wrap
+ * functions of the simulated driver and count the calls. */
 #include "core/base/error.h"
 #include "services/comm/nccl/ranks.h"
 #include "support/fail_alloc.h"

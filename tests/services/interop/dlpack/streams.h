@@ -20,7 +20,7 @@ static inline tdict_tree *arena(const place *w, uint64_t number) {
   return out;
 }
 
-/* A stream whose work stands still at a gate. */
+/* A stream whose kernel waits until a gate is opened. */
 typedef struct stopped {
   gate gate;
   kernel k;
