@@ -142,7 +142,7 @@ static void copy_bytes(char *dst, const char *src, size_t bytes) {
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
 }
 
-/* Reads a piece whose source is not in memory in C order, and passes its elements to `use` in blocks of at most `room`
+/* Reads a piece whose source is not in C order in memory. Passes the elements to `use` in blocks of at most `room`
  * bytes. `at` is the place of a block in the leaf. */
 static tdict_status read_blocks(const piece *p, size_t room,
                                 tdict_status (*use)(const piece *p, void *user, size_t at, const char *block,
@@ -168,7 +168,8 @@ static tdict_status write_block(const piece *p, void *user, size_t at, const cha
   return tdict_leaf_write_sink(p->item, at, block, bytes, err);
 }
 
-/* Writes a piece to its sink, through a buffer if not in C order: a sink must not get many small rows. */
+/* Writes a piece to its sink. If the source is not in C order, copies through a buffer, because a sink must not get
+ * many small rows. */
 static tdict_status write_piece(const piece *p, tdict_error *err) {
   if (!p->item->src_plain) return read_blocks(p, SINK_BUFFER, write_block, NULL, err);
   return write_block(p, NULL, p->begin, (const char *)p->item->src->data + p->begin, p->end - p->begin, err);

@@ -76,8 +76,7 @@ static inline tdict_tensor *tdict_slab_add_like(tdict_slab_place *place, const t
   t->dims = place->dims;
   return t;
 }
-/* Counts `more` tensors that were added with tdict_slab_add_like(), and a reference for each. */
-/* Adds `more` references to the slab. */
+/* Counts `more` tensors that were added with tdict_slab_add_like(), and a reference to the slab for each. */
 void tdict_slab_count(tdict_slab *slab, size_t more);
 /* Adds a view to a slab of views. Uses data, dtype, ndim, shape and strides (NULL: C order) of `view`. The caller must
  * have checked these fields. The slab retains `storage`. The caller owns one reference to the tensor. No other thread

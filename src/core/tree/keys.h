@@ -59,6 +59,7 @@ static inline tdict_name tdict_key_name(const tdict_key *key) {
 }
 /* The functions from here to tdict_keys_compact() change the table, which must have only one reference. The same holds
  * for tdict_keys_append(). */
+
 /* Allocates room for slots and names with a 0 each. Returns false without memory, or for more than 2^30 slots. */
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes);
 /* Deletes the key of a slot. The slot numbers of other keys do not change. Cannot fail. */

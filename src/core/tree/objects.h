@@ -110,9 +110,9 @@ typedef struct tdict_pairing {
 } tdict_pairing;
 /* Adds the pair for a write of leaves[1] to leaves[0]. The program's objects are flattened. A built-in type pairs
  * elements if the write is whole or the objects have batch dimensions; others must pass tdict_box_keep(), and the pair
- * is empty. Returns the errors of tdict_box_keep(), tdict_box_flatten() and the types, TDICT_ENOTSUP if the pick
- * selects in several dimensions, TDICT_ETYPE for two types, TDICT_ESHAPE for an object that does not fit its tree, and
- * TDICT_ENOMEM, with paths below how->path. */
+ * is empty. Returns the errors of tdict_box_keep(), tdict_box_flatten() and the types, and TDICT_ENOMEM. Also returns
+ * TDICT_ENOTSUP if the pick selects in several dimensions, TDICT_ETYPE if the types differ, and TDICT_ESHAPE if an
+ * object does not fit its tree. Paths of errors are below how->path. */
 tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_pairing *how, const tdict_leaf leaves[2],
                                   tdict_error *err);
 /* If `last` is true, returns the pair that was added last. Otherwise returns the next pair of the second walk. */

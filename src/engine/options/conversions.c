@@ -154,8 +154,8 @@ static void convert_on_host(tdict_item_cast *c, tdict_dtype wire) {
 
 /* Divides a conversion on the way to a device (`in`) or to the host. The wire has the dtype that the program named,
  * else the narrower one. If the narrower one needs a kernel that cannot run, host threads convert, and the wire has the
- * other dtype. If a named dtype needs such a kernel, returns TDICT_ENOTSUP or another error of
- * tdict_gpu_load_kernels(). */
+ * other dtype. If a named dtype needs a kernel that cannot run, returns the error of tdict_gpu_load_kernels(), such as
+ * TDICT_ENOTSUP. */
 static tdict_status split_on_wire(tdict_plan *plan, tdict_item_cast *c, const tdict_item *item, bool in,
                                   tdict_error *err) {
   const tdict_dtype from = c->cast.from, to = c->cast.to, named = c->wire, host_wire = in ? to : from;
@@ -207,7 +207,7 @@ static tdict_item_cast make_packed(tdict_dtype dtype) {
   return (tdict_item_cast){.cast = unchanged, .wire = dtype, .by_device = true, .device = unchanged, .is_packed = true};
 }
 
-/* Returns true if a kernel should read the source itself, so that neither a thread nor the driver copies it. A kernel
+/* Returns true if a kernel should read the source itself. Then neither a thread nor the driver copies it. A kernel
  * needs aligned elements. */
 static bool is_read_by_kernel(const tdict_plan *plan, const tdict_item_cast *c, const tdict_item *item) {
   const size_t from_bytes = tdict_dtype_bytes(c->cast.from), count = item->bytes / tdict_dtype_bytes(c->cast.to);

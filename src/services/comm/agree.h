@@ -23,9 +23,10 @@ tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_schema *sche
 /* Writes the header of a call, with its offer. */
 void tdict_comm_write_header(const tdict_comm_call *call, tdict_comm_header *out);
 /* Exchanges headers, and leaves those of all ranks in comm->headers. With `must_match`, all trees must have equal
- * schemas. All ranks return the same error, and call->keeps_comm is true, if a rank's checks have failed (the error of
- * the first such rank), for different functions or arguments (TDICT_EINVAL), another version (TDICT_EFORMAT), or
- * different trees (TDICT_ESHAPE, with the path). Also returns errors of the table, and TDICT_ENOMEM. */
+ * schemas. In these cases all ranks return the same error, and call->keeps_comm is true: the checks of a rank have
+ * failed (the error of the first such rank), the functions or arguments differ (TDICT_EINVAL), the versions differ
+ * (TDICT_EFORMAT), or the trees differ (TDICT_ESHAPE, with the path). Also returns errors of the table, and
+ * TDICT_ENOMEM. */
 tdict_status tdict_comm_agree(tdict_comm_call *call, bool must_match, tdict_error *err);
 /* Sends host bytes of rank `root` to all ranks, in as many steps as the number of ranks has binary digits. */
 tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_t count, int32_t root,

@@ -32,9 +32,9 @@ typedef struct tdict_output_folder {
 } tdict_output_folder;
 
 /* Creates a new directory for request->path. An existing one is replaced only if it is empty or has `mark`, a regular
- * file of each directory of the format. Returns TDICT_EINVAL without a name, TDICT_EFORMAT for a file, or for a
- * directory with files but without `mark`, TDICT_ENOTSUP if names of an old directory cannot be exchanged and the
- * option allows_gap is false, and TDICT_EIO. */
+ * file of each directory of the format. Returns TDICT_EINVAL if the path has no name, and TDICT_EFORMAT if it names a
+ * file, or a directory with files but without `mark`. Returns TDICT_ENOTSUP if the name of an old directory cannot be
+ * exchanged and the option allows_gap is false. Also returns TDICT_EIO. */
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_save_request *request, const char *mark,
                                         tdict_error *err);
 /* Creates and opens a directory in a new one. If it replaces one of the old directory, it gets the permissions. Copies
