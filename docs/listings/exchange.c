@@ -34,31 +34,38 @@ done:
   return err.status != TDICT_OK;
 }
 
-static int exchange_on_a_device(tdict_context *context, tdict_tree *moved) {
+static int exchange_on_a_device(tdict_tree *batch) {
+  tdict_context_options options = tdict_context_options_default();
+  tdict_context *context = NULL;
+  tdict_tree *moved = NULL, *back = NULL;
   struct ArrowSchema schema;
   struct ArrowDeviceArray array;
-  tdict_tree *back = NULL;
   tdict_error err = {0};
+  options.device = tdict_sim(0);
+  TDICT_TRY(tdict_context_create(&options, &context, &err));
+  TDICT_TRY(tdict_to_device(context, batch, tdict_sim(0), NULL, &moved, &err));
   TDICT_TRY(tdict_arrow_export_device(moved, &schema, &array, &err));
   TDICT_TRY(tdict_arrow_import_device(context, &schema, &array, NULL, &back, &err));
   printf("%d columns on the device\n", (int)tdict_num_keys(back));
   schema.release(&schema);
 done:
   tdict_release(back);
+  tdict_release(moved);
+  tdict_context_destroy(context);
   return err.status != TDICT_OK;
 }
 
-static int exchange_with_dlpack(tdict_context *context, tdict_tree *batch) {
+static int exchange_with_dlpack(tdict_tree *batch) {
   tdict_dlpack_export_options older = tdict_dlpack_export_options_default();
   tdict_dlpack_entry managed, legacy;
   tdict_tensor *reward, *back = NULL, *back_again = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_get(batch, "reward", &reward, &err));
-  TDICT_TRY(tdict_dlpack_export(context, reward, NULL, &managed, &err));
-  TDICT_TRY(tdict_dlpack_import(context, &managed, NULL, &back, &err));
+  TDICT_TRY(tdict_dlpack_export(NULL, reward, NULL, &managed, &err));
+  TDICT_TRY(tdict_dlpack_import(NULL, &managed, NULL, &back, &err));
   older.legacy = true; /* for libraries from before DLPack 1.0 */
-  TDICT_TRY(tdict_dlpack_export(context, reward, &older, &legacy, &err));
-  TDICT_TRY(tdict_dlpack_import(context, &legacy, NULL, &back_again, &err));
+  TDICT_TRY(tdict_dlpack_export(NULL, reward, &older, &legacy, &err));
+  TDICT_TRY(tdict_dlpack_import(NULL, &legacy, NULL, &back_again, &err));
   printf("the same address: %d, %d\n", tdict_tensor_const_data(back) == tdict_tensor_const_data(reward),
          tdict_tensor_const_data(back_again) == tdict_tensor_const_data(reward));
 done:
@@ -68,19 +75,6 @@ done:
 }
 
 int main(void) {
-  tdict_context_options options = tdict_context_options_default();
-  tdict_context *context = NULL;
-  tdict_tree *batch = make_batch(), *moved = NULL;
-  int failed = 1;
-  tdict_error err = {0};
-  options.device = tdict_sim(0);
-  TDICT_TRY(tdict_context_create(&options, &context, &err));
-  TDICT_TRY(tdict_to_device(context, batch, tdict_sim(0), NULL, &moved, &err));
-  failed = exchange_with_arrow(batch) + read_a_stream(batch) + exchange_on_a_device(context, moved) +
-           exchange_with_dlpack(context, batch);
-done:
-  tdict_release(moved);
-  tdict_release(batch);
-  tdict_context_destroy(context);
-  return failed;
+  return run_on_batch(exchange_with_arrow) + run_on_batch(read_a_stream) + run_on_batch(exchange_on_a_device) +
+         run_on_batch(exchange_with_dlpack);
 }

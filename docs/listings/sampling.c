@@ -53,7 +53,6 @@ static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdi
 }
 
 static int load_from_a_callback(tdict_tree *batch) {
-  tdict_context_options options = tdict_context_options_default();
   tdict_loader_options loading = tdict_loader_options_default();
   tdict_loader_stats stats = tdict_loader_stats_default();
   tdict_context *context = NULL;
@@ -61,8 +60,7 @@ static int load_from_a_callback(tdict_tree *batch) {
   tdict_loader *loader = NULL;
   tdict_tree *two = NULL;
   tdict_error err = {0};
-  options.device = tdict_cpu();
-  TDICT_TRY(tdict_context_create(&options, &context, &err));
+  TDICT_TRY(tdict_context_create(NULL, &context, &err)); /* the default device */
   TDICT_TRY(tdict_dataset_from_callback(make_sample, batch, 4, &dataset, &err));
   loading.batch_size = 2;
   TDICT_TRY(tdict_loader_create(context, dataset, &loading, &loader, &err));
