@@ -32,7 +32,7 @@ static void hear(void *user, int32_t level, const char *text) {
   snprintf(h->text, sizeof h->text, "%s", text);
 }
 
-/* If no GPU exists, a context that should use one logs a warning. A context whose device is named says nothing. */
+/* If no GPU exists, a context that should use one logs a warning. A context with a named device logs nothing. */
 CASE(context_without_a_gpu_logs_a_warning) {
   tdict_sim_options sim = tdict_sim_options_default();
   for (int way = 0; way < 2 * 3; way++) {
@@ -53,7 +53,7 @@ CASE(context_without_a_gpu_logs_a_warning) {
   }
 }
 
-/* This is so on machines with and without a GPU. */
+/* The automatic device is a GPU if there is one, else the simulated device or the host. */
 CASE(context_auto_device) {
   tdict_sim_options sim = tdict_sim_options_default();
   scoped_context c = NULL;
@@ -80,15 +80,15 @@ CASE(context_auto_device) {
     tdict_context_destroy(c);
   }
   c = NULL;
-  td_ok(tdict_context_create(NULL, &c, err)); /* the same without options */
+  td_ok(tdict_context_create(NULL, &c, err)); /* without options */
   assert_true(tdict_device_equal(tdict_context_device(c, NULL), cuda == TDICT_OK ? tdict_cuda(0) : tdict_cpu()));
   tdict_context_destroy(c);
-  c = open_on(tdict_sim(0), NULL); /* the context uses the named device, and says why it uses no GPU */
+  c = open_on(tdict_sim(0), NULL); /* also says why the context uses no GPU */
   assert_true(tdict_device_equal(tdict_context_device(c, &why), tdict_sim(0)));
   assert_int_equal(why.status, TDICT_ENODEVICE);
 }
 
-/* A struct that a newer header made: the library's own and fields that it does not know. */
+/* A struct of options as a newer header declares it: the fields that the library knows, and two unknown fields. */
 typedef struct newer_options {
   tdict_context_options known;
   int64_t unknown[2];
@@ -107,7 +107,7 @@ CASE(context_option_sizes) {
   newer.unknown[1] = 1;
   td_fails(TDICT_ENOTSUP, "context options", tdict_context_create((const tdict_context_options *)&newer, &c, err));
   assert_null(c);
-  tdict_context_options older = tdict_context_options_default(); /* has no fields after num_threads */
+  tdict_context_options older = tdict_context_options_default(); /* the fields after num_threads are missing */
   older.device = tdict_cpu();
   older.num_threads = 3;
   older.staging_bytes = 1;
@@ -115,7 +115,7 @@ CASE(context_option_sizes) {
   td_ok(tdict_context_create(&older, &c, err));
   assert_int_equal(tdict_context_num_threads(c), 3);
   td_release(c);
-  older.struct_size = sizeof older.struct_size; /* nothing at all: the defaults */
+  older.struct_size = sizeof older.struct_size; /* no option is read, so all have their defaults */
   td_ok(tdict_context_create(&older, &c, err));
   assert_int_equal(tdict_context_num_threads(c), tdict_pool_default_size());
   td_release(c);
@@ -151,7 +151,7 @@ CASE(context_create_refuses) {
   o.sim = NULL;
   td_fails(TDICT_EINVAL, "out is NULL", tdict_context_create(&o, NULL, err));
   assert_null(c);
-  td_ok(tdict_context_create(&o, &c, err)); /* the least that is allowed */
+  td_ok(tdict_context_create(&o, &c, err)); /* the smallest values that are accepted */
   tdict_context_destroy(c);
   tdict_context_destroy(NULL);
 }
@@ -189,7 +189,7 @@ CASE(context_create_survives_enomem) {
   int rounds = 0;
   tdict_context_options o = td_with(tdict_context_options, num_threads = 1);
   td_ok(tdict_driver_sim_open(&sim, &d, err));
-  TD_SWEEP(s) { /* the first use of a pool may fail */
+  TD_SWEEP(s) { /* fails each allocation once */
     tdict_context *c = NULL;
     const tdict_status status = td_sweep_call(s, tdict_context_create_over(&o, d, &c, err));
     rounds++;
@@ -216,7 +216,7 @@ static tdict_tree *make_tree(void) {
   return td;
 }
 
-/* Every leaf of `moved`, brought to the host one by one, is as make_tree() made it. */
+/* Copies each leaf of `moved` to the host and compares it with the leaf that make_tree() made. */
 static void check_tree(const tdict_tree *moved) {
   scoped_bytes wanted = td_alloc(LEAF_BYTES + LEAVES);
   for (int i = 0; i < LEAVES; i++) {
@@ -254,7 +254,7 @@ static void *destroy(void *user) {
   return NULL;
 }
 
-/* The context is entered by its simulated driver alone, which the test keeps to let it run again. */
+/* The test holds the simulated device, so destroying the context must wait until the test resumes it. */
 SIM_CASE(context_destroy_waits_for_a_held_device) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context *c = NULL;
@@ -274,7 +274,7 @@ SIM_CASE(context_destroy_waits_for_a_held_device) {
   td_ok(tdict_future_wait(f, &result, err));
   tdict_future_release(f);
   check_tree(result);
-  assert_true(atomic_load(&d->refs) > 1); /* the result keeps its device */
+  assert_true(atomic_load(&d->refs) > 1); /* the result keeps the driver alive */
   tdict_release(result);
   assert_int_equal(atomic_load(&d->refs), 1);
   assert_int_equal(atomic_load(&d->num_streams) + atomic_load(&d->num_events), 0);
@@ -295,7 +295,7 @@ GPU_CASE(memory_outlives_context) {
   check_tree(pinned);
   check_tree(moved);
   assert_true(tdict_is_pinned(pinned));
-  td_ok(tdict_get(moved, "leaf0", &leaf, err)); /* device to device, by the memory that is left */
+  td_ok(tdict_get(moved, "leaf0", &leaf, err)); /* copied on the device, although the context is gone */
   td_ok(tdict_tensor_copy(own, leaf, err));
   td_ok(tdict_tensor_clone(own, NULL, &copy, err));
   assert_memory_equal(tdict_tensor_const_data(copy), tdict_const_data(pinned, "leaf0"), LEAF_BYTES);
@@ -317,8 +317,7 @@ GPU_CASE(context_two_in_one_process) {
 
 static void *do_nothing(void *user) { return user; }
 
-/* Every thread of a context with simulated devices has a name. A sanitizer may start a thread of its own with the first
- * thread. */
+/* Each thread of a context with simulated devices has a name. A sanitizer may add a thread without a name. */
 SIM_CASE(threads_of_a_context_have_names) {
   static const char *const names[] = {"tdict-pool-0",   "tdict-pool-1",  "tdict-sim0-in",  "tdict-sim0-out",
                                       "tdict-sim0-run", "tdict-sim1-in", "tdict-sim1-out", "tdict-sim1-run"};

@@ -1,5 +1,5 @@
-/* Two contexts of one process use one device at the same time. Each thread has a context of its own, and moves random
- * trees there and back. The program's option --seconds N makes the case longer. */
+/* Two contexts of one process use one device at the same time. Each thread has its own context and moves random trees
+ * to the device and back. The program's option --seconds N makes the case longer. */
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -52,7 +52,7 @@ static int count_differences(const tdict_tree *want, const tdict_tree *got) {
 static void *move_trees(void *user) {
   mover *m = user;
   const tdict_device device = td_device();
-  do { /* at least one round, however slow the machine is */
+  do { /* at least one round, even if the machine is slow */
     tdict_tree *src = make_tree(m), *there = NULL, *back = NULL;
     tdict_future *f = NULL;
     tdict_error err;

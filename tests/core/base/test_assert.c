@@ -7,14 +7,14 @@
 
 #include "support/test.h"
 
-/* Runs TDICT_ASSERT in a child and returns its wait status. `text` gets what the child wrote to stderr. */
+/* Runs TDICT_ASSERT in a child and returns its wait status. Stores what the child wrote to stderr in `text`. */
 static int run_assertion(bool condition, char *text, size_t room) {
   int ends[2], status = 0;
   assert_int_equal(pipe(ends), 0);
   fflush(NULL);
   pid_t child = fork();
   if (child == 0) {
-    signal(SIGILL, SIG_DFL); /* cmocka catches these signals */
+    signal(SIGILL, SIG_DFL); /* the default action, because cmocka catches these signals */
     signal(SIGTRAP, SIG_DFL);
     dup2(ends[1], STDERR_FILENO);
     TDICT_ASSERT(condition);

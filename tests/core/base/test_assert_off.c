@@ -1,4 +1,4 @@
-/* Debug assertions as in a release build: the condition is not evaluated. */
+/* Tests that debug assertions of a release build do not evaluate their condition. */
 #define TDICT_ASSERTS 0
 #include "core/base/assert.h"
 

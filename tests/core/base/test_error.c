@@ -136,7 +136,7 @@ CASE(error_print_writes_one_line) {
   fclose(file);
 }
 
-/* What a call writes to stderr; the caller frees it. */
+/* Returns what `run` writes to stderr. The caller frees the text. */
 static char *captured(int (*run)(tdict_status status, int *evaluated), tdict_status status, int *evaluated,
                       int *answer) {
   char *text = calloc(1, 4096);
@@ -194,14 +194,14 @@ CASE(try_return_prints_and_returns) {
   scoped_chars text = captured(leave_by_return, TDICT_EIO, &evaluated, &answer);
   assert_int_equal(answer, -7);
   assert_int_equal(evaluated, 1);
-  assert_non_null(strstr(text, ": TDICT_EIO\n")); /* the call was given no error */
+  assert_non_null(strstr(text, ": TDICT_EIO\n")); /* the call got no error struct, so only the status is known */
   free(text);
   text = captured(leave_by_return, TDICT_OK, &evaluated, &answer);
   assert_int_equal(answer, TDICT_OK);
   assert_string_equal(text, "");
 }
 
-/* A status that a function of the program returns is a known code, or the message says that it is unknown. */
+/* The status of a callback is kept if it is a known code. Any other status becomes TDICT_EHOOK. */
 CASE(callback_statuses_are_codes) {
   tdict_error said = {0};
   assert_int_equal(tdict_callback_status(TDICT_OK, "f", &said), TDICT_OK);
@@ -213,7 +213,7 @@ CASE(callback_statuses_are_codes) {
     assert_int_equal(said.status, i);
     const char *silent = td_text("f returned %s without a message", tdict_status_name((tdict_status)i));
     assert_string_equal(said.message, silent);
-    for (int k = 0; k < 3; k++) { /* the status in the struct is another one, none, or the same */
+    for (int k = 0; k < 3; k++) { /* the struct has another status, none, or the same */
       said = (tdict_error){k == 0 ? TDICT_EIO : k == 1 ? 0 : i, 7, "where", "what it said"};
       assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
       assert_int_equal(said.status, i);
@@ -221,12 +221,12 @@ CASE(callback_statuses_are_codes) {
       assert_string_equal(said.path, "where");
       assert_string_equal(said.message, "what it said");
     }
-    said = (tdict_error){0, 7, "where", ""}; /* the path and the number are kept without a message */
+    said = (tdict_error){0, 7, "where", ""}; /* if only the message is missing, the path and the number are kept */
     assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
     assert_int_equal(said.native, 7);
     assert_string_equal(said.path, "where");
     assert_string_equal(said.message, silent);
-    memset(said.message, 'm', sizeof said.message); /* written to the last byte */
+    memset(said.message, 'm', sizeof said.message); /* the texts fill their arrays and have no terminator */
     memset(said.path, 'p', sizeof said.path);
     assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
     assert_int_equal(strlen(said.message), sizeof said.message - 1);
@@ -250,7 +250,7 @@ CASE(error_set_fills_all_fields) {
   assert_int_equal(e.native, 0);
   assert_string_equal(e.path, "a.b");
   assert_string_equal(e.message, "sample of 7");
-  /* The arguments may be in the struct itself. */
+  /* The arguments may point into the struct itself. */
   assert_int_equal(tdict_error_set(&e, TDICT_EIO, e.path, "after %s at %s", e.message, e.path), TDICT_EIO);
   assert_string_equal(e.path, "a.b");
   assert_string_equal(e.message, "after sample of 7 at a.b");
@@ -268,7 +268,7 @@ CASE(error_set_fills_all_fields) {
   assert_int_equal(e.path[sizeof e.path - 2], 'e');
   assert_non_null(strstr(e.path, "..."));
   assert_int_equal(tdict_error_set(NULL, TDICT_ENOMEM, "a", "b"), TDICT_ENOMEM);
-  /* A program reports with this function that it has no memory. */
+  /* Setting an error allocates nothing, so programs can also report that they are out of memory. */
   tdict_error short_of_memory = {0};
   td_fail_alloc(0, true);
   (void)tdict_error_set(&short_of_memory, TDICT_EIO, text, "%s", text);

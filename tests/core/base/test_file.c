@@ -26,7 +26,7 @@ CASE(file_is_written_and_read) {
   int fd = -1;
   char text[8] = "";
   make_folder();
-  for (int i = 0; i < 2; i++) { /* the second empties what the first wrote */
+  for (int i = 0; i < 2; i++) { /* the second round replaces the longer text of the first */
     td_ok(tdict_file_stream_to_write("test", path, &file, err));
     assert_int_equal(fprintf(file, "%s", i ? "two" : "longer"), i ? 3 : 6);
     assert_int_equal(fcntl(fileno(file), F_GETFL) & O_NONBLOCK, 0);
@@ -48,7 +48,7 @@ CASE(file_is_written_and_read) {
 static void refused(const char *at, bool reads, bool writes, tdict_status status, const char *text) {
   FILE *file = NULL;
   int fd = -1;
-  alarm(30); /* a blocking open would wait for ever for the other end */
+  alarm(30); /* a blocking open would wait forever for the other end */
   if (reads) td_fails(status, text, tdict_file_open_to_read("test", at, &fd, err));
   if (reads) assert_string_equal(td_last_error.path, at);
   if (reads) td_fails(status, text, tdict_file_stream_to_read("test", at, &file, err));
@@ -70,7 +70,7 @@ CASE(file_that_is_not_regular_is_refused) {
   refused("/dev/null", true, false, TDICT_EFORMAT, "is a character device, wanted a regular file");
   assert_int_equal(mkfifo(path, 0600), 0);
   refused(path, true, true, TDICT_EFORMAT, "is a FIFO, wanted a regular file");
-  int reader = open(path, O_RDONLY | O_NONBLOCK); /* now writing would not fail by itself */
+  int reader = open(path, O_RDONLY | O_NONBLOCK); /* with a reader, opening for writing would succeed */
   assert_true(reader >= 0);
   refused(path, false, true, TDICT_EFORMAT, "is a FIFO, wanted a regular file");
   close(reader);
@@ -84,7 +84,7 @@ CASE(file_that_is_not_regular_is_refused) {
   remove_folder();
 }
 
-/* A name in an open folder; a symbolic link is opened on request only. */
+/* Files can be opened by a name in an open folder. A symbolic link is followed only on request. */
 CASE(file_opens_in_a_folder) {
   int fd = -1;
   FILE *file = NULL;

@@ -1,5 +1,5 @@
-/* Threads of the library start in the default floating-point environment, and results do not depend on the environment
- * of the thread that calls. Wanted results are those of the same calls in the default environment. */
+/* Tests that threads of the library start in the default floating-point environment, and that results do not depend on
+ * the environment of the caller. The expected results come from the same calls in the default environment. */
 #include <math.h>
 
 #include "core/base/float_env.h"
@@ -56,7 +56,7 @@ typedef struct results {
   int64_t drawn[COUNT];
   float filled32, filled_complex[2], counted32[4];
   uint16_t filled16, filled_bf16;
-  uint32_t equals; /* a bit for each comparison that found no difference */
+  uint32_t equals; /* bit i is set if comparison i found no difference */
   uint8_t filled_bool[4];
 } results;
 
@@ -89,9 +89,9 @@ static void make_arguments(arguments *a) {
   for (int i = 0; i < COUNT; i++) {
     numbers[i] = ldexp((double)random[i], -(int)(random[i] % 40)) / 3;
     integers[i] = (int64_t)(random[i] >> 1);
-    a->weights[i] = (double)(1 + random[i] % 7) * 0x1p-1074; /* subnormal, also their sum */
+    a->weights[i] = (double)(1 + random[i] % 7) * 0x1p-1074; /* subnormal, and so is their sum */
   }
-  numbers[0] = 0x1p-1070; /* a subnormal number is the lowest */
+  numbers[0] = 0x1p-1070; /* the lowest number is subnormal */
   td_ok(tdict_create(TDICT_SHAPE(1), &a->tree, err));
   make_leaves(a->tree);
   a->tiny = tree_of(0x1p-140f);
@@ -133,7 +133,7 @@ static void compute_aranges(results *r) {
 static void compute_comparisons(const arguments *a, results *r) {
   tdict_difference_options o = tdict_difference_options_default();
   tdict_difference difference;
-  o.absolute = 0x1p-23; /* the distance of 1 and the number of `near` */
+  o.absolute = 0x1p-23; /* the distance between 1 and the number of `near` */
   td_ok(tdict_get_difference(a->near, a->one, &o, &difference, err));
   r->equals = (uint32_t)!difference.differs;
   r->equals |= (uint32_t)tdict_equal(a->tiny, a->zeros) << 1;

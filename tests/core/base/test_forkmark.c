@@ -6,7 +6,7 @@
 
 #include "support/test.h"
 
-/* The exit status of a child: 0 if all checks hold. */
+/* Checks the mark in a child process. Returns the child's exit status, which is 0 if all checks hold. */
 static int ask_child(const tdict_forkmark *mark) {
   tdict_error err = {0};
   if (!tdict_forkmark_forked(mark)) return 1;
@@ -28,17 +28,17 @@ CASE(forkmark_is_seen_by_children) {
   td_ok(tdict_forkmark_create(&mark, err));
   assert_false(tdict_forkmark_forked(mark));
   assert_int_equal(tdict_forkmark_check(mark, "a call", &untouched), TDICT_OK);
-  assert_int_equal(untouched.status, 77); /* written on failure only */
+  assert_int_equal(untouched.status, 77); /* the error is written on failure only */
   fflush(NULL);
   pid_t child = fork();
   if (child == 0) {
     int answer = ask_child(mark);
-    pid_t grandchild = answer ? -1 : fork(); /* a child's child is one, too */
+    pid_t grandchild = answer ? -1 : fork(); /* a child of the child sees the fork, too */
     if (grandchild == 0) _exit(ask_child(mark));
     int status = 0;
     if (grandchild > 0 && (waitpid(grandchild, &status, 0) != grandchild || !WIFEXITED(status) || WEXITSTATUS(status)))
       answer = 5;
-    tdict_forkmark *own = NULL; /* and what it makes itself is its own */
+    tdict_forkmark *own = NULL; /* a mark that the child creates shows no fork */
     if (tdict_forkmark_create(&own, NULL) != TDICT_OK || tdict_forkmark_forked(own)) answer = 6;
     tdict_forkmark_release(own);
     tdict_forkmark_release(mark);

@@ -1,4 +1,4 @@
-/* Fork marks on a kernel without MADV_WIPEONFORK, and without memory for a page: the process id is compared. */
+/* Tests fork marks without MADV_WIPEONFORK or without memory for a page. A mark then compares process ids. */
 #include "core/base/forkmark.h"
 
 #include <errno.h>

@@ -51,7 +51,7 @@ CASE(log_that_is_closed_is_silent) {
   heard h = {.count = 0};
   tdict_log *log = NULL;
   td_ok(tdict_log_create(hear, &h, &log, err));
-  assert_ptr_equal(tdict_log_retain(log), log); /* a transfer that outlives its context */
+  assert_ptr_equal(tdict_log_retain(log), log); /* as a transfer does that outlives its context */
   tdict_log_close(log);
   tdict_log_release(log);
   tdict_log_write(log, 1, "too late");
@@ -70,7 +70,7 @@ CASE(log_without_memory) {
   assert_null(log);
 }
 
-/* Many threads write while one closes; from the close's return on nothing that begins is heard. */
+/* Threads write while another thread closes the log. A call that begins after the close must not reach the program. */
 typedef struct crowd {
   tdict_log *log;
   atomic_bool closed, stop;
@@ -79,7 +79,7 @@ typedef struct crowd {
 static void hear_crowd(void *user, int32_t level, const char *text) {
   crowd *c = user;
   (void)text;
-  if (level == 3) atomic_fetch_add(&c->late, 1); /* begun after the close */
+  if (level == 3) atomic_fetch_add(&c->late, 1); /* the call began after the close */
   atomic_fetch_add(&c->writes, 1);
 }
 static void *write_often(void *user) {
@@ -106,7 +106,7 @@ CASE(log_is_safe_from_any_thread) {
   tdict_log_release(c.log);
 }
 
-/* The program's function is in the middle of a call when another thread closes: the close returns after it. */
+/* If the program's function is running when another thread closes the log, the close returns after the function. */
 typedef struct slow {
   tdict_log *log;
   atomic_bool inside, closing;
@@ -116,7 +116,7 @@ static void hear_slowly(void *user, int32_t level, const char *text) {
   (void)level, (void)text;
   atomic_store(&s->inside, true);
   while (!atomic_load(&s->closing)) usleep(100);
-  td_rest(); /* a close that does not wait has returned by now */
+  td_rest(); /* a close that does not wait would have returned by now */
   atomic_store(&s->inside, false);
 }
 static void *write_once(void *user) {

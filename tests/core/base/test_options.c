@@ -4,7 +4,7 @@
 
 #include "core/base/options.h"
 
-/* The library's struct, and those of an older and a newer header. */
+/* The struct as the library, an older header and a newer header declare it. */
 typedef struct known_options {
   size_t struct_size;
   int32_t first, second;
@@ -90,7 +90,8 @@ CASE(options_saved_need_their_size) {
   assert_memory_equal(&known, &saved, sizeof known);
 }
 
-/* A shorter struct gets only its own bytes, a longer one only the known ones; no size and nonsense are refused. */
+/* A shorter struct gets only its own bytes, and a longer struct only the fields that are known. Wrong sizes are
+ * refused. */
 CASE(options_are_written_by_their_size) {
   static const size_t bad[] = {0, sizeof(size_t) - 1, 4097, SIZE_MAX};
   known_options full = {sizeof full, 10, 20, 30};

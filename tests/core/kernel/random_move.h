@@ -17,7 +17,7 @@ typedef struct areas {
   unsigned char *model_dst, *model_src;
   size_t dst_used, src_used, lists_used;
 } areas;
-/* Empties both areas, and fills them with random bytes. */
+/* Marks all areas as unused. Fills the source, the destination and their models with random bytes. */
 static inline void areas_fill(areas *a, uint64_t seed) {
   a->dst_used = a->src_used = a->lists_used = 0;
   td_fill_random(a->model_dst, AREA_BYTES, seed);
@@ -58,11 +58,11 @@ typedef struct side {
   int64_t shape[MODEL_DIMS], strides[MODEL_DIMS], first;
 } side;
 
-/* Chooses strides in random order and direction, with gaps. Returns false if the area has no room. */
+/* Chooses strides in random order and direction, sometimes with gaps. Returns false if the area has no room. */
 static inline bool place_side(rng *r, side *s, size_t item, bool may_repeat, size_t *used) {
   int order[MODEL_DIMS];
   int64_t step = (int64_t)item, back = 0;
-  const int64_t grain = pick(r, 0, 3) ? (int64_t)item : 1; /* gaps and offsets of whole elements, or of bytes */
+  const int64_t grain = pick(r, 0, 3) ? (int64_t)item : 1; /* gaps and offsets are of whole elements, or of bytes */
   for (int i = 0; i < s->ndim; i++) {
     const int j = (int)pick(r, 0, i);
     order[i] = order[j];
@@ -99,14 +99,15 @@ typedef struct random_move {
   tdict_kernel_move move;
   int64_t dst_strides[MODEL_DIMS], src_strides[MODEL_DIMS];
   tdict_kernel_list lists[MODEL_LISTS];
-  int64_t *positions[MODEL_LISTS]; /* what the lists hold; owned */
+  int64_t *positions[MODEL_LISTS]; /* the positions of each list; owned */
 } random_move;
 
 static inline void free_move(random_move *m) {
   for (int k = 0; k < m->move.num_lists; k++) free(m->positions[k]);
 }
 
-/* Chooses positions. For scatter, no place is named twice. Puts each list into the work, or into device memory. */
+/* Chooses the positions, none of them twice for a scatter. Puts each list into the work or into device memory. Returns
+ * false if the area of lists is full. */
 static inline bool make_lists(rng *r, areas *a, tdict_kernel_work *work, random_move *m, const int64_t *sizes) {
   tdict_kernel_move *move = &m->move;
   const int64_t count = move->shape[move->listed];
@@ -155,7 +156,7 @@ static inline bool make_move(rng *r, areas *a, tdict_kernel_work *work, items it
   memset(m, 0, sizeof *m);
   int64_t sizes[MODEL_LISTS] = {0}, all = 1;
   tdict_kernel_move *move = &m->move;
-  static _Thread_local int64_t shape[64][MODEL_DIMS]; /* kept for the move */
+  static _Thread_local int64_t shape[64][MODEL_DIMS]; /* the move points to it */
   static _Thread_local int shapes;
   int64_t *s = shape[shapes++ % 64];
   move->ndim = (int)pick(r, 0, 4);

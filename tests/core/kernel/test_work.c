@@ -19,13 +19,13 @@ static void run_and_check(areas *a, tdict_kernel_work *work) {
   areas_check_dst(a);
   tdict_kernel_work_reset(work);
 }
-/* The same for the last work of a case. */
+/* Runs and checks the last work of a case, then closes the areas. */
 static void run_check_and_close(areas *a, tdict_kernel_work *work) {
   run_and_check(a, work);
   areas_close(a);
 }
 
-/* Random copies, gathers and scatters of elements of all sizes, aligned and not. */
+/* Compares random copies, gathers and scatters with the model. Elements have all sizes, aligned and not. */
 GPU_CASE(kernel_copies_equal_a_model) {
   static const size_t sizes[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
   int with_params = 0, with_buffer = 0;
@@ -48,7 +48,7 @@ GPU_CASE(kernel_copies_equal_a_model) {
     run_and_check(&a, &work);
   }
   areas_close(&a);
-  assert_true(with_params > 5 && with_buffer > 5); /* both ways to pass a table */
+  assert_true(with_params > 5 && with_buffer > 5); /* tables were passed as parameters and in a buffer */
 }
 
 typedef struct fill_model {
@@ -62,7 +62,7 @@ static void model_fill(void *user, int64_t dst, int64_t src) {
   memcpy(f->a->model_dst + dst, f->element, f->item);
 }
 
-/* Random fills with elements of every size from 1 to 16 bytes. */
+/* Compares random fills with the model. Elements have every size from 1 to 16 bytes. */
 GPU_CASE(kernel_fills_equal_a_model) {
   scoped_areas a = areas_open(0);
   for (uint64_t seed = 0; seed < 60; seed++) {
@@ -91,13 +91,13 @@ GPU_CASE(kernel_fills_equal_a_model) {
   }
 }
 
-/* One large leaf of many blocks between small leaves: each block finds its entry. */
+/* One large leaf of many blocks lies between small leaves. Each block must find its entry. */
 GPU_CASE(kernel_blocks_find_their_entries) {
   enum { BYTES = 100000, SMALL = 24, COUNT = 21 };
   tdict_kernel_work work;
   areas a = areas_open(5);
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
-  int64_t at = 3; /* units of one byte, so that the large leaf needs 49 blocks */
+  int64_t at = 3; /* the source is at `at` + 1, so units are of one byte and the large leaf needs 49 blocks */
   for (int i = 0; i < COUNT; i++) {
     const int64_t shape[] = {i % 10 == 5 ? BYTES : i % 3 == 0 ? 0 : SMALL}, stride[] = {1};
     const tdict_kernel_move move = {.dst = (char *)a.dst.data + at,
@@ -116,7 +116,7 @@ GPU_CASE(kernel_blocks_find_their_entries) {
   run_check_and_close(&a, &work);
 }
 
-/* The smallest index of a bad position is found, in each list, on the host and on the device. */
+/* A check finds the index of the first bad position of each list. Lists are in the work and in device memory. */
 GPU_CASE(kernel_checks_find_the_first_bad_position) {
   enum { LISTS = 30, MOST = 5000 };
   rng r = {3};
@@ -146,15 +146,15 @@ GPU_CASE(kernel_checks_find_the_first_bad_position) {
   }
   free(positions);
   assert_true(work.has_results);
-  for (int again = 0; again < 2; again++) { /* the results of the first run do not remain */
+  for (int again = 0; again < 2; again++) { /* the second run must not see the results of the first */
     td_ok(a.b.memory->ops->run(a.b.memory, &work, NULL, err));
     for (int i = 0; i < LISTS; i++) assert_true(work.results[i] == wanted[i]);
   }
   run_check_and_close(&a, &work);
 }
 
-/* A gather with checked lists copies the rows of the good positions, and reports the smallest index of a bad one. If it
- * is guarded, it copies no row of an entry with a bad position. */
+/* Checks gathers with checked lists. A gather copies the rows of the good positions and reports the index of the first
+ * bad one. A guarded gather copies no row of an entry with a bad position. */
 static void check_copies(bool is_guarded) {
   enum { ENTRIES = 40, SIZE = 9, MOST = 3000 };
   rng r = {8};
@@ -218,7 +218,7 @@ GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
   for (int i = 0; i < 2; i++) check_copies(i);
 }
 
-/* The words of the divider of a count give exact quotients. */
+/* A work stores the size of a dimension with the words of its divider. These words must give exact quotients. */
 CASE(kernel_divides_exactly) {
   rng r = {77};
   for (int n = 0; n < 2000; n++) {
@@ -247,8 +247,8 @@ CASE(kernel_divides_exactly) {
   }
 }
 
-/* Blocks of large entries have several batches. The case makes such an entry of few units, because a large one takes
- * long. */
+/* In large entries, a block handles several batches. A large entry takes long, so the case gives a smaller entry this
+ * number of batches. */
 GPU_CASE(kernel_blocks_with_several_batches) {
   enum { UNITS = 100001, BATCHES = 3 };
   tdict_kernel_work work;
@@ -276,7 +276,8 @@ GPU_CASE(kernel_blocks_with_several_batches) {
   run_check_and_close(&a, &work);
 }
 
-/* A copy is repeated with other addresses, unless their alignment allows other units. */
+/* tdict_kernel_repeat() adds the last copy again with other addresses, unless their alignment changes the size of the
+ * units. */
 GPU_CASE(kernel_repeats_copies) {
   rng r = {15};
   tdict_kernel_work work;
@@ -287,8 +288,8 @@ GPU_CASE(kernel_repeats_copies) {
   tdict_kernel_move move = {.ndim = 2, .shape = shape, .dst_strides = to, .src_strides = from, .item_bytes = 1};
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
   td_ok(tdict_kernel_repeat(&work, a.dst.data, a.src.data, &is_done, err));
-  assert_false(is_done); /* there is no copy yet */
-  /* The first layout is another one, so that a copy with the first layout would be noticed. */
+  assert_false(is_done); /* no copy has been added yet */
+  /* The first entry has another layout, so the case would notice if this layout were repeated. */
   const int64_t small[] = {1, 16};
   tdict_kernel_move first = move;
   first.dst = (char *)a.dst.data + 1024 * 100;
@@ -313,7 +314,7 @@ GPU_CASE(kernel_repeats_copies) {
   run_check_and_close(&a, &work);
 }
 
-/* A fill is repeated at other addresses, unless their alignment allows other units. */
+/* A fill is repeated at other addresses, unless their alignment changes the size of the units. */
 GPU_CASE(kernel_repeats_fills) {
   enum { FILLS = 100, ITEM = 12, ROWS = 20, COLUMNS = 4 };
   rng r = {16};
@@ -339,7 +340,7 @@ GPU_CASE(kernel_repeats_fills) {
   run_check_and_close(&a, &work);
 }
 
-/* Contiguous bytes are copied in units of 16 bytes; the widest unit that all addresses and strides allow is chosen. */
+/* A copy uses the widest unit that all addresses and strides allow, up to 16 bytes. */
 CASE(kernel_units_are_as_wide_as_possible) {
   static const struct {
     uintptr_t dst, src;
@@ -347,7 +348,7 @@ CASE(kernel_units_are_as_wide_as_possible) {
     size_t item;
     uint64_t width, units, ndim;
   } rows[] = {
-      {4096, 8192, {8, 32}, {32, 1}, {32, 1}, 1, 16, 16, 1},  /* one run of 256 bytes */
+      {4096, 8192, {8, 32}, {32, 1}, {32, 1}, 1, 16, 16, 1},  /* 256 contiguous bytes */
       {4096, 8200, {8, 32}, {32, 1}, {32, 1}, 1, 8, 32, 1},   /* the source is aligned to 8 */
       {4096, 8192, {8, 32}, {32, 1}, {36, 1}, 1, 4, 64, 2},   /* rows of the source begin at multiples of 4 */
       {4096, 8192, {8, 32}, {64, 2}, {64, 2}, 2, 16, 32, 1},  /* elements of 2 bytes */
@@ -375,7 +376,7 @@ CASE(kernel_units_are_as_wide_as_possible) {
   }
 }
 
-/* Adds lists and copies. */
+/* Adds lists of positions, and copies that use them. */
 static tdict_status add_both(tdict_kernel_work *work, tdict_error *err) {
   const int64_t shape[] = {40}, strides[] = {1}, positions[40] = {0};
   tdict_kernel_list list = {.size = 1, .stride = 1};
@@ -455,5 +456,5 @@ CASE(kernel_work_refuses) {
   uint64_t out;
   td_fails(TDICT_EINVAL, "-2 positions", tdict_kernel_add_positions(&copy, strides, -2, &out, err));
   assert_int_equal(convert.num_entries + fill.num_entries + check.num_entries, 0);
-  tdict_kernel_work_reset(&copy); /* a refused entry may leave empty arrays */
+  tdict_kernel_work_reset(&copy); /* a refused entry may have allocated arrays */
 }

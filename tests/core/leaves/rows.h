@@ -1,5 +1,5 @@
-/* Rows of different lengths as plain arrays, to hold ragged leaves against: no code of the library. What is made here
- * is released by the test that asked for it. Thread rule: the main thread. */
+/* Rows of different lengths as plain arrays, made without code of the library, to compare ragged leaves with. The
+ * caller releases what these functions return. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_LEAVES_ROWS_H
 #define TDICT_TESTS_CORE_LEAVES_ROWS_H
 
@@ -8,7 +8,7 @@
 
 enum { MOST_ROWS = 40 };
 typedef struct rows {
-  int64_t count, width; /* width: numbers in one element of a row */
+  int64_t count, width; /* width: numbers in each element of a row */
   int64_t length[MOST_ROWS];
   float *value[MOST_ROWS]; /* length * width numbers */
 } rows;
@@ -25,7 +25,7 @@ static inline void rows_add(rows *r, int64_t length) {
   float *row = td_alloc(bytes + 1);
   assert_true(r->count < MOST_ROWS);
   td_fill_random(row, bytes, ++seed);
-  for (int64_t i = 0; i < length * r->width; i++) { /* no NaN, which would not equal itself */
+  for (int64_t i = 0; i < length * r->width; i++) { /* avoid NaN, which does not equal itself */
     int32_t number;
     memcpy(&number, &row[i], sizeof number);
     row[i] = (float)number;
@@ -58,7 +58,7 @@ static inline rows rows_select(const rows *from, int64_t count, const int64_t *p
   return r;
 }
 
-/* One row as a tensor of shape [length, width], in `memory`. */
+/* Returns row `i` as a tensor of shape [length, width] in `memory`. */
 static inline tdict_tensor *rows_tensor(const rows *r, int64_t i, tdict_memory *memory) {
   tdict_tensor *host = NULL, *made = NULL;
   td_ok(tdict_tensor_from_array(TDICT_F32, COUNTS(r->length[i], r->width), r->value[i], &host, err));
@@ -67,7 +67,7 @@ static inline tdict_tensor *rows_tensor(const rows *r, int64_t i, tdict_memory *
   tdict_tensor_release(host);
   return made;
 }
-/* A ragged leaf of the rows: values of shape [total, width], offsets of the dtype, both in `memory`. */
+/* Makes a ragged leaf of the rows in `memory`: values of shape [total, width] and offsets of dtype `dtype`. */
 static inline tdict_ragged *rows_make(const rows *r, tdict_dtype dtype, tdict_memory *memory) {
   int64_t wide[MOST_ROWS + 1] = {0};
   int32_t narrow[MOST_ROWS + 1] = {0};
@@ -95,7 +95,7 @@ static inline tdict_ragged *rows_make(const rows *r, tdict_dtype dtype, tdict_me
   }
   return td_made(ragged, tdict_ragged_create(values, offsets, &made, err));
 }
-/* Sets a new leaf of the rows and gives the reference away. */
+/* Sets a new leaf of the rows. Returns the leaf, which belongs to the tree. */
 static inline tdict_ragged *rows_put(tdict_tree *td, const char *path, const rows *r, tdict_memory *memory) {
   scoped_ragged made = rows_make(r, r->count % 2 ? TDICT_I32 : TDICT_I64, memory);
   td_ok(tdict_set_ragged(td, path, made, err));
@@ -105,7 +105,7 @@ static inline tdict_ragged *rows_get(const tdict_tree *td, const char *path) {
   return td_made(ragged, tdict_get_ragged(td, path, &made, err));
 }
 
-/* A tensor has the numbers of one row. */
+/* Checks that a tensor has the numbers of row `i`. */
 static inline void rows_check_row(const place *w, const rows *want, int64_t i, const tdict_tensor *got) {
   assert_int_equal(tdict_tensor_ndim(got), 2);
   assert_int_equal(tdict_tensor_shape(got)[0], want->length[i]);
@@ -113,7 +113,7 @@ static inline void rows_check_row(const place *w, const rows *want, int64_t i, c
   scoped_bytes found = read_elements(w, got);
   assert_memory_equal(found, want->value[i], (size_t)(want->length[i] * want->width) * sizeof(float));
 }
-/* A leaf has these rows: its values, its offsets and what its functions say. */
+/* Checks that a leaf has these rows: its values, its offsets and the results of its functions. */
 static inline void rows_check(const place *w, const rows *want, const tdict_ragged *got) {
   const tdict_tensor *values = tdict_ragged_get_info(got).values, *offsets = tdict_ragged_get_info(got).offsets;
   assert_int_equal(tdict_ragged_get_info(got).num_rows, want->count);
@@ -141,7 +141,7 @@ static inline void rows_check_at(const place *w, const rows *want, const tdict_t
   rows_check(w, want, rows_get(td, path));
 }
 
-/* A tree of batch size [rows] with a ragged leaf at "n.x" and a tensor of the row numbers at "t". */
+/* Makes a tree of batch size [rows] with a ragged leaf at "n.x" and a tensor of the row numbers at "t". */
 static inline tdict_tree *rows_tree(const rows *r, tdict_memory *memory) {
   tdict_tree *td = TREE(r->count);
   tdict_tensor *numbers = td_made(tensor, tdict_tensor_arange(TDICT_I64, 0, 1, r->count, &made, err));

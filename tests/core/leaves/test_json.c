@@ -1,10 +1,10 @@
-/* Tests the readers of UTF-8 and JSON: tables of texts, a second reader on random texts, and texts at the end of a page
- * of memory, so that a read after the end is seen by a sanitizer. */
+/* Tests the readers of UTF-8 and JSON with tables of texts, and compares them with a second reader on random texts. The
+ * texts end where their memory ends, so that a sanitizer sees a read after the end. */
 #include "core/leaves/json.h"
 #include "naive_json.h"
 #include "support/test.h"
 
-/* A copy with no bytes after it, so that a sanitizer sees reads beyond it. */
+/* Reads a copy with no bytes after it, so that a sanitizer sees a read after the end. */
 static bool is_json(const void *bytes, size_t length, tdict_json_fault *fault) {
   scoped_chars copy = td_alloc(length ? length : 1);
   if (length) memcpy(copy, bytes, length);
@@ -129,11 +129,11 @@ CASE(json_refuses) {
     if (fault.at != b->at || strcmp(fault.why, b->why) != 0) fail_msg("%s: %zu: %s", b->text, fault.at, fault.why);
     assert_false(naive_json(b->text, strlen(b->text), 512));
   }
-  assert_false(is_json("1\0", 2, &fault)); /* a NUL is no white space */
+  assert_false(is_json("1\0", 2, &fault)); /* NUL is not white space */
   assert_int_equal(fault.at, 1);
 }
 
-/* 512 levels are accepted and 513 refused, whether open or closed. */
+/* 512 levels of arrays or objects are accepted, and 513 are refused. */
 CASE(json_has_a_depth) {
   enum { MOST = TDICT_JSON_MOST_DEPTH };
   char text[8 * (MOST + 1)];
@@ -154,7 +154,7 @@ CASE(json_has_a_depth) {
   }
 }
 
-/* Random texts of the pieces that JSON is made of, mostly nearly valid. */
+/* Compares the readers on random sequences of tokens. Most of the texts are nearly valid JSON. */
 CASE(json_agrees_with_a_second_reader) {
   static const char *const pieces[] = {"{",   "}",       "[",       "]",       ",",      ":",    "\"a\"",    "\"\"",
                                        "1",   "-0.5e+1", "true",    " ",       "\n",     "null", "\"\\n\"",  "\"",
@@ -200,7 +200,7 @@ CASE(utf8_is_checked) {
     if (tdict_utf8_length(text, (size_t)n) != (is_surrogate ? 0 : (size_t)n)) fail_msg("U+%04x", (unsigned)c);
     if (n > 1) assert_int_equal(tdict_utf8_length(text, (size_t)n - 1), 0); /* cut */
   }
-  /* Random bytes, with a second reader. */
+  /* Random bytes, which the second reader decodes, too. */
   unsigned char bytes[64];
   for (uint64_t seed = 1; seed < 20000; seed++) {
     td_fill_random(bytes, sizeof bytes, seed);

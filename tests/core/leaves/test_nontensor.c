@@ -1,5 +1,5 @@
-/* Tests leaves of values in operations on trees and in transfers. The values of a column must move as the elements of a
- * tensor beside them: see ops_put_values(). */
+/* Tests leaves of values in operations on trees and in transfers. An operation must move the values of a column as it
+ * moves the elements of a tensor: see ops_put_values(). */
 #include "core/ops/rig.h"
 
 static const tdict_nontensor *values_of(const tdict_tree *td, const char *path) {
@@ -8,7 +8,7 @@ static const tdict_nontensor *values_of(const tdict_tree *td, const char *path) 
   return object;
 }
 
-/* The texts of a leaf in C order, between blanks. */
+/* Checks the shape and the texts of a leaf. `wanted` has the texts in C order, separated by blanks. */
 static void check_texts(const tdict_tree *td, const char *path, int ndim, const int64_t *shape, const char *wanted) {
   const tdict_nontensor *values = values_of(td, path);
   const int64_t *sizes = NULL;
@@ -96,7 +96,7 @@ CASE(values_take_new_shapes) {
   tdict_release(td);
 }
 
-/* Joins two trees; releases nothing. */
+/* Stacks or concatenates two trees, which the caller still owns. */
 static tdict_tree *joined(const tdict_tree *a, const tdict_tree *b, bool stacks, int dim) {
   tdict_tree *out = NULL;
   tdict_join_options o = td_with(tdict_join_options, dim = dim);
@@ -116,7 +116,7 @@ CASE(values_are_joined) {
   scoped_tree a = column_of(2, six, "same"), b = column_of(2, six + 2, "same"), c = column_of(1, six + 4, "other");
   scoped_tree out = joined(a, b, true, 0);
   CHECK_TEXTS(out, "s", "a b c d", 2, 2);
-  CHECK_TEXTS(out, "w", "same same same same", 2, 2); /* a column, as in TensorDict */
+  CHECK_TEXTS(out, "w", "same same same same", 2, 2); /* equal values also become a column, as in TensorDict */
   tdict_release(out);
   out = joined(a, b, true, 1);
   CHECK_TEXTS(out, "s", "a c b d", 2, 2);
@@ -135,7 +135,7 @@ CASE(values_are_joined) {
   CHECK_TEXTS(out, "s", "a d", 2);
   CHECK_TEXTS(out, "w", "same same", 2);
   tdict_release(out);
-  /* A value for the whole tree beside a column. */
+  /* Join a value for the whole tree with a column. */
   td_ok(tdict_set_text(b, "s", "all", err));
   out = joined(a, b, true, 0);
   CHECK_TEXTS(out, "s", "a b all all", 2, 2);
@@ -185,7 +185,7 @@ CASE(values_of_changed_children) {
   td_fails(TDICT_ESHAPE, "[3]", tdict_update(loose, kid, NULL, 0, err));
   td_fails(TDICT_ESHAPE, "[3]", tdict_set_tree(loose, "x", kid, err));
   td_fails(TDICT_ESHAPE, "[3]", tdict_set_batch_size(kid, 1, (const int64_t[]){2}, err));
-  td_ok(tdict_set_text(kid, "s", "whole", err)); /* fits every batch size */
+  td_ok(tdict_set_text(kid, "s", "whole", err)); /* a value for the whole tree fits every batch size */
   td_ok(tdict_update(loose, kid, NULL, 0, err));
   assert_null(out);
 }
@@ -200,7 +200,7 @@ CASE(values_are_shared_by_copies) {
   CHECK_TEXTS(deep, "s", "a b c d e f", 2, 3);
 }
 
-/* A difference between the leaves "x" of two trees, as tdict_get_difference() describes it. */
+/* Checks how tdict_get_difference() describes the difference between the leaves "x" of two trees. */
 static void check_difference(const tdict_value *x, const tdict_value *y, const char *wanted) {
   scoped_tree a = help_tree_without_batch(), b = help_tree_without_batch();
   tdict_difference found;
@@ -308,7 +308,7 @@ CASE(values_are_skipped_by_visits) {
   assert_ptr_equal(values_of(out, "s"), values_of(td, "s"));
 }
 
-/* Functions that write in place accept trees whose values are equal already. */
+/* Functions that write in place accept values that are already equal. */
 CASE(values_are_not_written) {
   static const char advice[] = "tdict_set_values() or tdict_set_texts()";
   scoped_tree td = tree_of_six(), same = tree_of_six(), other = tree_of_six(), row = NULL, text_only = TREE(2, 3);
@@ -326,14 +326,14 @@ CASE(values_are_not_written) {
   assert_non_null(strstr(td_last_error.message, advice));
   assert_memory_equal(tdict_const_data(td, "t"), tdict_const_data(same, "t"), 24); /* checked before the first write */
   td_fails(TDICT_ENOTSUP, advice, tdict_update_in_place(td, other, NULL, 0, err));
-  /* A part of a column is never written, even if it is equal. */
+  /* Rows of a column cannot be written, even if they are equal. */
   td_fails_at(TDICT_ENOTSUP, advice, "s", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), same, NULL, err));
   td_fails(TDICT_ENOTSUP, advice, tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), td, NULL, err));
   td_fails(TDICT_ENOTSUP, advice, tdict_index_into(NULL, td, same, TDICT_INDEX(TDICT_ALL), NULL, err));
   row = indexed(same, TDICT_INDEX(TDICT_AT(0)));
   td_fails(TDICT_ENOTSUP, "write_row", tdict_write_rows(td, 1, row, err));
   td_fails(TDICT_ENOTSUP, "write_rows", tdict_write_rows(td, 0, same, err));
-  /* Equal values of the whole tree are left alone. */
+  /* An equal value for the whole tree is accepted. */
   td_ok(tdict_delete(row, "s", err));
   td_ok(tdict_write_rows(td, 1, row, err));
   assert_memory_equal((const char *)tdict_const_data(td, "t") + 12, tdict_const_data(same, "t"), 12);
@@ -368,7 +368,7 @@ CASE(values_survive_enomem_in_operations) {
   RIG_WITHOUT_MEMORY(td, tdict_cat(both, 2, NULL, NULL, &out, err));
 }
 
-/* Values stay in host memory and pass every kind of transfer. */
+/* Every kind of transfer passes on values. The values stay in host memory. */
 DEVICE_CASE(values_are_transferred) {
   static const int32_t modes[] = {TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING, TDICT_MODE_NON_BLOCKING_PIN};
   rig r = {td_context(NULL), NULL};
@@ -397,7 +397,7 @@ DEVICE_CASE(values_are_transferred) {
     assert_true(tdict_is_pinned(out));
     assert_false(tdict_is_pinned(src));
   }
-  /* Into a tree with equal values, and into a tree with others. */
+  /* Transfer into a tree with equal values, then into a tree with other values. */
   tdict_tree *twin = TREE(2, 3);
   ops_put_values(twin);
   td_ok(tdict_to_device(r.context, twin, td_device(), NULL, &dst, err));
@@ -413,7 +413,7 @@ DEVICE_CASE(values_are_transferred) {
   td_release(t, dst, twin, src, r.context);
 }
 
-/* A transfer of values alone. */
+/* Transfers a tree that has values but no tensors. */
 DEVICE_CASE(values_alone_are_transferred) {
   rig r = {td_context(NULL), NULL};
   tdict_tree *src = tree_of_six(), *out = td_made(tree, tdict_to_device(r.context, src, td_device(), NULL, &made, err));
@@ -423,7 +423,7 @@ DEVICE_CASE(values_alone_are_transferred) {
   td_release(out, r.context);
 }
 
-/* Operations on a tree whose tensors are on a device. */
+/* Copies and stacks a tree that has values in host memory and tensors on a device. */
 DEVICE_CASE(values_beside_device_tensors) {
   scoped_rig r = rig_open();
   scoped_tree host = TREE(2, 3), td = NULL, out = NULL, back = NULL;

@@ -1,4 +1,4 @@
-/* Tests creating ragged leaves and reading their rows, beside plain arrays of rows. */
+/* Tests creating ragged leaves and reading their rows. Compares them with plain arrays of rows. */
 #include "rows.h"
 
 static tdict_tensor *integers(tdict_dtype dtype, int count, const int64_t *values) {
@@ -23,7 +23,7 @@ DEVICE_CASE(ragged_create_shares) {
     assert_ptr_equal(tdict_ragged_get_info(again).values, values);
     assert_ptr_equal(tdict_ragged_get_info(again).offsets, offsets);
     tdict_ragged_release(leaf);
-    rows_check(&w, &r, again); /* the leaf has references of its own */
+    rows_check(&w, &r, again); /* `again` has its own references to the tensors */
     assert_ptr_equal(tdict_ragged_retain(again), again);
     tdict_ragged_release(again);
     rows_check(&w, &r, again);
@@ -56,7 +56,7 @@ CASE(ragged_create_takes_any_layout) {
   }
 }
 
-/* Creates a leaf of five elements with these offsets, which must fail. */
+/* Checks that creating a leaf of five elements with these offsets fails. */
 static void refuse_offsets(tdict_status wanted, const char *text, tdict_tensor *offsets) {
   tdict_tensor *values = TENSOR(5, 2);
   tdict_ragged *leaf = NULL;
@@ -161,7 +161,7 @@ CASE(ragged_from_rows_refuses) {
 }
 
 CASE(ragged_offsets_must_fit) {
-  /* one element at 2^31 indices: no bytes are needed */
+  /* 2^31 elements of size 0, which need no memory */
   const int64_t huge[] = {INT64_C(1) << 31, 0}, most[] = {INT64_MAX, 0}, strides[] = {0, 1};
   tdict_ragged_options o = tdict_ragged_options_default();
   tdict_ragged *leaf = NULL;

@@ -1,7 +1,7 @@
-/* Tests conversions between ragged leaves and padded tensors, beside plain arrays of rows. */
+/* Tests conversions between ragged leaves and padded tensors. Compares them with plain arrays of rows. */
 #include "rows.h"
 
-/* The rows in a tensor of `longest` elements per row, where the rest of each row is `rest`. */
+/* Returns the rows with `longest` elements each. Shorter rows are filled up with `rest`. The caller frees the array. */
 static float *pad(const rows *r, int64_t longest, float rest) {
   float *all = td_alloc((size_t)(r->count * longest * r->width) * sizeof *all + 1);
   for (int64_t i = 0; i < r->count * longest * r->width; i++) {
@@ -30,7 +30,7 @@ static tdict_tensor *padded_of(const rows *r, int64_t longest, tdict_memory *mem
   td_ok(tdict_tensor_from_array(TDICT_F32, COUNTS(r->count, longest, r->width), all, &t, err));
   return in_memory(t, memory);
 }
-/* Lengths as int64, int32, a bool mask or a uint8 mask. */
+/* Makes the lengths of the rows as int64 (`kind` 0) or int32 (1), or as a mask of bool (2) or uint8 (3). */
 static tdict_tensor *lengths_of(const rows *r, int64_t longest, int kind, tdict_memory *memory) {
   int32_t narrow[MOST_ROWS];
   unsigned char mask[MOST_ROWS * 16] = {0};
@@ -72,7 +72,7 @@ DEVICE_CASE(ragged_to_padded_fills) {
     const int64_t longest = longest_of(&r), shape[] = {i, longest, r.width};
     scoped_ragged leaf = rows_make(&r, TDICT_I64, memory);
     scoped_tensor padded = NULL, mask = NULL;
-    const float rest = w.gpu ? 0 : 2.5f; /* on a device only elements of equal bytes */
+    const float rest = w.gpu ? 0 : 2.5f; /* a device can only fill with equal bytes */
     td_ok(tdict_ragged_to_padded(leaf, (double)rest, NULL, &padded, i % 3 ? &mask : NULL, err));
     assert_int_equal(tdict_tensor_ndim(padded), 3);
     assert_memory_equal(tdict_tensor_shape(padded), shape, sizeof shape);

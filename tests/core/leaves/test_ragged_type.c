@@ -1,4 +1,5 @@
-/* Tests operations on trees with ragged leaves, beside plain arrays of rows. "n.x" is a ragged leaf, "t" a tensor. */
+/* Tests operations on trees with ragged leaves. Compares them with plain arrays of rows. "n.x" is a ragged leaf, "t" a
+ * tensor. */
 #include "rows.h"
 
 CASE(ragged_set_and_get) {
@@ -9,7 +10,7 @@ CASE(ragged_set_and_get) {
   assert_ptr_equal(rows_get(td, "n.x"), leaf);
   assert_ptr_equal(tdict_object_type(td, "n.x"), tdict_ragged_type());
   td_ok(tdict_set_ragged(td, "n.x", leaf, err));  /* the same leaf again */
-  td_ok(tdict_set_ragged(plain, "a", leaf, err)); /* in two trees, and without a batch size */
+  td_ok(tdict_set_ragged(plain, "a", leaf, err)); /* also in a second tree, which has no batch dimensions */
   td_ok(tdict_set_ragged(plain, "b", wrong, err));
   tdict_entry entry;
   td_ok(tdict_get_entry(td, "n.x", &entry, err));
@@ -179,7 +180,7 @@ CASE(ragged_cat_refuses) {
   rows_check_and_release(&w, &r, a);
 }
 
-/* Trees of batch size [] with row i of `r` at "n.x" and a tensor of two numbers at "t". */
+/* Makes trees of batch size [] with row i of `r` at "n.x" and a tensor of two numbers at "t". */
 static void make_samples(const rows *r, tdict_memory *memory, tdict_tree **samples) {
   for (int64_t i = 0; i < r->count; i++) {
     samples[i] = help_tree(0, NULL);
@@ -193,7 +194,7 @@ DEVICE_CASE(ragged_stack_makes_leaves) {
   for (int n = 0; n < 6; n++) {
     scoped_rows r = rows_random(5, 2);
     tdict_tree *samples[5], *out = NULL;
-    if (n == 5) { /* equal lengths: a tensor */
+    if (n == 5) { /* rows of equal length become a tensor */
       rows_free(&r);
       r = rows_of(2, COUNTS(3, 3, 3, 3, 3));
     }
@@ -361,7 +362,7 @@ CASE(ragged_values_are_converted) {
   tdict_release(out);
   TD_WITHOUT_MEMORY(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   tdict_release(out);
-  td_ok(tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err)); /* nothing changes in the leaf */
+  td_ok(tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err)); /* the leaf already has this dtype */
   assert_ptr_equal(tdict_ragged_get_info(rows_get(out, "n.x")).values,
                    tdict_ragged_get_info(rows_get(td, "n.x")).values);
 }

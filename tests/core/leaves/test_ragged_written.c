@@ -1,10 +1,10 @@
-/* Tests writes in place to trees with ragged leaves, beside plain arrays of rows. */
+/* Tests writes in place to trees with ragged leaves. Compares them with plain arrays of rows. */
 #include "core/tree/box.h"
 #include "rows.h"
 
 static const tdict_type bare_type = TD_TYPE(.name = "bare", .release = free);
 
-/* Gives row `i` the numbers of row `k` of another array of rows, which has the same length. */
+/* Replaces the numbers of row `i` by those of row `k` of `from`, which has the same length. */
 static void replace_row(rows *r, int64_t i, const rows *from, int64_t k) {
   assert_int_equal(r->length[i], from->length[k]);
   memcpy(r->value[i], from->value[k], (size_t)(r->length[i] * r->width) * sizeof(float));
@@ -17,12 +17,12 @@ DEVICE_CASE(ragged_rows_are_written) {
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *new_rows = rows_tree(&fresh, MEMORY(w)), *row = NULL, *part = NULL;
     tdict_tensor *values = tdict_ragged_get_info(rows_get(td, "n.x")).values;
     const int64_t i = rows_pick((uint32_t)r.count), first = rows_pick((uint32_t)r.count), count = r.count - first;
-    /* one row from a tensor */
+    /* write one row from a tensor */
     td_ok(tdict_index_get(NULL, new_rows, TDICT_INDEX(TDICT_AT(i)), NULL, &row, err));
     td_ok(tdict_write_rows(td, i, row, err));
     replace_row(&r, i, &fresh, i);
     rows_check_at(&w, &r, td, "n.x");
-    /* one row from a leaf of one row */
+    /* write one row from a ragged leaf of one row */
     td_ok(tdict_index_get(NULL, new_rows, TDICT_INDEX(TDICT_RANGE(first, first + 1, 1)), NULL, &part, err));
     td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(first, first + 1, 1)), part, NULL, err));
     replace_row(&r, first, &fresh, first);
@@ -34,7 +34,7 @@ DEVICE_CASE(ragged_rows_are_written) {
     for (int64_t k = first; k < r.count; k++) replace_row(&r, k, &fresh, k);
     rows_check_at(&w, &r, td, "n.x");
     tdict_release(part);
-    /* all rows: by an index, by copy and by update */
+    /* write all rows: by an index, by copy or by update */
     for (int64_t k = 0; k < r.count; k++)
       for (int64_t j = 0; j < fresh.length[k] * 2; j++) fresh.value[k][j] += 1;
     tdict_tree *again = rows_tree(&fresh, MEMORY(w));
@@ -63,15 +63,15 @@ CASE(ragged_lists_are_written) {
     }
     tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
     td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, count)), value, NULL, err));
-    for (int64_t k = 0; k < count; k++) replace_row(&r, list[k], &fresh, k); /* the last value remains */
+    for (int64_t k = 0; k < count; k++) replace_row(&r, list[k], &fresh, k); /* the last value of each row remains */
     rows_check_at(&w, &r, td, "n.x");
-    /* and read into the same leaf */
+    /* read the rows into an existing leaf */
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, count)), NULL, &out, err));
     td_ok(tdict_fill(out, NULL, 0, NULL, err));
     td_ok(tdict_index_into(NULL, out, td, TDICT_INDEX(TDICT_LIST(list, count)), NULL, err));
     rows part = rows_select(&r, count, list);
     rows_check_and_release(&w, &part, out);
-    /* one row is read into a tensor */
+    /* read one row into a tensor */
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(n % 6)), NULL, &out, err));
     tdict_tree *copy = td_made(tree, tdict_clone_deep(out, NULL, &made, err));
     td_ok(tdict_fill(copy, NULL, 0, NULL, err));
@@ -101,7 +101,7 @@ CASE(ragged_one_row_is_repeated) {
   rows_check_and_release(&w, &r, td);
 }
 
-/* Rows of three trees are written one after another, also into offsets of another dtype. */
+/* tdict_cat_into() writes the rows of three trees one after another. The offsets may have different dtypes. */
 DEVICE_CASE(ragged_cat_into_writes_rows) {
   scoped_place w = open_place();
   for (int n = 0; n < 20; n++) {
@@ -140,7 +140,7 @@ CASE(ragged_cat_into_refuses) {
   td_fails_at(TDICT_ESHAPE, "has shape", "n.x.values", tdict_cat_into(td, misfit, 2, NULL, NULL, err));
   rows_check_at(&w, &r, td, "n.x"); /* nothing of the first tree was written */
   TD_WITHOUT_MEMORY_THEN(tdict_cat_into(td, both, 2, NULL, NULL, err), rows_check_at(&w, &r, td, "n.x"));
-  /* a child whose leaf has other rows than the tree */
+  /* a child whose leaf has more rows than its tree */
   td_ok(tdict_set_batch_size(td_child(second, "n"), 0, NULL, err));
   rows_put(td_child(second, "n"), "x", &many, NULL);
   td_fails_at(TDICT_ESHAPE, "the object has [2]", "n.x", tdict_cat_into(td, both, 2, NULL, NULL, err));
@@ -155,7 +155,7 @@ CASE(ragged_writes_refuse) {
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL), *row = NULL;
   tdict_tree *plain = TREE(3), *empty = TREE(3), *objects = TREE(3);
   const int64_t two[] = {0, 1};
-  /* the tensor "t" comes first, and must not change either */
+  /* the tensor "t" comes first, but must not change either */
   td_ok(tdict_fill(value, NULL, 0, NULL, err));
   td_fails(TDICT_ESHAPE, "row 1 has length 1, but row 1 of the other side has 2", tdict_copy(td, value, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
@@ -175,11 +175,11 @@ CASE(ragged_writes_refuse) {
   td_ok(tdict_set_object(objects, "n.x", &bare_type, malloc(1), err));
   td_fails(TDICT_ETYPE, "type ragged", tdict_update_in_place(td, objects, NULL, 0, err));
   td_fails(TDICT_ETYPE, "type ragged", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), objects, NULL, err));
-  td_fails(TDICT_ENOTSUP, "ragged", tdict_write_rows(empty, 0, value, err)); /* nothing says the lengths */
+  td_fails(TDICT_ENOTSUP, "ragged", tdict_write_rows(empty, 0, value, err)); /* there is no leaf to write to */
   assert_int_equal(tdict_num_keys(empty), 0);
   tdict_ragged *leaf = rows_make(&r, TDICT_I64, NULL);
   td_ok(tdict_delete(row, "t", err));
-  td_ok(tdict_set_ragged(row, "n.x", leaf, err)); /* three rows for two */
+  td_ok(tdict_set_ragged(row, "n.x", leaf, err)); /* three rows, but two are selected */
   td_fails(TDICT_ESHAPE, "2 rows are selected, but the other leaf has 3",
            tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(two, 2)), row, NULL, err));
   tdict_ragged_release(leaf);
@@ -193,7 +193,7 @@ CASE(ragged_writes_refuse) {
   rows_check_and_release(&w, &r, td);
 }
 
-/* A child that was changed through its handle no longer has the rows of its parent. */
+/* A child that was changed through its handle no longer has as many rows as its parent. */
 CASE(ragged_changed_child_is_refused) {
   scoped_place w = open_place();
   scoped_rows r = rows_of(1, COUNTS(2, 1)), other = rows_of(1, COUNTS(1, 1, 1));
@@ -220,7 +220,7 @@ CASE(ragged_operations_survive_enomem) {
   td_release(out);
   TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -2)), NULL, &out, err));
   td_release(out);
-  /* nothing is written before everything was checked */
+  /* everything is checked before the first write */
   TD_WITHOUT_MEMORY_THEN(tdict_copy(td, value, NULL, err), rows_check_at(&w, &r, td, "n.x"));
   rows_check_at(&w, &fresh, td, "n.x");
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &out, err));
@@ -235,7 +235,7 @@ static const tdict_builtin fixed_type = {.type = {.struct_size = sizeof fixed_ty
                                          .mark = &tdict_builtin_mark,
                                          .batch = no_batch};
 
-/* Objects of a built-in type that cannot be written, and have no tensors. */
+/* Objects of a built-in type that has no tensors and cannot be written. */
 CASE(builtin_without_pair_is_not_written) {
   scoped_tree td = td_tree("[2] a:f32[2]"), value = td_tree("[2] a:f32[2]"), row = NULL;
   td_ok(tdict_set_object(td, "n.x", &fixed_type.type, malloc(1), err));

@@ -1,11 +1,11 @@
-/* Tests leaves without batch dimensions: shared by operations on batch dimensions, otherwise used as a tensor. */
+/* Tests leaves without batch dimensions. Operations on batch dimensions share them. Other operations use the tensor. */
 #include "core/ops/rig.h"
 
 static tdict_tensor *unbatched(const tdict_tree *td, const char *path) {
   return td_made(tensor, tdict_get_unbatched(td, path, &made, err));
 }
 
-/* A tree [2, 3] with the tensor "t", and at "n.u" an unbatched float32 [4, 5]. */
+/* Makes a tree [2, 3] with the tensor "t" and, at "n.u", an unbatched float32 tensor [4, 5]. */
 static tdict_tree *make_tree(const rig *r) {
   tdict_tree *td = td_tree("[2,3] t:f32[2,3]"), *out = NULL;
   tdict_tensor *u = TENSOR(4, 5);
@@ -51,7 +51,7 @@ DEVICE_CASE(unbatched_is_shared) {
   rig_close(&r);
 }
 
-/* Another tree like `td`, with its own tensors; `changes` one element of the unbatched tensor. */
+/* Returns a copy of `td` with its own tensors. If `changes`, one element of the unbatched tensor differs. */
 static tdict_tree *twin_of(const rig *r, const tdict_tree *td, bool changes) {
   tdict_tree *host = td_made(tree, tdict_clone_deep(td, NULL, &made, err)), *out = NULL;
   tdict_tensor *u = NULL;
@@ -83,7 +83,7 @@ DEVICE_CASE(unbatched_is_joined_if_equal) {
   assert_null(out);
 }
 
-/* Strides do not matter; dtype and shape do. */
+/* Comparisons ignore strides, but not dtypes and shapes. */
 CASE(unbatched_is_compared_by_elements) {
   const int64_t shape[] = {2, 3}, strides[] = {1, 2};
   float across[6] = {0, 1, 2, 3, 4, 5}, down[6] = {0, 3, 1, 4, 2, 5};
@@ -123,7 +123,7 @@ DEVICE_CASE(unbatched_is_copied_and_compared) {
   assert_true(found.differs);
   assert_string_equal(found.path, "n.u.tensor");
   assert_int_equal(found.index[0] * 5 + found.index[1], 19);
-  /* Whole writes write the elements. */
+  /* Writing a whole tree writes the elements. */
   const tdict_tensor *u = unbatched(td, "n.u");
   td_ok(tdict_copy(td, other, NULL, err));
   assert_true(tdict_equal(td, other));
@@ -267,5 +267,5 @@ DEVICE_CASE(unbatched_is_transferred) {
   td_ok(tdict_transfer_into(context, dst, changed, NULL, err));
   td_ok(tdict_to_device(context, dst, tdict_cpu(), NULL, &back, err));
   assert_true(tdict_equal(back, changed));
-  assert_int_equal(tdict_equal(back, src), td_device().type == TDICT_DEVICE_CPU); /* there, `dst` shares tensors */
+  assert_int_equal(tdict_equal(back, src), td_device().type == TDICT_DEVICE_CPU); /* on the host, `dst` shares them */
 }

@@ -1,5 +1,5 @@
-/* Tests the functions that set and return text, numbers and JSON: what was set comes back, and every error of the
- * header. */
+/* Tests the functions that set and return text, numbers and JSON: values are returned as they were set, and all errors
+ * that the header names. */
 #include <math.h>
 
 #include "core/ops/rig.h"
@@ -31,7 +31,7 @@ CASE(values_come_back) {
     td_ok(tdict_set_values(single, "x", &values[i], TDICT_WHOLE_TREE, err)); /* replaces the old value */
     td_ok(tdict_get_value(single, "x", -1, &got, err));
     assert_true(ops_same_value(&got, &values[i]));
-    for (int k = 0; k < COUNT; k++) { /* belongs to every element */
+    for (int k = 0; k < COUNT; k++) { /* every element has the value */
       tdict_value at;
       td_ok(tdict_get_value(single, "x", k, &at, err));
       assert_true(ops_same_value(&at, &got));
@@ -80,7 +80,7 @@ CASE(texts_come_back) {
   assert_string_equal(text, " [1]");
 }
 
-/* One value in a tree without batch dimensions; none in a tree without elements. */
+/* A column has one value in a tree without batch dimensions, and none in a tree without elements. */
 CASE(values_of_special_trees) {
   scoped_tree none = help_tree_without_batch(), empty = TREE(3, 0);
   const char *text = NULL;
@@ -144,7 +144,7 @@ CASE(set_values_refuses) {
   td_ok(tdict_unlock(td, err));
   help_unchanged(td, before);
   tdict_release(td);
-  /* A batch size that no column can have. */
+  /* No column can have this many values. */
   td = TREE(INT64_MAX, 4);
   td_fails(TDICT_ESHAPE, "more than", tdict_set_texts(td, "x", two, 2, err));
   td_ok(tdict_set_text(td, "w", "whole", err));
@@ -203,7 +203,7 @@ CASE(values_survive_enomem) {
   assert_string_equal(text, "after");
 }
 
-/* A million texts are one allocation for the object, and few others. */
+/* A million texts need one allocation for the object, and few others. */
 CASE(texts_are_packed) {
   enum { COUNT = 1000000 };
   scoped_tree td = TREE(COUNT);

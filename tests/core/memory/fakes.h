@@ -1,5 +1,5 @@
-/* Stand-ins for what memory is handed from above: a fence, a pinner and a memory that count what is asked of them.
- * They are the test's own; fields that threads share are atomic. */
+/* Fakes of objects that layers above pass to the memory layer: a fence, a pinner and a memory, which count the calls.
+ * The test owns them. Fields that threads share are atomic. */
 #ifndef TDICT_TESTS_CORE_MEMORY_FAKES_H
 #define TDICT_TESTS_CORE_MEMORY_FAKES_H
 
@@ -12,7 +12,7 @@
 #include "core/memory/storage.h"
 #include "support/test.h"
 
-/* A fence that the test ends. */
+/* A fence that the test completes. */
 typedef struct fake_fence {
   tdict_fence fence; /* first */
   atomic_int refs, waits;
@@ -37,7 +37,7 @@ static inline void fake_fence_init(fake_fence *f) {
   atomic_init(&f->done, false);
 }
 static inline void fake_fence_end(fake_fence *f) { atomic_store(&f->done, true); }
-/* On a thread: once somebody waits for it. */
+/* Waits until another thread waits for the fence. */
 static inline void fake_fence_await_waiter(fake_fence *f) {
   while (atomic_load(&f->waits) == 0) usleep(100);
 }
@@ -47,13 +47,13 @@ static inline void *fake_fence_end_later(void *user) {
   return NULL;
 }
 
-/* A pinner over malloc; register and allocate fail from the n-th call on when told so (-1: never). */
+/* A pinner over malloc. The fields with `left` say how many calls succeed before all others fail (-1: all succeed). */
 typedef struct fake_pinner {
   atomic_int refs, registers, unregisters, allocates, frees, unbounds;
   int unbound_node, unbound_code;
   int registers_left, allocates_left;
   atomic_size_t registered_bytes, allocated_bytes;
-  atomic_size_t most_bytes;                               /* registered and allocated at once */
+  atomic_size_t most_bytes;                               /* of both kinds at one time */
   tdict_status (*on_register)(void *pages, size_t bytes); /* may be NULL */
   void (*on_free)(void);                                  /* may be NULL */
 } fake_pinner;
@@ -116,7 +116,7 @@ static inline tdict_pinner fake_pinner_init(fake_pinner *p, tdict_pool *pool) {
   return (tdict_pinner){&ops, p, pool, NULL, -1, 0, NULL};
 }
 
-/* A memory over malloc that notes what it was asked. */
+/* A memory over malloc that records its calls. */
 typedef struct fake_memory {
   tdict_memory memory; /* first */
   tdict_memory_ops ops;
@@ -125,7 +125,7 @@ typedef struct fake_memory {
   void *last_data, *freed_data, *cookie, *filled;
   size_t filled_bytes;
   int filled_byte, freed_fences;
-  bool alive_when_freed; /* the storage still held a reference when it gave the block back */
+  bool alive_when_freed; /* the storage held its reference until it had freed the block */
 } fake_memory;
 static inline tdict_status fake_memory_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
   fake_memory *f = (fake_memory *)m;

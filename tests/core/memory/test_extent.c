@@ -45,7 +45,7 @@ CASE(extent_overlap_is_exact_for_one_pitch) {
   assert_true(known > 10000);
 }
 
-/* Whole extents: the set holds exactly the bytes that were added and not removed. */
+/* Extents without gaps: the set has exactly the bytes that were added and not removed. */
 CASE(extent_set_is_exact) {
   uint32_t seed = 11;
   for (int round = 0; round < 200; round++) {
@@ -73,7 +73,7 @@ CASE(extent_set_is_exact) {
   }
 }
 
-/* Extents with gaps: a byte that was added and not removed is always there; what was never added is not. */
+/* Extents with gaps: the set has all bytes that were added and not removed, and none that were never added. */
 CASE(extent_set_loses_no_strided_byte) {
   uint32_t seed = 13;
   for (int round = 0; round < 500; round++) {
@@ -94,7 +94,7 @@ CASE(extent_set_loses_no_strided_byte) {
         if (!ever[at]) assert_false(tdict_extent_set_may_have(&set, &one));
       }
     }
-    for (int i = 0; i < 4; i++) assert_true(tdict_extent_set_remove(&set, &kept[i])); /* what is left are whole ones */
+    for (int i = 0; i < 4; i++) assert_true(tdict_extent_set_remove(&set, &kept[i])); /* only whole extents are left */
     const tdict_extent all = tdict_extent_all(0, BYTES);
     assert_true(tdict_extent_set_remove(&set, &all));
     assert_true(tdict_extent_set_is_empty(&set));

@@ -1,5 +1,5 @@
-/* Tests the blocks of pinned memory with addresses that are never accessed: which block is taken, what remains of it,
- * and which blocks are joined. */
+/* Tests which block of pinned memory is taken, what remains of it, and which blocks are joined. The addresses are never
+ * accessed. */
 #include "core/memory/pinned_blocks.h"
 
 #include "support/test.h"
@@ -33,12 +33,12 @@ CASE(pinned_blocks_best_fit_and_newest) {
   tdict_pinned_block *runs[4];
   static const size_t pages[] = {6, 4, 9, 4};
   for (int i = 0; i < 4; i++) runs[i] = new_run(&list, BASE + (uintptr_t)i * 100 * PAGE, pages[i], SIZE_MAX);
-  assert_ptr_equal(take(&list, 5), runs[0]); /* the newer one of nine fits, too */
-  assert_ptr_equal(take(&list, 4), runs[3]); /* the newer of two */
+  assert_ptr_equal(take(&list, 5), runs[0]); /* the newer run of nine pages fits, too, but is larger */
+  assert_ptr_equal(take(&list, 4), runs[3]); /* the newer of two runs of this size */
   assert_ptr_equal(take(&list, 3), runs[1]);
-  assert_null(tdict_blocks_take(&list, 2 * PAGE, 8 * PAGE, 0)); /* nine are too many to cut */
+  assert_null(tdict_blocks_take(&list, 2 * PAGE, 8 * PAGE, 0)); /* the run of nine pages is too large to be cut */
   assert_ptr_equal(take(&list, 9), runs[2]);
-  assert_null(take(&list, 2)); /* a page is left of two runs each */
+  assert_null(take(&list, 2)); /* two runs have one page left each */
   for (int i = 0; i < 4; i++) tdict_blocks_give(&list, runs[i]);
   for (int i = 0; i < 4; i++) {
     assert_int_equal(runs[i]->bytes, pages[i] * PAGE);
@@ -48,13 +48,13 @@ CASE(pinned_blocks_best_fit_and_newest) {
   assert_null(list.newest);
 }
 
-/* What fits a piece is one registration, so that one copy of the program's own can take it. */
+/* A block that fits into a piece lies in one registration, so that the program can copy it by one driver call. */
 CASE(pinned_blocks_cross_no_border) {
   enum { PIECE = 8 };
   tdict_block_list list = {NULL, NULL};
   tdict_pinned_block *run = new_run(&list, BASE, 3 * PIECE, PIECE * PAGE), *b[5];
   b[0] = take(&list, 5);
-  b[1] = take(&list, 4); /* three are left before the border */
+  b[1] = take(&list, 4); /* the three pages before the border are too few */
   assert_ptr_equal(b[1]->data, (char *)BASE + PIECE * PAGE);
   b[2] = take(&list, 3);
   assert_ptr_equal(b[2]->data, (char *)BASE + 5 * PAGE);
@@ -62,7 +62,7 @@ CASE(pinned_blocks_cross_no_border) {
   assert_ptr_equal(b[3]->data, (char *)BASE + 2 * PIECE * PAGE);
   assert_null(take(&list, 5));
   for (int i = 0; i < 4; i++) tdict_blocks_give(&list, b[i]);
-  b[4] = take(&list, PIECE + 1); /* larger than a piece: it has borders wherever it lies */
+  b[4] = take(&list, PIECE + 1); /* longer than a piece, so it crosses a border anyway */
   assert_ptr_equal(b[4]->data, (char *)BASE);
   tdict_blocks_give(&list, b[4]);
   drop(&list, run);
@@ -70,7 +70,7 @@ CASE(pinned_blocks_cross_no_border) {
 
 CASE(pinned_blocks_survive_enomem) {
   enum { PIECE = 8 };
-  for (int n = 0; n < 2; n++) { /* the part before the block, and the part after it */
+  for (int n = 0; n < 2; n++) { /* fails for the part before the block, then for the part after it */
     tdict_block_list list = {NULL, NULL};
     tdict_pinned_block *run = new_run(&list, BASE + 6 * PAGE, 10, PIECE * PAGE);
     td_fail_alloc(n, true);
@@ -91,7 +91,7 @@ CASE(pinned_blocks_survive_enomem) {
   td_fail_alloc_stop();
 }
 
-/* Against a map of pages: no page is given twice, none is lost, and what has come back is whole. */
+/* Compares the blocks with a map of pages. No page is taken twice or lost, and returned blocks are joined again. */
 CASE(pinned_blocks_random) {
   enum { PAGES = 200, PIECE = 32, LIVE = 24 };
   tdict_block_list list = {NULL, NULL};

@@ -1,4 +1,4 @@
-/* Tests how page-locked pages are obtained, and that a way that fails leaves nothing allocated or registered. */
+/* Tests how page-locked pages are obtained. A way that fails must leave nothing allocated or registered. */
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ CASE(pinned_pages_small_blocks_come_from_the_driver) {
   assert_int_equal(atomic_load(&fake.frees), 5);
 }
 
-/* The registration begins when all pages are present, because the driver would fault them in one by one. */
+/* Accepts a registration only if all pages are present. Otherwise the driver would fault them in one by one. */
 static tdict_status all_resident(void *pages, size_t bytes) {
   scoped_bytes there = calloc(bytes / PAGE, 1);
   bool all = there && mincore(pages, bytes, there) == 0;
@@ -77,13 +77,13 @@ CASE(pinned_pages_come_from_the_driver_when_registering_fails) {
   fake.on_register = refuse;
   memset(&untouched, 0xA5, sizeof untouched);
   assert_int_equal(tdict_pinned_pages_get(&pinner, 2 * HUGE_PAGE, &pages, &untouched), TDICT_OK);
-  assert_int_equal((unsigned char)untouched.message[0], 0xA5); /* no error, so none is written */
+  assert_int_equal((unsigned char)untouched.message[0], 0xA5); /* the call succeeded, so it writes no error */
   assert_int_equal(pages.way, TDICT_PINNED_DRIVER);
   assert_int_equal(atomic_load(&fake.allocated_bytes), 2 * HUGE_PAGE);
   tdict_pinned_pages_put(&pinner, &pages);
   assert_int_equal(atomic_load(&fake.unregisters), 0);
   assert_int_equal(atomic_load(&fake.frees), 1);
-  fake.allocates_left = 0; /* so that nothing new is mapped where the pages were */
+  fake.allocates_left = 0; /* the driver must fail, or it could map memory where the pages were */
   td_fails(TDICT_ENOMEM, "allocate refused", tdict_pinned_pages_get(&pinner, 64 * (size_t)HUGE_PAGE, &pages, err));
   assert_int_equal(td_last_error.native, 2);
   assert_false(is_mapped(refused_pages));
@@ -96,14 +96,14 @@ CASE(pinned_pages_refuse_what_does_not_fit) {
   td_fails(TDICT_EOVERFLOW, "do not fit", tdict_pinned_pages_get(&pinner, SIZE_MAX, &pages, err));
   td_fails(TDICT_EOVERFLOW, "do not fit", tdict_pinned_pages_get(&pinner, SIZE_MAX / 2 + 2, &pages, err));
   assert_int_equal(atomic_load(&fake.allocates), 0);
-  /* No address space for pages of our own: the driver is asked, and none of them was registered. */
+  /* No address space is left for pages of the library. The driver is asked, and nothing is registered. */
   fake.allocates_left = 0;
   td_fails(TDICT_ENOMEM, "allocate refused", tdict_pinned_pages_get(&pinner, (size_t)1 << 60, &pages, err));
   assert_int_equal(atomic_load(&fake.registers), 0);
   assert_int_equal(atomic_load(&fake.allocates), 1);
 }
 
-/* Registrations as they were asked for, one after the other. */
+/* The registrations that were requested, in order. */
 static struct {
   char *at[64];
   size_t bytes[64], refuse_above;
@@ -133,7 +133,7 @@ static tdict_pinner noting_pinner(fake_pinner *fake, tdict_pool *pool, size_t pi
   return pinner;
 }
 
-/* With threads and without; what is registered is touched already. */
+/* Checks which parts are registered, with and without threads. All pages must be touched before. */
 static void check_registered(size_t bytes, size_t piece, int wanted) {
   for (int threads = 0; threads < 5; threads += 4) {
     fake_pinner fake;
@@ -162,12 +162,12 @@ CASE(pinned_pages_are_one_registration) { check_registered(3 * TDICT_PINNED_PIEC
 CASE(pinned_pages_are_registered_in_pieces) {
   check_registered(TDICT_PINNED_PIECE + 5 * (size_t)PAGE, TDICT_PINNED_PIECE, 2);
   check_registered(2 * TDICT_PINNED_PIECE + 5 * (size_t)PAGE, 3 * TDICT_PINNED_GRAIN, 6);
-  check_registered(3 * TDICT_PINNED_PIECE, 2 * TDICT_PINNED_PIECE, 2); /* a pause also follows larger blocks */
+  check_registered(3 * TDICT_PINNED_PIECE, 2 * TDICT_PINNED_PIECE, 2); /* pieces may exceed TDICT_PINNED_PIECE */
   check_registered(TDICT_PINNED_PIECE, TDICT_PINNED_PIECE, 1);
 }
 
-/* Whoever asks for pieces gets small ones before the driver is asked; else the driver's block, without borders, comes
- * first. */
+/* If the caller asks for pieces, small pieces are tried before the driver. Otherwise the driver is tried first, because
+ * its blocks have no borders. */
 CASE(pinned_pages_fall_back_to_small_pieces) {
   static const size_t bytes = 5 * TDICT_PINNED_GRAIN + 3 * (size_t)PAGE, pieces[] = {0, 2 * TDICT_PINNED_GRAIN};
   for (int i = 0; i < 2; i++) {
@@ -180,7 +180,7 @@ CASE(pinned_pages_fall_back_to_small_pieces) {
     assert_int_equal(pages.way, TDICT_PINNED_SMALL);
     assert_int_equal(pages.piece, TDICT_PINNED_GRAIN);
     assert_int_equal((uintptr_t)pages.data % TDICT_PINNED_GRAIN, 0);
-    assert_int_equal(asked.count, 7); /* the first registration as it was asked for was refused */
+    assert_int_equal(asked.count, 7); /* the first registration is refused, then six succeed */
     assert_int_equal(asked.bytes[6], 3 * PAGE);
     assert_int_equal(atomic_load(&fake.allocates), pieces[i] ? 0 : 1);
     tdict_pinned_pages_put(&pinner, &pages);
@@ -204,7 +204,7 @@ CASE(pinned_pages_come_from_the_driver_before_small_pieces) {
 
 CASE(pinned_pages_unregister_pieces_on_failure) {
   static const size_t bytes = 5 * TDICT_PINNED_GRAIN, pieces[] = {TDICT_PINNED_GRAIN, 2 * TDICT_PINNED_GRAIN};
-  for (int i = 0; i < 2; i++) { /* the second: small ones are tried after the others */
+  for (int i = 0; i < 2; i++) { /* in the second round, large pieces are refused before small ones */
     fake_pinner fake;
     tdict_pinned_pages pages;
     tdict_pinner pinner = noting_pinner(&fake, NULL, pieces[i]);
@@ -219,7 +219,7 @@ CASE(pinned_pages_unregister_pieces_on_failure) {
   }
 }
 
-/* Replaces syscall(), which the library calls here only for mbind(). It returns what the test has set, or calls the
+/* Replaces syscall(), which the library calls here only for mbind(). Returns what the test has set, or calls the
  * system. */
 enum { WORD = 8 * sizeof(unsigned long), WORDS = 1024 / WORD };
 static struct {
@@ -253,7 +253,7 @@ long __wrap_syscall(long number, ...) {
 CASE(pinned_pages_prefer_their_node) {
   static const int nodes[] = {-1, 0, 3, 70, 1023};
   for (int i = 0; i < 5; i++)
-    for (int refused = 0; refused < 2; refused++) { /* which is no failure */
+    for (int refused = 0; refused < 2; refused++) { /* a refused mbind() is not a failure */
       fake_pinner fake;
       tdict_pinned_pages pages, small;
       tdict_pinner pinner = fake_pinner_init(&fake, NULL);
@@ -266,7 +266,7 @@ CASE(pinned_pages_prefer_their_node) {
       assert_int_equal(pages.way, TDICT_PINNED_REGISTERED);
       assert_int_equal(small.node, nodes[i]);
       assert_int_equal(pages.node, nodes[i]);
-      assert_int_equal(bound.count, i > 0); /* without a node the system is not asked */
+      assert_int_equal(bound.count, i > 0); /* without a node, mbind() is not called */
       assert_int_equal(atomic_load(&fake.unbounds), i > 0 && refused);
       if (i > 0) {
         assert_ptr_equal(bound.at, pages.data);
@@ -285,7 +285,7 @@ CASE(pinned_pages_prefer_their_node) {
     }
 }
 
-/* By the system's own word. Every machine has node 0. */
+/* Asks the system for the node of each page. Every machine has node 0. */
 CASE(pinned_pages_are_bound_by_the_system) {
   fake_pinner fake;
   tdict_pinned_pages pages;

@@ -1,5 +1,5 @@
-/* Tests the pinned pool with a pinner that fails on request and with fences that the test ends. Also tests the limit as
- * a program sees it. */
+/* Tests the pinned pool with a pinner that fails on request and with fences that the test completes. Also tests the
+ * limit through public functions. */
 #include "core/memory/pinned_pool.h"
 
 #include "core/memory/pools.h"
@@ -41,7 +41,7 @@ CASE(pinned_pool_cuts_and_joins) {
   char *data = a.data;
   give(memory, &a);
   a = take(memory, 3 * PAGE);
-  b = take(memory, 4 * PAGE + 1); /* all that is left */
+  b = take(memory, 4 * PAGE + 1); /* takes all that is left */
   assert_ptr_equal(a.data, data);
   assert_ptr_equal(b.data, data + 3 * PAGE);
   assert_int_equal(a.bytes, 3 * PAGE);
@@ -51,7 +51,7 @@ CASE(pinned_pool_cuts_and_joins) {
   c = take(memory, 2 * PAGE);
   give(memory, &b);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 6 * PAGE);
-  tdict_pinned_pool_trim(memory, 0); /* a live neighbour keeps the run */
+  tdict_pinned_pool_trim(memory, 0); /* the run is kept, because a neighbour is live */
   assert_int_equal(td_memory_counts(memory).cached_bytes, 6 * PAGE);
   give(memory, &c);
   a = take(memory, 8 * PAGE); /* whole again */
@@ -65,7 +65,7 @@ CASE(pinned_pool_cuts_and_joins) {
   assert_int_equal(atomic_load(&fake.frees), 1);
 }
 
-/* A small block that lives on would keep a large run from being used whole: it gets pages of its own. */
+/* A small block gets its own pages. If it were cut from a much larger run, the run could not be used as a whole. */
 CASE(pinned_pool_leaves_much_larger_blocks_alone) {
   scoped_own_pool memory = open_pool(100 * PAGE);
   tdict_block large = take(memory, 17 * PAGE), small;
@@ -73,13 +73,13 @@ CASE(pinned_pool_leaves_much_larger_blocks_alone) {
   give(memory, &large);
   small = take(memory, PAGE);
   assert_int_equal(td_memory_counts(memory).num_reused, 0);
-  tdict_block other = take(memory, 82 * PAGE), second; /* the limit is reached: now it is cut */
+  tdict_block other = take(memory, 82 * PAGE), second; /* the limit is reached, so `second` is cut from the run */
   second = take(memory, PAGE);
   assert_ptr_equal(second.data, data);
   give(memory, &second);
   give(memory, &other);
   give(memory, &small);
-  fake.allocates_left = 0; /* nor can more be pinned */
+  fake.allocates_left = 0; /* now the driver cannot pin more pages either */
   large = take(memory, 82 * PAGE);
   small = take(memory, PAGE);
   second = take(memory, PAGE);
@@ -96,7 +96,8 @@ static tdict_block take_on(tdict_memory *memory, size_t bytes, int node) {
   return block;
 }
 
-/* The pool's own node is 0. Blocks of a node serve it, and another one only when no more may be pinned. */
+/* The pool's own node is 0. A block is reused for its node, and for another node only if no more pages may be
+ * pinned. */
 CASE(pinned_pool_keeps_nodes_apart) {
   tdict_pinner pinner = fake_pinner_init(&fake, NULL);
   pinner.node = 0;
@@ -110,7 +111,7 @@ CASE(pinned_pool_keeps_nodes_apart) {
   assert_int_equal(td_memory_counts(memory).num_reused, 0);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 4 * PAGE);
   give(memory, &one);
-  for (int i = 0; i < 2; i++) { /* whoever asks first, and for less */
+  for (int i = 0; i < 2; i++) { /* in either order, and for smaller blocks */
     one = take_on(memory, (size_t)(4 - i) * PAGE, 1);
     zero = i ? take_on(memory, 4 * PAGE, 0) : take_on(memory, 4 * PAGE, -1);
     assert_ptr_equal(zero.data, data[0]);
@@ -119,7 +120,7 @@ CASE(pinned_pool_keeps_nodes_apart) {
     give(memory, &one);
   }
   one = take_on(memory, 4 * PAGE, 1);
-  other = take_on(memory, 19 * PAGE, 1); /* three pages may be pinned yet */
+  other = take_on(memory, 19 * PAGE, 1); /* the limit leaves three pages */
   zero = take_on(memory, 4 * PAGE, 1);
   assert_ptr_equal(zero.data, data[0]);
   give(memory, &zero);
@@ -129,7 +130,7 @@ CASE(pinned_pool_keeps_nodes_apart) {
   one = take_on(memory, 4 * PAGE, 1);
   assert_ptr_equal(one.data, data[1]);
   data[1] = other.data;
-  other = take_on(memory, 3 * PAGE, 1); /* what is too large to be cut goes before what lies on another node */
+  other = take_on(memory, 3 * PAGE, 1); /* a run that is too large to be cut is used before a run of another node */
   assert_ptr_equal(other.data, data[1]);
   give(memory, &zero);
   give(memory, &one);
@@ -165,7 +166,7 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
   fake_fence_end(&second);
   tdict_block c = take(memory, PAGE);
   assert_ptr_not_equal(c.data, data);
-  tdict_pinned_pool_trim(memory, 0); /* neither is it given back to the driver */
+  tdict_pinned_pool_trim(memory, 0); /* nor is it returned to the driver */
   assert_int_equal(td_memory_counts(memory).cached_bytes, PAGE);
   assert_int_equal(atomic_load(&fake.frees), 0);
   fake_fence_end(&first);
@@ -175,7 +176,7 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
   assert_int_equal(atomic_load(&first.waits) + atomic_load(&second.waits), 0);
   give(memory, &b);
   give(memory, &c);
-  give(memory, &d); /* its fences are history */
+  give(memory, &d); /* its earlier fences have no effect any more */
   a = take(memory, PAGE);
   give(memory, &a);
   close_pool(memory);
@@ -189,7 +190,7 @@ CASE(pinned_pool_free_survives_enomem) {
   void *data = a.data;
   pthread_t thread = td_start(fake_fence_end_later, &fence);
   td_fail_alloc(0, true);
-  give_after(memory, &a, &fence); /* nowhere to keep the fence: it is waited for */
+  give_after(memory, &a, &fence); /* no memory to keep the fence, so the call waits for it */
   assert_true(td_fail_alloc_stop());
   assert_true(fake_poll(&fence.fence));
   assert_int_equal(atomic_load(&fence.refs), 1);
@@ -266,25 +267,25 @@ CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
   enum { COUNT = 100 };
   scoped_own_pool memory = open_pool(0);
   static tdict_block blocks[COUNT];
-  for (int i = 0; i < COUNT; i++) blocks[i] = take(memory, MIB); /* 100 MiB live, driver's way */
+  for (int i = 0; i < COUNT; i++) blocks[i] = take(memory, MIB); /* 100 MiB live, from the driver */
   for (int i = 0; i < COUNT; i++) give(memory, &blocks[i]);
   assert_int_equal(td_memory_counts(memory).cached_bytes, (size_t)COUNT * MIB);
   tdict_block other = take(memory, MIB + PAGE);
   void *oldest = blocks[0].data, *newest = blocks[COUNT - 1].data;
-  give(memory, &other); /* one too many: the oldest goes */
+  give(memory, &other); /* exceeds the bound by one block, so the oldest is freed */
   tdict_memory_counts n = td_memory_counts(memory);
   assert_true(n.cached_bytes <= (size_t)COUNT * MIB);
   assert_int_equal(n.cached_bytes, (size_t)(COUNT - 1) * MIB + MIB + PAGE - MIB);
   assert_int_equal(n.peak_bytes, (size_t)(COUNT + 1) * MIB + PAGE);
   tdict_block again = take(memory, MIB);
-  assert_ptr_equal(again.data, newest); /* the newest is used first: its pages are warm */
+  assert_ptr_equal(again.data, newest); /* the newest is reused first, because its pages are warm */
   assert_ptr_not_equal(again.data, oldest);
   give(memory, &again);
 }
 
 CASE(pinned_pool_always_keeps_64_mib) {
   scoped_own_pool memory = open_pool(0);
-  for (int i = 100; i > 0; i--) { /* each larger than what is free: under 1 MiB live at once, 80 MiB in all */
+  for (int i = 100; i > 0; i--) { /* no block fits a later one, so 80 MiB are allocated, but less than 1 MiB is live */
     tdict_block a = take(memory, MIB - (size_t)i * PAGE);
     give(memory, &a);
   }
@@ -300,7 +301,7 @@ CASE(pinned_pool_trim_gives_the_oldest_back_first) {
   fake_fence fence;
   fake_fence_init(&fence);
   for (int i = 0; i < 4; i++) blocks[i] = take(memory, (size_t)(i + 1) * PAGE);
-  give_after(memory, &blocks[0], &fence); /* the oldest, but in use */
+  give_after(memory, &blocks[0], &fence); /* the oldest, but still in use */
   for (int i = 1; i < 4; i++) give(memory, &blocks[i]);
   tdict_pinned_pool_trim(memory, SIZE_MAX);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE);
@@ -338,7 +339,7 @@ static void check_refused(tdict_memory *memory, size_t bytes, tdict_status wante
 }
 
 CASE(pinned_pool_refusal_changes_no_count) {
-  tdict_memory *memory = open_pool(2 * HUGE_PAGE); /* what was refused takes no room */
+  tdict_memory *memory = open_pool(2 * HUGE_PAGE); /* the refused bytes must not count */
   tdict_block a = take(memory, HUGE_PAGE);
   fake.registers_left = fake.allocates_left = 0;
   check_refused(memory, HUGE_PAGE, TDICT_ENOMEM, "allocate refused"); /* both ways */
@@ -348,7 +349,7 @@ CASE(pinned_pool_refusal_changes_no_count) {
   check_refused(memory, PAGE, TDICT_ENOMEM, "record");
   td_fail_alloc_stop();
   fake.allocates_left = -1;
-  tdict_block b = take(memory, HUGE_PAGE); /* the driver's way is left */
+  tdict_block b = take(memory, HUGE_PAGE); /* the driver allocates it */
   assert_int_equal(td_memory_counts(memory).live_bytes, 2 * HUGE_PAGE);
   give(memory, &a);
   give(memory, &b);
@@ -363,7 +364,7 @@ CASE(pinned_pool_refusal_changes_no_count) {
   assert_int_equal(atomic_load(&fake.refs), 0);
 }
 
-/* What is cached may be what the driver lacks. */
+/* The cache may hold the memory that the driver lacks, so the pool empties it before it refuses. */
 CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   tdict_memory *memory = open_pool(0);
   tdict_block a = take(memory, 2 * PAGE);
@@ -383,7 +384,7 @@ CASE(pinned_pool_limit_trims_the_cache) {
   check_refused(memory, 1, TDICT_ENOMEM, "pinned_bytes");
   give(memory, &a);
   give(memory, &b);
-  b = take(memory, 7 * PAGE); /* larger than either: they make room, one after the other */
+  b = take(memory, 7 * PAGE); /* larger than both cached blocks, so both are freed */
   assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   assert_int_equal(atomic_load(&fake.allocated_bytes), 7 * PAGE);
   tdict_block c = take(memory, PAGE);
@@ -399,11 +400,11 @@ CASE(pinned_pool_limit_trims_the_cache) {
   give(memory, &b);
   give(memory, &c);
   check_refused(memory, 11 * PAGE, TDICT_ENOMEM, "pinned_bytes");
-  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);         /* never more, not even for a moment */
-  assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE); /* what can never fit trims nothing */
+  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);         /* not even for a moment */
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE); /* a request above the limit frees nothing */
 }
 
-/* The log has one line about it, however often it happens. */
+/* The log gets one line about a fallback, even if it happens often. */
 static atomic_int lines;
 static void count_line(void *user, int32_t level, const char *text) {
   (void)user;
@@ -417,7 +418,7 @@ CASE(pinned_pool_logs_each_fallback_once) {
   td_ok(tdict_log_create(count_line, NULL, &pinner.log, err));
   tdict_memory *memory = td_made(memory, tdict_pinned_pool_create(&pinner, 0, &made, err));
   tdict_block small = take(memory, PAGE), blocks[3];
-  assert_int_equal(atomic_load(&lines), 0); /* small ones come from there anyway */
+  assert_int_equal(atomic_load(&lines), 0); /* the driver always allocates small blocks */
   fake.registers_left = 0;
   for (int i = 0; i < 3; i++) blocks[i] = take(memory, HUGE_PAGE);
   assert_int_equal(atomic_load(&lines), 1);
@@ -427,7 +428,7 @@ CASE(pinned_pool_logs_each_fallback_once) {
   tdict_log_release(pinner.log);
 }
 
-/* As a program meets it: tensors and trees over the limit are refused, and the pool works on. */
+/* What a program sees: tensors and trees over the limit are refused, and the pool can still be used. */
 GPU_CASE(pinned_pool_limit) {
   scoped_context c = td_context(td_options(tdict_context_options, pinned_bytes = (size_t)MIB));
   scoped_tensor half = NULL, more = NULL;

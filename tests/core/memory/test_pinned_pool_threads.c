@@ -3,7 +3,7 @@
 #include "core/memory/pools.h"
 #include "support/threads.h"
 
-/* While one allocation is still with the pinner, others are held to what it will leave. */
+/* While one allocation is not complete, other allocations get only the rest of the limit. */
 static tdict_memory *limited;
 static tdict_block between;
 static tdict_status second, third;
@@ -57,7 +57,8 @@ typedef struct taker {
   bool trims;
   atomic_int refused, wrong;
 } taker;
-/* Takes blocks of up to 4 pages and checks the limit of 6, or if `trims` of up to 12 pages, and trims now and then. */
+/* Takes blocks of up to 4 pages and checks the limit of 6 pages. If `trims`, takes up to 12 pages and trims now and
+ * then. */
 static void *take_often(void *user) {
   taker *t = user;
   for (int i = 0; i < (t->trims ? 200 : 300); i++) {
@@ -67,7 +68,7 @@ static void *take_often(void *user) {
       atomic_fetch_add(&t->refused, 1);
       continue;
     }
-    memset(block.data, i, block.bytes); /* nobody else has it: a race otherwise */
+    memset(block.data, i, block.bytes); /* if another thread also has the block, a sanitizer reports a race */
     tdict_memory_counts n = td_memory_counts(t->memory);
     if (!t->trims && n.live_bytes + n.cached_bytes > 6 * PAGE) atomic_fetch_add(&t->wrong, 1);
     if (t->trims && i % 16 == 0) tdict_pinned_pool_trim(t->memory, 0);
@@ -89,7 +90,7 @@ CASE(pinned_pool_limit_holds_for_many_threads) {
   close_pool(t.memory);
 }
 
-/* Pages count until they are unpinned: sizes that make each other leave. */
+/* Pages count until they are unpinned. Blocks of many sizes force each other out of the cache. */
 CASE(pinned_pool_limit_holds_at_every_moment) {
   taker t = {.memory = open_pool(16 * PAGE), .trims = true};
   atomic_init(&t.refused, 0);

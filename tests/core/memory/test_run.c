@@ -1,7 +1,7 @@
 /* Tests the options of calls on elements: options that a call does not use, and the number of threads. */
 #include "support/test.h"
 
-/* The calls that take a tdict_run. The options that a call uses are in `uses`. */
+/* The calls that take a tdict_run. `uses` has the options that a call uses. */
 enum { THREADS = 1, STREAM = 2, MEMORY = 4 };
 enum {
   GET,
@@ -54,7 +54,7 @@ static tdict_status share(void *user, const tdict_leaves *at, tdict_tensor **out
   return TDICT_OK;
 }
 
-/* `td` has 4 rows of int32; `other` is like it, `stacked` and `joined` are its double. *out is the new tree, if any. */
+/* `td` and `other` have 4 rows of int32. `stacked` and `joined` have room for two such trees. */
 typedef struct trees {
   tdict_tree *td, *other, *stacked, *joined;
 } trees;
@@ -133,7 +133,7 @@ static bool is_zero(const tdict_tree *td) {
   return nonzero == 0;
 }
 
-/* Runs with one option that the call does not use: the message names the option, and nothing is written. */
+/* Each call gets one option that it does not use. The message names the option, and nothing is written. */
 CASE(run_names_unused_options) {
   static const char *const names[] = {"num_threads", "stream", "memory"};
   scoped_context context = NULL;
@@ -160,7 +160,7 @@ CASE(run_names_unused_options) {
     assert_null(out);
   }
   assert_true(is_zero(t.other) && is_zero(t.stacked) && is_zero(t.joined));
-  /* The same runs are fine where they are used. */
+  /* Each call accepts the options that it uses. */
   for (int way = 0; way < NUM_CALLS; way++)
     for (int i = 0; i < 3; i++) {
       void *out = NULL;

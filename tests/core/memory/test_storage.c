@@ -16,7 +16,7 @@ CASE(storage_plain_is_aligned_and_zeroed) {
   static const size_t sizes[] = {
       1, 63, 64, 65, 4096, 65535, 65536, 100003, (4 << 20) + 1, 9000001, (size_t)32 << 20, 40000003};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    for (int again = 0; again < 3; again++) { /* malloc gives dirty bytes the second time */
+    for (int again = 0; again < 3; again++) { /* from the second round on, malloc returns memory that is not zero */
       scoped_storage s = td_made(storage, tdict_storage_create(NULL, sizes[i], true, &made, err));
       assert_int_equal((uintptr_t)s->data % 256, 0);
       assert_int_equal(s->bytes, sizes[i]);
@@ -28,7 +28,7 @@ CASE(storage_plain_is_aligned_and_zeroed) {
   tdict_storage_release(NULL);
 }
 
-/* New pages cost as much as the copy that fills them: what was freed serves again, whatever its alignment took. */
+/* Freed memory is used again, because touching new pages costs as much as the copy that fills them. */
 CASE(storage_plain_pages_are_reused) {
 #if SANITIZED
   skip(); /* their allocators keep freed memory, to find later uses */
@@ -36,7 +36,7 @@ CASE(storage_plain_pages_are_reused) {
   static const size_t sizes[] = {65536, 300001, 2000000, 10948608, (size_t)31 << 20};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     struct rusage before, after;
-    for (int again = 0; again < 4; again++) { /* the second time malloc no longer maps a block of that size apart */
+    for (int again = 0; again < 4; again++) { /* after the first round, malloc takes such a block from the heap */
       scoped_storage s = NULL;
       void *small = malloc(300); /* something is allocated after the block */
       assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
@@ -59,7 +59,7 @@ CASE(storage_create_survives_enomem) {
   fake_memory memory;
   tdict_storage *s = NULL;
   fake_memory_init(&memory, false);
-  for (int n = 0; n < 2; n++) { /* the record, the bytes */
+  for (int n = 0; n < 2; n++) { /* fails for the record, then for the bytes */
     td_fail_alloc(n, false);
     td_fails(TDICT_ENOMEM, "no host memory", tdict_storage_create(NULL, 100, true, &s, err));
     assert_true(td_fail_alloc_stop());
@@ -99,7 +99,7 @@ CASE(storage_zeroes_by_the_memory_that_can) {
   assert_ptr_equal(memory.filled, s->data);
   assert_int_equal(memory.filled_bytes, 500);
   assert_int_equal(memory.filled_byte, 0);
-  assert_true(all_bytes(s->data, 500, 0xA5)); /* not touched by the host */
+  assert_true(all_bytes(s->data, 500, 0xA5)); /* the host did not touch the bytes */
   tdict_storage_release(s);
   fake_memory_init(&memory, false);
   td_ok(tdict_storage_create(&memory.memory, 500, true, &s, err));
@@ -151,7 +151,7 @@ CASE(storage_wrap_calls_release_once) {
   tdict_storage_release(s);
   assert_int_equal(calls, 1);
   td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
-  tdict_storage_release(s); /* without a callback nothing happens to the bytes */
+  tdict_storage_release(s); /* without a callback, the bytes do not change */
   assert_string_equal(bytes, "keep it");
   td_fail_alloc(0, true);
   s = NULL;
@@ -176,7 +176,8 @@ static int gather_all(tdict_storage *s, bool to_write, gathered *g) {
   tdict_storage_each_before(s, to_write, gather, g);
   return g->count;
 }
-/* Returns true if `wanted` is the only fence to wait for, besides `except`. NULL: there is none. */
+/* Returns true if `wanted` is the only fence to wait for, apart from `except`. If `wanted` is NULL, there must be
+ * none. */
 static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence *except, const fake_fence *wanted) {
   gathered g;
   int num_wanted = 0, num_others = 0;
@@ -214,7 +215,7 @@ CASE(storage_readers_and_writers_conflict) {
   assert_int_equal(atomic_load(&reader.refs), 1); /* marks count nothing */
   assert_true(tdict_storage_attach_if_idle(&w) && !tdict_storage_attach_if_idle(&r));
   tdict_storage_attach(&r);
-  assert_true(stands_in_the_way(s, false, NULL, &writer)); /* the writer is below the reader */
+  assert_true(stands_in_the_way(s, false, NULL, &writer)); /* found although the reader was attached later */
   tdict_storage_detach(&w);
   assert_true(stands_in_the_way(s, false, NULL, NULL));
   tdict_storage_detach(&r);
@@ -258,7 +259,7 @@ typedef struct user_of_bytes {
 static void *use_then_end(void *user) {
   user_of_bytes *u = user;
   fake_fence_await_waiter(&u->fence);
-  *(int64_t *)u->node.storage->data = u->value; /* a plain write that the waiter reads: order is what is tested */
+  *(int64_t *)u->node.storage->data = u->value; /* not atomic: the wait must order this write before the read */
   tdict_storage_detach(&u->node);
   fake_fence_end(&u->fence);
   return NULL;
@@ -267,7 +268,7 @@ static void *use_then_end(void *user) {
 CASE(storage_wait_waits_for_conflicting_fences) {
   user_of_bytes u = {.value = 4711};
   pthread_t thread;
-  for (int round = 0; round < 2; round++) { /* a writer, then a reader that a writer waits for */
+  for (int round = 0; round < 2; round++) { /* first a writer, then a reader for which a writer waits */
     scoped_storage s = td_made(storage, tdict_storage_create(NULL, sizeof(int64_t), true, &made, err));
     fake_fence_init(&u.fence);
     u.node = mark(s, &u.fence, round == 0);
@@ -284,7 +285,8 @@ CASE(storage_wait_waits_for_conflicting_fences) {
   }
 }
 
-/* In a fork made while a list of the storage is held: the thread that held it is not there, and nobody waits for it. */
+/* Uses the storage in a child that was forked while a list of the storage was locked. The child must ignore the lock,
+ * because nobody would release it. */
 static void live_in_fork(tdict_storage *s) {
   fake_fence own;
   alarm(10);
@@ -323,7 +325,7 @@ CASE(storage_drops_lists_locked_by_a_forked_parent) {
   }
   tdict_storage_each_before(f.storage, true, fork_once, &f);
   assert_int_equal(f.status, 0);
-  assert_true(stands_in_the_way(f.storage, true, &fences[0], &fences[1])); /* here all is as it was */
+  assert_true(stands_in_the_way(f.storage, true, &fences[0], &fences[1])); /* the parent's list has not changed */
   for (int i = 0; i < 2; i++) tdict_storage_detach(&nodes[i]);
   f.status = -1;
   td_ok(tdict_storage_add(f.storage, &fences[0].fence, TDICT_USE_READS, err));
@@ -382,7 +384,7 @@ CASE(storage_uses_are_handed_to_the_memory) {
     td_ok(tdict_storage_add(s, &fences[i].fence, TDICT_USE_READS, err));
     assert_int_equal(atomic_load(&fences[i].refs), 2);
   }
-  assert_int_equal(gather_all(s, false, &(gathered){0}), 0); /* reading waits for no use */
+  assert_int_equal(gather_all(s, false, &(gathered){0}), 0); /* readers do not wait for readers */
   tdict_storage_release(s);
   assert_int_equal(memory.freed_fences, COUNT);
   for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].refs), 1);
@@ -392,8 +394,8 @@ CASE(storage_add_survives_enomem) {
   fake_fence fences[5];
   tdict_storage *s = td_made(storage, tdict_storage_create(NULL, 64, false, &made, err));
   for (int i = 0; i < 5; i++) {
-    fake_fence_init(&fences[i]); /* not done: uses that are done are dropped, and make room */
-    if (i == 0 || i == 4) {      /* room for four was made by the first */
+    fake_fence_init(&fences[i]); /* not done, because uses that are done are dropped and make room */
+    if (i == 0 || i == 4) {      /* the first call makes room for four */
       td_fail_alloc(0, true);
       td_fails(TDICT_ENOMEM, "use", tdict_storage_add(s, &fences[i].fence, TDICT_USE_READS, err));
       td_fail_alloc_stop();
@@ -407,7 +409,7 @@ CASE(storage_add_survives_enomem) {
   for (int i = 0; i < 5; i++) assert_int_equal(atomic_load(&fences[i].refs), 1);
 }
 
-/* A use replaces the newest uses that it is done after. A use that reads does not replace the filler. */
+/* A use replaces the newest uses if it ends after them. A use that reads does not replace the filler. */
 CASE(storage_uses_replace_earlier_uses) {
   enum { OTHER, FILLER, READER, LAST, NUM };
   fake_fence fences[NUM];
@@ -424,7 +426,7 @@ CASE(storage_uses_replace_earlier_uses) {
   tdict_storage_collect(s[1], true, &after);
   assert_int_equal(after.count, 2);
   td_ok(tdict_storage_add_all(s, 2, &fences[LAST].fence, TDICT_USE_WRITES, &after, err));
-  assert_true(s[0]->num_uses == 2 && s[1]->num_uses == 1); /* OTHER is not in the set */
+  assert_true(s[0]->num_uses == 2 && s[1]->num_uses == 1); /* OTHER stays, because it is not in `after` */
   for (int i = 0; i < 2; i++) tdict_storage_collect(s[i], false, &before);
   assert_true(before.count == 1 && tdict_fences_has(&before, &fences[LAST].fence));
   for (int i = 0; i < NUM; i++) fake_fence_end(&fences[i]);
@@ -461,7 +463,7 @@ CASE(storage_release_callback_follows_uses) {
   assert_int_equal(atomic_load(&fence.refs), 1);
 }
 
-/* Readers also wait for work that fills the bytes. The return of the bytes to the program does not wait for it. */
+/* Readers also wait for work that fills the bytes. Returning the bytes to the program does not wait for it. */
 CASE(storage_fillers_hold_readers) {
   fake_fence filler, use;
   char bytes[16];
@@ -499,7 +501,7 @@ CASE(storage_fillers_hold_readers) {
   assert_int_equal(atomic_load(&filler.refs), 1);
 }
 
-/* Work of the library that writes: readers wait for it, and so does giving the bytes back to the program. */
+/* Readers wait for work of the library that writes. Returning the bytes to the program also waits for it. */
 CASE(storage_writers_hold_readers_and_the_end) {
   fake_fence filler, writer;
   tdict_storage *s = NULL;

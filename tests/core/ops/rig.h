@@ -1,5 +1,5 @@
-/* Makes trees of the model on the device that a case runs on. The case releases all trees of the library. The model's
- * trees live until the end of the program. */
+/* Makes trees of the model on the device of a case. The case releases all trees of the library. The model's trees live
+ * until the end of the program. */
 #ifndef TDICT_TESTS_CORE_OPS_RIG_H
 #define TDICT_TESTS_CORE_OPS_RIG_H
 
@@ -35,8 +35,8 @@ static inline tdict_status rig_to_host(void *user, const tdict_leaves *at, tdict
   return tdict_tensor_clone(at->tensors[0], NULL, out, err);
 }
 
-/* Checks that the tree has the keys, shapes and elements of the model; on the host also the same addresses as
- * before. */
+/* Checks that the tree has the keys, shapes and elements of the model. On the host, the addresses must also be those of
+ * earlier checks. */
 static inline void rig_check(const rig *r, const m_tree *t, const tdict_tree *td) {
   scoped_tree host = NULL;
   const tdict_tree *trees[1] = {td};
@@ -62,8 +62,8 @@ static inline m_array *rig_array(tdict_dtype dtype, const m_tree *t, int extra, 
   return a;
 }
 
-/* Makes a model tree with a: f32; n.b: i64 of 3; n.m.u: u8 of 2 x 2; and the empty tree e. n.m has one more batch
- * dimension, of 2. */
+/* Makes a model tree with a: f32; n.b: i64 of 3; n.m.u: u8 of 2 x 2; and the empty tree e. n.m has an additional batch
+ * dimension of size 2. */
 #define SAMPLE(...) rig_sample(COUNTS(__VA_ARGS__))
 static inline m_tree *rig_sample(int nb, const int64_t *bs) {
   m_tree *t = m_tree_make(nb, bs), *n = m_tree_make(nb, bs), *m = m_tree_make(nb, bs);
@@ -84,7 +84,8 @@ static inline m_tree *rig_mapped(const m_tree *t, m_map *map) {
   return made;
 }
 
-/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`; count -1 removes the dimension. */
+/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`. If `count` is -1, removes the
+ * dimension. */
 static inline void rig_cut(m_map *map, int dim, int64_t start, int64_t step, int64_t count) {
   map->start[dim] = start;
   map->step[dim] = step;
@@ -116,14 +117,14 @@ static inline m_array *rig_new_array(const m_array *a, void *user) {
 }
 static inline m_tree *rig_like(const m_tree *t) { return m_tree_each(t, t->nb, t->nb, t->bs, rig_new_array, NULL); }
 
-/* Checks that every view shares the storage of its source tensor. */
+/* Checks whether the tensors of two trees share storages, as `wanted` says. */
 static inline void rig_shares(const tdict_tree *a, const tdict_tree *b, bool wanted) {
   static const char *const paths[] = {"a", "n.b", "n.m.u"};
   for (int i = 0; i < 3; i++)
     assert_int_equal(tdict_tensor_shares_storage(td_leaf(a, paths[i]), td_leaf(b, paths[i])), wanted);
 }
 
-/* As TD_WITHOUT_MEMORY(). A failed call must leave `td` unchanged. */
+/* Like TD_WITHOUT_MEMORY(), and also checks that failed calls leave `td` unchanged. */
 #define RIG_WITHOUT_MEMORY(td, call)                    \
   do {                                                  \
     scoped_chars before_ = help_snapshot(td);           \

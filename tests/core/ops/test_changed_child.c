@@ -83,7 +83,7 @@ DEVICE_CASE(changed_child_is_not_reshaped) {
   tdict_release(td);
 }
 
-/* Any of the trees may have the changed child, and the result may be new or an existing tree. */
+/* A changed child is refused in any of the joined trees, for a new result and for an existing tree. */
 DEVICE_CASE(changed_child_is_not_joined) {
   scoped_rig r = rig_open();
   tdict_tree *made = NULL;
@@ -107,7 +107,7 @@ DEVICE_CASE(changed_child_is_not_joined) {
   }
   const tdict_tree *all[1] = {bad};
   MISMATCH(made, tdict_stack(all, 1, &along, NULL, &made, err));
-  /* Tests a changed child in the tree that is written. */
+  /* a changed child in the destination */
   const tdict_tree *one[1] = {good};
   td_ok(tdict_set_batch_size(td_child(wide, "n"), 0, NULL, err));
   td_put(wide, "n.y", byte_tensor(&r, 0, NULL));
@@ -116,7 +116,7 @@ DEVICE_CASE(changed_child_is_not_joined) {
   MISMATCH(made, tdict_cat_into(same, one, 1, NULL, NULL, err));
 }
 
-/* Two trees hold an empty tree; the first tree may give it another batch size. */
+/* Two trees hold the same empty tree, so each of them can change its batch size. */
 DEVICE_CASE(changed_child_of_two_trees_is_refused) {
   scoped_rig r = rig_open();
   scoped_tree a = TREE(3), b = TREE(3), c = TREE(3), made = NULL;
@@ -136,7 +136,7 @@ DEVICE_CASE(changed_child_of_two_trees_is_refused) {
   td_ok(tdict_index_get(NULL, b, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
 }
 
-/* Only tensors are checked: a child with another batch size gets that of the parent in results. */
+/* Only tensors are checked. In a result, a child with another batch size gets the batch size of its parent. */
 CASE(changed_child_gets_the_parent_batch_size) {
   scoped_tree td = td_tree("[2] n.x:f32[2,5] n.m.z:f32[2]"), made = NULL;
   td_put_tree(td, "e", TREE(2, 4));
@@ -151,7 +151,7 @@ CASE(changed_child_gets_the_parent_batch_size) {
   }
   assert_int_equal(tdict_tensor_ndim(td_leaf(made, "n.x")), 3);
   td_release(made);
-  /* Tests the same for a change of the parent's batch size. */
+  /* The same is true after a change of the parent's batch size. */
   td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){2}, err));
   for (int i = 0; i < 3; i++) {
     const tdict_tree *node = td_child(td, nodes[i]);
@@ -201,8 +201,8 @@ static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, t
   return tdict_pad_sequence(both, 2, NULL, NULL, out, err);
 }
 
-/* Functions that use the batch size of the parent give a child a batch size that begins with it. All others keep the
- * child's own. */
+/* Functions that use the batch size of the parent return a child whose batch size begins with it. All others keep the
+ * batch size of the child. */
 CASE(changed_child_keeps_its_batch_size) {
   scoped_tree td = td_tree("[1,3] a:f32[1,3] d.x:f32[1,3,2]");
   td_ok(tdict_set_batch_size(td_child(td, "d"), 1, (const int64_t[]){1}, err));
@@ -215,7 +215,7 @@ CASE(changed_child_keeps_its_batch_size) {
   }
 }
 
-/* Functions that do not use the batch size still work: such a tree can be read, copied and repaired. */
+/* Functions that do not use the batch size still work, so such a tree can be read, copied and repaired. */
 DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   scoped_rig r = rig_open();
   scoped_tree td = shrunk(&r), made = NULL;
@@ -237,7 +237,7 @@ DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
 }
 
-/* Tensors that move to the root must have its batch size and device. */
+/* A tensor that moves to the root must fit its batch size and device. */
 CASE(changed_child_is_not_flattened) {
   const rig host = {NULL, NULL};
   const tdict_device cpu = tdict_cpu();
@@ -252,7 +252,7 @@ CASE(changed_child_is_not_flattened) {
   td_release(td, other);
 }
 
-/* The tree of an object's tensors is checked at every level. */
+/* The tensors of an object are checked at every level. */
 CASE(changed_child_of_an_object_is_refused) {
   const rig host = {NULL, NULL};
   tdict_tree *td = TREE(3, 2), *made = NULL, *bad = shrunk(&host);

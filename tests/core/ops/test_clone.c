@@ -47,10 +47,10 @@ DEVICE_CASE(clone_deep_copies) {
   m_tree *made = rig_mapped(t, &map);
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
   td_ok(tdict_set_device(out, NULL, err));
-  td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not appear in the copy */
+  td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not change the copy */
   rig_check(&r, made, out);
   td_release(out);
-  if (r.context) { /* copy to pinned memory; the device of the tree changes too */
+  if (r.context) { /* pinned memory is on the host, so the device of the tree changes */
     td_ok(tdict_clone_deep(td, TD_IN(tdict_pinned_memory(r.context)), &out, err));
     assert_true(tdict_tensor_is_pinned(td_leaf(out, "n.m.u")));
     assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, tdict_cpu()));
@@ -67,7 +67,7 @@ CASE(clone_survives_enomem) {
 }
 
 CASE(clone_of_a_deep_tree) {
-  /* deeper than recursion could reach */
+  /* too deep for a recursive function */
   enum { LEVELS = 10000 / SANITIZED_STEP };
   scoped_tree td = td_tree("[2] x:f32[2]"), out = NULL;
   for (int i = 0; i < LEVELS; i++) {
@@ -90,7 +90,7 @@ static tdict_tree *flat_tree(void) {
   return td;
 }
 
-/* Objects and tensors for the trees, made before allocations fail. */
+/* What the changes need, made before allocations fail. */
 typedef struct material {
   tdict_tensor *tensor;
   tdict_tree *tree, *part;
@@ -147,7 +147,7 @@ static material open_material(void) {
 }
 static void close_material(material *m) { td_release(m->tensor, m->tree, m->part); }
 
-/* Clones share one list of leaves. A change of any clone must not appear in the others. */
+/* Clones share one list of leaves, but a change of one must not appear in the others. */
 CASE(clone_and_original_change_independently) {
   material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++)
@@ -168,7 +168,7 @@ CASE(clone_and_original_change_independently) {
   close_material(&m);
 }
 
-/* Without memory for its own list of leaves, a clone and its source must stay unchanged. */
+/* If memory for its own list of leaves is missing, a clone and its source must stay unchanged. */
 CASE(clone_changes_survive_enomem) {
   material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++) TD_SWEEP(s) {
@@ -186,7 +186,7 @@ typedef struct cloner {
   bool good;
 } cloner;
 
-/* Clones a tree that other threads read and clone at the same time, and changes the copy. */
+/* Clones a tree while other threads read and clone it, and changes the clones. */
 static void *clone_and_change(void *user) {
   cloner *c = user;
   c->good = true;
@@ -215,7 +215,7 @@ CASE(clone_in_several_threads) {
   for (int i = 0; i < THREADS; i++) assert_true(cloners[i].good);
 }
 
-/* Checks that all tensors of `out` lie in one storage, in tree order, each at the next multiple of 256 bytes. Returns
+/* Checks that all tensors of `out` are in one storage, in tree order, each at the next multiple of 256 bytes. Returns
  * the end of the last tensor. */
 static size_t check_one_storage(const tdict_tree *out) {
   scoped_tensor bytes = td_made(tensor, tdict_consolidated_bytes(out, &made, err));
@@ -251,7 +251,7 @@ DEVICE_CASE(consolidate_copies_into_one_storage) {
     scoped_tree td = rig_tree(&r, t), turned = NULL, out = NULL;
     tdict_device device = td_device();
     td_ok(tdict_set_device(td, &device, err));
-    td_ok(tdict_transpose(td, 0, 1, &turned, err)); /* the tensors are strided */
+    td_ok(tdict_transpose(td, 0, 1, &turned, err)); /* so the tensors are strided */
     m_tree *made = rig_mapped(t, &map);
     made->locked = true;
     td_ok(tdict_consolidate(turned, memories[i], &out, err));
@@ -263,13 +263,13 @@ DEVICE_CASE(consolidate_copies_into_one_storage) {
     td_ok(tdict_unlock(out, err));
     td_ok(tdict_set_device(out, NULL, err));
     tdict_lock(out);
-    td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not appear in the copy */
+    td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not change the copy */
     rig there = i == 0 ? r : (rig){0};
     rig_check(&there, made, out);
   }
 }
 
-/* Each tensor has bytes of its own. */
+/* In the result, each tensor has its own bytes. */
 CASE(consolidate_separates_shared_bytes) {
   scoped_tree td = TREE(3), child = TREE(3);
   tdict_tree *out = NULL, *again = NULL;
@@ -319,7 +319,7 @@ CASE(consolidate_refuses) {
   assert_int_equal(ends, 1);
 }
 
-/* Text, numbers and JSON are shared, as in TensorDict. A tree of text alone is consolidated, too. */
+/* Text, numbers and JSON are shared, as in TensorDict. A tree that has only text can be consolidated, too. */
 CASE(consolidate_shares_values) {
   scoped_tree td = TREE(2), out = NULL;
   static const char *const texts[] = {"p", "q"};
@@ -361,7 +361,8 @@ CASE(consolidate_survives_enomem) {
   assert_true(tdict_is_consolidated(out));
 }
 
-/* Unlocking ends it, by a call or through a parent. Copies, views and children are not consolidated. */
+/* A tree is consolidated until it is unlocked, by a call or through a parent. Its copies, views and children are
+ * not. */
 CASE(consolidated_until_unlocked) {
   scoped_tree td = TREE(2), parent = TREE(2), out = NULL;
   tdict_tree *other = NULL;
@@ -384,11 +385,11 @@ CASE(consolidated_until_unlocked) {
   tdict_release(other);
   td_ok(tdict_unlock(out, err));
   assert_false(tdict_is_consolidated(out));
-  tdict_lock(out); /* does not bring it back */
+  tdict_lock(out); /* locking again does not help */
   assert_false(tdict_is_consolidated(out));
   td_fails(TDICT_EINVAL, "not consolidated", tdict_consolidated_bytes(out, &bytes, err));
   tdict_release(out);
-  /* Below a parent, the lock of the parent ends it. The release of a locked parent does not. */
+  /* Unlocking the parent also ends it. Releasing a locked parent does not. */
   td_ok(tdict_consolidate(td, NULL, &out, err));
   td_ok(tdict_set_tree(parent, "child", out, err));
   tdict_lock(parent);

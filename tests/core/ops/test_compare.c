@@ -91,7 +91,7 @@ CASE(compare_uses_tolerances) {
   assert_false(differ(a, b, &o).differs);
 }
 
-/* A bool is true for any byte other than 0, with a tolerance too. */
+/* A bool is true if its byte is not 0, also when a tolerance is given. */
 CASE(compare_takes_bools_as_truth) {
   static const unsigned char bytes[][2] = {{1, 2}, {255, 1}, {0, 1}};
   for (size_t i = 0; i < 3; i++) {
@@ -109,7 +109,7 @@ CASE(compare_takes_bools_as_truth) {
   }
 }
 
-/* Contiguous floats are compared in blocks: the first difference must be found at any position. */
+/* Contiguous floats are compared in blocks. The first difference must be found at any position. */
 CASE(compare_finds_one_of_many_floats) {
   static const int64_t places[] = {0, 1, 31, 32, 33, 63, 64, 99, 100, 149};
   static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_F64};
@@ -155,11 +155,11 @@ CASE(compare_nan) {
   assert_true(differ(a, b, &o).differs);
 }
 
-/* Every number type is compared by value: x and x + a little are close, x and x + much are not. */
+/* Numbers of all dtypes are compared by value. A small difference is within the tolerance, and a large one is not. */
 CASE(compare_reads_all_dtypes) {
   static const struct {
     tdict_dtype dtype;
-    unsigned char one[16], near[16], far[16]; /* 1, up to 1.25, and 2 or more */
+    unsigned char one[16], near[16], far[16]; /* 1; a number up to 1.25; 2 or more */
   } rows[] = {{TDICT_F16, {0, 0x3c}, {0, 0x3d}, {0, 0x40}},
               {TDICT_BF16, {0x80, 0x3f}, {0xa0, 0x3f}, {0, 0x40}},
               {TDICT_F8E4M3, {0x38}, {0x3a}, {0x40}},

@@ -1,6 +1,6 @@
-/* Random operations on trees, each done on a plain model too (tests/support/model.h): statuses, keys, shapes, elements
- * and addresses are compared. TDICT_OPS in the environment sets how many, TDICT_SEED the first seed: the long runs that
- * docs/container.md speaks of. */
+/* Makes random operations on trees and on a plain model (tests/support/model.h), and compares statuses, keys, shapes,
+ * elements and addresses. For long runs (docs/container.md), the environment variable TDICT_OPS sets the number of
+ * operations, and TDICT_SEED the first seed. */
 #include "support/ops.h"
 #include "support/test.h"
 

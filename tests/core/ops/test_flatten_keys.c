@@ -1,4 +1,4 @@
-/* Tests that nested keys are flattened, and flat keys nested. */
+/* Tests that nested keys are flattened, and that flat keys are nested. */
 #include "rig.h"
 
 CASE(flatten_keys_flattens) {
@@ -31,11 +31,12 @@ CASE(unflatten_keys_unflattens) {
   help_paths(out, "a n n.b n.m n.m.u");
   assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
   td_release(out);
-  td_ok(tdict_unflatten_keys(td, "x", &out, err)); /* no tree at this key */
+  td_ok(tdict_unflatten_keys(td, "x", &out, err)); /* no key contains this separator */
   help_paths(out, "a n n.b n.m n.m.u e");
 }
 
-/* As TensorDict orders keys: what was not split, then the new trees in the order of the split keys. */
+/* Keys have the order of TensorDict: first keys that are not split, then the new trees in the order of the split
+ * keys. */
 CASE(unflatten_keys_puts_split_keys_last) {
   static const char *const keys[] = {"a\\.b", "z", "k\\.n", "a\\.c", "y\\.u\\.v", "k.old", "q"};
   scoped_tree td = TREE(3), out = NULL;
@@ -44,7 +45,7 @@ CASE(unflatten_keys_puts_split_keys_last) {
   help_paths(out, "z k k.old k.n q a a.b a.c y y.u y.u.v");
 }
 
-/* Tests that five keys in any order give the same tree. Some keys lead to trees that others are put into. */
+/* Five keys in any order must give the same tree. Some of the keys name trees into which others are put. */
 CASE(unflatten_keys_merges_in_every_order) {
   static const char *const keys[] = {"a\\.b", "a.c", "a\\.t", "a\\.t\\.u", "x\\.y\\.z"};
   static const char *const wanted[] = {"a.b", "a.c", "a.t.own", "a.t.u", "x.y.z"};
@@ -66,12 +67,12 @@ CASE(unflatten_keys_merges_in_every_order) {
     assert_int_equal(tdict_num_leaves(out), KEYS);
     assert_int_equal(tdict_num_keys(out), 2);
     td_release(out, td);
-    help_paths(t, "own"); /* only a copy of this tree has the key u */
+    help_paths(t, "own"); /* only the copy in the result has the key u */
   }
   for (int i = 0; i < KEYS; i++) tdict_tensor_release(tensors[i]);
 }
 
-/* Tests a tree that another child holds too: the result has copies, so no tree contains itself. */
+/* A tree that another child also holds is copied, so that no tree contains itself. */
 CASE(unflatten_keys_makes_no_cycles) {
   scoped_tree td = TREE(3), x = TREE(3), y = TREE(3), out = NULL;
   td_ok(tdict_set_tree(x, "holds", y, err));
@@ -105,7 +106,7 @@ CASE(unflatten_keys_refuses) {
   assert_null(out);
 }
 
-/* An existing tree may have more batch dimensions than the node; tensors without these dimensions are refused. */
+/* An existing tree may have more batch dimensions than the node. Tensors without these dimensions are refused. */
 CASE(unflatten_keys_keeps_batch_sizes) {
   const int64_t two[] = {2}, two_three[] = {2, 3}, good[] = {2, 3, 4}, bad[] = {2, 5};
   scoped_tree td = NULL, child = NULL;

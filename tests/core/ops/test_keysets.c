@@ -49,7 +49,7 @@ CASE(select_refuses_missing) {
 CASE(exclude_removes_paths) {
   scoped_tree td = ops_tree(SAMPLE(3)), out = NULL;
   td_ok(tdict_exclude(td, PATHS("n.m.u", "a", "q", "n.b.q"), &out, err));
-  help_paths(out, "n n.b n.m e"); /* n.m is empty and stays */
+  help_paths(out, "n n.b n.m e"); /* n.m is kept, although it is empty now */
   td_release(out);
   td_fails(TDICT_EINVAL, "empty key", tdict_exclude(td, PATHS("n..m"), &out, err));
   help_paths(td, "a n n.b n.m n.m.u e");
@@ -68,14 +68,14 @@ CASE(split_keys_splits) {
   const tdict_key_set all = {deep, 3}, one = {deep, 1};
   td_ok(tdict_split_keys(td, &one, 1, out, &(size_t){2}, err));
   help_paths(out[0], "n n.m n.m.u");
-  help_paths(out[1], "a n n.b"); /* n.m has become empty */
+  help_paths(out[1], "a n n.b"); /* n.m is left out, because it is empty now */
   for (int i = 0; i < 2; i++) tdict_release(out[i]);
   td_ok(tdict_split_keys(td, &all, 1, out, &(size_t){2}, err));
   help_paths(out[1], "");
   for (int i = 0; i < 2; i++) tdict_release(out[i]);
   help_paths(td, "a n n.b n.m n.m.u e");
   td_ok(tdict_split_keys(td, NULL, 0, out, &(size_t){1}, err));
-  help_paths(out[0], "a n n.b n.m n.m.u"); /* empty trees are left out of the last part */
+  help_paths(out[0], "a n n.b n.m n.m.u"); /* the last part has no empty trees */
   td_release(out[0], td);
 }
 
@@ -107,7 +107,7 @@ CASE(keysets_survive_enomem) {
   td_release(out, flat, td);
 }
 
-/* Makes a tree of two parents that share the child `n` of the sample. */
+/* Two trees that share the child `n` of the sample. */
 typedef struct family {
   tdict_tree *td, *n, *other;
 } family;
@@ -127,7 +127,7 @@ CASE(assign_replaces_entries) {
   td_ok(tdict_select(from, PATHS("n", "a"), true, &part, err));
   tdict_lock(part);
   td_ok(tdict_assign(f.n, part, err));
-  /* Both holders see the new entries in the same node, and the former child is as it was. */
+  /* Both trees see the new entries in the same node, and the former child has not changed. */
   assert_ptr_equal(td_child(f.td, "n"), f.n);
   assert_ptr_equal(td_child(f.other, "n"), f.n);
   help_paths(f.td, "a n n.n n.n.b n.n.m n.n.m.u n.a e");
@@ -142,12 +142,12 @@ CASE(assign_replaces_entries) {
   td_ok(tdict_unlock(part, err));
 }
 
-/* Tests sources above and below the tree. */
+/* The source may be above or below the tree. */
 CASE(assign_takes_trees_above_and_below) {
   scoped_family f = family_open();
   td_ok(tdict_assign(f.n, f.td, err));
   help_paths(f.td, "a n n.a n.n n.n.b n.n.m n.n.m.u n.e e");
-  td_ok(tdict_assign(f.td, td_child(f.td, "n.n"), err)); /* frees the last holder of the source */
+  td_ok(tdict_assign(f.td, td_child(f.td, "n.n"), err)); /* replaces the only entry that holds the source */
   help_paths(f.td, "b m m.u");
   help_paths(f.other, "n n.a n.n n.n.b n.n.m n.n.m.u n.e");
 }
@@ -171,7 +171,7 @@ DEVICE_CASE(assign_keeps_batch_size_and_device) {
   assert_true(tdict_get_device(td, NULL));
   assert_true(tdict_get_device(td_child(td, "n.m"), &device));
   assert_int_equal(device.type, td_device().type);
-  assert_false(tdict_get_device(td_child(other, "n.m"), NULL)); /* the source is unchanged */
+  assert_false(tdict_get_device(td_child(other, "n.m"), NULL)); /* the source has not changed */
   assert_int_equal(tdict_batch_ndim(child), 0);
 }
 
@@ -184,7 +184,7 @@ DEVICE_CASE(assign_refuses_what_does_not_fit) {
   char *before = help_snapshot(td);
   td_fails_at(TDICT_ESHAPE, "batch size is [3]", "q.deep", tdict_assign(td, wrong, err));
   help_unchanged(td, before);
-  /* A child that the program changed through a handle. */
+  /* A child that the program changed through a handle is checked. */
   td_ok(tdict_set_batch_size(td_child(other, "n"), 0, NULL, err));
   td_put(other, "n.odd", TENSOR(2));
   before = help_snapshot(td);
@@ -204,11 +204,11 @@ CASE(assign_changes_nothing_on_failure) {
   td_fails(TDICT_EINVAL, "other is NULL", tdict_assign(f.td, NULL, err));
   tdict_lock(f.td);
   td_fails(TDICT_ELOCKED, "locked", tdict_assign(f.td, from, err));
-  td_fails(TDICT_ELOCKED, "locked", tdict_assign(f.n, from, err)); /* below a locked tree */
+  td_fails(TDICT_ELOCKED, "locked", tdict_assign(f.n, from, err)); /* this tree is below a locked tree */
   td_fails(TDICT_ELOCKED, "locked", tdict_assign(f.td, f.td, err));
   td_ok(tdict_unlock(f.td, err));
   help_unchanged(f.td, before);
-  tdict_lock(f.n); /* a locked child is replaced, not changed */
+  tdict_lock(f.n); /* a locked child is replaced, and not changed */
   RIG_WITHOUT_MEMORY(f.td, tdict_assign(f.td, from, err));
   help_paths(f.td, "a n n.b n.m n.m.u e");
   assert_ptr_equal(td_leaf(f.td, "n.m.u"), td_leaf(from, "n.m.u"));

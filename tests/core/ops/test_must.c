@@ -1,5 +1,5 @@
-/* Checks each area of TensorDict's behaviour on every device: one case per row of the table in docs/container.md. Other
- * files have the cases for details and errors. */
+/* Tests each area of TensorDict's behaviour on every device, with one case for each row of the table in
+ * docs/container.md. Other files test details and errors. */
 #include "rig.h"
 #include "tdict/debug.h"
 
@@ -15,7 +15,7 @@ static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const
 }
 #define NEW(r, ...) new_tensor(r, TDICT_F32, COUNTS(__VA_ARGS__))
 
-/* Returns the address that the library knows, also for device memory. */
+/* Returns the address of a tensor, also if it is device memory. */
 static const void *address(const tdict_tree *td, const char *path) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor_get_desc(td_leaf(td, path), &v);
@@ -35,10 +35,10 @@ DEVICE_CASE(must_batch_size) {
   td_fails(TDICT_ESHAPE, "tensor has shape [4, 3]", tdict_set_batch_size(td, 2, (const int64_t[]){4, 9}, err));
   help_unchanged(td, before);
   td_ok(tdict_set_batch_size(td, 2, (const int64_t[]){4, 3}, err));
-  assert_int_equal(tdict_batch_ndim(td_child(td, "n")), 2); /* children get more batch dimensions */
+  assert_int_equal(tdict_batch_ndim(td_child(td, "n")), 2); /* children get the additional dimension */
   td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){4}, err));
-  assert_int_equal(tdict_batch_ndim(td_child(td, "n")), 2); /* and may be longer */
-  td_put_tree(td, "empty", TREE(9));                        /* empty children may have any batch size */
+  assert_int_equal(tdict_batch_ndim(td_child(td, "n")), 2); /* children may have more dimensions */
+  td_put_tree(td, "empty", TREE(9));                        /* an empty child may have any batch size */
 }
 
 DEVICE_CASE(must_set_shares) {
@@ -52,7 +52,7 @@ DEVICE_CASE(must_set_shares) {
   td_ok(tdict_set(child, "x", t, err));
   td_ok(tdict_set_tree(td, "c", child, err));
   assert_int_equal(tdict_batch_ndim(td_child(td, "c")), 1);
-  assert_int_equal(tdict_batch_ndim(child), 0); /* the original is unchanged */
+  assert_int_equal(tdict_batch_ndim(child), 0); /* `child` has not changed */
 }
 
 DEVICE_CASE(must_device) {
@@ -61,13 +61,13 @@ DEVICE_CASE(must_device) {
   const tdict_device here = td_device(), other = tdict_sim(7);
   td_put(td, "a", NEW(&r, 2));
   tdict_tensor *far = help_tensor_on(other, COUNTS(2, 0));
-  td_ok(tdict_set(td, "far", far, err)); /* unset: leaves may be on any device */
+  td_ok(tdict_set(td, "far", far, err)); /* the tree has no device, so leaves may be on any */
   td_fails(TDICT_EWRONGDEVICE, "sim:7", tdict_set_device(td, &here, err));
   td_ok(tdict_delete(td, "far", err));
   td_ok(tdict_set_device(td, &here, err));
   td_fails_at(TDICT_EWRONGDEVICE, "sim:7", "far", tdict_set(td, "far", far, err));
   tdict_tensor_release(far);
-  if (r.context) { /* tdict_set_to() moves it first */
+  if (r.context) { /* tdict_set_to() moves the tensor before it sets it */
     scoped_tensor host = TENSOR(2, 3);
     td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_set(td, "b", host, err));
     td_ok(tdict_set_to(r.context, td, "b", host, err));
@@ -106,7 +106,7 @@ DEVICE_CASE(must_keep_order) {
   td_put(td, "z", NEW(&r, 2, 2)); /* in its place */
   char *before = help_snapshot(td);
   scoped_tensor bad = NEW(&r, 3);
-  td_fails(TDICT_ESHAPE, "[3]", tdict_set(td, "new.path.x", bad, err)); /* and the old node is released */
+  td_fails(TDICT_ESHAPE, "[3]", tdict_set(td, "new.path.x", bad, err)); /* the new nodes are released */
   help_unchanged(td, before);
 }
 
@@ -181,7 +181,7 @@ DEVICE_CASE(must_flatten_and_unflatten_keys) {
   help_paths(flat, "a n\\.b n\\.m\\.u");
   assert_ptr_equal(td_leaf(flat, "n\\.m\\.u"), td_leaf(td, "n.m.u"));
   td_ok(tdict_unflatten_keys(flat, NULL, &back, err));
-  help_paths(back, "a n n.b n.m n.m.u"); /* the empty one was removed */
+  help_paths(back, "a n n.b n.m n.m.u"); /* the empty tree e is missing */
   td_put(td, "n\\.b", NEW(&r, 3));
   char *before = help_snapshot(td);
   tdict_tree *const nothing = NULL, *out = nothing;
@@ -191,7 +191,7 @@ DEVICE_CASE(must_flatten_and_unflatten_keys) {
   help_unchanged(td, before);
 }
 
-/* On a device lists and masks are refused; other indices return views there, too. */
+/* On a device, lists and masks are refused. Other indices return views on all devices. */
 DEVICE_CASE(must_index) {
   scoped_rig r = rig_open();
   m_tree *model = SAMPLE(3, 4);
@@ -251,7 +251,7 @@ DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
   size_t count = 2;
   td_fails(TDICT_ESHAPE, "sum to 4", tdict_split(td, 0, (const int64_t[]){2, 2}, pieces, &(size_t){2}, err));
   td_ok(tdict_split_every(td, 0, 3, pieces, &count, err));
-  assert_int_equal(tdict_batch_size(pieces[1])[0], 2); /* the last one is short */
+  assert_int_equal(tdict_batch_size(pieces[1])[0], 2); /* the last piece is shorter */
   rig_shares(pieces[1], td, true);
   td_ok(tdict_cat((const tdict_tree *const *)pieces, 2, NULL, NULL, &whole, err));
   assert_true(tdict_equal(whole, td));
@@ -312,7 +312,7 @@ DEVICE_CASE(must_lock) {
   td_fails(TDICT_ELOCKED, "", tdict_set(td, "a", t, err));
   td_fails(TDICT_ELOCKED, "", tdict_delete(td, "n.b", err));
   td_fails(TDICT_ELOCKED, "", tdict_unlock(td_child(td, "n"), err));
-  td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* elements may be written */
+  td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* but elements may be written */
   td_ok(tdict_clone(td, &out, err));
   assert_false(tdict_is_locked(out));
   td_release(out);
@@ -341,7 +341,7 @@ DEVICE_CASE(must_walk_and_apply) {
   assert_int_equal(tdict_bytes(td), 3 * 4 + 3 * 3 * 8 + 3 * 2 * 2);
   td_put(out, "again", tdict_tensor_retain(td_leaf(out, "a")));
   td_ok(tdict_unique_bytes(out, &bytes, err));
-  assert_int_equal(bytes, tdict_bytes(td)); /* shared elements count once; clones have their own */
+  assert_int_equal(bytes, tdict_bytes(td)); /* shared elements count once, and clones have their own */
   assert_int_equal(tdict_depth(td), 2);
   assert_false((tdict_num_leaves(td) + tdict_num_objects(td) == 0));
   assert_true((tdict_num_leaves(td_child(td, "e")) + tdict_num_objects(td_child(td, "e")) == 0));
@@ -384,7 +384,7 @@ GPU_CASE(must_to) {
   td_ok(tdict_to_device(r.context, device, td_device(), NULL, &again, err));
   assert_ptr_equal(again, device); /* the same tree */
   td_ok(tdict_to_device(r.context, device, tdict_cpu(), NULL, &back, err));
-  assert_true(tdict_equal(back, host)); /* correct when the call returns */
+  assert_true(tdict_equal(back, host)); /* the copy is complete when the call returns */
   const void *before = address(device, "n.b");
   td_ok(tdict_fill(host, NULL, 0, NULL, err));
   td_ok(tdict_transfer_into(r.context, device, host, NULL, err));

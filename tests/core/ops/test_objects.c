@@ -1,6 +1,6 @@
-/* Tests objects in every operation: through their own hooks, through their tensors, or refused with the name of the
- * missing hook. Each operation runs on a tree with an object and on a tree that has the object's tensors in its
- * place. The results must be equal. */
+/* Tests objects in every operation. An operation uses their hooks, uses their tensors, or is refused and names the
+ * missing hook. Each operation runs on a tree with an object and on a tree that has the object's tensors in its place.
+ * Both results must be equal. */
 #include "twins.h"
 
 typedef tdict_status (*operation)(const tdict_tree *td, tdict_tree **out, tdict_error *err);
@@ -26,7 +26,7 @@ OPERATION(do_permute, tdict_permute(td, 2, order, out, err))
 OPERATION(do_transpose, tdict_transpose(td, 0, 1, out, err))
 OPERATION(do_clone_deep, tdict_clone_deep(td, NULL, out, err))
 
-/* Keeps the last piece and releases the others. */
+/* Returns the last piece in *out and releases the others. */
 static tdict_status last_of(tdict_tree **pieces, size_t count, tdict_status status, tdict_tree **out) {
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i + 1 < count; i++) tdict_release(pieces[i]);
@@ -84,8 +84,8 @@ OPERATION(do_filter, tdict_filter(td, keep_all, NULL, out, err))
 typedef struct named {
   const char *name;
   operation run;
-  int hook;       /* the hook for this operation; -1: only flatten is used */
-  bool host_only; /* refused for trees on a device */
+  int hook;       /* the hook that the operation prefers; -1: it only uses flatten */
+  bool host_only; /* trees on a device are refused */
 } named;
 static const named operations[] = {{"at", do_at, HOOK_INDEX, false},
                                    {"at_at", do_at_at, HOOK_INDEX, false},
@@ -131,7 +131,7 @@ DEVICE_CASE(objects_pass_as_tensors) {
   for (int i = 0; i < OPERATIONS; i++)
     if (!skipped(&r, &operations[i])) run_both(&operations[i], &w, &flat_type);
   scoped_tree copy = NULL;
-  td_ok(tdict_clone_deep(w.td, TD_IN(r.memory), &copy, err)); /* and in a given memory */
+  td_ok(tdict_clone_deep(w.td, TD_IN(r.memory), &copy, err)); /* also with a given memory */
   assert_true(tdict_device_equal(tdict_tensor_device(thing_at(copy, &flat_type)->b), td_device()));
 }
 
@@ -145,11 +145,11 @@ DEVICE_CASE(objects_pass_by_hooks) {
       run_both(&operations[i], &w, type);
       assert_true(calls[operations[i].hook] > before);
     }
-    assert_int_equal(calls[HOOK_FLATTEN] + calls[HOOK_UNFLATTEN], 0); /* the hook is asked first */
+    assert_int_equal(calls[HOOK_FLATTEN] + calls[HOOK_UNFLATTEN], 0); /* the operation's own hook is preferred */
   }
 }
 
-/* Hooks know no memory: if a memory is given, objects with `flatten` are copied through their tensors. */
+/* Hooks cannot use a given memory, so objects that have `flatten` are copied through their tensors. */
 CASE(objects_are_copied_to_the_given_memory) {
   rig r = {NULL, NULL};
   tdict_context *context = NULL;
@@ -165,7 +165,7 @@ CASE(objects_are_copied_to_the_given_memory) {
   td_release(copy, stacked);
   end_twins(&w);
   w = make_twins(&r, &hooks_type);
-  td_ok(tdict_clone_deep(w.td, TD_IN(j.memory), &copy, err)); /* the hook is the only way */
+  td_ok(tdict_clone_deep(w.td, TD_IN(j.memory), &copy, err)); /* the type has no flatten, so the hook is used */
   assert_false(tdict_tensor_is_pinned(thing_at(copy, &hooks_type)->a));
   assert_int_equal(calls[HOOK_CLONE], 1);
   tdict_release(copy);
@@ -255,7 +255,7 @@ CASE(object_hook_errors_are_returned) {
       expect_failure(o, &w, TDICT_EIO, "the disk is gone");
       failure = -7;
       expect_failure(o, &w, TDICT_EHOOK, "returned -7");
-      failure = TDICT_OK; /* and nothing is given */
+      failure = TDICT_OK; /* now the hook succeeds, but returns no object */
       expect_failure(o, &w, TDICT_EHOOK, "and no result");
       failing = -1;
     }
@@ -295,7 +295,7 @@ CASE(objects_of_two_types_are_refused) {
   assert_null(out);
 }
 
-/* The tensors of an object that is opened must have the batch size. */
+/* If an object is handled through its tensors, they must have the batch size. */
 CASE(objects_with_another_batch_size_are_refused) {
   tdict_tree *td = TREE(2, 3), *out = NULL;
   td_ok(tdict_set_object(td, "o", &flat_type, thing_create(TENSOR(2, 3), TENSOR(5)), err));
@@ -305,7 +305,7 @@ CASE(objects_with_another_batch_size_are_refused) {
     td_fails_at(TDICT_ESHAPE, "batch size is [2, 3], tensor has shape [5]", "o.b", run(td, &out, err));
   }
   td_fails(TDICT_ESHAPE, "[5]", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), td, NULL, err));
-  td_ok(do_clone_deep(td, &out, err)); /* without a change of batch dimensions any shape is allowed */
+  td_ok(do_clone_deep(td, &out, err)); /* any shape is allowed, because the batch dimensions do not change */
   assert_true(tdict_equal(td, out));
   td_ok(tdict_copy(td, out, NULL, err));
   tdict_release(out);
@@ -338,7 +338,7 @@ DEVICE_CASE(objects_compared) {
   assert_string_equal(found.message, "objects of type flat and both");
   td_ok(tdict_get_difference(w.td, w.plain, NULL, &found, err));
   assert_string_equal(found.message, "an object of type flat and a tree");
-  assert_true(tdict_equal(bare.td, bare.td)); /* the same object needs no hook */
+  assert_true(tdict_equal(bare.td, bare.td)); /* an object equals itself, without a call of a hook */
   tdict_release(copy);
   td_ok(tdict_clone(bare.td, &copy, err));
   td_ok(tdict_set_object(copy, "n.o", &bare_type,

@@ -1,8 +1,8 @@
-/* Tests that objects are written in place through their tensors, or refused before the first byte. See
+/* Tests that objects are written in place through their tensors, or refused before a byte is written. See
  * test_objects.c. */
 #include "twins.h"
 
-/* Writing in place writes to the object's own tensors. `from` holds the values. */
+/* A call that writes the values of `from` to the tree, and so to the object's own tensors. */
 typedef tdict_status (*writing)(tdict_tree *td, const tdict_tree *from, tdict_error *err);
 #define WRITING(name, call)                                                            \
   static tdict_status name(tdict_tree *td, const tdict_tree *from, tdict_error *err) { \
@@ -39,7 +39,7 @@ WRITING(set_object, tdict_fill(td, "n.o", 0, NULL, err))
 static const struct {
   const char *name;
   writing run;
-  bool device_kept; /* works on any device */
+  bool device_kept; /* trees on a device can be written, too */
 } writings[] = {{"range", set_range, true},       {"row", set_row, true},       {"rows", set_rows, true},
                 {"repeated", set_repeated, true}, {"stack", set_stacked, true}, {"cat", set_joined, true},
                 {"picked", set_picked, true},     {"copy", set_all, true},      {"update", set_some, true},
@@ -52,7 +52,7 @@ DEVICE_CASE(objects_written_as_tensors) {
     scoped_twins w = make_twins(&r, &flat_type), from = make_twins(&r, &flat_type);
     const thing *object = thing_at(w.td, &flat_type);
     tdict_tensor *a = object->a, *b = object->b;
-    scoped_tree mine = NULL; /* the plain twin with its own elements */
+    scoped_tree mine = NULL; /* a copy of the plain twin with its own elements */
     td_ok(tdict_clone_deep(w.plain, NULL, &mine, err));
     print_message("%s\n", writings[i].name);
     tdict_lock(w.td); /* allowed when locked */
@@ -62,7 +62,7 @@ DEVICE_CASE(objects_written_as_tensors) {
     assert_ptr_equal(object->a, a);
     assert_ptr_equal(object->b, b);
     tdict_difference found;
-    td_ok(tdict_get_difference(w.plain, mine, NULL, &found, err)); /* it shares the object's tensors */
+    td_ok(tdict_get_difference(w.plain, mine, NULL, &found, err)); /* `w.plain` shares the object's tensors */
     if (found.differs) fail_msg("%s: %s", found.path, found.message);
   }
 }
@@ -85,7 +85,7 @@ CASE(objects_are_written_all_or_none) {
       if (way < 3) assert_string_equal(td_last_error.path, "n.o");
       failing = -1;
       if (way < 3) {
-        assert_true(tdict_equal(before, w.plain)); /* not one element was written */
+        assert_true(tdict_equal(before, w.plain)); /* no element was written */
       } else {
         int64_t alive = thing_count();
         RIG_WITHOUT_MEMORY(w.td, (assert_int_equal(thing_count(), alive), writings[i].run(w.td, from.td, err)));
@@ -94,7 +94,7 @@ CASE(objects_are_written_all_or_none) {
     }
 }
 
-/* The first row makes objects for all rows. */
+/* Writing the first row creates objects with all rows. */
 DEVICE_CASE(objects_are_preallocated) {
   scoped_thing_rig r = rig_open();
   scoped_twins w = make_twins(&r, &flat_type);

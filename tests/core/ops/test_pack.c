@@ -1,4 +1,4 @@
-/* Tests joining sequences of different lengths into one row, against a naive loop. */
+/* Tests joining sequences of different lengths into one row. Compares the result with a plain loop. */
 #include "rig.h"
 #include "support/things.h"
 #include "tdict/debug.h"
@@ -23,7 +23,7 @@ static tdict_tensor *tensor_of(tdict_dtype dtype, int ndim, const int64_t *shape
 static tdict_tree *tree_of(const sample *s) {
   tdict_tree *td = help_tree_without_batch();
   td_put(td, "tokens", tensor_of(TDICT_I64, COUNTS(s->length), s->tokens));
-  float swapped[EMBED * 64]; /* The source is not contiguous. */
+  float swapped[EMBED * 64]; /* with these strides, the source is not contiguous */
   for (int64_t k = 0; k < s->length; k++)
     for (int e = 0; e < EMBED; e++) swapped[e * s->length + k] = s->embed[k][e];
   tdict_tensor *t = tensor_of(TDICT_F32, COUNTS(EMBED, s->length), swapped), *view = NULL;
@@ -62,7 +62,7 @@ static const void *elements_of(const tdict_tree *td, const char *path, tdict_dty
   return tdict_tensor_const_data(t);
 }
 
-/* Compares a packed tree with the samples. `tokens` and `rows` are its sizes, `pad` the value after the samples. */
+/* Compares a packed tree with the samples. `tokens` and `rows` are its wanted sizes, and `pad` fills the rest. */
 static void check_packed(const tdict_tree *out, const sample *s, int count, const tdict_pack_options *o, int64_t tokens,
                          int64_t rows) {
   const int32_t *offsets = elements_of(out, o->cu_seqlens, TDICT_I32, COUNTS(rows + 1));
@@ -125,7 +125,7 @@ CASE(pack_sequence_matches_a_loop) {
   }
 }
 
-/* The samples may have a batch size, which the result does not have. */
+/* The batch sizes of the samples do not appear in the result. */
 CASE(pack_sequence_ignores_batch_sizes) {
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
   for (int i = 0; i < 2; i++) td_put(td[i], "n.x", TENSOR(i + 2, 4));
@@ -139,7 +139,7 @@ CASE(pack_sequence_ignores_batch_sizes) {
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
 }
 
-/* Everything is in one storage of the memory that the program gives. */
+/* The whole result is in one storage, from the given memory. */
 SIM_CASE(pack_sequence_writes_pinned_memory) {
   scoped_context c = td_context(NULL);
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
@@ -219,7 +219,7 @@ CASE(pack_sequence_refuses_options) {
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
 }
 
-/* Packs {x: 2, y: 2} with a second tree whose y is wrong. */
+/* Checks that packing {x: 2, y: 2} with a second tree is refused because of its `y`. */
 static void refuse_second(tdict_status status, const char *text, const char *path, tdict_tensor *y) {
   scoped_tree a = help_tree_without_batch(), b = help_tree_without_batch();
   tdict_tree *out = NULL;
@@ -259,7 +259,7 @@ CASE(pack_sequence_refuses_objects) {
   assert_int_equal(thing_count(), 0);
 }
 
-/* Each allocation fails once. The sanitizers report what a failed call does not free. */
+/* Each allocation fails once. Sanitizers report what a failed call does not free. */
 CASE(pack_sequence_needs_memory) {
   tdict_tree *td[2] = {TREE(2), TREE(3)};
   for (int i = 0; i < 2; i++) td_put(td[i], "deep.x", TENSOR(i + 2));

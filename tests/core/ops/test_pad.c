@@ -66,7 +66,8 @@ DEVICE_CASE(pad_sequence_pads_8_bit_floats) {
   }
 }
 
-/* Puts a random byte tensor of 1 or 2 dimensions at a path, and returns its elements. */
+/* Sets a random byte tensor of one dimension, or two if `width` is not 0. Returns its elements, which the caller
+ * frees. */
 static unsigned char *put_bytes(const rig *r, tdict_tree *td, const char *path, int64_t length, int64_t width) {
   static unsigned seed = 1;
   tdict_tensor *host = NULL, *t = NULL;
@@ -94,7 +95,7 @@ static void check_rows(const tdict_tree *out, const char *path, const int64_t *l
       assert_int_equal(*found, k / row < lengths[i] ? (elements ? elements[i][k] : 1) : (elements ? 7 : 0));
 }
 
-/* Samples without batch dimensions: each key has lengths of its own, as in TensorDict. */
+/* Without batch dimensions, each key has its own lengths, as in TensorDict. */
 DEVICE_CASE(pad_sequence_pads_samples) {
   static const int64_t lengths[3][3] = {{2, 5, 0}, {4, 1, 3}, {0, 0, 0}}, longest[3] = {5, 4, 0}, widths[3] = {0, 3, 2};
   static const char *const paths[3] = {"ids", "n.pixels", "n.none"}, *const masks[3] = {"m.ids", "m.n.pixels",
@@ -130,7 +131,7 @@ DEVICE_CASE(pad_sequence_pads_samples) {
   }
 }
 
-/* The first batch dimension of a child can be the sequence dimension. The result must stay a sound tree. */
+/* The first batch dimension of a child may be the sequence. The result must still be a valid tree. */
 DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
   scoped_rig r = rig_open();
   tdict_tree *td[2], *out = NULL, *row = NULL;
@@ -178,7 +179,8 @@ DEVICE_CASE(pad_sequence_refuses) {
   assert_null(out);
 }
 
-/* Copies a mask to the host, and compares each element with the lengths. `width` elements belong to one step. */
+/* Copies a mask to the host and compares its elements with the lengths. Each step of a sequence has `width`
+ * elements. */
 static void check_mask(const tdict_tree *out, const char *path, const int64_t *lengths, int64_t width) {
   tdict_tensor *mask = td_made(tensor, tdict_get(out, path, &made, err)), *host = NULL;
   assert_true(tdict_tensor_dtype(mask) == TDICT_BOOL);
@@ -209,7 +211,7 @@ DEVICE_CASE(pad_sequence_makes_a_mask) {
       check_mask(out, path, lengths, 2);
     }
     assert_int_equal(tdict_num_leaves(out), 2 * tdict_num_leaves(plain));
-    snprintf(path, sizeof path, "%s.n.m", paths[i]); /* The masks of this node lack its own batch dimension. */
+    snprintf(path, sizeof path, "%s.n.m", paths[i]); /* masks lack the additional batch dimension of this node */
     assert_int_equal(tdict_batch_ndim(td_child(out, path)), 3);
     tdict_release(out);
   }
@@ -222,7 +224,7 @@ DEVICE_CASE(pad_sequence_makes_a_mask) {
   for (int i = 0; i < 4; i++) tdict_release(td[i]);
 }
 
-/* Each allocation fails once. The sanitizers report what a failed call does not free. */
+/* Each allocation fails once. Sanitizers report what a failed call does not free. */
 CASE(pad_sequence_mask_needs_memory) {
   tdict_tree *td[2] = {help_tree_without_batch(), help_tree_without_batch()};
   for (int i = 0; i < 2; i++) td_put(td[i], "n.x", TENSOR(i + 2));

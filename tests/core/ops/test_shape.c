@@ -13,7 +13,7 @@ static m_array *group_array(const m_array *a, void *user) {
 }
 #define GROUP(in, copies, ...) \
   (grouping) { in, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}, copies }
-/* Checks the result and releases it. */
+/* Compares a result with the model, and releases the result. */
 static void check_group(const rig *r, const m_tree *t, tdict_tree *out, grouping g) {
   m_tree *made = m_tree_each(t, g.in, g.ndim, g.shape, group_array, &g);
   made->locked = t->locked;
@@ -46,7 +46,7 @@ DEVICE_CASE(shape_view_refuses_strides) {
   scoped_tree td = rig_tree(&r, SAMPLE(4, 6)), turned = NULL, out = NULL;
   td_ok(tdict_transpose(td, 0, 1, &turned, err));
   td_fails_at(TDICT_ESHAPE, "reshape copies", "a", tdict_reshape_view(turned, COUNTS(24), &out, err));
-  td_ok(tdict_reshape_view(turned, COUNTS(3, 2, 4), &out, err)); /* the strides of the first dimension allow this */
+  td_ok(tdict_reshape_view(turned, COUNTS(3, 2, 4), &out, err)); /* possible with these strides */
   rig_shares(td, out, true);
 }
 
@@ -227,7 +227,7 @@ DEVICE_CASE(shape_views_share) {
   rig_check(&r, zero, out);
 }
 
-/* Views of tensors with equal shapes keep their own strides, addresses and storages. */
+/* Views of tensors with equal shapes keep the strides, address and storage of their own tensor. */
 CASE(shape_views_of_equal_shapes_keep_their_strides) {
   static const int turn[] = {1, 0};
   scoped_tree td = TREE(4), out = NULL;
@@ -246,7 +246,7 @@ CASE(shape_views_of_equal_shapes_keep_their_strides) {
   }
 }
 
-/* One allocation for all tensors, and two per node, for any number of them. */
+/* There is one allocation for all tensors and two for each node, for any number of tensors. */
 CASE(shape_costs_one_slab) {
   scoped_tree few = TREE(4, 2), many = TREE(4, 2);
   tdict_tree *out = NULL;
@@ -259,7 +259,7 @@ CASE(shape_costs_one_slab) {
       td_ok(way == 0   ? tdict_transpose(td, 0, 1, &out, err)
             : way == 1 ? tdict_reshape_view(td, 1, flat, &out, err)
                        : tdict_unsqueeze(td, 0, &out, err));
-      assert_int_equal(td_allocs_seen(), 3); /* the slab, the node and its list */
+      assert_int_equal(td_allocs_seen(), 3); /* the slab, the node and the list of the node */
       td_fail_alloc_stop();
       tdict_release(out);
     }
@@ -297,7 +297,7 @@ CASE(shape_survives_enomem) {
   td_release(out, turned, td);
 }
 
-/* There are no elements, but the other sizes would overflow. */
+/* The tree has no elements, but the product of the other sizes would overflow. */
 CASE(shape_refuses_sizes_that_overflow) {
   const int64_t most = (int64_t)1 << 40;
   scoped_tree td = td_tree("[0] x:f32[0,3]"), out = NULL;

@@ -3,7 +3,7 @@
 
 enum { ROOM = 12 };
 
-/* Checks pieces [at, at + sizes[i]) of a dimension and releases them. */
+/* Checks that the pieces have the given sizes, and releases them. */
 static void check(const rig *r, const m_tree *t, const tdict_tree *td, int dim, tdict_tree **pieces,
                   const int64_t *sizes) {
   int64_t at = 0;
@@ -45,7 +45,7 @@ DEVICE_CASE(split_every) {
   assert_int_equal(count, 1);
   check(&r, t, td, 0, out, (const int64_t[]){7});
   count = ROOM;
-  td_ok(tdict_split_every(td, 0, (7 + 5 - 1) / 5, out, &count, err)); /* at most five equal pieces: four of two */
+  td_ok(tdict_split_every(td, 0, (7 + 5 - 1) / 5, out, &count, err)); /* at most five equal pieces, which are four */
   assert_int_equal(count, 4);
   check(&r, t, td, 0, out, (const int64_t[]){2, 2, 2, 1});
   tdict_release(td);
@@ -129,7 +129,7 @@ CASE(split_refuses) {
   assert_int_equal(count, 1);
   td_ok(tdict_split(td, 0, (const int64_t[]){3, 1}, NULL, (count = 2, &count), err));
   assert_int_equal(count, 2);
-  count = 0; /* the capacity is not read */
+  count = 0; /* not read, because only the number is wanted */
   td_ok(tdict_split_every(td, 0, 1, NULL, &count, err));
   assert_int_equal(count, 4);
   assert_null(out[0]);
@@ -141,7 +141,7 @@ CASE(split_all_or_nothing) {
   size_t count = ROOM;
   memset(out, 0xA5, sizeof out);
   tdict_tree *untouched = out[0];
-  td_fail_alloc(9, true); /* within the third piece */
+  td_fail_alloc(9, true); /* an allocation for the third piece */
   tdict_status status = tdict_unbind(td, 0, out, &count, NULL);
   assert_true(td_fail_alloc_stop());
   assert_int_equal(status, TDICT_ENOMEM);

@@ -1,10 +1,11 @@
-/* Conversion of trees: which tensors are converted, which are shared, and what the result keeps. */
+/* Tests which tensors of a tree are converted and which are shared, and what the result keeps. */
 #include <math.h>
 
 #include "core/tensor/tensor.h"
 #include "twins.h"
 
-/* a: float32; n.b: int64 of 3; n.m.u: uint8 of 2 x 2, with one more batch dimension; the empty tree e; n.b is small. */
+/* Makes a tree with a: float32; n.b: small int64 of 3; n.m.u: uint8 of 2 x 2, with an additional batch dimension; and
+ * the empty tree e. */
 static tdict_tree *numbers(void) {
   m_tree *t = SAMPLE(2, 3);
   tdict_tree *td = ops_tree(t);
@@ -37,7 +38,7 @@ CASE(to_dtype_converts_every_tensor) {
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, cpu));
   for (int i = 0; i < 18; i++) assert_true(floats_at(out, "n.b")[i] == (float)b[i]);
   for (int i = 0; i < 24; i++) assert_true(floats_at(out, "n.m.u")[i] == (float)u[i]);
-  assert_ptr_equal(td_leaf(out, "a"), td_leaf(td, "a")); /* has the dtype already */
+  assert_ptr_equal(td_leaf(out, "a"), td_leaf(td, "a")); /* already has the dtype */
   assert_true(tdict_tensor_shares_storage(td_leaf(out, "n.b"), td_leaf(out, "n.m.u")));
   assert_ptr_not_equal(td_child(out, "e"), td_child(td, "e"));
 }
@@ -128,7 +129,7 @@ GPU_CASE(to_dtype_shares_on_devices) {
   assert_string_equal(td_last_error.path, "n.b");
   o.filter = is_wanted;
   o.user = &a;
-  td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err)); /* nothing is converted: the tree stays on its device */
+  td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err)); /* nothing is converted, so the tree keeps its device */
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
   assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
   td_release(out, td);
@@ -163,7 +164,7 @@ CASE(to_dtype_converts_objects) {
   td_ok(tdict_tensor_arange(TDICT_I32, 0, 1, 4, &a, err));
   td_ok(tdict_tensor_arange(TDICT_I32, 10, 1, 4, &b, err));
   td_ok(tdict_set_object(td, "hooked", &thing_hooked, thing_create(a, b), err));
-  /* An object without `flatten` is shared, beside others or alone, with and without a filter. */
+  /* An object without `flatten` is shared, whether other leaves are converted or not. */
   for (int i = 0; i < 4; i++) {
     void *shared = NULL;
     asks.paths[0] = 0;

@@ -1,9 +1,9 @@
-/* Operations on trees whose leaves are not in memory: those that need no elements work, the others fail with the leaf's
- * path, and none reads. */
+/* Tests operations on trees whose leaves are not in memory. Operations that need no elements must work. All others must
+ * fail with the path of the leaf. None may read. */
 #include "core/tree/text.h"
 #include "support/unloaded.h"
 
-/* A batch of six rows; "file.*" are leaves over files. */
+/* A tree of six rows. In `twin`, the leaves "file.*" are unloaded tensors over files. */
 typedef struct rig {
   disk d;
   tdict_tree *tree, *twin;
@@ -38,7 +38,7 @@ static void rig_close(rig *r) {
 }
 #define scoped_rig TD_SCOPED(rig_close, rig)
 
-/* The bytes that a leaf over a file has, read in the way of a transfer; the leaf is in C order. */
+/* Reads the bytes of an unloaded leaf as a transfer does, and compares them. The leaf must be in C order. */
 static void check_bytes(const tdict_tensor *t, const void *wanted) {
   const size_t bytes = tdict_tensor_bytes(t);
   scoped_bytes got = td_alloc(bytes + 1);
@@ -55,7 +55,7 @@ CASE(unloaded_tensor_is_made_inside_its_storage) {
   const int64_t shape[] = {5, 3}, empty[] = {0, 7}, negative[] = {-1};
   tdict_tensor *t = NULL;
   tdict_tensor_desc layout = td_with(tdict_tensor_desc, dtype = TDICT_F32, ndim = 2, shape = shape);
-  td_ok(tdict_tensor_unloaded(s, &layout, 40, &t, err)); /* up to the last byte */
+  td_ok(tdict_tensor_unloaded(s, &layout, 40, &t, err)); /* ends with the storage */
   assert_true(tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
   assert_int_equal(tdict_tensor_strides(t)[0], 3);
   assert_int_equal(tdict_tensor_bytes(t), 60);
@@ -90,10 +90,10 @@ CASE(unloaded_tensor_is_made_inside_its_storage) {
                                          &none, err));
   assert_null(none);
   none = disk_add(&d, bytes, sizeof bytes, "y");
-  assert_ptr_not_equal(none->data, s->data); /* addresses of leaves are hashed */
+  assert_ptr_not_equal(none->data, s->data); /* unique, because addresses of leaves are used in hash tables */
 }
 
-/* Answers of the callback. */
+/* A read succeeds, or returns the error of the callback. */
 CASE(unloaded_storage_reads_or_fails) {
   scoped_disk d = disk_open();
   unsigned char bytes[64], got[64];
@@ -129,7 +129,7 @@ CASE(unloaded_trees_are_arranged) {
   check_bytes(td_leaf(out, "file.matrix"), matrix + 4 * 15);
   r->d.begun = 0;
   tdict_release(out);
-  /* no rows: no address is shown */
+  /* without rows, accessors also return NULL */
   td_ok(tdict_index_get(NULL, r->twin, TDICT_INDEX(TDICT_RANGE(3, 3, 1)), NULL, &out, err));
   assert_null(tdict_const_data(out, "file.matrix"));
   tdict_release(out);
@@ -146,7 +146,7 @@ CASE(unloaded_trees_are_arranged) {
   check_bytes(td_leaf(out, "file.matrix"), matrix);
   r->d.begun = 0;
   tdict_release(out);
-  /* text and other facts */
+  /* text and counts */
   char text[2000];
   tdict_format(r->twin, text, sizeof text);
   assert_non_null(strstr(text, "matrix"));
@@ -165,7 +165,7 @@ CASE(unloaded_trees_are_arranged) {
   rig_close(r);
 }
 
-/* The call must fail because of the leaf. */
+/* Checks that the call fails, and names the leaf. */
 #define REFUSED(path_, call)                                                         \
   do {                                                                               \
     td_fails(TDICT_EINVAL, "the elements are in a file; load the tree first", call); \
@@ -199,7 +199,7 @@ CASE(unloaded_elements_are_refused) {
   REFUSED("", tdict_index_get(NULL, r->tree, TDICT_INDEX(TDICT_MASK(mask)), NULL, &out, err));
   REFUSED("", tdict_tensor_clone(matrix, NULL, &made, err));
   REFUSED("", tdict_tensor_copy(td_leaf(deep, "file.matrix"), matrix, err));
-  /* a shape that strides cannot describe */
+  /* strides cannot describe this shape, so elements would have to be copied */
   tdict_tensor *turned = NULL;
   td_ok(tdict_tensor_permute(matrix, 3, (const int[]){2, 1, 0}, &turned, err));
   REFUSED("", tdict_tensor_reshape(turned, 1, (const int64_t[]){90}, &made, err));
@@ -211,7 +211,7 @@ CASE(unloaded_elements_are_refused) {
   td_fails(TDICT_EREADONLY, "", tdict_fill(r->twin, NULL, 0, NULL, err));
   assert_null(out);
   assert_null(made);
-  assert_true(tdict_equal(deep, r->tree)); /* nothing was half written */
+  assert_true(tdict_equal(deep, r->tree)); /* no destination was written */
   tdict_release(deep);
   rig_close(r);
 }

@@ -1,4 +1,4 @@
-/* Tests that one tree is merged into another completely or not at all. */
+/* Tests that a tree is merged into another completely or not at all. */
 #include "rig.h"
 
 DEVICE_CASE(update_merges) {
@@ -19,7 +19,7 @@ DEVICE_CASE(update_merges) {
   m_put(m_find(t, "n")->tree, "z", z, NULL);
   rig_check(&r, t, td);
   help_paths(td, "a n n.b n.m n.m.u n.z e");
-  assert_ptr_equal(td_child(td, "n"), n); /* existing trees keep their addresses */
+  assert_ptr_equal(td_child(td, "n"), n); /* existing trees stay */
   assert_ptr_equal(td_leaf(td, "a"), a);
   assert_ptr_equal(td_leaf(td, "n.z"), td_leaf(from, "n.z"));
   assert_ptr_not_equal(td_child(td, "n.m"), td_child(from, "n.m"));
@@ -55,14 +55,14 @@ CASE(update_makes_no_cycle) {
   td_ok(tdict_set_tree(from, "q.k", p, err));
   td_ok(tdict_update(td, from, NULL, 0, err));
   help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t");
-  td_ok(tdict_update(td, td_child(td, "p"), NULL, 0, err)); /* from a child of itself */
+  td_ok(tdict_update(td, td_child(td, "p"), NULL, 0, err)); /* the source is a child of the destination */
   help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t t k k.t");
-  td_ok(tdict_update(p, td, NULL, 0, err)); /* and from a tree that holds it */
+  td_ok(tdict_update(p, td, NULL, 0, err)); /* the source holds the destination */
   assert_true(tdict_has(p, "p.k.t") && !tdict_has(p, "p.p"));
 }
 
 CASE(update_merges_twice_into_one_child) {
-  /* one tree at two paths of the destination gets the keys of both */
+  /* a tree at two paths of the destination gets the keys of both */
   scoped_tree td = TREE(2), from = TREE(2), n = TREE(2);
   td_ok(tdict_set_tree(td, "x", n, err));
   td_ok(tdict_set_tree(td, "y", n, err));
@@ -80,7 +80,7 @@ CASE(update_is_atomic) {
   td_put(wrong, "deep.t", TENSOR(9));
   scoped_tree loose = help_tree(0, NULL);
   const char *const keep[] = {"a"};
-  td_ok(tdict_update(loose, from, keep, 1, err)); /* has no batch size, so any shape is allowed */
+  td_ok(tdict_update(loose, from, keep, 1, err)); /* `loose` has no batch size, so any shape is allowed */
   td_ok(tdict_set_tree(loose, "z", wrong, err));
   td_fails_at(TDICT_ESHAPE, "batch size is [4]", "z.deep.t", tdict_update(td, loose, NULL, 0, err));
   help_unchanged(td, before);
@@ -118,7 +118,7 @@ CASE(update_survives_enomem) {
   help_paths(td, "a n n.b n.m n.m.u e new new.deep new.deep.t");
 }
 
-/* Tests a tree that is adopted, merged into and replaced in one call, while its node is at three paths. */
+/* One call adds a tree, merges another into it and replaces it, while its parent is at three paths. */
 CASE(update_of_a_child_at_several_paths) {
   scoped_tree dst = TREE(2), node = TREE(2), src = TREE(2);
   static const char *const places[] = {"p", "q", "r"};

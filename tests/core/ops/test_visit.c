@@ -1,4 +1,4 @@
-/* Tests functions that are called for the tensors of trees, in order and on a pool. */
+/* Tests functions that are called for each tensor of trees, on the calling thread and on a pool. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -6,7 +6,7 @@
 
 typedef struct seen {
   help_text text;
-  const char *stop_at; /* the path that ends the visit */
+  const char *stop_at; /* the visit fails at this path */
   size_t trees;
   _Atomic(int) calls;
   bool quiet;
@@ -40,7 +40,7 @@ CASE(visit_passes_every_tensor) {
   assert_int_equal(s.trees, 2);
   free(s.text.text);
   td_release(td, other);
-  /* the tensors of each path are in the same call */
+  /* a call gets the tensors of one path */
   scoped_tree x = td_tree("[4] p:f32[4] q:f32[4]"), y = td_tree("[4] q:f32[4] p:f32[4]");
   const tdict_tree *pair[] = {x, y};
   td_ok(tdict_visit(NULL, pair, 2, subtract, NULL, NULL, err));
@@ -90,7 +90,7 @@ CASE(visit_stops) {
 
 enum { MANY = 300 };
 typedef struct crowd {
-  _Atomic(int) calls, others; /* on another thread than the caller's */
+  _Atomic(int) calls, others; /* calls that run on other threads than the caller */
   pthread_t caller;
   int fail_from;
 } crowd;
@@ -121,7 +121,7 @@ DEVICE_CASE(visit_on_pool) {
   assert_true(c.others > 0);
   c.fail_from = 200;
   td_fails(TDICT_EHOOK, "the function returned", tdict_visit(context, one, 1, count_call, &c, NULL, err));
-  assert_string_equal(td_last_error.path, "k200"); /* the first path in order, since threads start paths in order */
+  assert_string_equal(td_last_error.path, "k200"); /* threads start paths in order, so no earlier path fails */
   td_ok(tdict_apply(context, one, 1, make_copy, &c, NULL, &out, err));
   tdict_difference found;
   td_ok(tdict_get_difference(td, out, td_options(tdict_difference_options, nan_equal = true), &found, err));
@@ -153,7 +153,7 @@ CASE(apply_makes_a_tree) {
   assert_false(tdict_is_locked(out));
   assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
   assert_int_equal(tdict_batch_ndim(td_child(out, "n.m")), 2);
-  td_put(out, "n.m.v", TENSOR(3, 2)); /* a key of a node that lost one */
+  td_put(out, "n.m.v", TENSOR(3, 2)); /* a node that has lost a key can get a new one */
   help_paths(td, "a n n.b n.m n.m.u e");
 }
 
@@ -182,7 +182,7 @@ DEVICE_CASE(filter_keeps) {
   assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
 }
 
-/* Without memory for more levels of the cursor, the levels below are counted by recursion. */
+/* If the cursor has no memory for more levels, the remaining levels are counted by recursion. */
 CASE(tree_depth_needs_no_memory) {
   for (int has_tensor = 0; has_tensor < 2; has_tensor++) {
     scoped_tree td = help_deep_tree(100);
@@ -214,7 +214,7 @@ CASE(tree_depth_and_empty) {
   assert_int_equal(tdict_depth(empty), 2);
 }
 
-/* Tests a visitor that returns a number that is no status, with and without its own error. */
+/* A visitor that returns a number that is not a status, with and without an error of its own. */
 static tdict_status answer_number(void *user, const tdict_leaves *at, tdict_error *err) {
   (void)at, (void)err;
   return (tdict_status) * (int *)user;

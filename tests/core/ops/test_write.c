@@ -64,7 +64,7 @@ DEVICE_CASE(write_at_writes_elements) {
   td_ok(tdict_write(td, "n.b", TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(1, TDICT_NONE, 1)), value, err));
   take_values(part, new);
   rig_check(&r, t, td);
-  map = m_map_whole(2, b->shape); /* a short value is repeated */
+  map = m_map_whole(2, b->shape); /* a value with fewer dimensions is repeated */
   rig_cut(&map, 1, 0, 2, 2);
   td_ok(tdict_write(td, "n.b", TDICT_INDEX(TDICT_REST, TDICT_RANGE(0, 3, 2)), value, err));
   take_values(m_array_map(b, &map), new);
@@ -110,13 +110,13 @@ CASE(fill_fills) {
     for (size_t k = 0; k < 10; k++)
       assert_memory_equal((const char *)tdict_const_data(td, path) + k * item, bytes[i], item);
   }
-  td_ok(tdict_fill(td, "n.k1", -1, NULL, err)); /* one tensor, and one in a child tree */
+  td_ok(tdict_fill(td, "n.k1", -1, NULL, err)); /* write one tensor, then a child tree */
   td_ok(tdict_delete(td, "n.k0", err));
   assert_int_equal(((const int16_t *)tdict_const_data(td, "n.k1"))[9], -1);
   assert_true(((const float *)tdict_const_data(td, "n.k3"))[9] == 3);
   td_ok(tdict_fill(td, "n", -2, NULL, err));
   assert_true(((const float *)tdict_const_data(td, "n.k3"))[9] == -2);
-  /* columns of a strided view only */
+  /* write only one row of a tensor */
   scoped_tree part = NULL;
   td_put(td, "m", TENSOR(2, 3));
   float was = ((const float *)tdict_const_data(td, "m"))[0];
@@ -150,7 +150,7 @@ DEVICE_CASE(fill_zero) {
   rig_check(&r, t, td);
 }
 
-/* The bytes of PyTorch's fill_(): of 3, -0.75, and numbers that are rounded, in float8_e4m3fn and float8_e5m2. */
+/* The wanted bytes are those of PyTorch's fill_() in float8_e4m3fn and float8_e5m2. Some values must be rounded. */
 DEVICE_CASE(fill_converts_to_8_bit_floats) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2};
   static const double values[] = {3, -0.75, 0.1, 447, -0.0, 0.0009765625};
@@ -186,7 +186,7 @@ DEVICE_CASE(fill_refuses) {
   td_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_fill(td, NULL, 0, NULL, err));
   td_ok(tdict_delete(td, "d", err));
-  rig_check(&r, t, td); /* checked before the first write */
+  rig_check(&r, t, td); /* the call was refused before it wrote an element */
 }
 
 static void take_tree(m_tree *to, m_tree *from) {

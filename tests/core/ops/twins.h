@@ -1,5 +1,5 @@
-/* A tree with an object, and its twin that has the object's tensors as a tree in its place. Operations on both must
- * give equal results. Hooks count their calls and fail on demand. Each case releases what it makes. */
+/* A tree with an object, and its twin, which has a tree with the object's tensors in its place. Operations on both must
+ * give equal results. Hooks count their calls and can be made to fail. Each case releases what it makes. */
 #ifndef TDICT_TESTS_CORE_OPS_TWINS_H
 #define TDICT_TESTS_CORE_OPS_TWINS_H
 
@@ -9,7 +9,7 @@
 enum { HOOK_FLATTEN, HOOK_UNFLATTEN, HOOK_CLONE, HOOK_INDEX, HOOK_STACK, HOOKS };
 static int calls[HOOKS];
 static int failing = -1;        /* the hook that fails */
-static int failure = TDICT_EIO; /* its status; TDICT_OK: it returns no result */
+static int failure = TDICT_EIO; /* its status; TDICT_OK: it succeeds, but returns no result */
 static bool flat_has_object;
 
 static inline bool fails(int hook, tdict_status *status, tdict_error *err) {
@@ -39,7 +39,7 @@ static inline tdict_status hook_unflatten(const void *self, const tdict_tree *tr
   return fails(HOOK_UNFLATTEN, &status, err) ? status : thing_flat.unflatten(self, tree, out, err);
 }
 
-/* Makes an object that holds a tree; takes over the tree. */
+/* Makes an object from a tree, and releases the tree. */
 static inline tdict_status thing_of(tdict_tree *tree, tdict_status status, void **out, tdict_error *err) {
   if (status == TDICT_OK) status = thing_flat.unflatten(NULL, tree, out, err);
   tdict_release(tree);
@@ -86,8 +86,7 @@ static const tdict_type both_type =
             .clone = hook_clone, .index = hook_index, .stack = hook_stack);
 static const tdict_type bare_type = TD_TYPE(.name = "bare", .release = end_thing);
 
-/* Makes a tree [2, 3] with "t" and an object of two tensors at "n.o", and its twin with a tree of the same tensors
- * there. */
+/* A tree [2, 3] with "t" and an object of two tensors at "n.o", and its twin with a tree of the same tensors there. */
 typedef struct twins {
   tdict_tree *td, *plain;
 } twins;
@@ -119,7 +118,7 @@ static inline twins make_twins(const rig *r, const tdict_type *type) {
 }
 static inline void end_twins(twins *w) { td_release(w->td, w->plain); }
 #define scoped_twins TD_SCOPED(end_twins, twins)
-/* A rig after whose end no thing exists. */
+/* Closes a rig and checks that no thing is left. */
 static inline void rig_close_without_things(rig *r) {
   rig_close(r);
   assert_int_equal(thing_count(), 0);
@@ -132,8 +131,8 @@ static inline const thing *thing_at(const tdict_tree *td, const tdict_type *type
   return object;
 }
 
-/* Checks that shapes and elements are equal, and that storages are shared with `of` exactly where `like` shares them
- * with `plain`. */
+/* Checks that shapes and elements of two results are equal. The results must share storages with their sources `of` in
+ * the same places. */
 static inline void agree(const tdict_tree *td, const tdict_tree *plain, const twins *of, const tdict_type *type) {
   const thing *object = thing_at(td, type), *before = thing_at(of->td, type);
   scoped_tree got = help_tree_without_batch(), wanted = help_tree_without_batch();

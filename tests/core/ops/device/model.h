@@ -1,5 +1,5 @@
-/* Random trees on the device of a case, each with its plain model. Some trees have tensors on the host, too. Elements
- * are written and read by means that are not the library's. Thread rule: the main thread. */
+/* Random trees on the device of a case, each with a plain model. Some trees also have tensors on the host. Tests write
+ * and read elements without functions of the library. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_MODEL_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_MODEL_H
 
@@ -44,7 +44,7 @@ static inline model *model_open(void) {
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &count, m->memory, &m->delay_from, err));
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &count, tdict_pinned_memory(m->context), &m->delay_to, err));
   raw_memory *raw = raw_open(m->context, td_device());
-  raw_fill(raw, m->delay_from->data, 0, m->delay_bytes); /* the sanitizers of a GPU want defined bytes */
+  raw_fill(raw, m->delay_from->data, 0, m->delay_bytes); /* a sanitizer for GPU code reports reads of undefined bytes */
   m->raw = raw;
   for (int i = 0; i < MODEL_STREAMS; i++) td_ok(tdict_stream_create(m->context, td_device(), &m->streams[i], err));
   return m;
@@ -80,7 +80,7 @@ static inline void model_delay(model *m, int operations) {
   tdict_gpu_leave(m->gpu, &scope);
   m->delayed = operations;
 }
-/* Chooses a stream, or NULL for a call that waits. */
+/* Chooses a stream. Returns NULL for a call that waits. */
 static inline const tdict_stream *model_stream(model *m) {
   const int64_t i = pick(&m->r, 0, m->delayed ? MODEL_STREAMS - 1 : 2 * MODEL_STREAMS - 1);
   return i < MODEL_STREAMS ? &m->streams[i] : NULL;
@@ -91,11 +91,11 @@ typedef struct tensor_form {
   int ndim;
   const int64_t *shape;
   bool on_host;
-  bool may_repeat; /* true: strides may be 0 */
-  bool is_mask;    /* true: each byte is 0 or 1 */
+  bool may_repeat; /* strides may be 0 */
+  bool is_mask;    /* each byte is 0 or 1 */
 } tensor_form;
 
-/* A random layout in elements: any order of the dimensions, gaps and signs. */
+/* A random layout, in elements: dimensions in any order, gaps, and negative strides. */
 typedef struct model_layout {
   int64_t strides[PLAIN_DIMS], low, high; /* the offsets of elements are from `low` to `high` */
 } model_layout;
@@ -122,7 +122,7 @@ static inline model_layout model_layout_of(rng *r, const tensor_form *f) {
   return l;
 }
 
-/* Random bits, or numbers from 0 to 100, which every dtype can hold. */
+/* Fills elements with random bits, or with numbers from 0 to 100, which every dtype can hold. */
 static inline void model_fill(rng *r, const tensor_form *f, unsigned char *bytes, int64_t count) {
   const size_t item = plain_item(f->dtype);
   const bool is_small = pick(r, 0, 1) && plain_parts(f->dtype);
@@ -162,7 +162,8 @@ static inline tdict_tensor *model_tensor(model *m, const tensor_form *f, plain_a
   return t;
 }
 
-/* Makes a tree with the batch size, keys, dtypes, shapes and places of a model; the arrays of `form` need no bytes. */
+/* Makes a tree with the batch size, keys, dtypes, shapes and places of a model. The arrays of `form` need no
+ * elements. */
 static inline slot model_tree(model *m, const plain_tree *form, bool may_repeat) {
   slot s = {help_tree(form->nb, form->bs), *form};
   int64_t more[PLAIN_DIMS];
@@ -210,14 +211,14 @@ static inline plain_tree model_form(rng *r) {
   } while (plain_total(&form) > 10 * MODEL_ELEMENTS);
   return form;
 }
-/* Puts leaves into other places, in one of four trees. */
+/* In one of four trees, moves some leaves from the host to the device or back. */
 static inline void model_move_leaves(rng *r, plain_tree *form) {
   const bool moves = pick(r, 0, 3) == 0;
   for (int i = 0; i < PLAIN_LEAVES; i++)
     if (moves && pick(r, 0, 2) == 0) form->leaf[i].on_host = !form->leaf[i].on_host;
 }
 
-/* Compares the elements of a tensor with its model. The work that writes the tensor has ended. */
+/* Compares the elements of a tensor with its model. The work that writes the tensor must have ended. */
 static inline void model_check_tensor(const model *m, const plain_array *a, const tdict_tensor *t, const char *path) {
   const int64_t item = (int64_t)plain_item(a->dtype), *strides = tdict_tensor_strides(t);
   int64_t low = 0, high = item;

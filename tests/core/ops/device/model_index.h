@@ -14,8 +14,8 @@ typedef struct model_index {
   tdict_tensor *tensors[PLAIN_LISTS];
   bool is_distinct;   /* no element is selected twice */
   bool wants_bad;     /* one position must be outside its dimension, if the index has positions */
-  char refusal[100];  /* what the message must hold; "": all positions are good */
-  int64_t count;      /* positions of the lists so far, -1: no list yet */
+  char refusal[100];  /* the wanted error message, or "" if all positions are good */
+  int64_t count;      /* number of positions in the lists; -1 if there is no list yet */
   int ranges, before; /* dimensions that are not listed: so far, and before the first list */
   int last;           /* dimensions that are not listed before the last list */
   bool is_split;
@@ -28,7 +28,7 @@ static inline void model_index_drop(model_index *x) {
 }
 #define scoped_model_index TD_SCOPED(model_index_drop, model_index)
 
-/* Returns a position outside the dimension, if the index wants one and this is its place; else `good`. */
+/* Returns `good` or, if the index still needs a bad position, sometimes a position outside the dimension. */
 static inline int64_t maybe_bad(model *m, model_index *x, int dim, int64_t size, int64_t good) {
   if (!x->wants_bad || pick(&m->r, 0, 1)) return good;
   const int64_t bad = pick(&m->r, 0, 1) ? size + pick(&m->r, 0, 2) : -size - 1 - pick(&m->r, 0, 2);
@@ -38,7 +38,7 @@ static inline int64_t maybe_bad(model *m, model_index *x, int dim, int64_t size,
   return bad;
 }
 
-/* Notes that a list is for the dimensions `dim` to `dim + dims - 1`. */
+/* Adds a list with `count` positions to the state of the index. */
 static inline void note_list(model_index *x, int64_t count) {
   if (x->count < 0) x->before = x->ranges;
   if (x->count >= 0 && x->ranges != x->last) x->is_split = true;
@@ -46,7 +46,7 @@ static inline void note_list(model_index *x, int64_t count) {
   x->last = x->ranges;
 }
 
-/* Makes a tensor of positions on the host or the device, often with a step. */
+/* Makes a tensor of positions on the host or the device. Its stride is 1, 3 or -1. */
 static inline tdict_tensor *position_tensor(model *m, const int64_t *positions, int64_t count) {
   const bool on_host = m->delayed || pick(&m->r, 0, 2) == 0;
   const int64_t step = pick(&m->r, 0, 3) ? 1 : pick(&m->r, 0, 1) ? 3 : -1, width = step < 0 ? 1 : step;
@@ -128,7 +128,7 @@ static inline void add_range(model *m, model_index *x, int dim, int64_t size) {
   x->ranges++;
 }
 
-/* Adds whole dimensions up to `end`. */
+/* Adds the dimensions from `from` to `end` - 1 as a whole. */
 static inline void add_whole(model_index *x, const plain_tree *p, int from, int end) {
   for (int d = from; d < end; d++, x->ranges++)
     x->plan.dim[x->plan.ndim++] = (plain_dim){.src = d, .size = p->bs[d], .step = 1};
@@ -146,7 +146,7 @@ static inline void model_index_make(model *m, const plain_tree *p, model_index *
       const int64_t good = size ? pick(&m->r, 0, size - 1) : 0;
       const bool wanted = x->wants_bad;
       const int64_t given = maybe_bad(m, x, d, size, pick(&m->r, 0, 1) ? good : good - size);
-      if (size == 0 && wanted == x->wants_bad) continue; /* no position is good */
+      if (size == 0 && wanted == x->wants_bad) continue; /* an empty dimension has no good position */
       x->plan.fixed[d++] = good;
       tdict_indices_add(&x->index, TDICT_AT(given));
     } else if (kind == 2 && p->nb < 4 && x->index.count < 8) {
@@ -158,7 +158,7 @@ static inline void model_index_make(model *m, const plain_tree *p, model_index *
     } else if (kind == 7 && takes_list && x->count < 0) {
       d += add_mask(m, x, d, p);
     } else if (kind == 8 && !has_rest) {
-      const int end = (int)pick(&m->r, d, p->nb); /* the items that follow must fill the rest */
+      const int end = (int)pick(&m->r, d, p->nb); /* the following items must use all dimensions from `end` on */
       tdict_indices_add(&x->index, TDICT_REST);
       add_whole(x, p, d, end);
       has_rest = true;
@@ -167,7 +167,7 @@ static inline void model_index_make(model *m, const plain_tree *p, model_index *
       add_range(m, x, d, size);
       d++;
     }
-    if (!has_rest && pick(&m->r, 0, 7) == 0) { /* the other dimensions stay whole */
+    if (!has_rest && pick(&m->r, 0, 7) == 0) { /* the index ends here, so the other dimensions stay whole */
       add_whole(x, p, d, p->nb);
       d = p->nb;
     }

@@ -1,6 +1,6 @@
 /* Pairs of equal random trees, on the host and on the device of the case. An operation runs on both trees, and
- * pair_check() compares the results bit by bit. Elements are written to and read from the device by means that are not
- * the library's. Each case releases what it makes. */
+ * pair_check() compares the results bit by bit. Elements on the device are written and read without functions of the
+ * library. Each case releases what it makes. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PAIR_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_PAIR_H
 
@@ -60,8 +60,8 @@ static inline void add_tensors(const world *w, pair *p, const char *path, layout
   td_put(p->host, path, host);
 }
 
-/* Makes trees of a batch size. `shape_seed` determines the keys, dtypes and shapes; `data` the elements. The tree has a
- * child, and a child of the child with one more batch dimension. */
+/* Makes trees with a batch size. `shape_seed` determines the keys, dtypes and shapes, and `data` the elements. The tree
+ * has a child, and this child has a child with one more batch dimension. */
 static inline pair pair_make(const world *w, int nb, const int64_t *bs, uint64_t shape_seed, uint64_t data) {
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I16, TDICT_F32, TDICT_I64, TDICT_C128, TDICT_BOOL};
   static const char *const paths[] = {"a", "b", "n.c", "n.d", "n.m.e", "f"};
@@ -84,7 +84,7 @@ static inline pair pair_make(const world *w, int nb, const int64_t *bs, uint64_t
   return p;
 }
 
-/* Replaces both trees by the same random view. */
+/* Replaces both trees by a random view, which is the same for both. */
 static inline void pair_view(rng *r, pair *p) {
   int order[PAIR_DIMS];
   pair made = {NULL, NULL};
@@ -107,7 +107,7 @@ static inline void pair_view(rng *r, pair *p) {
   *p = made;
 }
 
-/* Makes a random pair, often of views. */
+/* Makes a random pair. Often its trees are views. */
 static inline pair pair_random(const world *w, uint64_t shape_seed, uint64_t data) {
   rng r = {shape_seed * 3 + 1};
   int64_t bs[PAIR_DIMS];
@@ -133,7 +133,7 @@ static inline unsigned char *read_span(const world *w, const tdict_tensor *t, in
   return bytes;
 }
 
-/* Set while results of conversions are compared: the payload of a NaN is unspecified. */
+/* True while results of conversions are compared, because the payload of a NaN is unspecified. */
 static bool nans_are_equal;
 static inline bool are_nans(tdict_dtype dtype, const void *a, const void *b) {
   double x[2], y[2];
@@ -215,8 +215,7 @@ static inline tdict_index random_range(rng *r, int64_t size) {
   return pick(r, 0, 3) ? TDICT_RANGE(start, stop, steps[pick(r, 0, 5)]) : TDICT_ALL;
 }
 
-/* Makes a list of an array, or of a tensor on the host or the device. If `is_distinct` is true, no position is
- * repeated. */
+/* Makes a list from an array, or from a tensor on the host or the device. If `is_distinct`, no position is repeated. */
 static inline tdict_index random_list(rng *r, const world *w, random_index *out, int64_t size, int64_t count,
                                       bool is_distinct) {
   const int n = out->index.count;
@@ -243,7 +242,7 @@ static inline tdict_index random_list(rng *r, const world *w, random_index *out,
 static inline void make_index(rng *r, const world *w, const tdict_tree *td, bool is_distinct, random_index *out) {
   const int nb = tdict_batch_ndim(td);
   const int64_t *bs = tdict_batch_size(td);
-  int64_t count = -1; /* positions of the lists so far */
+  int64_t count = -1; /* number of positions in the lists; -1 if there is no list yet */
   memset(out, 0, sizeof *out);
   for (int d = 0; d < nb;) {
     tdict_index item = TDICT_ALL;
@@ -261,7 +260,7 @@ static inline void make_index(rng *r, const world *w, const tdict_tree *td, bool
       const int64_t most = is_distinct && is_first ? bs[d] : 12;
       int64_t wanted = is_first ? pick(r, 0, most) : pick(r, 0, 2) ? count : 1;
       if (count == 1 && !is_distinct && pick(r, 0, 1)) wanted = pick(r, 1, most);
-      if (is_distinct && !is_first && count > bs[d]) wanted = count; /* only the first list is distinct */
+      if (is_distinct && !is_first && count > bs[d]) wanted = count; /* positions of other lists may repeat */
       item = random_list(r, w, out, bs[d], wanted, is_distinct && is_first);
       if (is_first || count == 1) count = wanted;
     } else if (kind == 6 && count < 0) {

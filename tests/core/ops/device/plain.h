@@ -1,5 +1,5 @@
 /* A plain model of tensors and trees: bytes in host memory, and elements that are found by their index. Views share the
- * bytes of their tensor, as the library's views do. Uses no code of the library. Thread rule: one thread. */
+ * bytes of their tensor, as in the library. Uses no code of the library. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_H
 
@@ -127,7 +127,7 @@ static inline int64_t plain_total(const plain_tree *p) {
   return total;
 }
 
-/* Numbers. The parts of complex dtypes are floats; dtypes with several lanes have no numbers. */
+/* Numbers: the parts of complex dtypes are floats, and dtypes with several lanes have no numbers. */
 static inline bool plain_is_complex(tdict_dtype dtype) { return dtype == TDICT_C64 || dtype == TDICT_C128; }
 static inline const naive_dtype *plain_parts(tdict_dtype dtype) {
   if (dtype == TDICT_C64) return naive_find(TDICT_F32);
@@ -148,7 +148,7 @@ static inline bool plain_convert(tdict_dtype to, void *dst, tdict_dtype from, co
   const naive_dtype *t = plain_parts(to), *f = plain_parts(from);
   for (int part = 0; part <= plain_is_complex(to); part++) {
     uint64_t bits = 0, from_bits = part == 0 || plain_is_complex(from) ? naive_load(f, src, (size_t)part) : 0;
-    if (part && !plain_is_complex(from)) /* the imaginary part is 0 */
+    if (part && !plain_is_complex(from)) /* converts from a real number, so the imaginary part is 0 */
       bits = 0;
     else if (!naive_convert(t, f, from_bits, &bits))
       return false;
@@ -156,7 +156,7 @@ static inline bool plain_convert(tdict_dtype to, void *dst, tdict_dtype from, co
   }
   return true;
 }
-/* Returns true if both elements have equal bits, or NaNs in the same parts. */
+/* Returns true if the bits are equal, or if the same parts of both elements are NaN. */
 static inline bool plain_equal(const plain_array *a, const void *x, const void *y) {
   const naive_dtype *d = plain_parts(a->dtype);
   if (memcmp(x, y, plain_item(a->dtype)) == 0) return true;

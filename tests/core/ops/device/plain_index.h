@@ -1,5 +1,5 @@
-/* Indices for the plain model of plain.h: where the elements of a result come from, by the rules of PyTorch. Thread
- * rule: one thread. */
+/* Indices for the plain model of plain.h. They find the source of each element of a result, by the rules of PyTorch.
+ * Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_INDEX_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_INDEX_H
 
@@ -12,7 +12,7 @@ typedef struct plain_dim {
   int src; /* the dimension of the indexed tree, PLAIN_NEW_AXIS or PLAIN_LISTED */
   int64_t size, start, step;
 } plain_dim;
-/* Positions of one dimension. A list of one position is repeated. */
+/* Positions in one dimension. If there is one position, it is used for all elements. */
 typedef struct plain_list {
   int src;
   int64_t count, *positions; /* none is negative; owned */
@@ -21,15 +21,15 @@ typedef struct plain_plan {
   int ndim_in, ndim, num_lists;
   plain_dim dim[PLAIN_DIMS];
   plain_list list[PLAIN_LISTS];
-  int64_t fixed[PLAIN_DIMS]; /* the position in each dimension that the result does not have */
+  int64_t fixed[PLAIN_DIMS]; /* the position in each dimension that an item of the index removes */
 } plain_plan;
 
 static inline void plain_plan_drop(plain_plan *p) {
   for (int k = 0; k < p->num_lists; k++) free(p->list[k].positions);
 }
 
-/* Adds the dimension of the lists once, at its place. `ranges_before` is the number of dimensions that stood before the
- * first list; `is_split` is true if another dimension stands between two lists. */
+/* Adds the dimension of the lists to the result. `ranges_before` counts the dimensions before the first list.
+ * `is_split` is true if another dimension is between two lists. */
 static inline void plain_place_lists(plain_plan *p, int ranges_before, bool is_split) {
   int64_t count = 1;
   if (p->num_lists == 0) return;
@@ -66,7 +66,7 @@ static inline int plain_shape_of(const plain_plan *p, const plain_array *a, int6
   return ndim;
 }
 
-/* Finds the index of the tree's tensor from the index of the result. */
+/* Converts an index of the result to an index of the tree's tensor. */
 static inline void plain_locate(const plain_plan *p, const plain_array *a, const int64_t *result, int64_t *indexed) {
   memcpy(indexed, p->fixed, (size_t)p->ndim_in * sizeof *indexed);
   for (int d = 0; d < p->ndim; d++) {
@@ -110,7 +110,7 @@ static inline plain_array plain_get(const plain_plan *p, const plain_array *a) {
   return view;
 }
 
-/* Writes `value`, which is repeated along missing leading dimensions, to the selected elements. */
+/* Writes `value` to the selected elements. If `value` has fewer dimensions, it is repeated along the leading ones. */
 static inline void plain_set(const plain_plan *p, plain_array *a, const plain_array *value) {
   int64_t shape[PLAIN_DIMS];
   const int ndim = plain_shape_of(p, a, shape), missing = ndim - value->ndim;

@@ -1,11 +1,11 @@
-/* Trees of rows on the device of a case, streams that are blocked, and a count of launches. Each case releases what it
+/* Trees of rows on the device of a case, blocked streams, and a counter of launches. Each case releases what it
  * makes. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_ROWS_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_ROWS_H
 
 #include "core/tree/help.h"
 
-/* after help.h, which has a variable `place` */
+/* must follow help.h, which has a variable `place` */
 #include "engine/promises.h"
 
 static inline tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t number) {
@@ -13,31 +13,31 @@ static inline tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t numbe
   put_number(w, t, number);
   return t;
 }
-/* The same place, whose rows are in host memory. */
+/* Returns the same place, but with rows in host memory. */
 static inline place host_of(place w) {
   w.memory = NULL;
   return w;
 }
-/* Makes a tree of 40 rows with five tensors on the device. */
+/* Makes a tree of `rows` rows with five tensors on the device. */
 static inline tdict_tree *rows_tree(const place *w, int64_t rows, uint64_t number) {
   static const char *const paths[] = {"a", "b", "n.c", "n.d", "e"};
   tdict_tree *td = TREE(rows);
   for (uint64_t i = 0; i < 5; i++) td_put(td, paths[i], rows_on(w, rows, number + i));
   return td;
 }
-/* Writes random bytes to the tensors of such a tree. */
+/* Writes random bytes to the tensors of a tree from rows_tree(). */
 static inline void number_rows(const place *w, const tdict_tree *td, uint64_t number) {
   static const char *const paths[] = {"a", "b", "n.c", "n.d", "e"};
   for (uint64_t i = 0; i < 5; i++) put_number(w, td_leaf(td, paths[i]), number + i);
 }
-/* Lets the queues of a held device run when all other threads wait. */
+/* Resumes a held device as soon as all other threads wait. */
 static inline void *resume_later(void *user) {
   const place *w = user;
   td_rest();
   if (tdict_sim_resume(w->c, NULL) != TDICT_OK) abort();
   return NULL;
 }
-/* Checks row `at` of a tensor against a row of random bytes. */
+/* Checks that row `at` of a tensor equals row `from` of the random rows with seed `number`. */
 static inline void check_row(const place *w, tdict_tensor *t, int64_t at, int64_t rows, uint64_t number, int64_t from) {
   TD_FREED int32_t *wanted = malloc((size_t)rows * 24), *found = (int32_t *)(void *)get_bytes(w, t);
   td_fill_random(wanted, (size_t)rows * 24, number);
@@ -45,7 +45,7 @@ static inline void check_row(const place *w, tdict_tensor *t, int64_t at, int64_
 }
 
 static int num_launches;
-static tdict_cu fault_code; /* TDICT_CU_SUCCESS: launches succeed */
+static tdict_cu fault_code; /* launches fail with this code, unless it is TDICT_CU_SUCCESS */
 static const tdict_driver_ops *real_ops;
 static inline tdict_cu count_launch(tdict_driver *d, const tdict_cu_launch *launch, tdict_cu_stream stream) {
   num_launches++;
@@ -58,7 +58,7 @@ static inline void begin_counting(shim *s, const place *w) {
   num_launches = 0;
 }
 
-/* A stream whose work waits at a gate. */
+/* A stream that is blocked by a kernel, until a gate is opened. */
 typedef struct blocked {
   gate gate;
   kernel k;
@@ -80,8 +80,8 @@ static inline void end_blocked(const place *w, blocked *b) {
   kernel_end(&b->k);
 }
 
-/* Checks that reading a result and writing another tree wait for the launch at the gate. Opens the gate, releases `out`
- * and returns the result on the host. */
+/* Checks that reading `read` and writing `written` wait for the blocked stream. Then opens the gate, releases `out` and
+ * returns the copy of `read` on the host. */
 static inline tdict_tree *pass_gate(const place *w, blocked *b, const tdict_tree *read, tdict_tree *out,
                                     const tdict_tree *fresh, tdict_tree *written) {
   const tdict_transfer_options o = threads(1);

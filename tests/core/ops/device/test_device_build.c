@@ -1,4 +1,5 @@
-/* Moves whose launch is built before it runs: the elements, the number of launches, later moves, and memory. */
+/* Tests moves whose launch is built before it runs: their elements, the number of launches, moves that are added later,
+ * and memory. */
 #include "core/ops/device/moves.h"
 
 #include "core/ops/device/rows.h"
@@ -6,7 +7,7 @@
 
 enum { NUM_JOINS = 20, MOST_ROWS = 5, MOST_COLUMNS = 9 };
 
-/* Two sources side by side in a destination: a join along dimension 1. */
+/* A join along dimension 1: two sources are copied side by side into a destination. */
 typedef struct side_by_side {
   int64_t rows, columns[2];
   int32_t elements[2][MOST_ROWS * MOST_COLUMNS]; /* of the sources, in C order */
@@ -54,7 +55,7 @@ typedef struct joins {
   tdict_moves moves;
 } joins;
 static joins *joins_open(uint64_t seed) {
-  const place w = place_open(1); /* first, because this skips the case without a device */
+  const place w = place_open(1); /* first, because it skips the case if there is no device */
   joins *j = calloc(1, sizeof *j);
   rng r = {seed};
   assert_non_null(j);
@@ -67,7 +68,7 @@ static void joins_add(joins *j, int begin, int end) {
   for (int i = begin; i < end; i++)
     for (int k = 0; k < 2; k++) td_ok(tdict_moves_copy(&j->moves, j->all[i].part[k], j->all[i].src[k], err));
 }
-/* Checks that the joins before `end` are made, and no other joins. */
+/* Checks that all joins before `end` are done, and no others. */
 static void joins_check(const joins *j, int end) {
   for (int i = 0; i < NUM_JOINS; i++)
     if (is_joined(&j->w, &j->all[i]) != (i < end)) fail_msg("join %d of %d", i, end);
@@ -94,7 +95,7 @@ GPU_CASE(device_build_equals_unbuilt) {
   }
 }
 
-/* The build has allocated all memory of the launch's description, and the run uses it. */
+/* tdict_moves_build() has allocated the description of the launch, so tdict_moves_run() makes fewer allocations. */
 SIM_CASE(device_build_saves_work_of_run) {
   shim s;
   int64_t allocs[2];
@@ -124,7 +125,7 @@ SIM_CASE(device_build_has_later_moves) {
   joins_add(j, 5, 11);
   td_ok(tdict_moves_run(&j->moves, err));
   joins_check(j, 11);
-  /* The struct is empty, and can be used again. */
+  /* The struct is empty now, but can still be used. */
   td_ok(tdict_moves_build(&j->moves, err));
   td_ok(tdict_moves_run(&j->moves, err));
   joins_add(j, 11, 16);
@@ -151,7 +152,7 @@ SIM_CASE(device_build_without_memory) {
   joins_close(j);
 }
 
-/* A stream that is set, and moves other than copies, have no built launch. */
+/* No launch is built for a stream of the program, nor for moves other than copies. */
 SIM_CASE(device_build_of_copies_only) {
   joins *j = joins_open(9);
   const tdict_stream stream = new_stream(&j->w);

@@ -1,11 +1,11 @@
-/* Conversions of trees on devices: the host's results and errors, one launch, and order on streams. */
+/* Tests conversions of trees on devices: results and errors as on the host, one launch, and the order on streams. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 #include "core/ops/twins.h"
 
 enum { NUM_SEEDS = 300 };
 
-/* Random bytes often do not fit an integer dtype. The error must be the host's error, with path, index and value. */
+/* Random bytes often do not fit an integer dtype. The error must have the path, index and value of the host's error. */
 GPU_CASE(device_to_dtype_equals_host) {
   static const tdict_dtype dtypes[] = {TDICT_U8,  TDICT_I8,  TDICT_I16, TDICT_U16,  TDICT_I32,    TDICT_U32,
                                        TDICT_I64, TDICT_U64, TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2,
@@ -37,7 +37,7 @@ GPU_CASE(device_to_dtype_equals_host) {
   nans_are_equal = false;
 }
 
-/* A tensor on a device is converted there, with the results and errors of the host. */
+/* A tensor on a device is converted there. Results and errors are as on the host. */
 GPU_CASE(device_tensor_to_dtype_equals_host) {
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I32, TDICT_F16, TDICT_BF16, TDICT_F32, TDICT_F64, TDICT_BOOL};
   scoped_world w = world_open();
@@ -77,7 +77,7 @@ GPU_CASE(device_tensor_to_dtype_equals_host) {
   assert_true(num_good > NUM_SEEDS && num_bad > 10);
 }
 
-/* Checks that element `at` of "e", an int32 of a tree of 40 rows, became a double. */
+/* Checks that element `at` of "e" has become a double. Before, it was an int32 in a tree of 40 rows. */
 static void check_double(const place *w, const tdict_tree *td, uint64_t number, int at) {
   int32_t numbers[240];
   TD_FREED double *found = (double *)(void *)get_bytes(w, td_leaf(td, "e"));

@@ -1,5 +1,4 @@
-/* Operations on device trees when calls of the driver fail: each call once, the module with the kernels, and
- * launches. */
+/* Tests operations on device trees while the driver fails: each call once, loading the kernels, and launches. */
 #include "context.h"
 #include "core/ops/device/ways.h"
 #include "support/driver_fault.h"
@@ -33,7 +32,7 @@ static void faults_close(faults *f) {
 }
 #define scoped_faults TD_SCOPED(faults_close, faults)
 
-/* Converts each leaf by tdict_tensor_to_dtype(). The result is that of WAY_TO_DTYPE. */
+/* Converts each leaf by tdict_tensor_to_dtype(). The result equals that of WAY_TO_DTYPE. */
 static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error *err) {
   tdict_tree *made = NULL;
   tdict_status status = tdict_create(0, NULL, &made, err);
@@ -49,8 +48,8 @@ static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error
   return status;
 }
 
-/* Makes the n-th driver call of an operation fail. The operation succeeds, or returns the driver's code and leaves
- * nothing queued. The next call succeeds. Returns false if the operation makes fewer calls. */
+/* Makes the n-th driver call of an operation fail. The operation must succeed, or return the driver's code with nothing
+ * queued. A repeated operation must then succeed. Returns false if there are fewer calls. */
 static bool fail_once(tree_way way, bool by_tensor, bool on_stream, int64_t n, int *num_failed) {
   scoped_faults f;
   scoped_tree out = NULL;
@@ -103,7 +102,8 @@ SIM_CASE(device_tensor_to_dtype_without_memory) {
   ways_check(&f.t, WAY_TO_DTYPE, out);
 }
 
-/* The kernels cannot be loaded, or their functions not be found. If this ends, the operation succeeds. */
+/* The driver fails to load the kernels or to find their functions. As soon as it works again, the operation
+ * succeeds. */
 SIM_CASE(device_ops_with_failing_modules) {
   for (tree_way way = 0; way < NUM_WAYS; way++)
     for (int64_t n = 1; n <= 5; n++) {

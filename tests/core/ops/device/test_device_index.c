@@ -1,5 +1,5 @@
-/* Indices on device trees: random indices give the host's results, errors change nothing, and one launch is enough for
- * all leaves. */
+/* Tests indices on device trees: random indices give the same results as on the host, errors change nothing, and one
+ * launch suffices for all leaves. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 #include "core/ops/twins.h"
@@ -24,7 +24,7 @@ GPU_CASE(device_index_get_equals_host) {
   assert_true(num_lists > NUM_SEEDS / 4 && num_on_device > NUM_SEEDS / 8);
 }
 
-/* Writes the rows that an index selects, or reads them into rows of other elements. */
+/* Writes the rows that an index selects. If `into`, reads them into existing rows. */
 static void check_writes(const world *w, bool into) {
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
@@ -53,7 +53,7 @@ GPU_CASE(device_index_into_equals_host) {
   check_writes(&w, true);
 }
 
-/* Nine lists are more than one move can have. */
+/* A move cannot have as many as nine lists. */
 GPU_CASE(device_index_takes_many_lists) {
   const int64_t bs[] = {2, 2, 2, 2, 2, 2, 2, 2, 2};
   scoped_world w = world_open();
@@ -99,7 +99,7 @@ SIM_CASE(device_index_launches_once_for_all_leaves) {
   shim_end(&s, w.d);
 }
 
-/* Lost rows are refused when read. After they are written, they can be read again. */
+/* Reading lost rows is refused. Rows that are written again can be read. */
 SIM_CASE(device_index_refuses_lost_rows) {
   scoped_place w = place_open(2);
   const int64_t good[] = {3, 4}, bad[] = {4, 9};
@@ -125,7 +125,7 @@ SIM_CASE(device_index_refuses_lost_rows) {
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(((int64_t[]){10}), 1)), NULL, &out, err));
 }
 
-/* A tree with tensors on the host and on the device. */
+/* Indices work on trees with some tensors on the host and some on the device. */
 SIM_CASE(device_index_takes_mixed_trees) {
   scoped_place w = place_open(2);
   const place host = host_of(w);
@@ -140,7 +140,7 @@ SIM_CASE(device_index_takes_mixed_trees) {
     check_row(&w, td_leaf(out, "e"), i, 40, 5, list[i]);
   }
   tdict_release(out);
-  td_put(few, "a", rows_on(&host, 3, 62)); /* from the host to the device */
+  td_put(few, "a", rows_on(&host, 3, 62)); /* is copied from the host to the device */
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), few, NULL, err));
   for (int i = 0; i < 3; i++) {
     check_row(&w, td_leaf(td, "h"), list[i], 3, 61, i);
@@ -203,12 +203,12 @@ SIM_CASE(device_index_fails_whole) {
   assert_null(out);
   fault_code = TDICT_CU_SUCCESS;
   shim_end(&s, w.d);
-  td_ok(tdict_index_get(NULL, td, index, NULL, &out, err)); /* the device still works */
+  td_ok(tdict_index_get(NULL, td, index, NULL, &out, err)); /* the device can still be used */
   td_release(out);
   TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, index, few, NULL, err));
   TD_WITHOUT_MEMORY_THEN(tdict_index_get(NULL, td, index, NULL, &out, err), assert_null(out));
   tdict_release(out);
-  /* Without memory for the use, the call waits for the launch instead. */
+  /* If memory for the use is missing, the call waits for the launch instead. */
   int num_succeeded = 0;
   for (int64_t n = 0; num_succeeded < 2; n++) {
     tdict_error err = {0};
@@ -225,8 +225,8 @@ SIM_CASE(device_index_fails_whole) {
   }
 }
 
-/* A list on the device: the positions are checked before anything is written. The launch that makes a new result checks
- * them, too. */
+/* The positions of a list on the device are checked before anything is written. If the result is new, the launch that
+ * copies also checks the list. */
 SIM_CASE(device_index_checks_lists) {
   scoped_place w = place_open(2);
   shim s;
@@ -291,7 +291,7 @@ static tdict_cu counted_record(tdict_driver *d, tdict_cu_event event, tdict_cu_s
   return counted.s.real->event_record(d, event, stream);
 }
 
-/* A call with a list on the device makes one launch and one wait. Without a stream, it records the event of the legacy
+/* A call with a list on the device launches once and waits once. Without a stream, it records an event on the legacy
  * stream. With a stream, it records no event, so its storages get no use. */
 SIM_CASE(device_index_by_a_list_launches_and_waits_once) {
   scoped_place w = place_open(2);
@@ -321,8 +321,8 @@ SIM_CASE(device_index_by_a_list_launches_and_waits_once) {
   }
 }
 
-/* A bad position at the end of a list is found before a row is written, by one launch if the list is short. Also with a
- * stream, the call waits for the copies, so its storages get no use. */
+/* A bad position at the end of a list is found before a row is written. If the list is short, one launch suffices. With
+ * a stream, the call also waits for the copies, so its storages get no use. */
 GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
   enum { MOST = 5000 };
   scoped_place w = place_open(2);
@@ -359,7 +359,8 @@ GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
   }
 }
 
-/* A launch that writes the list does not check it too. On a stream, the call waits for no large copy. */
+/* A launch that writes its own list cannot also check it, so another launch checks it before. On a stream, the call
+ * does not wait for a large copy. */
 SIM_CASE(device_index_checks_lists_by_a_launch_before) {
   const int64_t two[] = {1, 0}, count = 2, shape[] = {2, 34 << 20};
   scoped_place w = place_open(2);
@@ -379,12 +380,12 @@ SIM_CASE(device_index_checks_lists_by_a_launch_before) {
   td_ok(tdict_set(large, "leaf", leaf, err));
   td_ok(tdict_index_get(NULL, large, TDICT_INDEX(TDICT_LIST_OF(list)), &o, &out, err));
   assert_int_equal(num_launches, 4);
-  assert_false(tdict_storage_has_no_uses(list->storage)); /* a write waits for the copy */
+  assert_false(tdict_storage_has_no_uses(list->storage)); /* a later write of the list waits for the copy */
   sync_stream(&w, stream);
   shim_end(&s, w.d);
 }
 
-/* Leaves without elements need no launch, so that the lists are checked separately. */
+/* Leaves without elements need no launch, so another launch checks the lists. */
 GPU_CASE(device_index_checks_lists_without_elements) {
   scoped_place w = place_open(2);
   const int64_t bad[] = {39, -41}, good[] = {39, -40}, two[] = {2}, shape[] = {40, 0};
@@ -401,7 +402,7 @@ GPU_CASE(device_index_checks_lists_without_elements) {
   assert_int_equal(tdict_batch_size(out)[0], 2);
 }
 
-/* Without a compiler for kernels, lists are refused, and slices are copied by the driver. */
+/* If the driver cannot compile kernels, lists are refused, and the driver copies slices. */
 SIM_CASE(device_index_without_compiler) {
   scoped_place w = place_open(2);
   shim s;

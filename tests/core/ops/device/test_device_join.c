@@ -1,11 +1,11 @@
-/* Stack and cat on devices: the host's results, one launch, and order on streams. */
+/* Tests stack and cat on devices: results as on the host, one launch, and the order on streams. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 #include "core/ops/twins.h"
 
 enum { NUM_SEEDS = 100, MOST_ITEMS = 3 };
 
-/* The four functions that join trees. */
+/* One of the four functions that join trees, and its dimension. */
 typedef struct join_way {
   bool is_stack, into;
   int32_t dim;
@@ -41,7 +41,7 @@ GPU_CASE(device_join_equals_host) {
     td_ok(join(way, device, count, &run, &got.device, err));
     td_ok(tdict_stream_synchronize(w.context, s, err));
     pair_check(&w, &got);
-    /* into existing trees: the results of other elements */
+    /* Join other elements into the existing results. */
     into = got;
     got = (pair){NULL, NULL};
     for (size_t i = 0; i < count; i++) {
@@ -63,7 +63,7 @@ GPU_CASE(device_join_equals_host) {
   }
 }
 
-/* Makes two trees of 40 rows, and a result of both to write into. */
+/* Makes two trees of 40 rows and, if the function needs a destination, their join. */
 static void open_items(const place *w, join_way way, tdict_tree *items[2], tdict_tree **out) {
   items[0] = rows_tree(w, 40, 1);
   items[1] = rows_tree(w, 40, 11);
@@ -148,7 +148,7 @@ SIM_CASE(device_join_fails_whole) {
   tdict_stream_destroy(w.c, stream);
 }
 
-/* Without a compiler for kernels, the driver's copies remain. */
+/* If the driver cannot compile kernels, the driver copies the elements. */
 SIM_CASE(device_join_without_compiler) {
   scoped_place w = place_open(2);
   shim s;

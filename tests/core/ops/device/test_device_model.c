@@ -1,6 +1,6 @@
-/* Random operations on random trees on a device. Each operation is also made on a plain model (plain.h): statuses,
- * paths, shapes and elements are compared. Calls wait, or are queued on one of two streams; most results are compared
- * only after several calls. `--ops N` sets the number of operations, `--seed S` the first seed. */
+/* Makes random operations on random trees on a device and on a plain model (plain.h), and compares statuses, paths,
+ * shapes and elements. Calls wait or are queued on one of two streams. Most results are compared only after several
+ * calls. `--ops N` sets the number of operations, and `--seed S` the first seed. */
 #include "core/ops/device/model_index.h"
 
 enum { EPISODE = 400, DEFAULT_OPS = 4000, MOST_ITEMS = 3, CHECK_ALL = 16 };
@@ -8,8 +8,8 @@ enum { EPISODE = 400, DEFAULT_OPS = 4000, MOST_ITEMS = 3, CHECK_ALL = 16 };
 /* What a call must return. */
 typedef struct wanted {
   tdict_status status;
-  const char *text;        /* what the message holds; NULL: anything */
-  bool path[PLAIN_LEAVES]; /* the leaves that err->path may name; none: anything */
+  const char *text;        /* part of the message; NULL: any message */
+  bool path[PLAIN_LEAVES]; /* the leaves that err->path may name; none: any path */
 } wanted;
 
 static struct {
@@ -39,7 +39,7 @@ static void check_status(const wanted *w, tdict_status found, const tdict_error 
   if (names_path && !has_path) fail_msg("path '%s' with '%s'", e->path, e->message);
 }
 
-/* On a stream, a copy between the host and a device is refused. */
+/* Returns what a copy must return. On a stream, a copy between the host and a device is refused. */
 static wanted wanted_of_copy(const plain_tree *to, const plain_tree *from, const tdict_stream *s) {
   wanted w = {.status = TDICT_OK};
   for (int i = 0; i < PLAIN_LEAVES && s && w.status == TDICT_OK; i++) {
@@ -69,7 +69,7 @@ static slot *slot_with_batch(model *m) {
   }
   return s;
 }
-/* A slot whose elements all have addresses of their own, so that they can be written. */
+/* Returns a slot that can be written, because no two elements have one address. */
 static slot *slot_to_write(model *m, bool has_batch) {
   slot *s = has_batch ? slot_with_batch(m) : any_slot(m);
   if (plain_repeats(&s->plain)) {
@@ -80,7 +80,7 @@ static slot *slot_to_write(model *m, bool has_batch) {
   return s;
 }
 
-/* The form of tree[index]. */
+/* Returns the form of tree[index]. */
 static plain_tree indexed_form(const plain_plan *plan, const plain_tree *p) {
   plain_tree form = {.nb = plan->ndim, .more = p->more};
   for (int d = 0; d < plan->ndim; d++) form.bs[d] = plan->dim[d].size;
@@ -133,7 +133,7 @@ static void get_into(model *m) {
   }
 }
 
-/* Removes leading dimensions of a form, along which the value is then repeated, and some leaves. */
+/* Removes some leaves, and leading dimensions, along which the value is then repeated. */
 static void shorten(model *m, plain_tree *form) {
   const int cut = pick(&m->r, 0, 3) ? 0 : (int)pick(&m->r, 0, form->nb);
   form->nb -= cut;
@@ -252,7 +252,7 @@ static void join_trees(model *m) {
   }
 }
 
-/* Makes a tree of copies, or of copies of the tensors that are not contiguous. */
+/* Makes a deep copy of a tree, or copies only the tensors that are not contiguous. */
 static void clone_tree(model *m) {
   slot *s = any_slot(m), out = {NULL, s->plain};
   const tdict_stream *stream = model_stream(m);
@@ -287,7 +287,7 @@ static void copy_tree(model *m) {
   if (w.status != TDICT_OK || pick(&m->r, 0, 1)) model_check(m, s);
 }
 
-/* Finds the element of a dtype for a number, as tdict_fill() must. */
+/* Converts a number to an element of a dtype, as tdict_fill() must. */
 static tdict_status element_of(tdict_dtype dtype, double value, void *element) {
   memset(element, 0, PLAIN_ITEM);
   if (value == 0) return TDICT_OK;
@@ -330,8 +330,8 @@ static bool convert_leaf(tdict_dtype dtype, const plain_array *a, plain_array *o
   PLAIN_EACH(a->ndim, a->shape, k) fits = fits && plain_convert(dtype, plain_at(out, k), a->dtype, plain_at(a, k));
   return fits;
 }
-/* What the conversion must return, and its result. A leaf on the host is converted before the leaves on the device, so
- * that either may be the first that fails. */
+/* Converts all leaves. Returns what the conversion must return. Leaves on the host and leaves on the device are
+ * converted separately, so the error may name the first of either. */
 static wanted convert_all(const plain_tree *p, tdict_dtype dtype, bool floats_only, plain_tree *out) {
   wanted w = {.status = TDICT_OK};
   bool on_host[2] = {false, false};
@@ -352,7 +352,7 @@ static wanted convert_all(const plain_tree *p, tdict_dtype dtype, bool floats_on
       out->leaf[i] = plain_share(a);
     } else if (!convert_leaf(dtype, a, &out->leaf[i])) {
       w.status = TDICT_EOVERFLOW;
-      w.path[i] = !on_host[a->on_host]; /* the first of its place */
+      w.path[i] = !on_host[a->on_host]; /* only the first of its place */
       on_host[a->on_host] = true;
     }
   }
@@ -363,7 +363,7 @@ static void convert_tree(model *m) {
                                        TDICT_C64, TDICT_C128, TDICT_BOOL,   TDICT_I8,     TDICT_I16, TDICT_I32,
                                        TDICT_I64, TDICT_U8,   TDICT_U16,    TDICT_U32,    TDICT_U64};
   slot *s = any_slot(m), out = {NULL, {0}};
-  const tdict_dtype dtype = dtypes[pick(&m->r, 0, m->delayed ? 8 : 16)]; /* a conversion to an integer waits */
+  const tdict_dtype dtype = dtypes[pick(&m->r, 0, m->delayed ? 8 : 16)]; /* a conversion to an integer dtype waits */
   tdict_error e = {0};
   tdict_dtype_options o = td_with(tdict_dtype_options, floats_only = pick(&m->r, 0, 3) == 0);
   const tdict_stream *stream = model_stream(m);
@@ -375,7 +375,7 @@ static void convert_tree(model *m) {
     slot_drop(&out);
 }
 
-/* Makes a view: another order of the dimensions, or more dimensions along which elements repeat. */
+/* Makes a view with another order of the dimensions, or with more dimensions along which elements repeat. */
 static void view_tree(model *m) {
   slot *s = any_slot(m), out = {NULL, s->plain};
   plain_tree *p = &out.plain;

@@ -1,8 +1,9 @@
-/* The order of queued copies by indices on devices with transfers, with uses and with the work of the program. */
+/* Tests copies by indices that are queued on a device: their order with transfers, with uses and with work of the
+ * program. */
 #include "core/ops/device/rows.h"
 #include "support/threads.h"
 
-/* The call returns while the stream is blocked. Reading the result and writing the source wait for the launch. */
+/* The call returns while its stream is blocked. Reading the result and writing the source wait for the launch. */
 SIM_CASE(device_index_get_on_stream_is_ordered) {
   scoped_place w = place_open(2);
   const place host = host_of(w);
@@ -18,7 +19,7 @@ SIM_CASE(device_index_get_on_stream_is_ordered) {
   end_blocked(&w, &b);
 }
 
-/* Memory is not reused while the launch may read or write it. */
+/* Released memory is not reused while the launch may read or write it. */
 SIM_CASE(device_index_on_stream_keeps_memory) {
   scoped_place w = place_open(2);
   blocked b;
@@ -39,7 +40,7 @@ SIM_CASE(device_index_on_stream_keeps_memory) {
   end_blocked(&w, &b);
 }
 
-/* A write is queued: later reads wait for the launch. */
+/* A call that writes only queues its launch. Later reads wait for the launch. */
 SIM_CASE(device_index_set_on_stream_is_ordered) {
   for (int into = 0; into < 2; into++) {
     scoped_place w = place_open(2);
@@ -67,7 +68,7 @@ SIM_CASE(device_index_set_on_stream_is_ordered) {
   }
 }
 
-/* A stream of sim:0 that waits for a function at a gate on sim:1. Work of other streams of sim:0 is not blocked. */
+/* A stream of sim:0 that is blocked by a kernel on sim:1. Other streams of sim:0 are not blocked. */
 typedef struct stuck {
   gate gate;
   kernel k;
@@ -108,7 +109,7 @@ static tdict_transfer_options after(tdict_stream s) {
   return td_with(tdict_transfer_options, num_threads = 1, after = s);
 }
 
-/* A launch runs after a transfer that writes its source. */
+/* A launch waits for a transfer that writes its source. */
 SIM_CASE(device_index_on_stream_waits_for_transfers) {
   scoped_place w = place_sim(2, 0, 2);
   const place host = host_of(w);
@@ -130,7 +131,7 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
   end_stuck(&w, &b);
 }
 
-/* A launch runs after the program's recorded use of its destination. */
+/* A launch waits for a use of its destination that the program has recorded. */
 SIM_CASE(device_index_on_stream_waits_for_uses) {
   scoped_place w = place_sim(2, 0, 2);
   const int64_t list[] = {9, 0, 33};
@@ -184,7 +185,8 @@ SIM_CASE(device_index_waits_for_transfers) {
   }
 }
 
-/* Without memory for the use of a queued launch, the call waits for the launch. The launches of the device are slow. */
+/* If memory for the use of a launch is missing, the call waits for the launch. The device is slow, so the case would
+ * notice a call that does not wait. */
 SIM_CASE(device_index_waits_without_memory) {
   tdict_context_options options = place_options(2);
   options.sim = td_options(tdict_sim_options, latency_ns = 3000000);
@@ -210,7 +212,7 @@ SIM_CASE(device_index_waits_without_memory) {
   assert_true(num_waits > 0);
 }
 
-/* A list and a mask that a kernel of the program writes on the stream. Later writes of the list wait for the launch. */
+/* A kernel of the program writes a list and a mask on the stream. The calls must read them after the kernel. */
 SIM_CASE(device_index_lists_are_ordered) {
   scoped_place w = place_sim(2, 0, 1);
   const int64_t positions[] = {9, 0, 33}, others[] = {1, 2, 3}, three = 3, forty = 40;
@@ -238,7 +240,7 @@ SIM_CASE(device_index_lists_are_ordered) {
   kernel_end(&k[1]);
 }
 
-/* A call on one stream reads a list after a call on another stream has written it. */
+/* A call on another stream writes the list. A call that reads the list must wait for it. */
 SIM_CASE(device_index_waits_for_writes_of_its_list) {
   scoped_place w = place_sim(2, 0, 2);
   const int64_t before[] = {1, 2, 3}, later[] = {9, 0, 33}, three = 3;
@@ -272,7 +274,7 @@ static tdict_tree *many_leaves(const place *w) {
 }
 static int count_uses(tdict_tree *td) { return td_leaf(td, "k0")->storage->num_uses; }
 
-/* All leaves of each tree lie in one storage. A launch is one use of each storage. */
+/* The leaves of a tree are in one storage, which gets one use from each launch. */
 SIM_CASE(device_ops_on_stream_add_one_use) {
   scoped_place w = place_open(2);
   tdict_tree *separate = many_leaves(&w), *items[NUM_ITEMS], *out[3];
@@ -292,7 +294,7 @@ SIM_CASE(device_ops_on_stream_add_one_use) {
   td_ok(tdict_clone_deep(items[1], TD_ON(b.s), &out[2], err));
   assert_int_equal(count_uses(items[1]), 2);
   td_ok(tdict_fill(items[1], NULL, 7, TD_ON(b.s), err));
-  assert_int_equal(count_uses(items[1]), 1); /* the fill is done after the uses that read */
+  assert_int_equal(count_uses(items[1]), 1); /* the fill ends after the uses that read, and replaces them */
   unblock(&b);
   end_blocked(&w, &b);
   check_row(&w, td_leaf(out[0], "k63"), 3 + 1, 3, 63, 1);
@@ -309,8 +311,8 @@ static tdict_cu count_poll(tdict_driver *d, tdict_cu_event event) {
   return real_ops->event_query(d, event);
 }
 
-/* Each leaf has a storage of its own. The number of driver calls does not grow with the leaves: while the uses are
- * pending, and after they are done. */
+/* Each leaf has its own storage. The number of driver calls must not grow with the leaves, while uses are pending and
+ * after they have ended. */
 SIM_CASE(device_ops_on_stream_poll_seldom) {
   scoped_place w = place_open(2);
   tdict_tree *td = many_leaves(&w), *out[3];
@@ -352,8 +354,8 @@ pid_t __wrap_getpid(void) {
   return __real_getpid();
 }
 
-/* Many calls are queued on one stream, and none of them is done. Each leaf has a storage of its own, but neither the
- * driver calls of a call nor its system calls grow with the leaves. */
+/* Many calls are queued on one stream, and none has ended. Each leaf has its own storage, but neither the driver calls
+ * nor the system calls of a call grow with the leaves. */
 SIM_CASE(device_ops_on_stream_in_a_row_poll_seldom) {
   enum { NUM_ROUNDS = 10, MOST = NUM_LEAVES / 2 };
   scoped_place w = place_open(2);

@@ -1,10 +1,11 @@
-/* Operations on device trees: streams that are captured, leaves on two devices, and memory of the program. */
+/* Tests operations on device trees with captured streams, with leaves on two devices, and with memory of the
+ * program. */
 #include <dlfcn.h>
 
 #include "core/ops/device/ways.h"
 #include "support/threads.h"
 
-/* The simulator has no graphs: its table says that a stream is captured. */
+/* The simulator cannot capture, so the test replaces the driver call that returns the capture status of a stream. */
 static _Atomic(void *) captured;
 static shim capture_shim;
 static tdict_cu report_capture(tdict_driver *d, tdict_cu_stream s, int *status) {
@@ -26,7 +27,7 @@ SIM_CASE(device_ops_refuse_capture) {
     td_fails(TDICT_ECAPTURE, "the stream is being captured", ways_call(&t, way, &s, &out, err));
     assert_null(out);
     ways_check_untouched(&t);
-    /* Calls that wait, and calls on other streams, go on. */
+    /* Calls that wait and calls on other streams still work. */
     for (int other = 0; other < 2; other++) {
       td_ok(ways_call(&t, way, other ? &free_stream : NULL, &out, err));
       sync_stream(&w, free_stream);
@@ -41,7 +42,7 @@ SIM_CASE(device_ops_refuse_capture) {
   tdict_stream_destroy(w.c, free_stream);
 }
 
-/* A real capture, begun and ended by libcuda's own calls. */
+/* Finds a function of libcuda, with which the next case begins and ends a real capture. */
 static void find_symbol(const char *name, void *function) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *found = library ? dlsym(library, name) : NULL;
   if (!found) fail_msg("libcuda.so.1 has no %s", name);
@@ -55,19 +56,19 @@ CUDA_CASE(device_ops_keep_a_capture_valid) {
   find_symbol("cuGraphDestroy", &destroy);
   ways t = ways_open(&w, &w);
   tdict_stream s = new_stream(&w), other = new_stream(&w);
-  for (int mode = 0; mode < 3; mode++) { /* global, of the thread, relaxed */
+  for (int mode = 0; mode < 3; mode++) { /* global, thread-local and relaxed */
     tdict_gpu_scope scope;
     tdict_tree *outs[NUM_WAYS][2] = {{NULL}};
     void *graph = NULL;
     ways_reset(&t);
-    td_ok(tdict_gpu_enter(w.gpu, &scope, err)); /* a current context for the capture */
+    td_ok(tdict_gpu_enter(w.gpu, &scope, err)); /* the capture needs a current context */
     assert_int_equal(begin(s.handle, mode), 0);
     tdict_gpu_leave(w.gpu, &scope);
     for (tree_way way = 0; way < NUM_WAYS; way++) {
       tdict_tree *none = NULL;
       td_fails(TDICT_ECAPTURE, "the stream is being captured", ways_call(&t, way, &s, &none, err));
       assert_null(none);
-      if (way == WAY_SET) continue; /* changes the rows that other operations read */
+      if (way == WAY_SET) continue; /* would change the rows that other operations read */
       for (int k = 0; k < 2; k++) td_ok(ways_call(&t, way, k ? &other : NULL, &outs[way][k], err));
     }
     td_ok(tdict_gpu_enter(w.gpu, &scope, err));
@@ -75,7 +76,7 @@ CUDA_CASE(device_ops_keep_a_capture_valid) {
     assert_non_null(graph);
     assert_int_equal(destroy(graph), 0);
     tdict_gpu_leave(w.gpu, &scope);
-    sync_stream(&w, other); /* raw reads are not allowed during a capture */
+    sync_stream(&w, other); /* ends before the raw reads, which a capture does not allow */
     for (tree_way way = 0; way < NUM_WAYS; way++)
       for (int k = 0; k < 2; k++) {
         if (outs[way][k]) ways_check(&t, way, outs[way][k]);
@@ -88,7 +89,7 @@ CUDA_CASE(device_ops_keep_a_capture_valid) {
   place_close(&w);
 }
 
-/* One launch for each device, and a stream of one of the devices is refused. */
+/* Makes one launch for each device. A stream of one of the devices is refused. */
 SIM_CASE(device_ops_of_two_devices) {
   scoped_place w = place_sim(2, 0, 2);
   scoped_raw raw = raw_open(w.c, tdict_sim(1));
@@ -106,7 +107,7 @@ SIM_CASE(device_ops_of_two_devices) {
     ways_check_untouched(&t);
     begin_counting(&s, &w);
     td_ok(ways_call(&t, way, NULL, &out, err));
-    assert_int_equal(num_launches, 2); /* the launch that reads the list also checks it */
+    assert_int_equal(num_launches, 2); /* the list needs no launch of its own for the check */
     shim_end(&s, w.d);
     ways_check(&t, way, out);
     tdict_release(out);
@@ -114,7 +115,7 @@ SIM_CASE(device_ops_of_two_devices) {
   }
 }
 
-/* Tensors on the host and on the device. With a stream, each is handled where it is. */
+/* The trees have tensors on the host and on the device. With a stream, each tensor is handled where it is. */
 SIM_CASE(device_ops_of_host_and_device) {
   scoped_place w = place_open(2);
   const place host = host_of(w);
@@ -140,15 +141,15 @@ static tdict_tensor *as_program_memory(const tdict_tensor *t, void (*release)(vo
   td_ok(tdict_tensor_from_data(&desc, release, user, &made, err));
   return made;
 }
-/* The same tree with its leaf "e" in memory of the program. The tree `td` must live longer. */
+/* Returns a clone of `td` whose leaf "e" is memory of the program. Release the clone before `td`. */
 static tdict_tree *with_program_memory(const tdict_tree *td) {
   tdict_tree *made = NULL;
   td_ok(tdict_clone(td, &made, err));
   td_put(made, "e", as_program_memory(td_leaf(td, "e"), NULL, NULL));
   return made;
 }
-/* A launch of the other side's memory reads and writes memory of the program. Operations that would allocate there, and
- * operations between two such tensors, are refused. */
+/* If only one side of a copy is memory of the program, a launch of the other side's device reads or writes it. If both
+ * sides are, or if the result would be allocated there, the operation is refused. */
 GPU_CASE(device_ops_on_memory_of_the_program) {
   enum { IN_TD = 1, IN_OTHER = 2, IN_FEW = 4, IN_STACKED = 8, IN_JOINED = 16 };
   static const struct {
@@ -199,7 +200,7 @@ GPU_CASE(device_ops_on_memory_of_the_program) {
   }
 }
 
-/* The program gets its memory back only after the launch that is queued. */
+/* Called when the library returns the memory to the program, which must be after the queued launch. */
 static void note_release(void *user) {
   blocked *b = user;
   assert_true(atomic_load(&b->gate.open) && atomic_load(&b->k.done));

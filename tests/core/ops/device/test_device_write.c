@@ -1,4 +1,5 @@
-/* Clones, contiguous trees, copies and fills on devices: the host's results, one launch, and order on streams. */
+/* Tests clones, contiguous trees, copies and fills on devices: results as on the host, one launch, and the order on
+ * streams. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 
@@ -58,7 +59,7 @@ GPU_CASE(device_fill_equals_host) {
   }
 }
 
-/* The four calls on one tree of 40 rows; `few` has as many rows. With NULL for the stream, the calls wait. */
+/* The four calls and their trees of 40 rows. */
 enum { CLONE, CONTIGUOUS, COPY, FILL, WAYS };
 typedef struct trees {
   tdict_tree *td, *other, *view, *out;
@@ -149,7 +150,7 @@ SIM_CASE(device_writes_fail_whole) {
   td_fails_at(TDICT_ENOTSUP, "copy: from cpu to sim:0", "h", tdict_copy(t.other, t.td, TD_ON(stream), err));
   td_ok(tdict_copy(t.other, t.td, NULL, err));
   tdict_tree *out = NULL;
-  td_ok(tdict_clone_deep(t.td, TD_ON(stream), &out, err)); /* each tensor stays where it is */
+  td_ok(tdict_clone_deep(t.td, TD_ON(stream), &out, err)); /* the copy of a tensor is on the device of the tensor */
   check_row(&w, td_leaf(out, "h"), 4, 40, 60, 4);
   sync_stream(&w, stream);
   check_row(&w, td_leaf(out, "e"), 4, 40, 5, 4);
@@ -159,7 +160,7 @@ SIM_CASE(device_writes_fail_whole) {
   place_close(&w);
 }
 
-/* Without a compiler for kernels, the driver's copies and fills remain. */
+/* If the driver cannot compile kernels, the driver copies and fills. */
 SIM_CASE(device_writes_without_compiler) {
   scoped_place w = place_open(2);
   shim s;

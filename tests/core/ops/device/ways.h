@@ -1,5 +1,5 @@
-/* All operations on device trees, as one call each on trees of rows, and the checks of their results. Leaves "b" and
- * "n.d" may be in another place than the other leaves. Each case releases what it makes. */
+/* Operations on device trees of rows, each as one call, and checks of their results. Leaves "b" and "n.d" may be in
+ * another place than the other leaves. Each case releases what it makes. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
 
@@ -47,7 +47,7 @@ static inline tdict_tree *ways_stacked(const ways *t) {
   for (int i = 0; i < 5; i++) td_put(td, way_paths[i], new_tensor(TDICT_I32, 3, shape, place_of(t, i)->memory));
   return td;
 }
-/* Gives all elements that operations write their first bytes again. */
+/* Restores the elements of all trees that operations write. */
 static inline void ways_reset(const ways *t) {
   for (int i = 0; i < 5; i++) {
     const uint64_t n = (uint64_t)i;
@@ -75,7 +75,7 @@ static inline ways ways_open(const place *w, const place *second) {
 static inline void ways_close(ways *t) { td_release(t->list, t->td, t->other, t->view, t->few, t->stacked, t->joined); }
 #define scoped_ways TD_SCOPED(ways_close, ways)
 
-/* Calls the operation. `s` is NULL if the call waits. *out is set by operations that return a new tree. */
+/* Calls the operation, which waits if `s` is NULL. Operations that return a new tree set *out. */
 static inline tdict_status ways_call(const ways *t, tree_way way, const tdict_stream *s, tdict_tree **out,
                                      tdict_error *err) {
   const tdict_run *run = TD_ON_IF(s);
@@ -110,7 +110,7 @@ static inline tdict_status ways_call(const ways *t, tree_way way, const tdict_st
     return tdict_to_dtype(t->td, TDICT_F64, NULL, run, out, err);
   }
 }
-/* The destination of an operation that makes no new tree, or NULL. */
+/* Returns the destination of an operation that makes no new tree, else NULL. */
 static inline tdict_tree *ways_destination(const ways *t, tree_way way) {
   switch (way) {
   case WAY_INTO:

@@ -3,7 +3,7 @@
 #include "core/ops/rig.h"
 #include "support/threads.h"
 
-/* Checks td[index] of a sample against a map; returns the result. */
+/* Returns td[index]. */
 static tdict_tree *get(const tdict_tree *td, const tdict_indices *index) {
   return td_made(tree, tdict_index_get(NULL, td, index, NULL, &made, err));
 }
@@ -73,7 +73,7 @@ DEVICE_CASE(index_rest) {
   check(&r, t, td, TDICT_INDEX(TDICT_AT(1), TDICT_REST, TDICT_AT(-1)), &map);
 }
 
-/* A tree without batch dimensions has nothing to select, but takes new dimensions. */
+/* A tree without batch dimensions has nothing to select, but can get new dimensions. */
 DEVICE_CASE(index_without_batch_dimensions) {
   scoped_rig r = rig_open();
   m_tree *t = m_tree_make(0, NULL);
@@ -181,8 +181,8 @@ CASE(index_mask_copies) {
   check(&r, t, td, TDICT_INDEX(TDICT_MASK(mask)), &map);
 }
 
-/* Several lists and masks are paired: element i of the result is at position i of each. If they are adjacent, their
- * dimension is at the first of them, else it comes first. */
+/* Lists and masks are paired: element i of the result comes from position i of each. The result has one dimension for
+ * them. It replaces the lists if they are adjacent, else it is the first dimension. */
 CASE(index_lists_are_paired) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 2);
@@ -197,7 +197,7 @@ CASE(index_lists_are_paired) {
   map.list[1] = plain_columns;
   check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_LIST(columns, 4)), &map); /* adjacent */
   map.list[1] = ones;
-  /* one position, used for all elements */
+  /* a list of one position is used for all elements */
   check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_LIST(last, 1)), &map);
   map.list[1] = NULL;
   map.list[2] = ones;
@@ -213,7 +213,7 @@ CASE(index_lists_are_paired) {
   map.list[1] = plain_columns;
   map.list[2] = ones;
   const tdict_indices *behind = TDICT_INDEX(TDICT_ALL, TDICT_LIST(columns, 4), TDICT_NEW_AXIS, TDICT_LIST(last, 1));
-  check(&r, t, td, behind, &map); /* separated, with a dimension before them */
+  check(&r, t, td, behind, &map); /* separated, with another dimension before them */
   map = (m_map){.in = 3, .out_ndim = 3, .shape = {3, 1, 2}, .out = {0, 0, 2}, .step = {1, 1, 1}, .copies = true};
   scoped_tensor mask = td_made(tensor, tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){4}, NULL, &made, err));
   memcpy(tdict_tensor_data(mask), bits, sizeof bits);
@@ -230,7 +230,7 @@ CASE(index_lists_are_paired) {
   check(&r, t, td, TDICT_INDEX(TDICT_LIST(NULL, 0), TDICT_LIST(last, 1), TDICT_LIST(NULL, 0)), &map);
 }
 
-/* Tests the same for writing. */
+/* The same rules hold for writing. */
 CASE(index_lists_are_written) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
@@ -316,7 +316,7 @@ CASE(index_survives_enomem) {
   RIG_WITHOUT_MEMORY(empty, tdict_index_set(NULL, empty, TDICT_INDEX(TDICT_AT(1)), row, NULL, err));
 }
 
-/* Tests that elements written to a view appear in the whole tree. */
+/* Writes `value` to the model of a view, and so to the model of the whole tree. */
 static void write_model(m_tree *t, m_map *map, const m_tree *value) {
   m_tree *part = rig_mapped(t, map);
   m_array *to[8], *from[8];
@@ -339,7 +339,7 @@ DEVICE_CASE(index_set_writes_through) {
   write_model(t, &map, value);
   rig_check(&r, t, td);
   tdict_release(from);
-  from = ops_tree(value = rig_like(value)); /* from the host, on any device */
+  from = ops_tree(value = rig_like(value)); /* from host memory */
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(3, TDICT_NONE, -2)), from, NULL, err));
   write_model(t, &map, value);
   rig_check(&r, t, td);
@@ -414,7 +414,7 @@ DEVICE_CASE(index_set_refuses) {
   td_fails_at(TDICT_EDTYPE, "float32", "n.b", tdict_index_set(NULL, td, row, from, NULL, err));
   td_put(from, "n.b", TENSOR(3, 2));
   td_fails(TDICT_ESHAPE, "[3, 2", tdict_index_set(NULL, td, row, from, NULL, err));
-  rig_check(&r, t, td); /* refused before the first element is written */
+  rig_check(&r, t, td); /* the call was refused before it wrote an element */
 }
 
 DEVICE_CASE(rows_fill_a_batch) {

@@ -1,4 +1,4 @@
-/* Tests copies of rows by lists and masks: any layout, any width, and one wait for transfers per tensor. */
+/* Tests copies of rows by lists and masks: any layout, any width, and one wait for transfers for each tensor. */
 #include "core/tensor/naive.h"
 #include "core/tensor/slow_fence.h"
 #include "core/tensor/tensor.h"
@@ -7,7 +7,7 @@
 
 enum { MOST = 700, DIMS = 3 };
 
-/* An index of lists, and the same index for one position. */
+/* An index with lists. at_position() makes the index for one position of the lists. */
 typedef struct lists {
   tdict_indices all;
   int64_t positions[DIMS][MOST], count;
@@ -50,7 +50,7 @@ static tdict_tree *tree_over(tdict_tensor *t) {
   return td;
 }
 
-/* Makes a tensor of random elements; the dimensions of a permuted tensor are in any order. */
+/* Makes a tensor of random elements, whose dimensions are in any order in memory. */
 static tdict_tensor *any_tensor(naive_random *r, tdict_dtype dtype) {
   static const int orders[][4] = {{0, 1, 2, 3}, {2, 1, 0, 3}, {3, 1, 2, 0}, {1, 0, 3, 2}};
   int64_t shape[4];
@@ -69,7 +69,7 @@ static void check_lists(naive_random *r, tdict_dtype dtype) {
   td_ok(tdict_index_get(NULL, td, &l.all, NULL, &got, err));
   td_ok(tdict_index_set(NULL, zeros, &l.all, got, NULL, err));
   td_ok(tdict_index_set(NULL, same, &l.all, got, NULL, err));
-  assert_true(tdict_equal(same, td)); /* no other element is written */
+  assert_true(tdict_equal(same, td)); /* the rows had these values, so nothing changes */
   const int place = l.side_by_side ? l.first : 0;
   assert_int_equal(tdict_batch_size(got)[place], l.count);
   for (int64_t i = 0; i < l.count; i++) {
@@ -93,7 +93,7 @@ CASE(index_copy_takes_any_layout) {
   for (int i = 0; i < 600; i++) check_lists(&r, dtypes[i % 6]);
 }
 
-/* Masks of one and of several dimensions, of any strides, longer and shorter than a word. */
+/* Masks have one or more dimensions and any strides. They are longer or shorter than a word. */
 CASE(index_copy_reads_any_mask) {
   naive_random r = {18};
   for (int round = 0; round < 200; round++) {
@@ -119,7 +119,7 @@ CASE(index_copy_reads_any_mask) {
   }
 }
 
-/* A transfer that writes the source or uses the destination must be waited for before the first row is copied. */
+/* Checks that the call waits for a transfer that writes its source or uses its destination. */
 static void check_waits(tdict_storage *busy, bool writes, tdict_tree *td, const tdict_tree *value) {
   static const int64_t positions[] = {2, 0};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(positions, 2));
@@ -153,8 +153,7 @@ CASE(index_copy_refuses_lost_bytes) {
   tdict_storage_lose_all(mine);
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_null(got);
-  td_ok(
-      tdict_index_set(NULL, td, index, value, NULL, err)); /* these rows are valid again, the row between them is not */
+  td_ok(tdict_index_set(NULL, td, index, value, NULL, err)); /* the row between these rows is still lost */
   td_ok(tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_null(tdict_tensor_const_data(x));
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(&(int64_t){1}, 1)), part, NULL, err));
@@ -163,7 +162,7 @@ CASE(index_copy_refuses_lost_bytes) {
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_set(NULL, td, index, value, NULL, err));
 }
 
-/* A column of lost bytes, rewritten row by row in any order, and in part. */
+/* A column of lost bytes is written row by row in any order, and in part. */
 CASE(lost_rows_are_restored_in_any_order) {
   enum { ROWS = 100 };
   int64_t positions[ROWS];
@@ -184,7 +183,7 @@ CASE(lost_rows_are_restored_in_any_order) {
   assert_non_null(tdict_tensor_const_data(whole));
 }
 
-/* The source of the second leaf is lost: the first leaf must stay unchanged. */
+/* The source of the second leaf is lost, so the call must not write the first leaf. */
 CASE(lost_sources_are_found_before_writing) {
   static const int64_t all[] = {2, 0, 1};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(all, 3));
@@ -252,7 +251,7 @@ CASE(index_into_refuses) {
   td_ok(tdict_delete(copy, "n.z", err));
   td_ok(tdict_delete(copy, "a", err));
   td_fails_at(TDICT_ENOTFOUND, "no such key", "a", tdict_index_into(NULL, copy, td, index, NULL, err));
-  td_put(copy, "a", TENSOR(3, 4, 2)); /* n.b comes before it, and is not written */
+  td_put(copy, "a", TENSOR(3, 4, 2)); /* n.b comes before this leaf, but must not be written */
   td_fails(TDICT_ESHAPE, "", tdict_index_into(NULL, copy, td, index, NULL, err));
   td_put(copy, "a", naive_tensor(TDICT_I32, 2, (const int64_t[]){3, 4}, 7));
   td_fails_at(TDICT_EDTYPE, "", "a", tdict_index_into(NULL, copy, td, index, NULL, err));

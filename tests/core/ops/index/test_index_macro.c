@@ -1,4 +1,4 @@
-/* The macro that makes an index, indices with too many items, and what an index costs. */
+/* Tests the macro that makes an index, indices with too many items, and the allocations of an index. */
 #include "core/ops/rig.h"
 
 #define TWO(i) TDICT_AT(i), TDICT_AT((i) + 1)
@@ -30,5 +30,5 @@ CASE(index_costs_one_slab) {
     td_fail_alloc_stop();
   }
   assert_int_equal(seen[0], seen[1]);
-  assert_int_equal(seen[1], 3); /* the slab, the node and its list */
+  assert_int_equal(seen[1], 3); /* the slab, the node and the list of the node */
 }

@@ -1,6 +1,6 @@
-/* Tests copies by lists and masks that threads of a pool help with. Results are compared with plain loops. Most cases
- * replace the parallel loop by a loop on the calling thread that runs the parts in reverse order: if two parts wrote
- * the same element, the wrong value would remain. */
+/* Tests copies by lists and masks with threads of a pool. Results are compared with plain loops. Most cases replace the
+ * parallel loop by a loop on the calling thread that runs the parts in reverse order. If two parts wrote the same
+ * element, the wrong value would then remain. */
 #include "core/ops/index/index_plan.h"
 #include "core/ops/rig.h"
 #include "core/ops/visit.h"
@@ -9,7 +9,7 @@
 
 enum { HELPERS = 2, ROUNDS = SANITIZED ? 5 : 15, THREAD_ROUNDS = SANITIZED ? 5 : 10 };
 
-/* The last parallel loop. */
+/* What the last parallel loop was called with. */
 static struct {
   bool is_reversed;
   long parts;
@@ -42,8 +42,8 @@ static tdict_run helped(void) {
 }
 
 enum { ROWS, COLUMNS, PAIRS, ROW_MASK, CELL_MASK, KINDS };
-/* An index of a tree with batch size `sizes`. Row (i, j) of the result is row (rows[i], j), (i, columns[j]) or
- * (rows[i], columns[i]) of the tree. */
+/* An index of a tree with batch size `sizes`. Depending on the kind, row (i, j) of the result is row (rows[i], j), (i,
+ * columns[j]) or (rows[i], columns[i]) of the tree. */
 typedef struct plan {
   int kind;
   int64_t sizes[2], count, *rows, *columns;
@@ -57,7 +57,7 @@ static void plan_reset(plan *p) {
   tdict_tensor_release(p->mask);
 }
 
-/* Makes a mask whose positions are `rows` and `columns`. */
+/* Makes a mask that selects `rows` and `columns`. */
 static void make_mask(naive_random *r, plan *p) {
   const int ndim = p->kind == ROW_MASK ? 1 : 2;
   td_ok(tdict_tensor_zeros(TDICT_BOOL, ndim, p->sizes, NULL, &p->mask, err));
@@ -96,7 +96,7 @@ static void choose(naive_random *r, int kind, plan *p) {
                                : *TDICT_INDEX(TDICT_LIST(p->rows, p->count), TDICT_LIST(p->columns, p->count));
 }
 
-/* Writes the batch size of the result. Returns its number of dimensions. */
+/* Stores the batch size of the result in `sizes`. Returns its number of dimensions. */
 static int result_sizes(const plan *p, int64_t sizes[2]) {
   const bool pairs = p->kind == PAIRS || p->kind == CELL_MASK;
   sizes[0] = p->kind == COLUMNS ? p->sizes[0] : p->count;
@@ -104,15 +104,14 @@ static int result_sizes(const plan *p, int64_t sizes[2]) {
   return pairs ? 1 : 2;
 }
 
-/* Writes the position in the tree of row (i, j) of the result. */
+/* Stores the position that row (i, j) of the result has in the tree in `at`. */
 static void source_of(const plan *p, int64_t i, int64_t j, int64_t at[2]) {
   const bool pairs = p->kind == PAIRS || p->kind == CELL_MASK;
   at[0] = p->kind == COLUMNS ? i : p->rows[i];
   at[1] = p->kind == COLUMNS ? p->columns[j] : pairs ? p->columns[i] : j;
 }
 
-/* Copies one element after another between a tensor of the tree and a tensor of the result, in the order of the
- * result. */
+/* Copies elements one by one between a tensor of the tree and a tensor of the result, in the order of the result. */
 static void model_copy(const plan *p, tdict_tensor *whole, tdict_tensor *part, bool writes_whole) {
   int64_t sizes[2] = {1, 1}, at[2];
   const int ndim = result_sizes(p, sizes);
@@ -131,8 +130,8 @@ static void model_copy(const plan *p, tdict_tensor *whole, tdict_tensor *part, b
       }
 }
 
-/* Makes a tensor of random elements with the batch size of `ndim` sizes and one more dimension; sometimes its
- * dimensions are permuted in memory. */
+/* Makes a tensor of random elements whose shape is `sizes` and `width`. Sometimes its dimensions are permuted in
+ * memory. */
 static tdict_tensor *make_tensor(naive_random *r, tdict_dtype dtype, int ndim, const int64_t *sizes, int64_t width) {
   int64_t shape[3];
   int order[3], turned[3];
@@ -151,7 +150,7 @@ static tdict_tensor *make_tensor(naive_random *r, tdict_dtype dtype, int ndim, c
   return made;
 }
 
-/* Runs all three functions with and without the parallel loop in reverse order. */
+/* Compares reads and writes by an index with a plain loop. */
 static void check_random(naive_random *r, tdict_context *context, int kind, tdict_dtype dtype) {
   plan p;
   int64_t sizes[2];
@@ -195,14 +194,14 @@ static void check_all_kinds(bool is_reversed, int rounds) {
 CASE(index_parts_match_a_model) { check_all_kinds(true, ROUNDS); }
 CASE(index_threads_match_a_model) { check_all_kinds(false, THREAD_ROUNDS); }
 
-/* A tree of `rows` rows of `width` random bytes. */
+/* Makes a tree of `rows` rows of `width` random bytes. */
 static tdict_tree *make_rows(int64_t rows, int64_t width, uint64_t seed) {
   tdict_tree *td = TREE(rows);
   td_put(td, "x", naive_tensor(TDICT_U8, COUNTS(rows, width), seed));
   return td;
 }
 
-/* Writes rows by a list and compares them with a loop. Returns the number of parts, 0 if no parallel loop ran. */
+/* Writes rows by a list and compares them with a loop. Returns the number of parts, or 0 if no parallel loop ran. */
 static long write_rows(tdict_context *context, int64_t rows, int64_t width, const int64_t *at, int64_t count) {
   scoped_tree td = make_rows(rows, width, 5), value = make_rows(count, width, 6);
   scoped_tensor model = naive_tensor(TDICT_U8, COUNTS(rows, width), 5);
@@ -216,7 +215,8 @@ static long write_rows(tdict_context *context, int64_t rows, int64_t width, cons
   return loop.parts;
 }
 
-/* If a list names a row twice, the value that is last in the list must remain. Only long rows are then divided. */
+/* If a list has a row twice, the last value must remain. Then a part gets some bytes of all rows, so only long rows are
+ * divided. */
 CASE(index_set_with_keeps_the_last_of_a_row) {
   enum { COUNT = 6000, ROWS_LEFT = 8000, WIDTH = 512, LONG = 96 << 10 };
   static int64_t at[COUNT];
@@ -294,7 +294,7 @@ CASE(index_set_with_pairs_repeats) {
   }
 }
 
-/* Rows that share their elements, and trees that share elements, are copied in order on the calling thread. */
+/* If rows or trees share elements, the copies are done in order on the calling thread. */
 CASE(index_with_divides_only_separate_elements) {
   enum { COUNT = 4000, WIDTH = 1024 };
   static int64_t at[COUNT];
@@ -303,7 +303,7 @@ CASE(index_with_divides_only_separate_elements) {
   for (int i = 0; i < COUNT; i++) at[i] = COUNT - 1 - i;
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(at, COUNT));
   tdict_run o = helped();
-  /* All rows of the destination are one row. */
+  /* All rows of the destination are the same row. */
   scoped_tree one = make_rows(1, WIDTH, 2), td = NULL, value = make_rows(COUNT, WIDTH, 3), part = NULL;
   td_ok(tdict_expand(one, 1, (const int64_t[]){COUNT}, &td, err));
   const tdict_tensor *row = td_leaf(one, "x");
@@ -314,18 +314,18 @@ CASE(index_with_divides_only_separate_elements) {
   td_ok(tdict_index_into(context, td, value, index, &o, err));
   assert_memory_equal(tdict_tensor_const_data(row), from, WIDTH);
   assert_int_equal(loop.parts, 0);
-  /* A source that is one row is only read. */
+  /* The rows of a source may share their elements. */
   td_ok(tdict_index_get(context, td, index, &o, &part, err));
   assert_true(loop.parts > 1);
   assert_memory_equal((const char *)tdict_const_data(part, "x") + 7 * WIDTH, tdict_tensor_const_data(row), WIDTH);
-  /* A tree that is written to itself. */
+  /* The source and the destination are the same tree. */
   loop.parts = 0;
   td_ok(tdict_index_set(context, value, index, value, &o, err));
   td_ok(tdict_index_into(context, value, value, index, &o, err));
   assert_int_equal(loop.parts, 0);
 }
 
-/* Small copies and calls without a context or with num_threads 0 use no other thread. */
+/* Small copies use no other thread, and neither do calls without a context or with num_threads 0. */
 CASE(index_with_uses_threads_for_large_copies) {
   enum { COUNT = 4096, WIDTH = 1024 };
   static int64_t at[COUNT];
@@ -350,7 +350,7 @@ CASE(index_with_uses_threads_for_large_copies) {
   td_ok(tdict_index_get(context, td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
   assert_int_equal(loop.helpers, 1);
   tdict_release(out);
-  /* the default leaves one CPU for the calling thread */
+  /* by default, one CPU is left for the calling thread */
   const int cpus = tdict_pool_num_cpus(tdict_context_pool(context)), most = cpus - 1 < HELPERS ? cpus - 1 : HELPERS;
   loop.helpers = 0;
   o.num_threads = -1;
@@ -362,7 +362,7 @@ CASE(index_with_uses_threads_for_large_copies) {
   assert_int_equal(loop.parts, 0);
 }
 
-/* The list is examined before the first element is written. */
+/* The list is examined before an element is written. */
 CASE(index_set_with_survives_enomem) {
   enum { COUNT = 4096, WIDTH = 1024 };
   static int64_t at[COUNT];
@@ -392,7 +392,7 @@ static tdict_status read_rows(void *user, const tdict_leaves *at, tdict_error *e
   return status;
 }
 
-/* All threads of the pool make calls that could use the pool. No thread may wait for another thread of the pool. */
+/* All threads of the pool make calls that could use the pool. None of them may wait for another. */
 CASE(index_with_works_on_pool_threads) {
   enum { COUNT = 4096, WIDTH = 1024, LEAVES = 24 };
   static int64_t at[COUNT];

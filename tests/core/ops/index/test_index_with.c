@@ -1,11 +1,11 @@
-/* Tests indices with options: copies in a given memory, options that are refused, and calls without memory. */
+/* Tests indices with options: copies in a given memory, refused options, and missing host memory. */
 #include "core/ops/rig.h"
 #include "core/tensor/naive.h"
 #include "support/things.h"
 
 enum { ROUNDS = 300, MOST = 6 };
 
-/* A random index of the sample and its map. */
+/* A random index of the sample, and its map of the model. */
 typedef struct choice {
   tdict_indices index;
   m_map map;
@@ -79,7 +79,7 @@ SIM_CASE(index_with_copies_to_a_memory) {
   }
 }
 
-/* Without a memory, the options change nothing: views, or copies in plain memory. */
+/* Without a memory, the options do not change the result: views, or copies in plain memory. */
 SIM_CASE(index_with_defaults_is_index_get) {
   const int64_t rows[] = {2, 0};
   m_tree *t = SAMPLE(3, 4);
@@ -231,7 +231,7 @@ static tdict_status count_index(const void *self, int64_t i, void **out, tdict_e
   return TDICT_EHOOK;
 }
 
-/* The hook `index` cannot allocate from a memory, so the tensors of the object are used. */
+/* The hook `index` cannot allocate from a memory, so the object is indexed through its tensors. */
 SIM_CASE(index_with_uses_tensors_of_objects) {
   tdict_type type = thing_flat;
   scoped_context context = td_context(NULL);
@@ -262,7 +262,7 @@ SIM_CASE(index_with_uses_tensors_of_objects) {
   assert_int_equal(thing_count(), 0);
 }
 
-/* Objects of built-in types are indexed as without a memory. */
+/* For objects of built-in types, the option `memory` changes nothing. */
 SIM_CASE(index_with_indexes_built_in_objects) {
   static const int64_t rows[] = {2, 0, 2};
   const char *const texts[] = {"a", "bc", "def"};
