@@ -1,5 +1,5 @@
-/* Sequences of operations on trees, chosen by bytes: the operations of tests/support/ops.h, on the library and on the
- * model beside it. Bytes that show a difference end the program. Thread rule: one thread. */
+/* Operations on trees that are chosen by bytes. Runs the operations of tests/support/ops.h on the library and on its
+ * model. A difference ends the program. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ void fuzz_print_counts(void);
 
 static ops o;
 
-/* Prints how often each operation succeeded, and how often it failed as the model had said. */
+/* Prints how often each operation succeeded, and how often it failed as the model required. */
 void fuzz_print_counts(void) {
   for (int i = 0; ops_kind_name(i); i++)
     fprintf(stderr, "%-14s %10lld good %10lld refused\n", ops_kind_name(i), (long long)o.good[i], (long long)o.bad[i]);
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   }
   ops_refuse = (ops_refusal){td_fail_alloc, td_fail_alloc_stop};
   o.next = ops_from_bytes;
-  o.failing = count && bytes[count - 1] % 4 == 3; /* each allocation of each operation is refused once */
+  o.failing = count && bytes[count - 1] % 4 == 3; /* for this input, each allocation of each operation fails once */
   o.bytes = bytes;
   o.num_bytes = count;
   o.state = 0;

@@ -1,5 +1,5 @@
-/* The readers of JSON and UTF-8 on arbitrary bytes, beside a second reader (tests/core/leaves/naive_json.h). Bytes that
- * they judge differently end the program. Valid texts are then read value by value. Thread rule: one thread. */
+/* The readers of JSON and UTF-8 on arbitrary bytes, compared with a second reader (tests/core/leaves/naive_json.h). A
+ * different result ends the program. The values of valid texts are then read, too. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +26,8 @@ static void read_members(tdict_json value) {
   if (tdict_json_count(value) != members) abort();
 }
 
-/* Reads each value of a text that tdict_json_open() accepts. The text that tdict_json_write() makes must be equal to
- * the text that is made of it. */
+/* Reads each value of a text that tdict_json_open() accepts. If the text is written, read and written again, both new
+ * texts must be equal. */
 static void read_values(const uint8_t *bytes, size_t count, bool is_valid) {
   tdict_json_document document, again;
   tdict_json_fault fault;
@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   if (is_valid != naive_json(bytes, count, TDICT_JSON_MOST_DEPTH))
     complain("the second reader", bytes, count, is_valid);
   if (is_valid && tdict_utf8_length((const char *)bytes, count) != count) complain("UTF-8", bytes, count, is_valid);
-  /* The bytes before a fault in the text begin a valid text: cut there, the text is too short, not wrong. */
+  /* The bytes before a fault are the beginning of a valid text. So a text that is cut there may only be too short. */
   if (!is_valid && fault.at < count) {
     tdict_json_fault shorter = {0, NULL};
     const bool is_begin = tdict_json_is_valid((const char *)bytes, fault.at, &shorter);

@@ -1,6 +1,6 @@
-/* NumPy's files from any bytes: an input is a whole .npy or .npz file. A tree that is opened is written to a .npz file,
- * and a tree of one array also to a .npy file. The new files are opened and compared. A file that is refused leaves a
- * message. Thread rule: one thread. */
+/* NumPy's files from arbitrary bytes: the input is a whole .npy or .npz file. A tree that is opened is written to a
+ * .npz file, and a tree of one array also to a .npy file. The new files are opened and compared. If a file is refused,
+ * there must be a message. Thread rule: one thread. */
 #include "files.h"
 
 /* Opens the input, with nested or with flat names, and with or without a check of the checksums. */
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
       demand(tdict_get_difference(tree, npz, o, &difference, NULL) == TDICT_OK, "the trees cannot be compared");
       demand(!difference.differs, difference.message);
     }
-    npy = write_again(tree, TDICT_FORMAT_NPY); /* the file does not contain the name of the array */
+    npy = write_again(tree, TDICT_FORMAT_NPY); /* not compared, because the file lacks the name of the array */
   } else {
     refused++;
   }

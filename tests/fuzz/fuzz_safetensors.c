@@ -1,6 +1,6 @@
-/* Safetensors files from any bytes. The first byte chooses how the other bytes become a file: as the whole file, as a
- * header, as TensorDict's entry in a file of four tensors, or as an index of two shards. A tree that is opened is
- * written, opened again and compared. A file that is refused leaves a message. Thread rule: one thread. */
+/* Safetensors files from arbitrary bytes. The first byte chooses how the other bytes become a file: as the whole file,
+ * as a header, as TensorDict's entry in a file of four tensors, or as an index of two shards. A tree that is opened is
+ * written, opened again and compared. If a file is refused, there must be a message. Thread rule: one thread. */
 #include <sys/mman.h>
 
 #include "files.h"
@@ -16,7 +16,7 @@ static void put_header(int fd, const char *header, size_t count) {
   put(fd, header, count);
 }
 
-/* Writes a file whose metadata has the text as TensorDict's entry. */
+/* Writes a file that has the text as TensorDict's entry in its metadata. */
 static void put_structure(int fd, const uint8_t *text, size_t count) {
   static const char tensors[] = "\"}, \"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
                                 "\"b\":{\"dtype\":\"I64\",\"shape\":[3],\"data_offsets\":[24,48]},"
@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
     demand(!tree && error.message[0], "no message");
     demand(strncmp(error.path, is_index ? folder : path, strlen(is_index ? folder : path)) == 0, "the wrong file");
     demand(status != TDICT_ENOMEM && status != TDICT_EINVAL, error.message);
-    demand(is_index || status != TDICT_EIO, error.message); /* an index can name a missing shard */
+    demand(is_index || status != TDICT_EIO, error.message); /* an index may name a missing shard */
   }
   close(fd);
   return 0;

@@ -1,6 +1,6 @@
-/* Blobs of schemas from any bytes. A blob that is accepted is written again byte by byte, all of its entries can be
- * read, and the tree that it makes has the same schema. A blob that is refused leaves a message with an offset. Thread
- * rule: one thread. */
+/* Blobs of schemas from arbitrary bytes. If a blob is accepted, the schema writes the same bytes, all its entries can
+ * be read, and the tree that it makes has the same schema. If a blob is refused, the message must have an offset.
+ * Thread rule: one thread. */
 #include "demand.h"
 #include "tdict/schema.h"
 #include "tdict/tdict.h"
@@ -11,7 +11,7 @@ static long long trees;
 
 void fuzz_print_counts(void) { fprintf(stderr, "%lld accepted, %lld refused, %lld trees\n", accepted, refused, trees); }
 
-/* Sums the bytes of all tensors, at most a little above MOST_BYTES. */
+/* Returns the sum of the bytes of all tensors. Stops counting soon after MOST_BYTES. */
 static size_t sum_bytes(const tdict_schema *s) {
   size_t sum = 0;
   for (size_t i = 0; i < tdict_schema_get_info(s).num_entries && sum <= MOST_BYTES; i++) {
@@ -43,7 +43,7 @@ static void make_tree(const tdict_schema *s) {
   demand(!difference.message[0], "a difference");
 }
 
-/* Compares the schema with the one before, in both directions. */
+/* Compares the schema with the schema of the previous input, in both directions. */
 static void compare_with_last(tdict_schema *s) {
   static tdict_schema *last;
   tdict_schema_difference a, b;

@@ -1,8 +1,8 @@
-/* TensorDict's files from any bytes. The first byte chooses how the other bytes become a save: as the JSON of a
+/* TensorDict's files from arbitrary bytes. The first byte chooses how the other bytes become a save: as the JSON of a
  * consolidated file, as the whole file, as the meta.json of a directory with some files, as the meta.json of a folder
  * of this directory, or as the meta.json of the same files in an archive. A tree that is opened is written to a
- * consolidated file and to an archive, opened again and compared. Rows are appended to the directory. A save that is
- * refused leaves a message. Thread rule: one thread. */
+ * consolidated file and to an archive, opened again and compared. Rows are appended to the directory. If a save is
+ * refused, there must be a message. Thread rule: one thread. */
 #include <sys/stat.h>
 
 #include "files.h"
@@ -17,7 +17,7 @@ static const char value_meta[] = "{\"_type\":\"<class 'tensordict.tensorclass.No
 static const char stack_meta[] = "{\"_type\":\"<class 'tensordict.tensorclass.NonTensorStack'>\",\"stack_dim\":0,"
                                  "\"data\":[\"a\",null]}";
 
-/* Makes the directory: the root and the folders n, 0, 1 have the files x and y of 8 bytes. */
+/* Makes the directory and its folders. Each has the files x and y of 8 bytes. */
 static void make_directory(void) {
   static const char *const folders[] = {"d", "d/n", "d/0", "d/1", "d/v", "d/s"};
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
@@ -39,7 +39,7 @@ static void put_metas(void) {
   put_file("d/s/meta.json", stack_meta, sizeof stack_meta - 1);
 }
 
-/* Writes an archive with this meta.json. */
+/* Writes an archive whose meta.json has this text. */
 static void put_archive(const uint8_t *text, size_t count) {
   static image m;
   m.count = m.entries = 0;

@@ -1,4 +1,4 @@
-/* Runs a fuzz target over files, as libFuzzer does with a corpus, for compilers that have no libFuzzer.
+/* Runs a fuzz target over files, as libFuzzer does with a corpus. For compilers that have no libFuzzer.
  * usage: PROGRAM FILE... */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* A program that uses the public headers. It is compiled as C99 and as C++11 with -pedantic (client.cpp includes it),
- * so it stays within what both have. It is linked with the shared library and runs on the simulated device. The gate
- * `headers` fails if a macro or an inline function of include/ is missing here.
- * It asks only for success: what the calls do is the cases' business. */
+/* A program that uses the public headers. It is compiled as C99 and, by client.cpp, as C++11, both with -pedantic, so
+ * it uses only what both languages have. It is linked with the shared library and runs on the simulated device. The
+ * gate `headers` fails if a macro or an inline function of include/ is missing here.
+ * It only checks that calls succeed. Other tests check what the calls do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

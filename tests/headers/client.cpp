@@ -1,2 +1,2 @@
-/* The same client as C++11: see client.c. */
+/* Compiles client.c as C++11. */
 #include "client.c"

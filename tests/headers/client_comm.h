@@ -93,7 +93,7 @@ static void make_calls(tdict_comm *comm, tdict_tree *td) {
   OK(tdict_comm_all_reduce_async(comm, td, TDICT_REDUCE_MEAN, NULL, &future, &last_error));
   tdict_release(take_comm(future));
   OK(tdict_comm_send_async(comm, td, 0, NULL, &future, &last_error));
-  TRUE(tdict_future_take(future, NULL, &last_error) == TDICT_EINVAL); /* there is no other rank */
+  TRUE(tdict_future_take(future, NULL, &last_error) == TDICT_EINVAL); /* refused, because there is no other rank */
   OK(tdict_comm_receive_async(comm, 0, NULL, &future, &last_error));
   TRUE(tdict_future_take(future, NULL, &last_error) == TDICT_EINVAL);
 }

@@ -1,4 +1,5 @@
-/* The part of client.c that uses tdict/comm_nccl.h. No NCCL is needed: a library that does not exist is refused. */
+/* The part of client.c that uses tdict/comm_nccl.h. It needs no NCCL, because it only names a library that does not
+ * exist. */
 #include <unistd.h>
 
 static void use_nccl(tdict_context *context) {

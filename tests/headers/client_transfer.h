@@ -87,7 +87,7 @@ static tdict_status move_holder(const void *self, const tdict_hook *hook, void *
 }
 
 static void use_hooks(tdict_context *context) {
-  const tdict_hook none = tdict_hook_default(); /* as a test of a type makes one */
+  const tdict_hook none = tdict_hook_default(); /* as in a program that tests the hooks of a type */
   const int64_t shape[1] = {8};
   tdict_type type = tdict_type_default();
   tdict_tree *td = NULL, *moved = NULL;

@@ -1,4 +1,5 @@
-/* A struct bound to a tree by a table of fields: pack, unpack, make, and the struct as an object of a tree. */
+/* Tests structs that a table of fields binds to a tree: pack, unpack, make, and such a struct as an object of a
+ * tree. */
 #include "hpp/check.hpp"
 #include "tdict/view.h"
 
@@ -86,7 +87,7 @@ GPU_CASE(hpp_bound_struct_is_an_object) {
 
   tdict::tree moved = context.to_device(tree, td_device());
   CHECK(tdict_device_equal(tdict::get_object<pair>(moved, "pair")->b.device(), td_device()));
-  CHECK(tdict_is_pinned(moved.raw())); /* no tensor is in host memory */
+  CHECK(tdict_is_pinned(moved.raw())); /* the object has no tensors in host memory */
   tdict::tree back = context.to_device(moved, tdict_cpu());
   same_bytes(tdict::get_object<pair>(back, "pair")->b, b);
   td_fill_random(b.data<int64_t>(), b.bytes(), 3);
@@ -99,7 +100,7 @@ GPU_CASE(hpp_bound_struct_is_an_object) {
                       sizeof(int64_t));
 }
 
-/* A struct whose second tensor is missing. */
+/* The second tensor of the struct is missing. */
 GPU_CASE(hpp_bound_struct_may_be_incomplete) {
   tdict::context context(td_context(NULL));
   pair p = tdict::make<pair>({ROWS});

@@ -1,4 +1,4 @@
-/* Exceptions that leave functions of the program: caught by the header, passed to the caller, or the end of the
+/* Tests exceptions that leave functions of the program. The header catches them, the caller gets them, or they end the
  * process. docs/callbacks.md says which. */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ static tdict_loader *loader_of(const tdict::context &context, tdict_make_sample 
   return loader;
 }
 
-/* On the program's thread and on workers, the text of the exception is the error of the batch. */
+/* On the caller's thread and on workers, the error of the batch has the text of the exception. */
 CASE(hpp_callback_returns_the_exception) {
   tdict::context context = sim_context();
   tdict_error own = tdict_error();
@@ -69,7 +69,7 @@ CASE(hpp_callback_returns_the_exception) {
   }
 }
 
-/* Hooks of a bound struct whose constructor throws. */
+/* The hooks of a bound struct return an error if its constructor throws. */
 CASE(hpp_bound_structs_may_throw) {
   tdict::context context = sim_context();
   tdict::tree tree = tdict::tree::create({3});
@@ -89,7 +89,7 @@ static tdict_status lazy_and_throw(void *, const tdict_lazy_entry *, tdict_error
   throw std::runtime_error("lazy");
 }
 static tdict_status write_and_throw(void *, const char *, size_t) { throw std::runtime_error("written"); }
-/* Returns true if the exception passes to the caller. */
+/* Returns true if the caller gets the exception. */
 template <class F> static bool passes(F function) {
   try {
     function();
@@ -100,7 +100,8 @@ template <class F> static bool passes(F function) {
 }
 
 enum { TERMINATED = 42 };
-/* Runs a function in a child process, and checks its exit code. The memory of the calls that are left leaks there. */
+/* Runs a function in a child process, and checks the exit code. Calls that are left by an exception leak memory
+ * there. */
 template <class F> static void ends_with(int code, F function) {
   pid_t child = fork();
   if (child == 0) {
@@ -114,7 +115,7 @@ template <class F> static void ends_with(int code, F function) {
   assert_int_equal(WEXITSTATUS(status), code);
 }
 
-/* Without TDICT_CALLBACK(), these calls pass the exception to the caller, and the library is usable afterwards. */
+/* Without TDICT_CALLBACK(), these calls pass the exception to the caller. The library can still be used. */
 CASE(hpp_exceptions_pass_sequential_calls) {
   ends_with(0, [] {
     tdict::context context = sim_context();
@@ -133,7 +134,7 @@ CASE(hpp_exceptions_pass_sequential_calls) {
   });
 }
 
-/* The exception passes, and then the batch is an error and no end of the epoch. */
+/* The caller gets the exception. The next call then returns an error for the batch, and not the end of the epoch. */
 CASE(hpp_exceptions_leave_the_loader_usable) {
   alarm(20);
   tdict::context context = sim_context();
@@ -154,7 +155,7 @@ CASE(hpp_exceptions_leave_the_loader_usable) {
   alarm(0);
 }
 
-/* The process must end by std::terminate(), also if the caller catches. */
+/* Checks that the process ends by std::terminate(), even if the caller would catch the exception. */
 template <class F> static void terminates(F function) {
   ends_with(TERMINATED, [=] {
     passes(function);
@@ -170,7 +171,7 @@ static void *allocate_and_throw(void *, size_t) { throw std::runtime_error("allo
 static void release_nothing(void *) {}
 static void release_block(void *, void *, size_t) {}
 
-/* Other threads may wait for these calls, so the exception does not pass. */
+/* Other threads may wait for these calls, so an exception must end the process. */
 CASE(hpp_exceptions_end_the_process) {
   terminates([] {
     tdict::tree tree = tdict::tree::create({3});

@@ -1,4 +1,4 @@
-/* The C++ classes with exceptions: handles, trees, elements, transfers, loaders. Results are read through the C
+/* Tests the C++ classes with exceptions: handles, trees, elements, transfers, loaders. Reads results through the C
  * interface. */
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ static tdict::tree random_batch(uint64_t seed) {
 static int freed;
 static void count_free(void *) { freed++; }
 
-/* A tensor over a static array; `freed` counts its release. */
+/* Makes a tensor over a static array. Releasing it increases `freed`. */
 static tdict::tensor counted_tensor() {
   static float numbers[4];
   static const int64_t sizes[] = {4};
@@ -219,7 +219,7 @@ DEVICE_CASE(hpp_trees_are_saved_and_loaded) {
   assert_int_equal(rmdir(folder), 0);
 }
 
-/* The link is so slow that only a destructor that waits can leave an ended transfer. */
+/* The link is slow, so the transfer can only have ended if the destructor waits for it. */
 SIM_CASE(hpp_future_waits_when_destroyed) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options options = tdict_context_options_default();

@@ -1,4 +1,4 @@
-/* The C++ classes with exceptions: datasets, replay buffers, loaders and files. Results are read through the C
+/* Tests the C++ classes with exceptions: datasets, replay buffers, loaders and files. Reads results through the C
  * interface. */
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ static int64_t id_at(const tdict_tree *rows, int64_t i) {
 }
 
 static int live_functions;
-/* Makes samples. Counts its copies, so that a leak is seen. */
+/* A function that makes samples. Counts its copies, so that the case notices a leak. */
 struct sample_function {
   int64_t end;
   explicit sample_function(int64_t end_) : end(end_) { live_functions++; }
@@ -54,7 +54,7 @@ struct sample_function {
 CASE(hpp_dataset_from_function) {
   tdict::context context = host_context();
   live_functions = 0;
-  for (int64_t length : {INT64_C(10), INT64_C(-1)}) { /* a stream of ten samples, too */
+  for (int64_t length : {INT64_C(10), INT64_C(-1)}) { /* a dataset, then a stream of ten samples */
     tdict::dataset samples = tdict::dataset::from_function(sample_function(10), length);
     assert_int_equal(live_functions, 1);
     tdict_loader_options options = tdict_loader_options_default();

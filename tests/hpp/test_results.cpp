@@ -1,4 +1,4 @@
-/* The C++ classes without exceptions: each failure is a result. Compiled with -fno-exceptions. */
+/* Tests the C++ classes without exceptions, where each failure is a result. Compiled with -fno-exceptions. */
 #include "hpp/check.hpp"
 
 static_assert(std::is_same<tdict::outcome<tdict::tree>, tdict::result<tdict::tree>>::value, "results are chosen");
@@ -48,7 +48,7 @@ CASE(hpp_results_hold_errors) {
   assert_int_equal(tdict::pack(empty).status(), TDICT_EINVAL);
 }
 
-/* The result is destroyed before the first round of the loop, so its value must not be in the result. */
+/* The loop destroys the result before its first round, so the value must not be stored in the result. */
 CASE(hpp_temporary_results_give_values) {
   tdict::tree tree = *tdict::tree::create(fields, {3});
   float next = 0;
@@ -68,7 +68,7 @@ static tdict::result<tdict::tree> make_sample(int64_t index) {
   return tdict::tree::create(fields, {});
 }
 
-/* A sample that is an error is the error of its batch. */
+/* If a sample is an error, its batch is an error. */
 CASE(hpp_loaders_return_results) {
   tdict_context_options options = tdict_context_options_default();
   options.device = tdict_cpu();

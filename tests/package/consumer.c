@@ -1,5 +1,5 @@
-/* A program of a user, who has the installed library but not this repository. A tree goes to the simulated device and
- * back, and the bytes are compared. */
+/* A user's program, which has the installed library but not this repository. Moves a tree to the simulated device and
+ * back, and compares the bytes. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include <tdict/config.h>
 #include <tdict/tdict.h>
 
-#ifdef EXPECT_PARTS /* what find_package() says of the optional parts */
+#ifdef EXPECT_PARTS /* the optional parts that find_package() reports */
 #if TDICT_HAS_CUDA != EXPECT_CUDA || TDICT_HAS_NVTX != EXPECT_NVTX
 #error tdict/config.h and the components of find_package differ: cuda or nvtx
 #endif

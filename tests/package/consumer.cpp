@@ -1,4 +1,4 @@
-/* As consumer.c, written as a C++11 program writes it: with the installed tdict/tdict.hpp. */
+/* Does the same as consumer.c, as a C++11 program would: with the installed tdict/tdict.hpp. */
 #include <cstring>
 #include <iostream>
 #include <numeric>

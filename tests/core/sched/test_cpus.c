@@ -1,4 +1,4 @@
-/* Sets of processors on machines of any size. */
+/* Tests sets of processors on machines of any size. */
 #include "support/test.h"
 
 #include <errno.h>
@@ -7,13 +7,13 @@
 #include "core/sched/pool.h"
 #include "support/cpus.h"
 
-/* The machine that the library sees: processors from 0; 0: this machine; -1: the call fails. */
+/* The number of processors that the library sees. 0: those of this machine; -1: the call fails. */
 static int num_cpus;
 int __real_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *out);
 int __wrap_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *out);
 int __wrap_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *out) {
   if (num_cpus == 0) return __real_sched_getaffinity(pid, bytes, out);
-  /* like Linux: the set must have room for all processors that the machine can have */
+  /* as in Linux, the set must have room for all processors of the machine */
   if (num_cpus < 0 || bytes * 8 < (size_t)num_cpus) return errno = EINVAL, -1;
   memset(out, 0, bytes);
   for (int i = 0; i < num_cpus; i++) CPU_SET_S((size_t)i, bytes, out);
@@ -38,7 +38,7 @@ CASE(cpus_of_large_machines_are_counted) {
   }
 }
 
-/* Without the set, all processors of the machine count. */
+/* If the set cannot be read, all processors of the machine count. */
 CASE(cpus_are_counted_without_a_set) {
   tdict_cpus cpus;
   num_cpus = -1;

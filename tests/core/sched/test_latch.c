@@ -43,7 +43,7 @@ CASE(latch_times_out_by_the_monotonic_clock) {
   tdict_latch_destroy(&latch);
 }
 
-/* Looking tells nothing; it only takes its time, and no longer than was said. */
+/* A spin ends at its deadline or when the count is 0. It does not return which. */
 CASE(latch_spin_ends) {
   tdict_latch latch;
   tdict_latch_init(&latch, 1);
@@ -52,7 +52,7 @@ CASE(latch_spin_ends) {
   assert_in_range(tdict_now_ns() - begin, 3000000, INT64_C(20) * 1000000000);
   assert_false(tdict_latch_is_zero(&latch));
   pthread_t thread = td_start(count_down, &latch);
-  tdict_latch_spin(&latch, INT64_MAX); /* without the thread, this would wait for ever */
+  tdict_latch_spin(&latch, INT64_MAX); /* without the thread, this call would never return */
   assert_true(tdict_latch_is_zero(&latch));
   pthread_join(thread, NULL);
   tdict_latch_spin(&latch, 0);
@@ -89,7 +89,8 @@ CASE(latch_wakes_every_waiter) {
   tdict_latch_destroy(&latch);
 }
 
-/* The promise that lets a latch lie in what its waiter frees: sanitizers see a touch that comes too late. */
+/* The waiter may destroy and free a latch as soon as its wait ends. Sanitizers report a later access by the other
+ * thread. */
 CASE(latch_may_be_destroyed_after_a_wait) {
   for (int i = 0; i < 300; i++) {
     tdict_latch *latch = malloc(sizeof *latch);

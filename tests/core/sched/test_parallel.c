@@ -1,4 +1,4 @@
-/* Tests the parallel loop: it visits every index once, which threads take part, and that it does not wait for busy
+/* Tests the parallel loop: each index is visited once, the right threads take part, and the loop does not wait for busy
  * threads. */
 #include "support/test.h"
 
@@ -66,7 +66,7 @@ CASE(parallel_for_threads_run_concurrently) {
   pthread_barrier_t all;
   scoped_pool pool = open_pool(3);
   pthread_barrier_init(&all, NULL, 4);
-  tdict_parallel_for(pool, 3, 4, meet, &all); /* returns only when four threads are inside at once */
+  tdict_parallel_for(pool, 3, 4, meet, &all); /* returns only if four threads are in meet() at the same time */
   pthread_barrier_destroy(&all);
 }
 
@@ -89,7 +89,7 @@ typedef struct inside {
   tdict_latch done;
 } inside;
 static void visit_slowly(void *user, long i) {
-  td_rest(); /* idle threads help if they are asked */
+  td_rest(); /* long enough for idle threads to help */
   visit(user, i);
 }
 static void loop_inside(tdict_task *task) {

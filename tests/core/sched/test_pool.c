@@ -1,4 +1,4 @@
-/* Tests the thread pool: the order of tasks, their removal, the end of the pool, and a start that fails. */
+/* Tests the thread pool: the order of tasks, their removal, the end of the pool, and failing starts of threads. */
 #include "support/test.h"
 #include "support/thread_name.h"
 
@@ -11,7 +11,7 @@
 #include "support/cpus.h"
 #include "support/threads.h"
 
-/* Thread starts of the main thread fail from the `starts_left`-th on; below 0: never. */
+/* The number of threads that the main thread can still start. Below 0, there is no limit. */
 static int starts_left = -1;
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
@@ -27,7 +27,7 @@ static tdict_pool *open_pool(int num_threads) {
   return pool;
 }
 
-/* On more processors than this machine may have: the pool believes what it is told. */
+/* The case sets more processors than this machine may have. The pool does not check the set. */
 CASE(pool_leaves_reserved_cpus_free) {
   static const int cpus[] = {1, 2, 3, 4, 8, 16}, one_left[] = {1, 2, 3, 3, 7, 15}, two_left[] = {1, 2, 3, 2, 6, 14};
   scoped_pool pool = open_pool(2);
@@ -56,7 +56,7 @@ CASE(pool_first_come_first_served) {
   for (int i = 0; i < COUNT; i++) assert_int_equal(tasks[i].order, i);
 }
 
-/* What a task sees of its thread's signals. */
+/* A task that stores the signal mask of its thread. */
 typedef struct masked {
   tdict_task task; /* first */
   sigset_t mask;
@@ -85,7 +85,7 @@ CASE(pool_threads_take_no_signals) {
 
 CASE(pool_remove_returns_unstarted_tasks) {
   enum { COUNT = 7 };
-  static const int taken[] = {3, 0, 6, 1, 5}; /* the middle, the first, the last, and next to those */
+  static const int taken[] = {3, 0, 6, 1, 5}; /* the middle, the first, the last, and neighbours of those */
   tdict_pool *pool = open_pool(1);
   pool_gate gate;
   atomic_int next;
@@ -98,7 +98,7 @@ CASE(pool_remove_returns_unstarted_tasks) {
     assert_true(tdict_pool_remove(pool, &tasks[taken[i]].task));
     assert_false(tdict_pool_remove(pool, &tasks[taken[i]].task));
   }
-  noted_submit(pool, &tasks[0], &next); /* may be queued again */
+  noted_submit(pool, &tasks[0], &next); /* a removed task may be queued again */
   pool_gate_open(&gate);
   tdict_pool_destroy(pool);
   static const int order[COUNT] = {2, -1, 0, -1, 1, -1, -1};
@@ -123,7 +123,7 @@ CASE(pool_remove_of_all_leaves_a_working_queue) {
 
 static void *open_both(void *user) {
   pool_gate *gates = user;
-  td_rest(); /* until the destroy waits */
+  td_rest(); /* until tdict_pool_destroy() waits */
   for (int i = 0; i < 2; i++) pool_gate_open(&gates[i]);
   return NULL;
 }
@@ -170,7 +170,7 @@ CASE(pool_task_may_submit_and_free_itself) {
     *c = (chain){{.run = run_chain}, pool, &runs, 20};
     tdict_pool_submit(pool, &c->task);
   }
-  tdict_pool_destroy(pool); /* while links are still being submitted */
+  tdict_pool_destroy(pool); /* returns only after the last link of each chain */
   assert_int_equal(atomic_load(&runs), 210);
 }
 
@@ -199,12 +199,12 @@ CASE(pool_knows_its_threads) {
 CASE(pool_threads_run_concurrently) {
   enum { THREADS = 5 };
   pool_gate gates[THREADS];
-  scoped_pool pool = open_pool(THREADS); /* its threads look at the gates after these are open */
-  for (int i = 0; i < THREADS; i++) pool_gate_close(pool, &gates[i]); /* each holds a thread: all must be there */
+  scoped_pool pool = open_pool(THREADS); /* declared after the gates, so the threads end before the gates are freed */
+  for (int i = 0; i < THREADS; i++) pool_gate_close(pool, &gates[i]); /* each gate needs its own thread */
   for (int i = 0; i < THREADS; i++) pool_gate_open(&gates[i]);
 }
 
-/* The quota limits the processors, also those that are set later, and not the threads. */
+/* The quota limits the number of processors, also for sets that follow, but not the number of threads. */
 CASE(pool_uses_as_many_cpus_as_the_quota) {
   scoped_pool pool = open_pool(4);
   tdict_cpus set = td_cpus(0, 15);
@@ -240,7 +240,7 @@ static int count_threads(void) {
 }
 
 CASE(pool_create_leaves_no_thread_behind) {
-  tdict_pool *pool = open_pool(1); /* a sanitizer may start a thread of its own with the first */
+  tdict_pool *pool = open_pool(1); /* with the first thread, a sanitizer may start one of its own */
   td_release(pool);
   int before = count_threads();
   for (int n = 0; n < 4; n++) {
@@ -252,7 +252,7 @@ CASE(pool_create_leaves_no_thread_behind) {
     assert_null(pool);
   }
   for (int i = 0; i < 2000 && count_threads() > before; i++)
-    usleep(1000); /* a joined thread leaves /proc a little later: the first pool's may have been counted, too */
+    usleep(1000); /* a joined thread may remain in /proc for a while, so `before` may count one too many */
   assert_in_range(count_threads(), 1, before);
 }
 
@@ -299,8 +299,8 @@ static void note_thread(tdict_task *task) {
   atomic_store(&w->done, true);
 }
 
-/* One task after the other is nearly always the same thread's: a machine that is busy may let another come first, but a
- * pool that goes round takes each thread as often. */
+/* If tasks come one at a time, the thread that slept last nearly always runs the next task. On a busy machine, another
+ * thread may be faster. A pool that takes the threads in turn would fail this case. */
 CASE(pool_wakes_the_last_sleeper) {
   enum { THREADS = 12, TASKS = 120 };
   scoped_pool pool = open_pool(THREADS);
@@ -329,7 +329,7 @@ int __wrap_pthread_cond_signal(pthread_cond_t *condition) {
   return __real_pthread_cond_signal(condition);
 }
 
-/* A task that ends when `count` tasks run at once. */
+/* A task that ends when `count` tasks run at the same time. */
 typedef struct meeting {
   tdict_task task; /* first */
   atomic_int *arrived;
@@ -337,14 +337,14 @@ typedef struct meeting {
 } meeting;
 static void meet(tdict_task *task) {
   const meeting *m = (const meeting *)task;
-  const int count = m->count; /* the last task ends the test, so nothing is read after the arrival */
+  const int count = m->count; /* the case may end after the last arrival, so read this field before */
   atomic_int *arrived = m->arrived;
   atomic_fetch_add(arrived, 1);
   while (atomic_load(arrived) < count) usleep(50);
   atomic_fetch_add(arrived, 1);
 }
 
-/* A chain wakes as many threads as there are tasks, though the caller signals only one thread. */
+/* A chain wakes one thread for each task, although the caller signals only one thread. */
 CASE(pool_wakes_a_chain) {
   enum { THREADS = 14, ROUNDS_OF_TASKS = 60 };
   scoped_pool pool = open_pool(THREADS);
@@ -369,14 +369,14 @@ CASE(pool_wakes_a_chain) {
     assert_true(atomic_load(&num_signals) <= 1 + round % 2);
     while (atomic_load(&arrived) < 2 * count) usleep(50);
   }
-  /* a chain of tasks that no call waits for does not delay the end of the pool */
+  /* a chain that no call waits for does not delay the end of the pool */
   tdict_pool_wake_chain(pool, THREADS);
 }
 
 CASE(pool_threads_have_names) {
   enum { THREADS = 4 };
   scoped_pool pool = open_pool(THREADS);
-  td_rest(); /* a thread names itself before it sleeps */
+  td_rest(); /* a thread sets its name before it sleeps */
   for (int i = 0; i < THREADS; i++) assert_int_equal(td_threads_named(td_text("tdict-pool-%d", i)), 1);
   assert_int_equal(td_threads_named("tdict-*"), THREADS);
 }

@@ -1,5 +1,5 @@
-/* A waiting thread of the pool runs queued tasks, except tasks that may wait themselves. Also tests the note of each
- * thread. */
+/* A waiting thread of the pool runs queued tasks, but no tasks that may wait themselves. Also tests the pointer that a
+ * thread can store. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -18,30 +18,30 @@ CASE(pool_help_runs_tasks_that_never_wait) {
   atomic_init(&next, 0);
   assert_false(tdict_pool_help(pool, NULL)); /* nothing is queued */
   pool_gate_close(pool, &gate);
-  for (int i = 0; i < COUNT; i++) { /* 0, 2 and 4 may wait; 2 is for `me` */
+  for (int i = 0; i < COUNT; i++) { /* 0, 2 and 4 may wait, and 2 belongs to `me` */
     tasks[i] = (noted){
         .task = {.run = noted_run, .may_wait = i % 2 == 0, .owner = i == 2 ? &me : NULL}, .next = &next, .order = -1};
     tdict_pool_submit(pool, &tasks[i].task);
   }
   assert_true(tdict_pool_help(pool, NULL));
-  assert_int_equal(tasks[1].order, 0); /* the first that may be run */
+  assert_int_equal(tasks[1].order, 0); /* the first task that never waits */
   assert_true(tdict_pool_help(pool, &next));
   assert_int_equal(tasks[3].order, 1);
   assert_true(tdict_pool_help(pool, &me));
   assert_int_equal(tasks[2].order, 2);
   assert_true(tdict_pool_help(pool, &me));
   assert_int_equal(tasks[5].order, 3);
-  assert_false(tdict_pool_help(pool, &me)); /* no owner of NULL is anybody's */
+  assert_false(tdict_pool_help(pool, &me)); /* the other tasks have no owner, so they may not be run here */
   assert_false(tdict_pool_help(pool, NULL));
   assert_int_equal(tasks[0].order, -1);
   assert_int_equal(tasks[4].order, -1);
   pool_gate_open(&gate);
-  tdict_pool_destroy(pool); /* the rest is run by the pool, in order */
+  tdict_pool_destroy(pool); /* the pool runs the other tasks in order */
   assert_int_equal(tasks[0].order, 4);
   assert_int_equal(tasks[4].order, 5);
 }
 
-/* A task that a helper runs is no longer in the queue. */
+/* A task that a helper has run is no longer in the queue. */
 CASE(pool_help_dequeues_its_task) {
   tdict_pool *pool = open_pool(1);
   pool_gate gate;
@@ -83,7 +83,7 @@ CASE(pool_thread_data_is_per_thread) {
   tdict_pool_destroy(pool);
   assert_null(one.before);
   assert_ptr_equal(one.after, &one);
-  assert_ptr_equal(two.before, &one); /* it is the same thread */
+  assert_ptr_equal(two.before, &one); /* both tasks run on the same thread */
   assert_ptr_equal(tdict_pool_thread_data(), &mine);
   tdict_pool_set_thread_data(NULL);
   assert_null(tdict_pool_thread_data());

@@ -1,5 +1,6 @@
-/* Pool threads that spin for tasks before they sleep, and threads woken to spin: no task is missed, and spinning ends.
- * The tests set how many may spin, since the pool would choose none on a machine of two CPUs. */
+/* Tests threads of a pool that spin for tasks before they sleep, or that are woken to spin. No task may be missed, and
+ * spinning must end. The tests set the number of spinning threads, because the pool would choose none on a machine of
+ * two CPUs. */
 #include "support/test.h"
 
 #include <time.h>
@@ -21,8 +22,8 @@ typedef struct submitter {
   noted tasks[ROUNDS];
 } submitter;
 
-/* Each submitter waits for its tasks. At times it sleeps first, so that threads fall asleep. A missed task hangs the
- * test. */
+/* Submits tasks and waits for them. Sometimes sleeps before, so that threads of the pool fall asleep. If a task is
+ * missed, this function does not return. */
 static void *submit_and_wait(void *user) {
   submitter *s = user;
   for (int i = 0; i < ROUNDS; i++) {
@@ -67,7 +68,7 @@ CASE(pool_spinning_ends) {
   usleep(20000);
   const double before = cpu_seconds();
   usleep(200000);
-  assert_true(cpu_seconds() - before < 0.1); /* four spinning threads would take 0.8 s, or 0.4 s on two CPUs */
+  assert_true(cpu_seconds() - before < 0.1); /* four threads that spin would take 0.8 s, or 0.4 s on two CPUs */
 }
 
 CASE(pool_spinning_ends_with_the_pool) {

@@ -1,4 +1,4 @@
-/* Tests quotas of processors, with folders in place of those of the system. */
+/* Tests quotas of processors, with temporary folders in place of the system's. */
 #include "support/test.h"
 
 #include <sys/stat.h>
@@ -37,7 +37,7 @@ static const char v1_mounts[] =
     "32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:10 - cgroup cgroup rw,cpu,cpuacct\n";
 static const char v1_groups[] = "5:cpuset:/other\n4:cpu,cpuacct:/jobs/one\n1:name=systemd:/jobs\n";
 
-/* The quota of one cgroup of version 2 whose cpu.max has this text. */
+/* Returns the quota of a cgroup of version 2 whose cpu.max has this text. */
 static int quota_of(const char *text) {
   begin(v2_mount, "0::/job\n");
   put("/sys/fs/cgroup/job/cpu.max", text);
@@ -85,7 +85,7 @@ CASE(quota_of_version_1) {
   assert_int_equal(end(), 0);
 }
 
-/* The minimum along the path counts, in both versions. */
+/* In both versions, the smallest quota along the path of the cgroup counts. */
 CASE(quota_of_nested_groups) {
   begin(v2_mount, "0::/a/b/c\n");
   put("/sys/fs/cgroup/a/cpu.max", "300000 100000\n");
@@ -101,8 +101,8 @@ CASE(quota_of_nested_groups) {
   assert_int_equal(end(), 7);
 }
 
-/* A container sees its part of the hierarchy at the mount: with the whole path of its cgroup, or with a path that
- * begins at its own root, or with a path outside. */
+/* In a container, only the container's part of the hierarchy is mounted. The path of the cgroup can be complete, can
+ * begin at the container's root, or can lead out of it. */
 CASE(quota_in_containers) {
   static const char inside[] = "30 22 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
   static const char *const groups[] = {"0::/docker/abc\n", "0::/docker/abc/inner\n", "0::/\n", "0::/../other\n",
@@ -115,7 +115,7 @@ CASE(quota_in_containers) {
   }
 }
 
-/* Both versions are mounted: the smaller quota counts. */
+/* If both versions are mounted, the smaller quota counts. */
 CASE(quota_of_both_versions) {
   char mounts[1024], groups[256];
   snprintf(mounts, sizeof mounts, "%s%s", v1_mounts, "33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");

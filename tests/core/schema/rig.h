@@ -1,4 +1,4 @@
-/* Trees and blobs for the tests of schemas. */
+/* Makes trees and blobs for the tests of schemas. */
 #ifndef TDICT_TESTS_CORE_SCHEMA_RIG_H
 #define TDICT_TESTS_CORE_SCHEMA_RIG_H
 
@@ -10,7 +10,8 @@ static inline tdict_schema *rig_export(const tdict_tree *tree) {
 static inline tdict_schema *rig_read(const void *blob, size_t bytes) {
   return td_made(schema, tdict_schema_read(blob, bytes, &made, err));
 }
-/* The blob, to be freed. Of exactly its size, so that a sanitizer sees reads beyond it. */
+/* Returns the blob of a schema in memory of exactly its size, so that a sanitizer sees reads beyond. The caller frees
+ * it. */
 static inline uint8_t *rig_blob(const tdict_schema *s, size_t *bytes) {
   *bytes = tdict_schema_write(s, NULL, 0);
   uint8_t *blob = td_alloc(*bytes);
@@ -25,8 +26,8 @@ static inline tdict_schema_entry rig_entry(const tdict_schema *s, size_t i) {
 
 static const tdict_type rig_type = {.struct_size = sizeof(tdict_type), .name = "thing", .release = help_end_thing};
 
-/* Batch size [2, 3]: "obs.pixels" U8 [2, 3, 4, 5] in a child of batch size [2, 3, 4], "obs.none" an empty tree, "r" F32
- * without further dimensions, "h.0" I64 [2, 3, 0], and with `thing` an object at "x". */
+/* Makes a tree of batch size [2, 3] with "obs.pixels" U8 [2, 3, 4, 5] in a child of batch size [2, 3, 4], the empty
+ * tree "obs.none", "r" F32 [2, 3], and "h.0" I64 [2, 3, 0]. If `thing` is not NULL, also with an object at "x". */
 static inline tdict_tree *rig_tree(int *thing) {
   tdict_tree *td = TREE(2, 3);
   tdict_tree *obs = td_put_tree(td, "obs", TREE(2, 3, 4));

@@ -15,7 +15,7 @@ static void check_shape(const tdict_tree *td, const char *path, tdict_dtype dtyp
   assert_true(tdict_tensor_is_contiguous(t));
 }
 
-/* The law: export(create(read(write(export(tree))))) equals export(tree). */
+/* Checks that export(create(read(write(export(tree))))) equals export(tree). */
 static void check_law(const tdict_tree *td) {
   size_t bytes;
   scoped_schema first = rig_export(td);
@@ -45,7 +45,7 @@ CASE(schema_create_makes_the_tree_again) {
   assert_int_equal((uintptr_t)r->data - (uintptr_t)pixels->data, 256);
   assert_true(r->storage->flags & TDICT_STORAGE_ARENA);
   for (size_t i = 0; i < r->storage->bytes; i++) assert_int_equal(((const uint8_t *)r->storage->data)[i], 0);
-  /* The tree is complete: its keys can be changed. */
+  /* The new tree is not locked, so its keys can be changed. */
   td_put(made, "more", TENSOR(2, 3));
   td_ok(tdict_delete(made, "obs.pixels", err));
   td_release(made, s, td);
@@ -88,7 +88,7 @@ CASE(schema_measures_its_tensors) {
       td_put_tree(td, "c", help_tree(max_batch_ndim, (const int64_t[]){2, 3, 4}));
     }
     scoped_schema s = rig_export(td);
-    for (size_t i = 0; i < tdict_schema_get_info(s).num_entries; i++) { /* in the order of the schema */
+    for (size_t i = 0; i < tdict_schema_get_info(s).num_entries; i++) { /* in the order of the schema, for `padding` */
       const tdict_schema_entry e = rig_entry(s, i);
       if (e.kind != TDICT_SCHEMA_TENSOR) continue;
       char path[32];
@@ -108,7 +108,7 @@ CASE(schema_measures_its_tensors) {
   }
 }
 
-/* Two tensors of 2^62 bytes. */
+/* The sum of two tensors of 2^62 bytes is too large. */
 CASE(schema_that_is_too_large_has_no_tree) {
   const uint8_t blob[] = {
       't', 'd', 's', 'c', 1, 0, 0, 0, 0,                                              /* no batch size */
@@ -124,7 +124,7 @@ CASE(schema_that_is_too_large_has_no_tree) {
   assert_null(made);
 }
 
-/* Storages that were freed are likely to be used again, and are not zero by themselves. */
+/* The second pass is likely to reuse storages that the first pass has filled. All bytes must be zero again. */
 CASE(schema_create_zeroes) {
   enum { TREES = 64 };
   tdict_tree *td = rig_tree(NULL), *made[TREES];
@@ -180,7 +180,7 @@ DEVICE_CASE(schema_create_in_device_memory) {
   td_ok(tdict_tensor_copy(host, t, err));
   for (int i = 0; i < 120; i++) assert_int_equal(((const uint8_t *)tdict_tensor_const_data(host))[i], 0);
   scoped_schema again = rig_export(made);
-  assert_true(tdict_schema_equal(s, again, NULL)); /* the device is no part of it */
+  assert_true(tdict_schema_equal(s, again, NULL)); /* the device is not part of a schema */
   tdict_tensor_release(host);
 }
 
@@ -241,7 +241,7 @@ CASE(schema_create_survives_enomem) {
   }
 }
 
-/* Adds random tensors and trees to a tree. Returns the number of keys that were added. */
+/* Adds random tensors and trees to a tree. Returns how many keys were added. */
 static int grow_randomly(tdict_tree *td, uint64_t seed, int depth) {
   uint8_t r[16];
   int added = 0;
@@ -263,7 +263,7 @@ static void check_exports(const tdict_schema *s, const tdict_tree *td) {
   assert_true(tdict_schema_equal(s, now, NULL));
 }
 
-/* All trees of one schema are equal, and a change of the keys of one tree changes no other tree. */
+/* All trees of one schema are equal. Changing the keys of one tree must not change another tree. */
 CASE(schema_create_again_makes_separate_trees) {
   enum { TREES = 4, SEEDS = 40 };
   for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -289,7 +289,7 @@ CASE(schema_create_again_makes_separate_trees) {
   }
 }
 
-/* Trees of other batch sizes have sizes of their own, also if the batch size begins like that of the schema. */
+/* For another batch size, all sizes are computed again, even if it begins like the batch size of the schema. */
 CASE(schema_create_again_measures_other_sizes) {
   scoped_tree td = td_tree("[50,60] r:f32[50,60] p:f32[50,60,20]"), made = NULL;
   scoped_schema s = rig_export(td);
@@ -313,7 +313,7 @@ CASE(schema_create_again_measures_other_sizes) {
   }
 }
 
-/* Threads create trees from one new schema at the same time. */
+/* Creates trees on several threads, from one new schema. */
 typedef struct creator {
   const tdict_schema *schema;
   int failures;

@@ -11,10 +11,10 @@ CASE(schema_export_writes_the_blob) {
   assert_memory_equal(blob, rig_bytes, sizeof rig_bytes);
   free(blob);
   td_release(s, td);
-  assert_int_equal(ends, 1); /* a schema holds no object */
+  assert_int_equal(ends, 1); /* the schema does not keep the object */
 }
 
-/* Elements, strides, devices and locks are no part of it. */
+/* Elements, strides, devices and locks are not part of a schema. */
 CASE(schema_export_ignores_what_it_has_not) {
   scoped_tree a = TREE(2), b = TREE(2);
   const tdict_device cpu = tdict_cpu();
@@ -29,7 +29,8 @@ CASE(schema_export_ignores_what_it_has_not) {
   assert_true(tdict_schema_equal(s, t, NULL));
 }
 
-/* A child changed through its own handle: what still fits takes the batch size above, what does not is named. */
+/* Children are changed through their own handles. If one still fits, its batch size becomes that of its parent. If one
+ * does not fit, the error names it. */
 CASE(schema_export_changed_children) {
   scoped_tree td = TREE(2, 3);
   tdict_tree *child = td_put_tree(td, "n", TREE(2, 3, 4)), *below = td_put_tree(child, "m", TREE(2, 3, 4));
@@ -43,7 +44,7 @@ CASE(schema_export_changed_children) {
   assert_int_equal(rig_entry(s, 2).ndim, 0);
   tdict_schema_release(s);
   td_ok(tdict_delete(below, "t", err));
-  td_ok(tdict_set_batch_size(below, COUNTS(7), err)); /* empty: it may have any */
+  td_ok(tdict_set_batch_size(below, COUNTS(7), err)); /* an empty tree may have any batch size */
   s = rig_export(td);
   assert_int_equal(rig_entry(s, 1).batch_ndim, 3);
   tdict_schema_release(s);

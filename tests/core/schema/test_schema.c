@@ -1,4 +1,4 @@
-/* Entries, paths, references, equality and hashes of schemas. */
+/* Tests entries, paths, references, equality and hashes of schemas. */
 #include "rig.h"
 
 CASE(schema_lists_entries) {
@@ -62,7 +62,7 @@ static void check_hash(const uint8_t *blob, size_t bytes, uint64_t lo, uint64_t 
     fail_msg("the hash is 0x%016llx 0x%016llx", (unsigned long long)h.lo, (unsigned long long)h.hi);
 }
 
-/* These numbers must never change: programs store them. */
+/* These hashes must never change, because programs store them. */
 CASE(schema_hash_is_pinned) {
   static const uint8_t empty[] = {'t', 'd', 's', 'c', 1, 0, 0, 0, 0, 0};
   check_hash(empty, sizeof empty, 0x3044b81a706c5de8u, 0x18f96bcc37e8a35bu);

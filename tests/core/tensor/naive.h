@@ -1,5 +1,5 @@
-/* The slow and plain versions that the tensor tests compare with: elements one by one, by their index.
- * Nothing here uses the library's own layout code. Thread rule: one thread. */
+/* Slow and plain versions of functions of the library, for comparison. They handle elements one by one, by their index,
+ * and do not use the layout code of the library. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_TENSOR_NAIVE_H
 #define TDICT_TESTS_CORE_TENSOR_NAIVE_H
 
@@ -16,7 +16,7 @@ static inline uint64_t naive_next(naive_random *r) {
 /* 0 to count - 1. */
 static inline int64_t naive_below(naive_random *r, int64_t count) { return (int64_t)(naive_next(r) % (uint64_t)count); }
 
-/* Any layout: a permuted C order with gaps, any signs and, if asked for, strides of zero. */
+/* A random layout: dimensions in any order, gaps, strides of any sign and, if wanted, strides of zero. */
 typedef struct naive_layout {
   int ndim;
   int64_t shape[8], strides[8];
@@ -55,7 +55,7 @@ static inline void naive_shape(naive_random *r, int most_dims, naive_layout *out
   }
 }
 
-/* The next index in C order; false after the last. */
+/* Sets the index to the next element in C order. Returns false after the last element. */
 static inline bool naive_step(int ndim, const int64_t *shape, int64_t *index) {
   for (int i = ndim - 1; i >= 0; i--) {
     if (++index[i] < shape[i]) return true;
@@ -95,7 +95,7 @@ static inline naive_layout naive_layout_of(const tdict_tensor *t) {
   return layout;
 }
 
-/* A new tensor in plain memory with random elements, exactly as the seed says. */
+/* Makes a tensor in plain memory. Its elements are random, and depend only on the seed. */
 static inline tdict_tensor *naive_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, uint64_t seed) {
   tdict_tensor *t = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err));
   if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), seed);

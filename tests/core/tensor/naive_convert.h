@@ -1,5 +1,5 @@
-/* A slow conversion of single elements, to compare with: exact numbers in long double, and for floats a search among
- * all numbers of the dtype. Uses no code of the library. Thread rule: one thread. */
+/* A slow conversion of single elements, for comparison. Values are exact numbers in long double. A float is searched
+ * for among all numbers of its dtype. Uses no code of the library. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
 #define TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
 
@@ -27,7 +27,7 @@ static inline const naive_dtype *naive_find(tdict_dtype dtype) {
   return NULL;
 }
 
-/* 2 to the power of `exponent`. Most of the time of this file would be spent in ldexpl(). */
+/* Returns 2 to the power of `exponent`. Keeps the results, because most of the time would be spent in ldexpl(). */
 static inline long double naive_power(int exponent) {
   enum { MOST = 1200 };
   static long double powers[2 * MOST];
@@ -35,13 +35,13 @@ static inline long double naive_power(int exponent) {
   if (*power == 0) *power = ldexpl(1, exponent);
   return *power;
 }
-/* The magnitude of a float whose sign bit is 0, as if its largest exponent were one for numbers. */
+/* Returns the magnitude of a float whose sign bit is 0. Does not treat the largest exponent as infinity or NaN. */
 static inline long double naive_magnitude(const naive_dtype *d, uint64_t bits) {
   const int places = d->bits - 1 - d->mantissa, bias = (1 << (places - 1)) - 1, exponent = (int)(bits >> d->mantissa);
   const uint64_t one = (uint64_t)1 << d->mantissa, low = bits & (one - 1);
   return (long double)(exponent ? low + one : low) * naive_power((exponent ? exponent : 1) - bias - d->mantissa);
 }
-/* The smallest magnitude that is no number. */
+/* Returns the bits of the smallest magnitude that is not a finite number. */
 static inline uint64_t naive_top(const naive_dtype *d) {
   const uint64_t all = ((uint64_t)1 << (d->bits - 1)) - 1;
   return d->dtype == TDICT_F8E4M3 ? all : all >> d->mantissa << d->mantissa;
@@ -51,7 +51,7 @@ static inline bool naive_is_nan(const naive_dtype *d, uint64_t bits) {
   return d->kind == 'f' && (d->dtype == TDICT_F8E4M3 ? magnitude == naive_top(d) : magnitude > naive_top(d));
 }
 
-/* The number that the bits stand for. */
+/* Returns the value of an element. */
 static inline long double naive_value(const naive_dtype *d, uint64_t bits) {
   if (d->kind == 'b') return bits != 0;
   if (d->kind == 'u') return (long double)bits;
@@ -63,10 +63,10 @@ static inline long double naive_value(const naive_dtype *d, uint64_t bits) {
   return is_negative ? -value : value;
 }
 
-/* The bits of the nearest float: searched among all magnitudes; of two that are as near, the even one. */
+/* Returns the bits of the nearest float, which is searched for among all magnitudes. At a tie, returns the even one. */
 static inline uint64_t naive_float(const naive_dtype *d, long double value) {
   const uint64_t sign = signbit(value) ? (uint64_t)1 << (d->bits - 1) : 0, top = naive_top(d);
-  uint64_t low = 0, high = top; /* low is not above the value, high is */
+  uint64_t low = 0, high = top; /* the value is at least that of `low`, and below that of `high` */
   if (isnan(value)) return ((uint64_t)1 << (d->bits - 1)) - 1;
   if (value < 0) value = -value;
   if (value >= naive_magnitude(d, top)) return sign | top;
@@ -107,12 +107,13 @@ static inline uint64_t naive_load(const naive_dtype *d, const void *array, size_
 static inline void naive_store(const naive_dtype *d, void *array, size_t i, uint64_t bits) {
   memcpy((char *)array + i * (size_t)(d->bits / 8), &bits, (size_t)(d->bits / 8));
 }
-/* Equal bits, or both NaN. */
+/* Returns true if the bits are equal, or if both elements are NaN. */
 static inline bool naive_equal(const naive_dtype *d, uint64_t a, uint64_t b) {
   return a == b || (naive_is_nan(d, a) && naive_is_nan(d, b));
 }
 
-/* Random bits, or bits beside a power of two, a limit of an integer dtype or a half between two floats. */
+/* Returns random bits, or bits next to a power of two, to a limit of an integer dtype or to a tie between two
+ * floats. */
 static inline uint64_t naive_bits(naive_random *r, const naive_dtype *d) {
   const uint64_t mask = UINT64_MAX >> (64 - d->bits), random = naive_next(r);
   const naive_dtype *other = &naive_dtypes[naive_below(r, NAIVE_DTYPES)];
@@ -135,10 +136,10 @@ static inline uint64_t naive_bits(naive_random *r, const naive_dtype *d) {
   switch (naive_below(r, 5)) {
   case 0:
     return random & mask;
-  case 1: /* the limit of an integer dtype, and its neighbours */
+  case 1: /* a limit of an integer dtype, or a neighbour of it */
     value = ldexpl(1, (int)naive_below(r, 66) - 1) + (long double)((int)naive_below(r, 5) - 2) / 2;
     break;
-  case 2: /* the middle of two floats of another dtype, and its neighbours */
+  case 2: /* the middle of two floats of another dtype, or a neighbour of it */
     if (other->kind == 'f') value = (value + naive_magnitude(other, random % top + 1)) / 2;
     break;
   case 3:

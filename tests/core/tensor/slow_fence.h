@@ -1,5 +1,5 @@
-/* A fake transfer on a storage, ended by another thread a while later.
- * Thread rule: begun and ended on the test's thread. */
+/* A fake transfer that uses a storage, until another thread ends it a while later. Thread rule: the test's thread
+ * begins and ends it. */
 #ifndef TDICT_TESTS_CORE_TENSOR_SLOW_FENCE_H
 #define TDICT_TESTS_CORE_TENSOR_SLOW_FENCE_H
 
@@ -11,7 +11,7 @@
 
 #include "core/memory/storage.h"
 
-/* A fence that another thread ends: `ended` is set just before its mark goes. */
+/* A fence that another thread ends. `ended` is set just before the mark is removed. */
 typedef struct slow_fence {
   tdict_fence fence;
   tdict_fence_node node;

@@ -1,5 +1,5 @@
-/* Conversion of elements between all pairs of dtypes, compared with the slow one of naive_convert.h. Rounding to the
- * 16-bit and 8-bit floats, truncation to the integers. */
+/* Tests conversions of elements between all pairs of dtypes, with rounding to floats of 16 and 8 bits, and truncation
+ * to integers. Compares them with the slow conversion of naive_convert.h. */
 #include "naive_convert.h"
 
 #include "core/kernel/work.h"
@@ -9,7 +9,7 @@ static bool convert_double(tdict_dtype dtype, double value, void *element) {
   return tdict_convert_simple(dtype, element, TDICT_F64, &value, 1) == 1;
 }
 
-/* The value of a float with `places` bits below the sign, exactly: `mantissa` stored bits. */
+/* Returns the exact value of a positive float with `places` bits, of which `mantissa` are the mantissa. */
 static double decode_of(unsigned bits, int places, int mantissa) {
   int exponent_bits = places - mantissa, exponent = (int)(bits >> mantissa) & ((1 << exponent_bits) - 1);
   int bias = (1 << (exponent_bits - 1)) - 1;
@@ -30,7 +30,7 @@ static unsigned encode(tdict_dtype dtype, double value) {
   return bits;
 }
 
-/* The double next to `value`, away from zero or towards it. */
+/* Returns the double next to `value`, away from zero or towards zero. */
 static double beside(double value, bool away) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);
@@ -73,7 +73,7 @@ CASE(convert_bfloat16_to_nearest_even) {
   check_16_bits(TDICT_BF16, 7);
   assert_int_equal(encode(TDICT_BF16, 1), 0x3f80);
   assert_int_equal(encode(TDICT_BF16, 3.140625), 0x4049);
-  /* rounded once: by way of float32 this tie would be made first and then broken the other way */
+  /* rounding to float32 first would return the tie, which would then be rounded to even */
   assert_int_equal(encode(TDICT_BF16, beside(1.00390625, true)), 0x3f81);
 }
 
@@ -84,7 +84,7 @@ static unsigned encode_8(tdict_dtype dtype, double value) {
   return bits[0];
 }
 
-/* `top`: the smallest bits that are no finite number. */
+/* Checks the rounding to all floats of an 8-bit dtype. `top` is the smallest magnitude that is not finite. */
 static void check_8_bits(tdict_dtype dtype, int mantissa, unsigned top) {
   for (unsigned bits = 0; bits < top; bits++) {
     double value = decode_of(bits, 7, mantissa), middle = (value + decode_of(bits + 1, 7, mantissa)) / 2;
@@ -100,7 +100,7 @@ static void check_8_bits(tdict_dtype dtype, int mantissa, unsigned top) {
   assert_true((encode_8(dtype, 1e300 * 1e300 * 0) & 0x7fu) > 0x7cu);
 }
 
-/* e4m3 has no infinity: a number that is too large becomes its only NaN. */
+/* e4m3 has no infinity, so a number that is too large becomes its only NaN. */
 CASE(convert_8_bit_floats_to_nearest_even) {
   check_8_bits(TDICT_F8E4M3, 3, 0x7f);
   check_8_bits(TDICT_F8E5M2, 2, 0x7c);
@@ -121,7 +121,7 @@ CASE(convert_wide_floats) {
 CASE(convert_integers_at_their_borders) {
   static const struct {
     tdict_dtype dtype;
-    double lowest, highest; /* the last that still fit: what is beyond them by one does not */
+    double lowest, highest; /* the extreme numbers that fit; one beyond them does not */
   } types[] = {{TDICT_I8, -128, 127},
                {TDICT_U8, 0, 255},
                {TDICT_I16, -32768, 32767},
@@ -166,7 +166,7 @@ CASE(convert_64_bits_at_their_borders) {
 
 enum { COUNT = 700 };
 
-/* The elements [0, count) of `dst` are the converted elements of `src`. */
+/* Checks that the first `count` elements of `dst` are the converted elements of `src`. */
 static void check_elements(const naive_dtype *to, const void *dst, const naive_dtype *from, const void *src,
                            size_t count) {
   for (size_t i = 0; i < count; i++) {
@@ -184,7 +184,7 @@ static bool fits(const naive_dtype *to, const naive_dtype *from, const void *src
   return naive_convert(to, from, naive_load(from, src, i), &unused);
 }
 
-/* One pair: all elements fit; then one does not. The arrays are not aligned. */
+/* Converts an array whose elements all fit, then an array in which one does not. The arrays are not aligned. */
 static int check_pair(naive_random *r, const naive_dtype *to, const naive_dtype *from) {
   char src[COUNT * 8 + 1], dst[COUNT * 8 + 1];
   uint64_t refused = 0;
@@ -215,7 +215,8 @@ CASE(convert_all_pairs) {
   assert_true(refused > 80);
 }
 
-/* Every small float, the middle to the next one, and the doubles beside it. */
+/* Converts each 16-bit and 8-bit float to a double and back, and also the middle to the next float and its
+ * neighbours. */
 CASE(convert_every_small_float) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2, TDICT_F16, TDICT_BF16};
   for (int i = 0; i < 4; i++) {
@@ -238,7 +239,7 @@ CASE(convert_every_small_float) {
   }
 }
 
-/* The ends of each range, and the first numbers outside. */
+/* Converts the last numbers of each range, and the first numbers outside. */
 CASE(convert_ranges_end_exactly) {
   const struct {
     tdict_dtype to;

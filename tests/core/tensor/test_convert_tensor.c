@@ -1,4 +1,4 @@
-/* Conversion of whole tensors: strides, waits, errors. Elements are compared with conversions by the compiler. */
+/* Tests conversions of whole tensors: strides, waits and errors. Compares elements with conversions by the compiler. */
 #include <math.h>
 
 #include "core/tensor/tensor.h"
@@ -7,7 +7,7 @@
 #include "support/float_env.h"
 #include "support/threads.h"
 
-/* Makes a tensor of a layout over new memory, filled with 0xA5. The first element is at `data - low`. */
+/* Makes a tensor with a layout over new memory, which is filled with 0xA5. The first element is at `data - low`. */
 static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, char **memory) {
   const size_t item = tdict_dtype_bytes(dtype);
   *memory = malloc((size_t)(layout->end - layout->low + 1) * item);
@@ -18,7 +18,8 @@ static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, 
   return td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
 }
 
-/* int32 to double with random strides on both sides: every element, and no byte beside them. */
+/* Converts int32 to double with random strides on both sides. Compares each element, and all bytes between and
+ * around. */
 CASE(convert_any_strides) {
   naive_random r = {0x57e1de};
   int64_t elements = 0;
@@ -65,21 +66,21 @@ CASE(convert_makes_tensors) {
   tdict_tensor *same = td_made(tensor, tdict_tensor_to_dtype(turned, TDICT_F32, NULL, &made, err));
   assert_ptr_equal(same, turned);
   tdict_tensor_release(same);
-  td_ok(tdict_convert(t, t, err)); /* one dtype: a copy */
+  td_ok(tdict_convert(t, t, err)); /* with equal dtypes, the elements are copied */
   assert_memory_equal(tdict_tensor_const_data(t), numbers, sizeof numbers);
   scoped_tensor none = td_made(tensor, tdict_tensor_empty(TDICT_I64, TDICT_SHAPE(3, 0), NULL, &made, err));
   scoped_tensor empty = td_made(tensor, tdict_tensor_to_dtype(none, TDICT_BF16, NULL, &made, err));
   assert_int_equal(tdict_tensor_shape(empty)[0], 3);
 }
 
-/* Makes a tensor of the numbers, and checks that it is refused with this text. */
+/* Checks that converting a tensor with this number is refused with this text. */
 static void refuse_number(double number, tdict_dtype from, tdict_dtype to, const char *text) {
   scoped_tensor wide = NULL, t = NULL, cut = NULL;
   tdict_tensor *out = NULL;
   double *numbers;
   td_ok(tdict_tensor_zeros(TDICT_F64, TDICT_SHAPE(40, 80), NULL, &wide, err));
   numbers = tdict_tensor_data(wide);
-  numbers[7 * 80 + 9] = number; /* element [3, 4] of every second one, from [1, 1] */
+  numbers[7 * 80 + 9] = number; /* becomes element [3, 4] of every second row and column, from [1, 1] on */
   numbers[20 * 80 + 20] = number;
   td_ok(tdict_tensor_to_dtype(wide, from, NULL, &t, err));
   td_ok(tdict_tensor_slice(t, &(tdict_tensor_range){0, 1, 20, 2}, &cut, err));
@@ -182,7 +183,7 @@ CASE(convert_survives_enomem) {
   assert_true(refused >= 2);
 }
 
-/* Converts to new elements, in the floating-point environment `i` or, if `i` is -1, in the default environment. */
+/* Converts to a new tensor in the floating-point environment `i`, or in the default environment if `i` is -1. */
 static void convert_in_env(int i, tdict_tensor *dst, const tdict_tensor *src) {
   const td_float_env set = i < 0 ? td_float_env_get() : td_float_env_set(i);
   const tdict_status status = tdict_convert(dst, src, NULL);
@@ -201,7 +202,7 @@ static tdict_tensor *fitting_tensor(naive_random *r, const naive_dtype *to, cons
   return t;
 }
 
-/* All pairs of dtypes, with vector instructions and without, in C order and strided. */
+/* Converts between all pairs of dtypes, with and without vector instructions, in C order and with strides. */
 CASE(convert_in_any_float_env) {
   enum { MOST = 800 };
   naive_random r = {0xf10a7};

@@ -1,9 +1,9 @@
-/* The vector instructions give the same results as the plain conversion, at any address and for any count. */
+/* Vector instructions must give the same results as the plain conversion, at any address and for any count. */
 #include "naive_convert.h"
 
 #include "core/tensor/convert.h"
 
-#ifdef __aarch64__ /* NEON, with ordinary stores */
+#ifdef __aarch64__ /* NEON, which has no streaming stores */
 static const tdict_stream_kind kinds[] = {TDICT_STREAM_PLAIN};
 static const tdict_dtype pairs[][2] = {
     {TDICT_BF16, TDICT_F32}, {TDICT_F32, TDICT_BF16}, {TDICT_F16, TDICT_F32}, {TDICT_F32, TDICT_F16}};
@@ -22,7 +22,7 @@ enum {
   GUARD = 64
 };
 
-/* Fills an array with bits of which all can be converted. */
+/* Fills an array with random elements that can all be converted. */
 static void fill(naive_random *r, const naive_dtype *to, const naive_dtype *from, void *src, size_t count) {
   for (size_t i = 0; i < count; i++) {
     uint64_t bits = naive_bits(r, from), unused;
@@ -65,7 +65,7 @@ static void each_pair(void (*check)(naive_random *r, tdict_stream_kind kind, con
 
 CASE(convert_vectors_agree) { each_pair(check_kind); }
 
-/* Large results are written by streaming stores, after the elements before the first cache line. */
+/* Checks large results. These are written by streaming stores, except elements before the first cache line. */
 static void check_large(naive_random *r, tdict_stream_kind kind, const naive_dtype *to, const naive_dtype *from) {
   enum { PERIOD = 4099 };
   const size_t from_bytes = (size_t)(from->bits / 8), to_bytes = (size_t)(to->bits / 8);
@@ -86,7 +86,7 @@ static void check_large(naive_random *r, tdict_stream_kind kind, const naive_dty
 }
 CASE(convert_large_results) { each_pair(check_large); }
 
-/* The first element that does not fit is found, in each place of a step and in the rest of the array. */
+/* Checks that the first element that does not fit is found, in any place of a vector and after the last vector. */
 static void check_refused(naive_random *r, tdict_stream_kind kind, const naive_dtype *to, const naive_dtype *from) {
   static const double floats[] = {2147483648.0, -2147483904.0, (double)NAN, (double)INFINITY, -(double)INFINITY};
   static const int64_t integers[] = {INT64_C(2147483648), INT64_C(-2147483649), INT64_MIN, INT64_MAX};

@@ -10,7 +10,7 @@ static const tdict_dtype dtypes[] = {TDICT_U8,  TDICT_F16,  TDICT_DTYPE(1, 8, 3)
                                      TDICT_F64, TDICT_C128, TDICT_DTYPE(2, 32, 5)};
 enum { NUM_DTYPES = sizeof dtypes / sizeof *dtypes };
 
-/* A view of t through up to four slices and permutations; takes t's reference. */
+/* Returns a view of `t` after up to four random slices and permutations. Releases `t`. */
 static tdict_tensor *wander(naive_random *r, tdict_tensor *t) {
   for (int64_t steps = naive_below(r, 5); steps > 0; steps--) {
     int ndim = tdict_tensor_ndim(t);
@@ -43,7 +43,8 @@ static tdict_tensor *wander(naive_random *r, tdict_tensor *t) {
   return t;
 }
 
-/* A tensor of the given shape whose storage is larger and 0xA5 all over, by slicing and turning. */
+/* Makes a view of the given shape, over a larger storage that is filled with 0xA5. Slices and permutations give the
+ * view random strides. */
 static tdict_tensor *room_for(naive_random *r, tdict_dtype dtype, const naive_layout *shape) {
   int order[8], inverse[8];
   int64_t turned[8];
@@ -97,7 +98,7 @@ CASE(tensor_copy_any_strides) {
     elements += src_layout.numel;
     strided += !tdict_tensor_is_contiguous(src) && !tdict_tensor_is_contiguous(dst);
   }
-  assert_true(elements > 100000 && strided > 2000); /* the sequence has not become trivial */
+  assert_true(elements > 100000 && strided > 2000); /* enough of the random cases are not trivial */
 }
 
 CASE(tensor_copy_broadcasts_zero_strides) {
@@ -169,7 +170,7 @@ CASE(tensor_copy_refuses) {
   td_fails(TDICT_EINVAL, "src is NULL", tdict_tensor_copy(src, NULL, err));
 }
 
-/* A device made of numbers: its addresses are the host's plus 2^62, which the processor cannot touch. */
+/* A fake device. Its addresses are addresses of the host plus 2^62, which the processor cannot access. */
 typedef struct fake_memory {
   tdict_memory base;
   int refs, allocated, num_copies[3];
@@ -228,7 +229,7 @@ CASE(tensor_copy_uses_the_memorys_copy) {
   td_ok(tdict_tensor_clone(twin, NULL, &back, err));
   assert_int_equal(f.num_copies[TDICT_COPY_OUT], 1);
   check_same(back, turned);
-  /* contiguous: in the device's own memory */
+  /* contiguous: the result is in the memory of the device */
   tdict_tensor *dev_turned = NULL, *dev_plain = NULL, *shared = NULL, *again = NULL;
   td_ok(tdict_tensor_permute(dev, 2, turn, &dev_turned, err));
   td_ok(tdict_tensor_contiguous(dev_turned, &dev_plain, err));
@@ -312,7 +313,7 @@ CASE(tensor_clone_refuses) {
   assert_int_equal(full.refs, 0);
 }
 
-/* A copy from src to dst while a transfer uses one of them must wait for its end. */
+/* Checks that a copy waits for a transfer that uses its source or its destination. */
 static void check_waits(tdict_tensor *used, bool writes, tdict_tensor *dst, const tdict_tensor *src) {
   scoped_slow_fence transfer;
   begin_use(&transfer, used->storage, writes);
@@ -328,7 +329,7 @@ CASE(tensor_copy_waits_for_transfers) {
   check_waits(b, true, a, b);
   check_waits(a, false, a, b);
   check_waits(a, true, a, b);
-  begin_use(&reader, b->storage, false); /* two readers do not disturb each other: nobody ends this one yet */
+  begin_use(&reader, b->storage, false); /* readers do not wait for each other, and this one has not ended */
   td_ok(tdict_tensor_copy(a, b, err));
   reader.thread = td_start(end_later, &reader);
 }
@@ -340,7 +341,7 @@ CASE(tensor_contiguous_shares_or_copies) {
   scoped_tensor same = td_made(tensor, tdict_tensor_contiguous(t, &made, err)), turned = NULL, plain = NULL;
   assert_ptr_equal(same, t);
   tdict_tensor_release(t);
-  td_ok(tdict_tensor_permute(same, 2, turn, &turned, err)); /* the reference was a new one */
+  td_ok(tdict_tensor_permute(same, 2, turn, &turned, err)); /* `same` is a reference of its own */
   td_ok(tdict_tensor_contiguous(turned, &plain, err));
   assert_ptr_not_equal(plain, turned);
   assert_false(tdict_tensor_shares_storage(plain, turned));

@@ -36,7 +36,7 @@ CASE(layout_check_refuses) {
   td_fails(TDICT_EINVAL, "shape[1] is -1", tdict_layout_check("x", TDICT_F32, 2, negative_and_empty, &size, err));
   td_fails(TDICT_EOVERFLOW, "", tdict_layout_check("x", TDICT_U8, 2, large, &size, err));
   td_fails(TDICT_EOVERFLOW, "", tdict_layout_check("x", TDICT_I32, 1, large, &size, err));
-  /* Strides of C order would not fit. */
+  /* These strides would overflow in C order. */
   td_fails(TDICT_EOVERFLOW, "", tdict_layout_check("x", TDICT_U8, 3, large_and_empty, &size, err));
   assert_memory_equal(&size, &untouched, sizeof size);
 }
@@ -98,7 +98,7 @@ CASE(pair_merges_adjacent_dimensions) {
   assert_int_equal(pair.ndim, 1);
   assert_int_equal(pair.shape[0], 1);
   assert_int_equal(pair.run_bytes, 96);
-  /* rows with a gap after each: the two outer dimensions do not follow, since 3 * 5 is not 20 */
+  /* rows with a gap after each: the two outer dimensions cannot be merged, because 3 * 5 is not 20 */
   tdict_pair_init(&pair, 4, shape, NULL, rows, 4);
   assert_int_equal(pair.run_bytes, 16);
   assert_int_equal(pair.ndim, 2);
@@ -179,7 +179,7 @@ static tdict_status copy_bytes(void *user, const tdict_rect *rect, tdict_error *
   return TDICT_OK;
 }
 
-/* Two buffers with room around what their layouts touch. */
+/* Two buffers with additional bytes around their layouts. */
 enum { ROOM = 64 };
 typedef struct sides {
   naive_layout dst, src;

@@ -1,4 +1,4 @@
-/* Compares copies of rows of every short width, and of longer rows, with copies of single bytes. */
+/* Compares copies of rows of all widths up to MAX_WIDTH with copies of single bytes. */
 #include "core/tensor/layout.h"
 #include "support/test.h"
 
@@ -11,7 +11,7 @@ static void fill(unsigned char *bytes, unsigned seed) {
   for (size_t i = 0; i < ROOM; i++) bytes[i] = (unsigned char)((i * 7 + i / 251 + seed) % 253);
 }
 
-/* Copies with `width` bytes at distances of `gap` bytes, in both directions. The rows begin at byte `start`. */
+/* Reads and writes rows of `width` bytes with `gap` bytes between them. The first row is at byte `start`. */
 static void check(size_t width, size_t gap, size_t start) {
   const size_t distance = width + gap;
   const tdict_rows rows = {positions, ROWS, (int64_t)distance, (int64_t)(width + GAP - gap)};

@@ -46,7 +46,7 @@ CASE(slab_tensors_share_one_count) {
   assert_int_equal(released, 0);
   assert_int_equal(tdict_tensor_shape(a)[0], 3);
   tdict_tensor_release(a);
-  assert_int_equal(released, 0); /* the view counts the storage by itself */
+  assert_int_equal(released, 0); /* the view has its own reference to the storage */
   assert_ptr_equal(tdict_tensor_data(view), data + 256 + 16);
   tdict_tensor_release(view);
   assert_int_equal(released, 1);
@@ -68,7 +68,7 @@ CASE(slab_releases_many_references_at_once) {
   assert_int_equal(released, 1);
 }
 
-/* Tensors with as many elements and dimensions as the tensor before have their own shapes. */
+/* A tensor may have as many dimensions and elements as the tensor before it, but another shape. */
 CASE(slab_tensors_like_others_have_their_shapes) {
   static unsigned char data[3][12];
   const int64_t shapes[3][2] = {{3, 4}, {3, 4}, {4, 3}};
@@ -92,7 +92,7 @@ CASE(slab_tensors_like_others_have_their_shapes) {
   tdict_slab_release(slab, slab->refs);
 }
 
-/* A repeated view has the layout of the other view, its own address, and its own reference. */
+/* A repeated view has the layout of another view, but its own address and its own reference. */
 CASE(slab_repeats_views) {
   enum { VIEWS = 60 };
   unsigned char data[2][4096];
@@ -141,7 +141,7 @@ CASE(slab_create_refuses) {
   tdict_slab *slab = kept;
   td_fails(TDICT_EOVERFLOW, "slab", tdict_slab_create(SIZE_MAX / 8, 1, storage, &slab, err));
   td_fails(TDICT_EOVERFLOW, "slab", tdict_slab_create(1, SIZE_MAX / 8, storage, &slab, err));
-  const size_t wraps = SIZE_MAX / sizeof(tdict_tensor) + 2; /* to a few bytes */
+  const size_t wraps = SIZE_MAX / sizeof(tdict_tensor) + 2; /* the product would wrap around to a few bytes */
   td_fails(TDICT_EOVERFLOW, "slab", tdict_slab_create(wraps, 1, storage, &slab, err));
   td_fail_alloc(0, false);
   td_fails(TDICT_ENOMEM, "slab", tdict_slab_create(1, 1, storage, &slab, err));

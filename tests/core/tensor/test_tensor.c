@@ -5,7 +5,7 @@
 #include "slow_fence.h"
 #include "support/threads.h"
 
-/* The makers as one table, since they share their errors. */
+/* A table of the functions that make tensors, because they all return the same errors. */
 static const unsigned char an_element[16 * 8] = {1, 2, 3};
 static tdict_status make_empty(tdict_dtype d, int n, const int64_t *shape, tdict_tensor **out, tdict_error *err) {
   return tdict_tensor_empty(d, n, shape, NULL, out, err);
@@ -75,7 +75,7 @@ CASE(tensor_from_array_copies) {
   scoped_tensor t = NULL, empty = NULL;
   memcpy(kept, array, sizeof array);
   td_ok(tdict_tensor_from_array(TDICT_I16, TDICT_SHAPE(2, 3), array, &t, err));
-  memset(array, 0, sizeof array); /* the tensor's elements are its own */
+  memset(array, 0, sizeof array); /* the tensor has copied the elements */
   assert_memory_equal(tdict_tensor_const_data(t), kept, sizeof kept);
   assert_int_equal(tdict_tensor_dtype(t), TDICT_I16);
   assert_int_equal(tdict_tensor_bytes(t), sizeof kept);
@@ -105,7 +105,7 @@ CASE(tensor_makers_survive_no_memory) {
       failures++;
     }
     tdict_tensor_release(t);
-    assert_int_equal(failures, 3); /* storage's record, its bytes, the tensor */
+    assert_int_equal(failures, 3); /* the storage's record, its bytes, and the tensor */
   }
 }
 
@@ -119,7 +119,7 @@ CASE(tensor_empty_is_aligned) {
 
 CASE(tensor_zeros_are_zero) {
   const int64_t shape[] = {37, 11};
-  for (int round = 0; round < 20; round++) { /* memory that was used before */
+  for (int round = 0; round < 20; round++) { /* the memory has been used before */
     tdict_tensor_release(naive_tensor(TDICT_F32, 2, shape, (uint64_t)round));
     scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, 2, shape, NULL, &made, err));
     const unsigned char *data = tdict_tensor_const_data(t);
@@ -204,7 +204,7 @@ CASE(tensor_from_data_shares) {
   assert_int_equal(tdict_tensor_strides(t)[0], 3);
   assert_int_equal(t->storage->bytes, sizeof data);
   tdict_tensor_release(t);
-  /* the last element first: the storage begins below `data` */
+  /* the address of the last element is given, so the storage begins before `data` */
   v.data = &data[5];
   v.strides = back;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
@@ -219,7 +219,7 @@ CASE(tensor_from_data_shares) {
   tdict_tensor_release(whole);
   td_fails(TDICT_ESHAPE, "storage", tdict_tensor_as_strided(t, &layout, -6, &whole, err));
   tdict_tensor_release(t);
-  /* more storage than the shape needs, an older and shorter struct, nothing at all */
+  /* a storage larger than the shape needs, a shorter struct of an older header, and no elements */
   v = (tdict_tensor_desc){offsetof(tdict_tensor_desc, flags), data, tdict_cpu(), TDICT_F32, 1, shape, NULL, 24, 0xFF};
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
   assert_int_equal(t->storage->bytes, 24);
@@ -300,7 +300,7 @@ CASE(tensor_from_data_refuses) {
   refuse_view(TDICT_ESHAPE, "23", (v = good, v.storage_bytes = 23, &v));
   refuse_view(TDICT_EOVERFLOW, "address", (v = good, v.storage_bytes = SIZE_MAX - 8, &v));
   refuse_view(TDICT_EOVERFLOW, "address", (v = good, v.strides = back, v.storage_bytes = 0, v.data = (void *)8, &v));
-  /* the layouts that fit exactly */
+  /* layouts that just fit */
   tdict_tensor *t = NULL;
   td_ok(tdict_tensor_from_data((v = good, v.strides = wide, v.storage_bytes = 0, &v), NULL, NULL, &t, err));
   assert_int_equal(t->storage->bytes, 68);
@@ -415,7 +415,7 @@ CASE(data_waits_for_readers) {
   slow_fence reader;
   void *data = tdict_tensor_data(t);
   begin_use(&reader, t->storage, false);
-  assert_ptr_equal(tdict_tensor_const_data(t), data); /* reading beside a reader waits for nothing */
+  assert_ptr_equal(tdict_tensor_const_data(t), data); /* readers do not wait for readers */
   assert_false(reader.ended);
   reader.thread = td_start(end_later, &reader);
   assert_ptr_equal(tdict_tensor_data(t), data);

@@ -1,9 +1,9 @@
-/* Tests tensors in the memories of a context: of a device, pinned, and of an absent device. */
+/* Tests tensors in device memory, in pinned memory, and in the memory of a device that does not exist. */
 #include "naive.h"
 
 static tdict_tensor *const mark = (tdict_tensor *)(uintptr_t)0xA5A5;
 
-/* Every other element of both dimensions, from the end, turned. */
+/* Returns a transposed view of every second element in both dimensions, with the rows in reverse order. */
 static tdict_tensor *odd_view(const tdict_tensor *t) {
   const int turn[] = {1, 0};
   scoped_tensor rows = NULL, columns = NULL;
@@ -18,7 +18,7 @@ static void check_equal(const tdict_tensor *a, const tdict_tensor *b) {
   assert_memory_equal(tdict_tensor_const_data(a), tdict_tensor_const_data(b), tdict_tensor_bytes(a));
 }
 
-/* host -> device, within it, device -> host, with whole tensors and with views on one side or on both. */
+/* Copies to the device, on the device and back to the host. Uses whole tensors, and views on one side or both. */
 static void copy_round(tdict_memory *device, tdict_memory *host_memory, tdict_dtype dtype, uint64_t seed) {
   const int64_t shape[] = {9, 7}, small[] = {3, 5};
   tdict_tensor *random = naive_tensor(dtype, 2, shape, seed), *source = NULL, *there = NULL, *twin = NULL, *back = NULL;
@@ -28,13 +28,13 @@ static void copy_round(tdict_memory *device, tdict_memory *host_memory, tdict_dt
   td_ok(tdict_tensor_clone(there, device, &twin, err));
   td_ok(tdict_tensor_clone(twin, host_memory, &back, err));
   check_equal(back, random);
-  /* a strided part of the device tensor gets other elements; the rest stays */
+  /* write other elements to a strided part of the device tensor */
   tdict_tensor *part = odd_view(twin), *wanted = odd_view(random), *fresh = naive_tensor(dtype, 2, small, seed + 1);
   td_ok(tdict_tensor_copy(part, fresh, err));
   td_ok(tdict_tensor_copy(wanted, fresh, err));
   td_ok(tdict_tensor_copy(back, twin, err));
   check_equal(back, random);
-  /* strided on the device and on the host */
+  /* copy from a strided to a strided view, from the device to the host */
   tdict_tensor *gathered = NULL, *spread = odd_view(back), *again = odd_view(random), *plain = NULL;
   memset(tdict_tensor_data(back), 0xA5, tdict_tensor_bytes(back));
   memset(tdict_tensor_data(random), 0xA5, tdict_tensor_bytes(random));
@@ -66,7 +66,7 @@ GPU_CASE(tensor_copy_devices) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor_get_desc(dev, &v);
   assert_true(tdict_device_equal(v.device, td_device()));
-  /* the same device memory as the program's own: it can be copied to and from this context's, not to the host */
+  /* the same memory, as device memory of the program: it can be copied on the device, but not to the host */
   tdict_tensor *foreign = td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err)), *twin = NULL;
   td_ok(tdict_tensor_clone(foreign, device, &twin, err));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_tensor_copy(host, foreign, err));
@@ -116,14 +116,14 @@ static void refuse_all(tdict_memory *memory) {
 }
 
 CASE(memory_of_absent_device) {
-  scoped_context context = td_context(NULL); /* of the cpu: nothing is simulated */
+  scoped_context context = td_context(NULL); /* a context of the cpu has no simulated devices */
   refuse_all(tdict_device_memory(context, tdict_sim(0)));
   refuse_all(tdict_device_memory(context, tdict_cuda(99)));
   refuse_all(tdict_device_memory(context, (tdict_device){77, 0}));
   const int64_t shape[] = {4};
   scoped_tensor t = NULL;
   tdict_error why = {0};
-  /* A machine with a GPU also has pinned memory. */
+  /* On a machine with a GPU, pinned memory exists, too. */
   if (tdict_tensor_empty(TDICT_F32, 1, shape, tdict_device_memory(context, tdict_cuda(0)), &t, &why) != TDICT_OK) {
     assert_int_equal(why.status, TDICT_ENODEVICE);
     refuse_all(tdict_pinned_memory(context));

@@ -1,4 +1,4 @@
-/* Views over a tensor's storage. */
+/* Tests views of a tensor's storage. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"
@@ -83,7 +83,7 @@ CASE(tensor_get_desc) {
     unsigned char after[8];
   } old;
   memset(&old, 0xA5, sizeof old);
-  old.v.struct_size = offsetof(tdict_tensor_desc, storage_bytes); /* a client of an older header */
+  old.v.struct_size = offsetof(tdict_tensor_desc, storage_bytes); /* as a program with an older header */
   tdict_tensor_get_desc(t, &old.v);
   assert_int_equal(old.v.ndim, 1);
   assert_int_equal(old.v.flags, 0xA5A5A5A5u);
@@ -91,7 +91,7 @@ CASE(tensor_get_desc) {
 
 static tdict_tensor_desc layout_of(int ndim, const int64_t *shape, const int64_t *strides) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = (void *)(uintptr_t)0xA5A5; /* not to be looked at, like all but the layout */
+  v.data = (void *)(uintptr_t)0xA5A5; /* must not be read, because only the layout counts */
   v.dtype = 0;
   v.flags = 0xFFu;
   v.device.type = 99;
@@ -108,7 +108,7 @@ CASE(tensor_as_strided_views) {
   td_ok(tdict_tensor_as_strided(t, &layout, 1, &v, err));
   for (int64_t i = 0; i < 4; i++)
     for (int64_t j = 0; j < 3; j++) assert_int_equal(element(v, (const int64_t[]){i, j}), 1 + 2 * i + j);
-  /* from the view's first element, not from the storage's */
+  /* offsets count from the view's first element, not from the storage's */
   layout = layout_of(2, windows, back);
   td_ok(tdict_tensor_as_strided(v, &layout, 8, &w, err));
   for (int64_t i = 0; i < 4; i++)
@@ -122,12 +122,12 @@ CASE(tensor_as_strided_views) {
   td_ok(tdict_tensor_as_strided(v, &layout, 8, &w, err));
   assert_int_equal(element(w, NULL), 9);
   tdict_tensor_release(w);
-  /* an older header's struct, which ends before storage_bytes */
+  /* a struct of an older header, which ends before storage_bytes */
   layout = layout_of(1, ten, NULL);
   layout.struct_size = offsetof(tdict_tensor_desc, storage_bytes);
   td_ok(tdict_tensor_as_strided(t, &layout, 0, &w, err));
   tdict_tensor_release(w);
-  /* nothing is touched without elements */
+  /* without elements, any offset is allowed */
   const int64_t none[] = {0, 5};
   layout = layout_of(2, none, NULL);
   td_ok(tdict_tensor_as_strided(t, &layout, INT64_MAX, &w, err));

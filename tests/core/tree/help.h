@@ -1,4 +1,4 @@
-/* Small trees for the tests of this layer and of ops. What is made here is released by the test that asked for it. */
+/* Makes small trees for the tests of this folder and of ops. The caller releases what these functions return. */
 #ifndef TDICT_TESTS_CORE_TREE_HELP_H
 #define TDICT_TESTS_CORE_TREE_HELP_H
 
@@ -6,9 +6,9 @@
 
 #define COUNTS(...) \
   (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
-/* A float32 tensor of the given counts in host memory; its elements are random and unlike any other's. */
+/* Makes a float32 tensor of this shape in host memory, with random elements. Each call returns other elements. */
 #define TENSOR(...) help_tensor(COUNTS(__VA_ARGS__))
-/* An empty tree of the given batch size. */
+/* Makes an empty tree of this batch size. */
 #define TREE(...) help_tree(COUNTS(__VA_ARGS__))
 
 static inline tdict_tensor *help_tensor(int ndim, const int64_t *shape) {
@@ -22,7 +22,7 @@ static inline tdict_tree *help_tree(int ndim, const int64_t *batch_size) {
   return td_made(tree, tdict_create(ndim, batch_size, &made, err));
 }
 static inline tdict_tree *help_tree_without_batch(void) { return help_tree(0, NULL); }
-/* A tree of batch size [2] with so many trees "d" below each other: more levels than a cursor has without memory. */
+/* Makes a tree of batch size [2] that contains `levels` nested trees "d". A cursor needs memory for many levels. */
 static inline tdict_tree *help_deep_tree(int levels) {
   const int64_t two = 2;
   tdict_tree *td = help_tree(1, &two), *at = td;
@@ -30,7 +30,7 @@ static inline tdict_tree *help_deep_tree(int levels) {
   return td;
 }
 
-/* A tensor that lives on a simulated or cuda device, or so it says: it has no elements, so nothing is touched. */
+/* Makes a tensor that claims to be on a simulated or cuda device. Nothing may access its elements. */
 static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const int64_t *shape) {
   static char place[4096];
   tdict_tensor *t = NULL;
@@ -40,7 +40,7 @@ static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const 
   return t;
 }
 
-/* An object that counts its end, and says its bytes and text. A test that needs a type makes it of the hooks below. */
+/* An object that counts its end, and reports its bytes and its text. Tests make their types of the hooks below. */
 typedef struct help_thing {
   int *ends;
   size_t bytes;
@@ -109,7 +109,8 @@ static inline tdict_status help_visit(void *user, const tdict_entry *entry, tdic
   return TDICT_OK;
 }
 
-/* Everything that can be seen of a tree but elements, to compare before and after; to be freed. */
+/* Returns all properties of a tree except its elements, to compare before and after a call. The caller frees the
+ * text. */
 static inline char *help_snapshot(const tdict_tree *td) {
   help_text all = {NULL, 0, 0, true};
   help_add_node(&all, td);
@@ -125,7 +126,7 @@ static inline void help_unchanged(const tdict_tree *td, char *before) {
   help_is(td, before);
   free(before);
 }
-/* The paths in the order of a walk, with a blank between them. */
+/* Checks the paths in the order of a walk, separated by blanks. */
 static inline void help_paths(const tdict_tree *td, const char *wanted) {
   help_text all = {NULL, 0, 0, false};
   td_ok(tdict_walk(td, help_visit, &all, err));

@@ -11,7 +11,7 @@ CASE(tree_get_borrows) {
   td_ok(tdict_set(td, "a", t, err));
   td_ok(tdict_set_tree(td, "c", child, err));
   td_ok(tdict_set(td, "c.x.y", other, err));
-  for (int i = 0; i < 1000; i++) { /* nothing is counted: releasing once is enough, see tree_reference_counts */
+  for (int i = 0; i < 1000; i++) { /* borrowed references, so one release is enough; see tree_reference_counts */
     td_ok(tdict_get(td, "a", &found, err));
     assert_ptr_equal(found, t);
     td_ok(tdict_get(td, "c.x.y", &found, err));
@@ -91,17 +91,17 @@ CASE(tree_keys_in_order) {
     tdict_path_escape(names[i], path, sizeof path);
     td_put(td, path, TENSOR(1));
   }
-  td_put(td, "zebra", TENSOR(2)); /* replacing keeps the place */
+  td_put(td, "zebra", TENSOR(2)); /* a replaced key keeps its position */
   assert_int_equal(tdict_num_keys(td), COUNT);
   for (size_t i = 0; i < COUNT; i++) assert_string_equal(tdict_get_entry_at(td, i).key, names[i]);
   assert_null(tdict_get_entry_at(td, COUNT).key);
   assert_null(tdict_get_entry_at(td, SIZE_MAX).key);
-  td_ok(tdict_delete(td, "apple", err)); /* with a hole in the table */
+  td_ok(tdict_delete(td, "apple", err)); /* leaves a hole in the table */
   assert_int_equal(tdict_num_keys(td), COUNT - 1);
   assert_string_equal(tdict_get_entry_at(td, 0).key, "zebra");
   for (size_t i = 1; i < COUNT - 1; i++) assert_string_equal(tdict_get_entry_at(td, i).key, names[i + 1]);
   assert_null(tdict_get_entry_at(td, COUNT - 1).key);
-  td_put(td, "apple", TENSOR(1)); /* what comes back comes last */
+  td_put(td, "apple", TENSOR(1)); /* a key that is added again comes last */
   assert_string_equal(tdict_get_entry_at(td, COUNT - 1).key, "apple");
 }
 
@@ -163,7 +163,7 @@ CASE(tree_at_finds) {
     assert_string_equal(entry.key, "h.0");
     entry = tdict_get_entry_at(td, first + 2);
     assert_true(entry.object == some_object && entry.type == &type && !entry.tensor && !entry.tree);
-    if (!deleted) td_ok(tdict_delete(td, "gone", err)); /* then there is a hole */
+    if (!deleted) td_ok(tdict_delete(td, "gone", err)); /* the next round has a hole */
   }
   tdict_release(td);
 }

@@ -1,4 +1,4 @@
-/* Batch size and device of whole trees. */
+/* Tests setting the batch size and the device of whole trees. */
 #include "help.h"
 
 CASE(tree_batch_size) {
@@ -24,7 +24,7 @@ CASE(tree_set_batch_size) {
   expect_batch(td_child(td, "n"), COUNTS(4));
   expect_batch(td_child(td, "n.m"), COUNTS(4));
   expect_batch(td_child(td, "n.long"), COUNTS(4, 3, 6));
-  expect_batch(td_child(td, "empty"), COUNTS(4)); /* empty trees agree with all */
+  expect_batch(td_child(td, "empty"), COUNTS(4)); /* an empty tree takes any batch size */
   td_ok(tdict_set_batch_size(td, COUNTS(4, 3), err));
   expect_batch(td_child(td, "n.m"), COUNTS(4, 3));
   td_ok(tdict_set_batch_size(td, 0, NULL, err)); /* no child's shrinks */
@@ -32,7 +32,7 @@ CASE(tree_set_batch_size) {
   expect_batch(td_child(td, "n.m"), COUNTS(4, 3));
   td_put(td, "free", TENSOR(9));
   td_ok(tdict_delete(td, "free", err));
-  /* The counts may be those of a node that changes. */
+  /* The sizes may be those of a node that is changed. */
   td_ok(tdict_set_batch_size(td, 2, tdict_batch_size(td_child(td, "n.m")), err));
   td_ok(tdict_set_batch_size(td, 1, tdict_batch_size(td), err));
   expect_batch(td, COUNTS(4));
@@ -74,7 +74,7 @@ CASE(tree_device) {
   assert_int_equal(device.type, 77);
   td_put(td, "x", TENSOR(2));
   td_put(td, "n.m.y", TENSOR(2));
-  td_put(td, "n.there", help_tensor_on(sim, COUNTS(2))); /* without a device, leaves live anywhere */
+  td_put(td, "n.there", help_tensor_on(sim, COUNTS(2))); /* without a device, leaves may be on any device */
   td_ok(tdict_delete(td, "n.there", err));
   td_ok(tdict_set_device(td, &cpu, err));
   assert_true(tdict_get_device(td, NULL));
@@ -88,7 +88,7 @@ CASE(tree_device) {
   assert_false(tdict_get_device(td, NULL));
   for (size_t i = 0; i < 2; i++) assert_false(tdict_get_device(td_child(td, nodes[i]), NULL));
   td_put(td, "n.there", help_tensor_on(sim, COUNTS(2)));
-  /* From one device to another, where nothing is. */
+  /* An empty tree may change from one device to another. */
   scoped_tree empty = TREE(2);
   td_put_tree(empty, "n", TREE(2));
   td_ok(tdict_set_device(empty, &cpu, err));
@@ -120,7 +120,7 @@ CASE(tree_device_refuses) {
   assert_true(tdict_get_device(td, NULL) && tdict_get_device(n, NULL));
 }
 
-/* Trees deep and shared enough that looking through them needs memory. */
+/* The trees are so deep, and shared so often, that visiting all nodes needs memory. */
 CASE(tree_batch_and_device_survive_enomem) {
   const tdict_device cpu = tdict_cpu();
   scoped_tree td = TREE(2);

@@ -24,7 +24,7 @@ CASE(box_releases_its_object_once) {
   tdict_box_release(NULL);
   box = make_box(&ends);
   help_thing *thing = box->self;
-  tdict_box_discard(box); /* the object is the test's again */
+  tdict_box_discard(box); /* the test owns the object again */
   assert_int_equal(ends, 1);
   help_end_thing(thing);
   box = make_box(&ends);
@@ -92,7 +92,7 @@ CASE(box_hook_errors_are_completed) {
   }
   td_fails(TDICT_EHOOK, "pin_memory of type thing returned TDICT_OK and no result", finish(TDICT_OK, NULL, gone, err));
   td_fails(TDICT_EIO, "pin_memory of type thing returned TDICT_EIO", finish(TDICT_EIO, NULL, none, err));
-  td_fails(TDICT_EIO, "the disk is gone", finish(TDICT_EIO, &type, gone, err)); /* it set no status */
+  td_fails(TDICT_EIO, "the disk is gone", finish(TDICT_EIO, &type, gone, err)); /* the error has no status */
   assert_string_equal(td_last_error.path, "inp");
   assert_int_equal(td_last_error.native, 5);
   assert_int_equal(finish(TDICT_EIO, NULL, gone, NULL), TDICT_EIO);
@@ -101,7 +101,7 @@ CASE(box_hook_errors_are_completed) {
 
 enum { THREADS = 4, ROUNDS = 100, REPEATS = 50 };
 typedef struct shared {
-  int ends, sum, marks[THREADS]; /* each thread writes its own mark, whoever ends the object reads all */
+  int ends, sum, marks[THREADS]; /* each thread writes its own mark; the thread that ends the object reads all */
 } shared;
 static void end_shared(void *self) {
   shared *s = self;
@@ -111,7 +111,7 @@ static void end_shared(void *self) {
 static const tdict_type shared_type = TD_TYPE(.name = "shared", .release = end_shared);
 
 typedef struct job {
-  tdict_tree *td; /* a reference of its own, as of the box */
+  tdict_tree *td; /* with its own reference to the tree and to the box */
   tdict_box *box;
   int number, wrong;
 } job;
@@ -123,18 +123,18 @@ static void *use(void *argument) {
     scoped_tree child = NULL;
     if (tdict_get_tree(j->td, "n", &child, NULL) != TDICT_OK) j->wrong++;
     child = tdict_retain(child);
-    scoped_tree own = NULL; /* a copy of the child's node, and one more holder of the box */
+    scoped_tree own = NULL; /* a copy of the child's node, which also holds the box */
     if (tdict_create(1, (const int64_t[]){2}, &own, NULL) != TDICT_OK) j->wrong++;
     if (tdict_set_tree(own, "copy", child, NULL) != TDICT_OK) j->wrong++;
     if (tdict_get_object(own, "copy.o", &shared_type, &object, NULL) != TDICT_OK) j->wrong++;
   }
   tdict_release(j->td);
-  if (object) ((shared *)object)->marks[j->number] = 1 << j->number; /* only the box's count orders this */
+  if (object) ((shared *)object)->marks[j->number] = 1 << j->number; /* ordered only by the box's reference count */
   tdict_box_release(j->box);
   return NULL;
 }
 
-/* Once: whichever thread comes last ends the object. */
+/* Releases a shared object on several threads. The last of them must end the object, once. */
 static void count_across_threads(void) {
   shared s = {0};
   tdict_tree *td = help_tree_without_batch();

@@ -1,4 +1,4 @@
-/* Tests the accessors that check a dtype and a shape: their results, and the errors for other tensors. */
+/* Tests the accessors that check a dtype and a shape: their results, and the errors for tensors that differ. */
 #include "core/tensor/tensor.h"
 #include "help.h"
 
@@ -22,7 +22,7 @@ static const question questions[] = {
     {"x", TDICT_F32, 3, {3, 4, -1}, TDICT_ESHAPE, "wanted [3, 4, -1]"},
     {"x", TDICT_F32, 0, {0}, TDICT_ESHAPE, "wanted []"},
     {"x", TDICT_F16, 2, {3, 4}, TDICT_EDTYPE, "the tensor has the dtype float32, wanted float16"},
-    {"x", TDICT_I32, 1, {7}, TDICT_EDTYPE, "wanted int32"}, /* of the same size */
+    {"x", TDICT_I32, 1, {7}, TDICT_EDTYPE, "wanted int32"}, /* has the same size */
     {"n.s", TDICT_I64, 0, {0}, TDICT_OK, ""},
     {"empty", TDICT_U8, 2, {0, -1}, TDICT_OK, ""},
     {"y", TDICT_F32, 2, {3, 4}, TDICT_ENOTFOUND, "'y' is not a key of the tree; keys: x, "},
@@ -34,7 +34,7 @@ static const question questions[] = {
     {"x", TDICT_F32, 33, {0}, TDICT_EINVAL, "num_dims is 33"},
 };
 
-/* Both calls need no memory, also if they fail. */
+/* Checks the results of both accessors, which must need no memory, even if they fail. */
 static void check_const(const tdict_tree *td, const question *q, const void *data) {
   memset(&td_last_error, 0, sizeof td_last_error);
   td_fail_alloc(0, true);

@@ -1,5 +1,5 @@
-/* Tests trees that are created from a list of fields: one aligned storage of zeros, the order of keys, and what is
- * refused. */
+/* Tests trees that are created from a list of fields: one aligned storage of zeros, the order of keys, and refused
+ * fields. */
 #include "core/tensor/tensor.h"
 #include "help.h"
 #include "tdict/debug.h"
@@ -34,7 +34,7 @@ static void check(const tdict_tree *td) {
 }
 
 CASE(tree_create_from_one_storage) {
-  void *dirty = malloc(400000); /* what malloc gives back is not zero by itself */
+  void *dirty = malloc(400000); /* malloc may return this memory again, which is not zero */
   memset(dirty, 0xA5, 400000);
   free(dirty);
   scoped_tree td = td_made(tree, tdict_create_from(fields, FIELDS, COUNTS(4, 2), NULL, &made, err));
@@ -46,7 +46,7 @@ CASE(tree_create_from_one_storage) {
     const unsigned char *bytes = tdict_const_data(td, fields[i].path);
     for (size_t k = 0; k < tdict_tensor_bytes(td_leaf(td, fields[i].path)); k++) assert_int_equal(bytes[k], 0);
   }
-  /* Every tensor is written in full; none reaches into another. */
+  /* Write all bytes of each tensor. The tensors must not overlap. */
   for (size_t i = 0; i < FIELDS; i++)
     td_fill_random(tdict_data(td, fields[i].path), tdict_tensor_bytes(td_leaf(td, fields[i].path)), i + 1);
   for (size_t i = 0; i < FIELDS; i++) {
@@ -55,7 +55,7 @@ CASE(tree_create_from_one_storage) {
     td_fill_random(wanted, count, i + 1);
     assert_memory_equal(tdict_const_data(td, fields[i].path), wanted, count);
   }
-  tdict_tensor *kept = tdict_tensor_retain(td_leaf(td, "reward")); /* a tensor keeps the storage */
+  tdict_tensor *kept = tdict_tensor_retain(td_leaf(td, "reward")); /* keeps the storage alive */
   tdict_release(td);
   memset(tdict_tensor_data(kept), 1, tdict_tensor_bytes(kept));
   tdict_tensor_release(kept);
@@ -69,7 +69,7 @@ DEVICE_CASE(tree_create_from_device_memory) {
   tdict_memory *const memories[] = {tdict_device_memory(context, td_device()), tdict_pinned_memory(context)};
   for (size_t i = 0; i < 2; i++) {
     tdict_tree *td = NULL;
-    if (i == 1 && td_device().type == TDICT_DEVICE_CPU) continue; /* nobody to pin for */
+    if (i == 1 && td_device().type == TDICT_DEVICE_CPU) continue; /* the host has no pinned memory */
     td_ok(tdict_create_from(fields, FIELDS, COUNTS(4, 2), memories[i], &td, err));
     check(td);
     tdict_tensor *t = td_leaf(td, "obs.pixels"), *host = NULL;
@@ -85,7 +85,7 @@ DEVICE_CASE(tree_create_from_device_memory) {
 }
 
 typedef struct refusal {
-  tdict_field field; /* comes after the field "a" and the field "n.x" */
+  tdict_field field; /* follows the fields "a" and "n.x" */
   tdict_status status;
   const char *text;
 } refusal;
@@ -116,7 +116,7 @@ CASE(tree_create_from_refuses) {
   three[2] = (tdict_field){NULL, TDICT_F32, 0, {0}};
   td_fails(TDICT_EINVAL, "path is NULL", tdict_create_from(three, 3, COUNTS(4), NULL, &td, err));
   three[2] = (tdict_field){"b", TDICT_U8, 1, {INT64_MAX - 100}};
-  td_fails(TDICT_EOVERFLOW, "", tdict_create_from(three, 3, COUNTS(1), NULL, &td, err)); /* each fits, all do not */
+  td_fails(TDICT_EOVERFLOW, "", tdict_create_from(three, 3, COUNTS(1), NULL, &td, err)); /* only the sum is too large */
   td_fails(TDICT_EINVAL, "17 batch dimensions",
            tdict_create_from(three, 3, 17, (const int64_t[17]){0}, NULL, &td, err));
   td_fails(TDICT_EINVAL, "is -1", tdict_create_from(three, 3, COUNTS(-1), NULL, &td, err));
@@ -142,7 +142,7 @@ CASE(field_macro_counts) {
   assert_string_equal(table[6].path, "f");
 }
 
-/* Entries of the shape that ndim does not count: a forgotten ndim is the usual reason. */
+/* A size beyond ndim is refused, because the program has usually forgotten to set ndim. */
 CASE(tree_create_from_refuses_shape_beyond_ndim) {
   for (int32_t ndim = 0; ndim < 6; ndim++) {
     for (int extra = ndim; extra < 6; extra++) {

@@ -17,7 +17,7 @@ CASE(tree_set_makes_nodes) {
     assert_true(tdict_get_device(node, &device) && tdict_device_equal(device, cpu));
   }
   assert_ptr_equal(td_leaf(td, "a.b.c.t"), t); /* shared, not copied */
-  /* They are made like the node above, not like the root. */
+  /* New nodes get the batch size of their parent, not of the root. */
   td_put_tree(td, "long", TREE(4, 3, 2));
   td_put(td, "long.x.y", TENSOR(4, 3, 2));
   assert_int_equal(tdict_batch_ndim(td_child(td, "long.x")), 3);
@@ -34,7 +34,7 @@ CASE(tree_set_replaces) {
   td_put(td, "n.x", TENSOR(2, 2));
   td_put(td, "c", TENSOR(2, 3));
   td_ok(tdict_set(td, "a", t, err));
-  td_ok(tdict_set(td, "n", t, err)); /* a tree by a tensor */
+  td_ok(tdict_set(td, "n", t, err)); /* a tensor replaces a tree */
   td_ok(tdict_set_tree(td, "c", child, err));
   help_paths(td, "a n c");
   assert_ptr_equal(td_leaf(td, "a"), t);
@@ -48,7 +48,7 @@ CASE(tree_set_replaces) {
   td_ok(tdict_pop(td, "a", &popped, err));
   td_ok(tdict_delete(td, "n", err));
   td_release(popped);
-  assert_int_equal(tdict_tensor_ndim(t), 1); /* and its own reference is still good */
+  assert_int_equal(tdict_tensor_ndim(t), 1); /* the test's own reference is still valid */
 }
 
 CASE(tree_set_refuses_path_through_leaf) {
@@ -71,7 +71,7 @@ CASE(tree_set_refuses_batch_mismatch) {
   td_fails(TDICT_ESHAPE, "batch size is [4, 3], tensor has shape []", tdict_set(td, "x", scalar, err));
   help_unchanged(td, before);
   td_ok(tdict_set(td, "x", good, err));
-  td_ok(tdict_set(none, "x", wrong, err)); /* without a batch size anything goes */
+  td_ok(tdict_set(none, "x", wrong, err)); /* without a batch size, any shape is allowed */
   td_ok(tdict_set(none, "y", scalar, err));
   td_put_tree(td, "long", TREE(4, 3, 7));
   td_put(td, "long.ok", TENSOR(4, 3, 7, 1));
@@ -106,7 +106,7 @@ CASE(tree_delete) {
   help_paths(td, "a b n n.y m m.deep m.deep.z c");
   td_ok(tdict_delete(td, "m", err));
   help_paths(td, "a b n n.y c");
-  td_ok(tdict_delete(td, "n.y", err)); /* an emptied tree stays */
+  td_ok(tdict_delete(td, "n.y", err)); /* the tree is empty now, but stays */
   help_paths(td, "a b n c");
   td_ok(tdict_delete(td, "a", err));
   td_ok(tdict_delete(td, "c", err));
@@ -139,7 +139,7 @@ CASE(tree_pop) {
   td_ok(tdict_pop_tree(td, "n.y", &tree, err));
   assert_ptr_equal(tree, y);
   help_paths(td, "n");
-  tdict_release(td); /* the references are the caller's now */
+  tdict_release(td); /* popped items belong to the caller */
   help_paths(tree, "z");
   assert_int_equal(tdict_tensor_numel(t), 6);
   td_release(t, tree);
@@ -172,7 +172,7 @@ CASE(tree_rename) {
   td_ok(tdict_rename(td, "b", "bee", true, err)); /* keeps its place */
   help_paths(td, "a bee n n.x c");
   assert_ptr_equal(td_leaf(td, "bee"), b);
-  td_ok(tdict_rename(td, "bee", "a", false, err)); /* replaces, and keeps its own place */
+  td_ok(tdict_rename(td, "bee", "a", false, err)); /* replaces "a", and keeps its own position */
   help_paths(td, "a n n.x c");
   assert_ptr_equal(td_leaf(td, "a"), b);
   td_ok(tdict_rename(td, "c", "n.new.c", true, err)); /* makes nodes */
@@ -181,10 +181,10 @@ CASE(tree_rename) {
   td_ok(tdict_rename(td, "n", "moved.n", true, err)); /* a tree, whole */
   assert_ptr_equal(td_child(td, "moved.n"), n);
   help_paths(td, "a moved moved.n moved.n.x moved.n.new moved.n.new.c");
-  td_ok(tdict_rename(td, "moved.n.x", "a", false, err)); /* to a place that is taken */
+  td_ok(tdict_rename(td, "moved.n.x", "a", false, err)); /* to a path that is used */
   assert_ptr_equal(td_leaf(td, "a"), x);
   help_paths(td, "a moved moved.n moved.n.new moved.n.new.c");
-  td_ok(tdict_rename(td, "moved.n.new.c", "moved", false, err)); /* over the tree that it hangs in */
+  td_ok(tdict_rename(td, "moved.n.new.c", "moved", false, err)); /* replaces the tree that contains the entry */
   assert_ptr_equal(td_leaf(td, "moved"), c);
   help_paths(td, "a moved");
   td_ok(tdict_rename(td, "a", "a", true, err)); /* to itself */
@@ -192,7 +192,8 @@ CASE(tree_rename) {
   assert_string_equal(tdict_get_entry_at(td, 0).key, "h.0");
 }
 
-/* What moves below another batch size or device is held to it, and grows as with set_tree. */
+/* An entry that moves must fit the batch size and device of its new parent. As with tdict_set_tree(), a tree can be
+ * copied to get more batch dimensions. */
 CASE(tree_rename_adapts_to_the_new_parent) {
   scoped_tree td = TREE(2);
   td_put_tree(td, "long", TREE(2, 3));

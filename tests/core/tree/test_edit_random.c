@@ -1,5 +1,5 @@
-/* Random changes of a tree, each done on a plain model too: a list of nodes with lists of entries. After each step the
- * results are compared, and sometimes the whole trees. */
+/* Makes random changes of a tree and of a plain model, which is a list of nodes with lists of entries. Compares the
+ * results of each step, and from time to time the whole trees. */
 #include "help.h"
 #include "tdict/path.h"
 
@@ -8,7 +8,7 @@ enum { OPERATIONS = 20000, KEYS = 9, MOST_ENTRIES = KEYS, MOST_DEPTH = 4 };
 typedef struct model model;
 typedef struct entry {
   int key;
-  tdict_tensor *tensor; /* borrowed: the test holds all tensors to its end */
+  tdict_tensor *tensor; /* borrowed: the test holds all tensors until its end */
   model *child;
   help_thing *object; /* the tree's */
 } entry;
@@ -62,8 +62,8 @@ static way pick_way(void) {
   return w;
 }
 
-/* How far a way leads: OK, NOTFOUND, or TYPE (through a tensor or object); *at is the last node there, *used the keys
- * used. */
+/* Follows a path. Returns OK, ENOTFOUND, or ETYPE if the path leads through a tensor or object. Stores the last node in
+ * *at and the number of keys that were found in *used. */
 static tdict_status follow(model *root, const way *w, model **at, entry **found, int *used) {
   *at = root;
   for (int i = 0; i < w->count; i++) {
@@ -78,7 +78,7 @@ static tdict_status follow(model *root, const way *w, model **at, entry **found,
   return TDICT_OK;
 }
 
-/* Puts what `what` holds; its key does not count. */
+/* Sets an entry of the model. The key of `what` is ignored. */
 static tdict_status put(model *root, const way *w, entry what) {
   model *at;
   entry *found;
@@ -126,7 +126,7 @@ static tdict_status rename_entry(model *root, const way *from, const way *to, bo
   return put(root, to, taken);
 }
 
-/* A small tree with one tensor and one tree, and its model. */
+/* Makes a small tree with one tensor and one tree, and its model. */
 static tdict_tree *make_child(model **out) {
   tdict_tree *child = TREE(2);
   model *m = calloc(1, sizeof *m), *below = calloc(1, sizeof *below);
@@ -193,7 +193,7 @@ static tdict_status set_object(pair *p, const way *w, tdict_status there, tdict_
   made++;
   *wanted = there == TDICT_ETYPE ? there : p->locked ? TDICT_ELOCKED : put(p->root, w, (entry){.object = object});
   tdict_status status = tdict_set_object(p->td, w->path, &type, object, NULL);
-  if (status != TDICT_OK) help_end_thing(object); /* it was not taken */
+  if (status != TDICT_OK) help_end_thing(object); /* the tree did not take ownership */
   return status;
 }
 
@@ -220,7 +220,7 @@ static tdict_status change(pair *p, unsigned what, tdict_status *wanted) {
   if (what < 14) {
     bool safe = pick(2) == 1;
     if (w.count + to.count > MOST_DEPTH + 1) to.count = 1, snprintf(to.path, sizeof to.path, "%s", keys[to.keys[0]]);
-    if (p->locked) { /* what comes first, the lock or another error, is nobody's business */
+    if (p->locked) { /* it is unspecified whether the lock or another error comes first */
       status = tdict_rename(p->td, w.path, to.path, safe, NULL);
       *wanted = status == TDICT_OK ? TDICT_ELOCKED : status;
       return status;
@@ -279,14 +279,14 @@ CASE(tree_random_changes_match_a_model) {
     counts[status]++;
     if (i % 16) continue;
     compare(p.td, p.root);
-    assert_int_equal(count_objects(p.root), made - ended); /* what is not there any more was released, once */
+    assert_int_equal(count_objects(p.root), made - ended); /* each removed object was released once */
     assert_int_equal(count_objects(p.root), tdict_num_objects(p.td));
     help_text all = {NULL, 0, 0, false};
     append(&all, p.root, "");
     help_paths(p.td, all.text ? all.text : "");
     free(all.text);
   }
-  /* All that was to be met was met. */
+  /* Each of these statuses was returned often enough. */
   static const int met[] = {TDICT_OK, TDICT_ENOTFOUND, TDICT_ETYPE, TDICT_EINVAL, TDICT_EEXIST, TDICT_ELOCKED};
   for (size_t i = 0; i < sizeof met / sizeof *met; i++) assert_true(counts[met[i]] > 20);
   tdict_release(p.td);

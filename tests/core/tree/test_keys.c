@@ -61,7 +61,7 @@ CASE(keys_compact_moves_leaves_along) {
     tdict_keys_compact(keys, leaves);
     assert_int_equal(keys->num_slots, left);
     assert_int_equal(keys->num_live, left);
-    if (left > 1) { /* the first goes too, so that all move */
+    if (left > 1) { /* delete the first key too, so that all keys move */
       tdict_keys_delete(keys, 0);
       tdict_keys_compact(keys, leaves);
     }
@@ -162,7 +162,7 @@ CASE(keys_add_survives_enomem) {
   tdict_keys_release(keys);
 }
 
-/* A key costs a bounded number of allocations, however many there are. */
+/* The number of allocations for each key has a bound, however many keys there are. */
 CASE(keys_cost_is_constant_per_key) {
   enum { COUNT = 100000 };
   tdict_keys *keys = tdict_keys_create();
@@ -174,7 +174,8 @@ CASE(keys_cost_is_constant_per_key) {
   }
   td_fail_alloc_stop();
   assert_true(td_allocs_seen() < 200);
-  /* Probes per key, counted on the index itself: the hash must spread names that differ in their last digits. */
+  /* Counts the probes of a search in the index itself. The hash must spread names that differ only in their last
+   * digits. */
   uint64_t probes = 0;
   for (uint32_t at = 0; at < keys->cap_index; at++)
     if (keys->index[at])
@@ -183,7 +184,7 @@ CASE(keys_cost_is_constant_per_key) {
   tdict_keys_release(keys);
 }
 
-/* Returns how many cells a search reads per key in an index of `count` names. */
+/* Returns how many cells a search for one key reads on average, in an index of `count` names. */
 static double probes_of(const char *format, unsigned count) {
   tdict_keys *keys = tdict_keys_create();
   char name[80];
@@ -200,7 +201,8 @@ static double probes_of(const char *format, unsigned count) {
   return (double)probes / count;
 }
 
-/* Names of all lengths, which differ in any one place, are spread as if by chance: 1.5 cells at half full. */
+/* Names that differ in one place are spread as if by chance. In an index that is half full, a search then reads 1.5
+ * cells. */
 CASE(keys_hash_spreads_similar_names) {
   static const char *const formats[] = {"%u",
                                         "%x",
@@ -219,10 +221,11 @@ CASE(keys_hash_spreads_similar_names) {
     for (unsigned count = 1000; count <= 50000; count *= 7) assert_true(probes_of(formats[i], count) < 1.7);
 }
 
-/* Reading by words is reading byte by byte, for every length and every place of a stop, and nothing is read beyond. */
+/* Reading by words has the same result as reading byte by byte, for all lengths and positions of the end, and reads no
+ * byte after the end. */
 CASE(name_read_matches_a_byte_loop) {
   for (size_t length = 1; length <= 40; length++) {
-    scoped_chars text = malloc(length); /* of exactly its size, so that a sanitizer sees reads beyond it */
+    scoped_chars text = malloc(length); /* of exactly this size, so that a sanitizer sees reads beyond */
     for (size_t stop = 0; stop <= length; stop++)
       for (int with = 0; with < 2; with++) {
         for (size_t i = 0; i < length; i++) text[i] = (char)(i % 3 == 0 ? 0xae + (int)i : 'a' + (int)(i % 26));
@@ -261,12 +264,12 @@ CASE(name_join_matches_the_joined_text) {
     }
 }
 
-/* Names whose hashes are the same are told apart by their bytes, whatever their length. */
+/* Names with equal hashes are distinguished by their bytes, whatever their length. */
 CASE(keys_with_equal_hashes_are_told_apart) {
   static const size_t lengths[] = {1, 3, 4, 7, 8, 9, 15, 16, 17, 40};
   tdict_keys *keys = tdict_keys_create();
   char text[40];
-  for (size_t i = 0; i < 100; i++) { /* more than are compared without an index */
+  for (size_t i = 0; i < 100; i++) { /* more than the library searches without an index */
     memset(text, 'n', sizeof text);
     const size_t length = lengths[i % 10];
     text[(i / 10) % length] = (char)('a' + i / 10);

@@ -12,7 +12,7 @@ CASE(tree_lock_blocks) {
   td_put(td, "a", TENSOR(2, 3));
   td_put(td, "n.deep.x", TENSOR(2, 1));
   tdict_lock(td);
-  tdict_lock(td); /* twice is as once */
+  tdict_lock(td); /* locking twice changes nothing */
   assert_true(tdict_is_locked(td) && tdict_is_locked(td_child(td, "n.deep")));
   char *before = help_snapshot(td);
   static const char *const places[] = {"a", "new", "n.deep.x", "n.deep.new", "n.new.way"};
@@ -29,14 +29,14 @@ CASE(tree_lock_blocks) {
   td_fails(TDICT_ELOCKED, "locked", tdict_set_batch_size(td, 2, batch, err));
   td_fails(TDICT_ELOCKED, "locked", tdict_set_device(td, &cpu, err));
   help_unchanged(td, before);
-  assert_non_null(tdict_data(td, "n.deep.x")); /* elements may be written */
+  assert_non_null(tdict_data(td, "n.deep.x")); /* elements may still be written */
   memset(tdict_data(td, "n.deep.x"), 0xA5, 8);
   td_ok(tdict_unlock(td, err));
   td_ok(tdict_set(td, "n.new.way", t, err));
   td_ok(tdict_delete(td, "a", err));
 }
 
-/* A locked tree below an unlocked one is blocked itself, and may be replaced whole. */
+/* A child can be locked although its parent is not. The child cannot be changed, but it can be replaced as a whole. */
 CASE(tree_lock_of_a_child_leaves_its_parent_unlocked) {
   scoped_tree td = td_tree("[2] n.deep.x:f32[2,1]");
   scoped_tree n = tdict_retain(td_child(td, "n"));
@@ -65,12 +65,12 @@ CASE(tree_unlock) {
   assert_true(tdict_is_locked(shared) && tdict_is_locked(low));
   assert_false(tdict_is_locked(second));
   tdict_lock(second);
-  td_ok(tdict_unlock(td, err)); /* the second still holds it */
+  td_ok(tdict_unlock(td, err)); /* `second` still locks `shared` */
   assert_false(tdict_is_locked(td) || tdict_is_locked(td_child(td, "n")));
   assert_true(tdict_is_locked(shared) && tdict_is_locked(low));
   td_ok(tdict_unlock(second, err));
   assert_false(tdict_is_locked(shared) || tdict_is_locked(low));
-  /* What was locked before by itself is unlocked with the tree above. */
+  /* A child that was locked itself before is unlocked together with its parent. */
   tdict_lock(low);
   tdict_lock(td);
   td_ok(tdict_unlock(td, err));
@@ -94,7 +94,7 @@ CASE(tree_unlock_refuses_child) {
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(n, err));
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(deep, err));
-  tdict_lock(deep); /* a lock of its own does not help it */
+  tdict_lock(deep); /* its own lock does not change this */
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(deep, err));
   assert_true(tdict_is_locked(n) && tdict_is_locked(deep));
   td_fails(TDICT_EINVAL, "NULL", tdict_unlock(NULL, err));
@@ -114,7 +114,7 @@ CASE(tree_lock_ends_with_the_last_reference) {
   tdict_release(second);
   assert_false(tdict_is_locked(deep));
   td_ok(tdict_delete(n, "deep.x", err));
-  /* A lock of its own stays. */
+  /* The lock of the child itself stays. */
   tdict_lock(deep);
   tdict_lock(n);
   td_release(n);

@@ -50,7 +50,7 @@ CASE(tree_reference_counts) {
   assert_int_equal(releases, 0);
   tdict_tree *held = tdict_retain(td_child(td, "child"));
   tdict_release(td);
-  assert_int_equal(releases, 1); /* the child is held */
+  assert_int_equal(releases, 1); /* `held` keeps the child */
   tdict_release(held);
   assert_int_equal(releases, 2);
   assert_int_equal(kept, 0);
@@ -90,7 +90,7 @@ CASE(node_like_shares_keys_until_a_change) {
   tdict_release(like);
 }
 
-/* Keys that are added and deleted leave no slots and no memory, and the order of the other keys stays. */
+/* Deleted keys leave neither slots nor memory behind, and the other keys keep their order. */
 CASE(node_compacts_deleted_slots) {
   scoped_tree td = help_tree_without_batch();
   scoped_tensor t = TENSOR(1);
@@ -106,7 +106,7 @@ CASE(node_compacts_deleted_slots) {
   }
   assert_int_equal(tdict_num_keys(td), 10);
   help_paths(td, "k0 k1 k2 k3 k4 k995 k996 k997 k998 k999");
-  for (int i = 0; i < 1000; i++) { /* renaming over another key leaves a hole as well */
+  for (int i = 0; i < 1000; i++) { /* renaming over another key also leaves a hole */
     td_ok(tdict_set(td, "over", t, err));
     td_ok(tdict_rename(td, "k4", "over", false, err));
     td_ok(tdict_rename(td, "over", "k4", true, err));
@@ -135,7 +135,7 @@ CASE(node_path_is_cut_like_error_paths) {
         assert_string_equal(path, text);
         continue;
       }
-      /* 244 bytes of it stay: the first 122 and the last 122, as in tdict_error.path. */
+      /* Only the first 122 and the last 122 bytes are kept, as in tdict_error.path. */
       assert_int_equal(strlen(path), 247);
       assert_memory_equal(path, text, 122);
       assert_memory_equal(path + 122, "...", 3);
@@ -149,7 +149,7 @@ CASE(node_path_is_cut_like_error_paths) {
 enum { THREADS = 4, ROUNDS = 2000 };
 typedef struct worker {
   tdict_tree *shared;
-  tdict_tree *mine[ROUNDS]; /* locked trees that hold the shared one */
+  tdict_tree *mine[ROUNDS]; /* locked trees that hold `shared` */
   int64_t failures;
 } worker;
 
@@ -165,7 +165,7 @@ static void *count_and_read(void *user) {
   return NULL;
 }
 
-/* Reading and the last release of trees that share another one, a locked one too, from several threads at once. */
+/* Several threads read and release trees that share a tree. Some of the trees are locked. */
 CASE(tree_reference_counts_are_thread_safe) {
   static worker workers[THREADS];
   pthread_t threads[THREADS];
@@ -190,11 +190,11 @@ CASE(tree_reference_counts_are_thread_safe) {
   assert_int_equal(n->locks_above, 0);
 }
 
-/* 100,000 levels go through every way through a tree without using up the stack. */
+/* Functions that visit all nodes must not use up the stack in a tree of 100,000 levels. */
 CASE(tree_of_great_depth_needs_no_recursion) {
   enum { LEVELS = 100000 };
   scoped_tree td = td_tree("[2] leaf:f32[2,3]");
-  for (int i = 0; i < 101; i++) { /* each of these looks for a cycle in all that is below: the rest is put below */
+  for (int i = 0; i < 101; i++) { /* each call looks for cycles in all nodes below, so few levels are added here */
     tdict_tree *above = TREE(2);
     td_put_tree(above, "d", td);
     td = above;
@@ -211,7 +211,7 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   size_t bytes = 0;
   td_ok(tdict_unique_bytes(td, &bytes, err));
   assert_int_equal(bytes, 64);
-  td_fail_alloc(0, true); /* the sums manage without memory */
+  td_fail_alloc(0, true); /* these sums need no memory */
   size_t leaves = tdict_num_leaves(td), length = tdict_format(td, NULL, 0);
   assert_true(td_fail_alloc_stop());
   assert_int_equal(leaves, 2);
@@ -234,7 +234,7 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   assert_true(tdict_get_device(low, NULL));
 }
 
-/* The list of leaves that a changed copy gets of its own is no longer than the one that it shared. */
+/* If a copy that shares its list of leaves is changed, the list that it gets is not longer than the shared one. */
 CASE(node_copies_do_not_grow) {
   scoped_tree td = td_tree("[3] a:f32[3]");
   for (int i = 0; i < 100; i++) {

@@ -2,7 +2,7 @@
 #include "help.h"
 #include "tdict/debug.h"
 
-static int asked; /* how often a hook that nothing here may call was called */
+static int asked; /* calls of hooks that must not be called here */
 static tdict_status never_move(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   (void)self, (void)hook, (void)out, (void)err;
   asked++;
@@ -31,7 +31,7 @@ static const tdict_type thing_type =
 static const tdict_type bare_type = TD_TYPE(.name = "bare", .release = help_end_thing);
 static const tdict_type twin_type = TD_TYPE(.name = "thing", .release = help_end_thing);
 
-/* Puts a new object of thing_type that counts its end in *ends. */
+/* Sets a new object of thing_type, which increases *ends when it ends. */
 static help_thing *put(tdict_tree *td, const char *path, int *ends) {
   help_thing *thing = help_make_thing(ends, 0, NULL);
   td_ok(tdict_set_object(td, path, &thing_type, thing, err));
@@ -50,14 +50,14 @@ CASE(object_set_takes_ownership) {
   td_put(td, "z", TENSOR(4, 3));
   help_paths(td, "a n n.m\\.0 n.m\\.0.o z");
   assert_ptr_equal(get(td, "n.m\\.0.o"), thing);
-  assert_int_equal(tdict_batch_ndim(td_child(td, "n.m\\.0")), 2); /* nodes are made as for a tensor */
+  assert_int_equal(tdict_batch_ndim(td_child(td, "n.m\\.0")), 2); /* new nodes are the same as for a tensor */
   for (int i = 0; i < 3; i++) td_ok(tdict_set_object(td, "n.m\\.0.o", &thing_type, thing, err)); /* by itself */
   assert_ptr_equal(get(td, "n.m\\.0.o"), thing);
   assert_int_equal(first, 0);
-  thing = put(td, "a", &second); /* a tensor and a tree, replaced in their places */
+  thing = put(td, "a", &second); /* replaces a tensor, and then a tree */
   assert_ptr_equal(get(td, "a"), thing);
   thing = put(td, "n", &second);
-  assert_int_equal(first, 1); /* it hung in that tree */
+  assert_int_equal(first, 1); /* the object was in the replaced tree */
   help_paths(td, "a n z");
   assert_ptr_equal(get(td, "n"), thing);
   assert_int_equal(second, 0);
@@ -106,7 +106,7 @@ CASE(object_released_once) {
   for (int i = 0; i < WAYS; i++) assert_int_equal(ends[i], 1);
 }
 
-/* Two trees that hold one node, and nodes that share leaves, share the box. */
+/* The box is shared by trees that hold the same node, and by nodes that share leaves. */
 CASE(object_shared_by_trees) {
   int ends = 0;
   tdict_tree *one = TREE(4), *two = TREE(4), *child = TREE(4), *longer = TREE(4, 3);
@@ -114,7 +114,7 @@ CASE(object_shared_by_trees) {
   td_put(child, "deep.t", TENSOR(4, 3, 2));
   td_ok(tdict_set_tree(one, "c", child, err));
   td_ok(tdict_set_tree(two, "c", child, err));
-  td_ok(tdict_set_tree(longer, "c", child, err)); /* a shallow copy with another batch size */
+  td_ok(tdict_set_tree(longer, "c", child, err)); /* makes a shallow copy with another batch size */
   assert_ptr_not_equal(td_child(longer, "c.deep"), td_child(child, "deep"));
   assert_ptr_equal(get(longer, "c.deep.o"), thing);
   assert_ptr_equal(get(two, "c.deep.o"), thing);
@@ -128,7 +128,7 @@ CASE(object_shared_by_trees) {
   assert_int_equal(ends, 1);
 }
 
-/* The release of an object may release trees, which may hold objects. */
+/* Releasing an object may release trees, which may hold objects. */
 static void end_holder(void *self) { tdict_release(self); }
 CASE(object_may_hold_trees) {
   static const tdict_type holder_type = TD_TYPE(.name = "holder", .release = end_holder);
@@ -280,7 +280,7 @@ CASE(object_rename) {
   help_paths(td, "a p b other");
   td_fails(TDICT_EEXIST, "safe", tdict_rename(td, "p", "a", true, err));
   td_fails(TDICT_EEXIST, "safe", tdict_rename(td, "a", "p", true, err));
-  td_ok(tdict_rename(td, "p", "other.n.p", true, err)); /* a batch size and a device that it need not have */
+  td_ok(tdict_rename(td, "p", "other.n.p", true, err)); /* objects need not fit a batch size or a device */
   help_paths(td, "a b other other.n other.n.p");
   assert_ptr_equal(get(td, "other.n.p"), thing);
   put(td, "c", &over);
@@ -302,7 +302,7 @@ CASE(object_is_exempt_from_batch_size_and_device) {
   td_ok(tdict_set_device(td, &cpu, err));
   td_ok(tdict_set_device(td, NULL, err));
   put(child, "m.o", &ends);
-  td_ok(tdict_set_tree(td, "child", child, err)); /* of another batch size, but it holds no tensor */
+  td_ok(tdict_set_tree(td, "child", child, err)); /* has another batch size, but no tensors */
   assert_int_equal(tdict_batch_size(td_child(td, "child.m"))[0], 9);
   assert_int_equal(tdict_batch_size(child)[0], 7);
   td_put(child, "m.t", TENSOR(7));
@@ -315,7 +315,7 @@ CASE(object_is_exempt_from_batch_size_and_device) {
   assert_int_equal(ends, 2);
 }
 
-/* Types of all lengths, in memory that ends where they end. */
+/* Structs of types can have all lengths. Each is in memory that ends with it. */
 CASE(object_type_with_a_shorter_struct) {
   const size_t least = offsetof(tdict_type, release) + sizeof thing_type.release;
   for (size_t bytes = least; bytes <= sizeof thing_type; bytes++) {
@@ -411,10 +411,10 @@ CASE(object_is_counted_in_leaves_and_bytes) {
   assert_int_equal(tdict_bytes(td), 2 * tensor + 2020);
   assert_int_equal(unique_bytes(td), tensor + 1020);
   td_put_tree(td, "longer", longer);
-  td_ok(tdict_set_tree(td, "longer.n", td_child(td, "n"), err)); /* a copy that shares its leaves */
+  td_ok(tdict_set_tree(td, "longer.n", td_child(td, "n"), err)); /* a copy that shares the leaves */
   assert_int_equal(tdict_num_objects(td), 7);
   assert_int_equal(unique_bytes(td), tensor + 1020);
-  td_fail_alloc(0, true); /* objects are remembered too */
+  td_fail_alloc(0, true); /* remembering which objects were counted needs memory, too */
   size_t bytes = 77;
   tdict_status status = tdict_unique_bytes(td, &bytes, NULL);
   assert_true(td_fail_alloc_stop());
@@ -425,7 +425,7 @@ CASE(object_is_counted_in_leaves_and_bytes) {
   assert_int_equal(ends, 3);
 }
 
-/* A print hook that breaks its word: no 0 at the end, and a length that is none. */
+/* A print hook that breaks its contract: the text has no 0 at the end, and the returned length is wrong. */
 static size_t bad_print(const void *self, char *buffer, size_t bytes) {
   (void)self;
   memset(buffer, 'x', bytes);
@@ -483,12 +483,12 @@ CASE(object_set_survives_enomem) {
   int ends = 0, old_ends = 0;
   char path[400];
   tdict_tree *td = TREE(2), *holder = TREE(2, 3);
-  for (int i = 0; i < 8; i++) { /* full, so that one more key needs room */
+  for (int i = 0; i < 8; i++) { /* the key table is full, so one more key needs memory */
     td_put(td, td_text("n.k%d", i), TENSOR(2, 3));
   }
-  td_ok(tdict_set_tree(holder, "n", td_child(td, "n"), err)); /* a copy that shares the keys */
+  td_ok(tdict_set_tree(holder, "n", td_child(td, "n"), err)); /* a copy that shares the key table */
   memset(path, 'k', sizeof path - 1);
-  memcpy(path, "n.a.\\b", 6); /* a key that is read from the heap */
+  memcpy(path, "n.a.\\b", 6); /* an escaped key that is too long for the buffer of a path */
   path[sizeof path - 1] = 0;
   put(td, "old", &old_ends);
   static const char *const old = "old";
@@ -517,14 +517,14 @@ CASE(object_set_survives_enomem) {
     assert_ptr_equal(get(td, paths[i]), thing);
   }
   assert_true(met[0] > 5);
-  assert_int_equal(met[1], 1); /* the box, no more */
+  assert_int_equal(met[1], 1); /* only the box */
   assert_int_equal(old_ends, 1);
   help_paths(holder, "n n.k0 n.k1 n.k2 n.k3 n.k4 n.k5 n.k6 n.k7");
   td_release(holder, td);
   assert_int_equal(ends, 2);
 }
 
-/* Calls that only move keys share the box, and call no function of the type. */
+/* Functions that only move keys share the box, and call no function of the type. */
 CASE(object_moves_with_keys) {
   int ends = 0;
   tdict_tree *td = TREE(2), *to = TREE(2), *outs[8] = {NULL};
@@ -536,7 +536,7 @@ CASE(object_moves_with_keys) {
   td_ok(tdict_clone(td, &outs[0], err));
   td_ok(tdict_select(td, paths, 1, true, &outs[1], err));
   td_ok(tdict_exclude(td, others, 1, &outs[2], err));
-  td_ok(tdict_split_keys(td, sets, 1, &outs[3], &(size_t){2}, err)); /* and outs[4]: the rest */
+  td_ok(tdict_split_keys(td, sets, 1, &outs[3], &(size_t){2}, err)); /* outs[4] has the other keys */
   td_ok(tdict_clone(to, &outs[5], err));
   td_ok(tdict_update(outs[5], td, NULL, 0, err));
   td_ok(tdict_flatten_keys(td, "/", &outs[6], err));

@@ -17,7 +17,7 @@ CASE(tree_path_syntax) {
   assert_string_equal(tdict_get_entry_at(td, 2).key, "back\\slash");
   td_ok(tdict_set(td, "\\p\\l\\ain", t, err));
   assert_string_equal(tdict_get_entry_at(td, 3).key, "plain");
-  td_ok(tdict_set(td, " \t\n/\x01\xff\xc3\xa9", t, err)); /* any other byte is legal */
+  td_ok(tdict_set(td, " \t\n/\x01\xff\xc3\xa9", t, err)); /* all other bytes are allowed */
   assert_string_equal(tdict_get_entry_at(td, 4).key, " \t\n/\x01\xff\xc3\xa9");
   td_ok(tdict_set(td, "\\..\\.", t, err)); /* a key "." in a tree "." */
   assert_ptr_equal(td_leaf(td_child(td, "\\."), "\\."), t);
@@ -38,7 +38,7 @@ CASE(tree_path_syntax) {
     assert_false(tdict_has(td, path));
     assert_null(tdict_data(td, path));
   }
-  td_fails(TDICT_EINVAL, "empty key", tdict_get(td, "plain..x", &found, err)); /* no path, whatever stands there */
+  td_fails(TDICT_EINVAL, "empty key", tdict_get(td, "plain..x", &found, err)); /* refused, whatever the tree contains */
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_set(NULL, "x", t, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_set(td, NULL, t, err));
   td_fails(TDICT_EINVAL, "tensor is NULL", tdict_set(td, "x", NULL, err));
@@ -64,7 +64,7 @@ CASE(tree_path_join) {
   assert_int_equal(tdict_path_join(keys, 4, buffer, sizeof buffer), 14);
   assert_string_equal(buffer, "next.h\\.0.\\\\.x");
   tdict_tree *td = help_tree_without_batch();
-  td_put(td, buffer, TENSOR(1)); /* what is joined is what leads there */
+  td_put(td, buffer, TENSOR(1)); /* the joined path must lead to these keys */
   tdict_tree *node = td;
   for (int i = 0; i < 3; i++) {
     assert_string_equal(tdict_get_entry_at(node, 0).key, keys[i]);
@@ -95,7 +95,7 @@ CASE(path_reads_long_escaped_keys) {
     assert_false(path.last);
     td_ok(tdict_path_next(&path, err));
     assert_true(path.last && path.name.length == 3 && memcmp(path.name.text, "end", 3) == 0);
-    path.rest = text; /* and once more, with the memory that it has */
+    path.rest = text; /* again, with the memory that the path already has */
     td_ok(tdict_path_next(&path, err));
     assert_memory_equal(path.name.text, key, length);
     tdict_path_reset(&path);
@@ -111,7 +111,7 @@ CASE(path_reads_long_escaped_keys) {
   tdict_path_reset(&path);
 }
 
-/* Keys without a backslash need no allocation, nor do short keys with one. */
+/* Keys without a backslash need no allocation, and neither do short keys with one. */
 CASE(path_reads_without_allocating) {
   char text[700];
   memset(text, 'k', sizeof text);

@@ -1,12 +1,12 @@
-/* Tests changes of trees while allocations fail. A change that is refused leaves the tree unchanged. */
+/* Tests changes of trees while allocations fail. A change that fails must not change the tree. */
 #include "core/tree/node.h"
 
 #include "help.h"
 
 typedef tdict_status (*operation)(tdict_tree *td, void *with, tdict_error *err);
 
-/* Fails the n-th allocation of an operation on a fresh tree, alone and with all after it, for every n, and compares.
- * Returns how many allocations the operation makes. */
+/* Makes each allocation of an operation fail, alone and together with all later ones. Each operation gets a new tree,
+ * which must not change. Returns how many allocations the operation makes. */
 static int64_t sweep(tdict_tree *(*make)(void), operation op, void *with) {
   for (int64_t n = 0;; n++) {
     bool done = false;
@@ -26,7 +26,7 @@ static int64_t sweep(tdict_tree *(*make)(void), operation op, void *with) {
         assert_int_equal(error.status, TDICT_ENOMEM);
         assert_true(error.message[0] != 0);
         help_unchanged(td, before);
-        td_ok(op(td, with, err)); /* and it works once there is memory */
+        td_ok(op(td, with, err)); /* works as soon as there is memory */
       }
     }
     if (done) return n;
@@ -35,7 +35,7 @@ static int64_t sweep(tdict_tree *(*make)(void), operation op, void *with) {
 
 static tdict_tree *empty(void) { return TREE(2, 3); }
 
-static tdict_tree *full(void) { /* both arrays of the node and the index are at a step of their growth */
+static tdict_tree *full(void) { /* one more key makes both arrays of the node and the index grow */
   tdict_tree *td = TREE(2, 3);
   scoped_tensor t = TENSOR(2, 3);
   for (int i = 0; i < 15; i++) td_ok(tdict_set(td, td_text("key %d", i), t, err));
@@ -44,7 +44,7 @@ static tdict_tree *full(void) { /* both arrays of the node and the index are at 
 }
 
 static tdict_tree *other_owner;
-/* A tree whose key table another one has too. */
+/* Makes a tree that shares its key table with another tree. */
 static tdict_tree *shared_keys(void) {
   tdict_tree *td = full(), *like = td_made(tree, tdict_node_create_like(td, &made, err));
   for (uint32_t i = 0; i < td->keys->num_slots; i++) like->leaves[i] = tdict_leaf_retain(td->leaves[i]);
@@ -61,7 +61,7 @@ static tdict_status set_long(tdict_tree *td, void *with, tdict_error *err) {
   char path[700];
   memset(path, 'k', sizeof path);
   path[sizeof path - 1] = 0;
-  memcpy(path, "\\.", 2); /* a key with a backslash and more than 128 bytes, twice */
+  memcpy(path, "\\.", 2); /* two keys with a backslash and more than 128 bytes */
   memcpy(path + 300, ".\\.", 3);
   return tdict_set(td, path, with, err);
 }
@@ -83,7 +83,7 @@ static tdict_status set_child(tdict_tree *td, void *with, tdict_error *err) {
 
 CASE(tree_set_tree_survives_enomem) {
   tdict_tree *child = TREE(2), *node = child;
-  for (int i = 0; i < 40; i++) { /* levels and sharing enough that looking through them needs memory */
+  for (int i = 0; i < 40; i++) { /* so deep, and shared so often, that visiting all nodes needs memory */
     td_put_tree(node, "d", TREE(2));
     td_ok(tdict_set_tree(node, "again", td_child(node, "d"), err));
     node = td_child(node, "d");
@@ -104,7 +104,7 @@ static tdict_status rename_tree(tdict_tree *td, void *with, tdict_error *err) {
 static tdict_status delete_one(tdict_tree *td, void *with, tdict_error *err) { return tdict_delete(td, with, err); }
 
 CASE(tree_rename_and_delete_survive_enomem) {
-  static char fresh[1000]; /* long enough for memory of its own */
+  static char fresh[1000]; /* too long for a buffer on the stack */
   static char way[] = "new.way", taken[] = "key 5", one[] = "key 7", tree[] = "n";
   static char inside[] = "n.m.y";
   memset(fresh, 'f', sizeof fresh - 1);

@@ -34,7 +34,7 @@ static tdict_tree *sample(void) {
   tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
   td_put(td, "obs", TENSOR(32, 84, 84));
   td_ok(tdict_set(td, "next.reward", t, err));
-  td_ok(tdict_set(td, "next.\xe5\xad\x97\n\\\\\x1b\\.\xff", t, err)); /* shown as what can be printed */
+  td_ok(tdict_set(td, "next.\xe5\xad\x97\n\\\\\x1b\\.\xff", t, err)); /* bytes that cannot be printed are escaped */
   td_put_tree(td, "empty", TREE(32));
   tdict_tensor_release(t);
   td_ok(tdict_set_device(td, &cpu, err));
@@ -69,8 +69,8 @@ CASE(tree_format_cuts_long_trees) {
   assert_non_null(strstr(text, "    key97  float32 [1] cpu\n  ..."));
 }
 
-/* A leaf is marked if its bytes overlap those of another leaf of the tree, shown or not, for example of a view. Leaves
- * that only have the same storage are not marked. */
+/* A leaf is marked as shared if its bytes overlap those of another leaf of the tree, even if that leaf is not shown.
+ * Leaves that only have the same storage are not marked. */
 CASE(tree_format_marks_shared) {
   scoped_tree td = td_tree("[4] alone:f32[4]"), rows = NULL;
   tdict_tensor *twice = td_put(td, "twice", TENSOR(4, 2));
@@ -93,18 +93,18 @@ CASE(tree_format_marks_shared) {
   expect(apart, "tree batch=[4]\n  a  uint8 [4] cpu\n  b  uint8 [4] cpu\n2 tensors, 8 bytes\n");
   td_ok(tdict_index_get(NULL, apart, TDICT_INDEX(TDICT_RANGE(3, 0, -1)), NULL, &first, err));
   td_ok(tdict_set_batch_size(apart, 0, NULL, err));
-  td_ok(tdict_set(apart, "c", td_leaf(first, "a"), err)); /* the last three elements of a, backwards */
+  td_ok(tdict_set(apart, "c", td_leaf(first, "a"), err)); /* the last three elements of a, in reverse order */
   expect(apart, "tree batch=[]\n  a  uint8 [4] cpu shared\n  b  uint8 [4] cpu\n  c  uint8 [3] cpu shared\n"
                 "3 tensors, 11 bytes\n");
   td_release(first, apart);
   for (int i = 0; i < 150; i++) td_put(td, td_text("k%d", i), TENSOR(4));
-  td_ok(tdict_set(td, "last", td_leaf(td, "alone"), err)); /* beyond the lines that are shown */
+  td_ok(tdict_set(td, "last", td_leaf(td, "alone"), err)); /* is not shown, because the text has too many lines */
   scoped_chars text = text_of(td);
   assert_non_null(strstr(text, "  alone  float32 [4]    cpu shared\n"));
   assert_non_null(strstr(text, "  twice  float32 [4, 2] cpu\n"));
 }
 
-/* A long key or shape takes its own line out of the columns, not all the others. */
+/* A long key or shape does not widen the columns. Only its own line is not aligned. */
 CASE(tree_format_keeps_columns_narrow) {
   scoped_tree td = help_tree_without_batch();
   char name[101];

@@ -1,9 +1,9 @@
-/* Tests what a message says about a missing key. */
+/* Tests the part of a message that suggests keys for a missing key. */
 #include "help.h"
 
 #include "core/tree/suggest.h"
 
-/* The text for a key that a tree of these keys lacks. */
+/* Returns the text for a key that is missing in a tree with these keys. */
 static const char *suggest(const char *const *names, size_t count, const char *asked, size_t bytes) {
   static char text[400];
   tdict_keys *keys = tdict_keys_create();
@@ -42,7 +42,7 @@ CASE(suggest_fits_the_buffer) {
   for (int i = 0; i < 1000; i++) td_put(td, td_text("key%d", i), TENSOR(1));
   td_fails(TDICT_ENOTFOUND, "get: 'kye7' is not a key of the tree; keys: key7, ", tdict_get(td, "kye7", &t, err));
   td_fails(TDICT_ENOTFOUND, "... (995 more)", tdict_get(td, "kye7", &t, err));
-  td_ok(tdict_delete(td, "key7", err)); /* a deleted key is not shown */
+  td_ok(tdict_delete(td, "key7", err)); /* a deleted key is not suggested */
   td_fails(TDICT_ENOTFOUND, "... (994 more)", tdict_get(td, "key7", &t, err));
   assert_null(strstr(td_last_error.message, "keys: key7,"));
 }

@@ -1,4 +1,4 @@
-/* Tests walks: their order, entries and early ends, and the sums of leaves and bytes. */
+/* Tests walks: their order, their entries, early ends, and the sums of leaves and bytes. */
 #include "help.h"
 #include "tdict/debug.h"
 
@@ -35,7 +35,7 @@ static tdict_status compare(void *user, const tdict_entry *entry, tdict_error *e
   assert_int_equal(entry->depth, wanted->depth);
   if (wanted->tree) {
     assert_null(entry->tensor);
-    assert_ptr_equal(entry->tree, td_child(v->td, entry->path)); /* a visitor may read */
+    assert_ptr_equal(entry->tree, td_child(v->td, entry->path)); /* a visitor may read the tree */
   } else {
     assert_null(entry->tree);
     assert_null(entry->object);
@@ -63,7 +63,7 @@ static tdict_status stop_silently(void *user, const tdict_entry *entry, tdict_er
   return v->shown++ == v->stop_at ? TDICT_EHOOK : TDICT_OK;
 }
 
-/* Fills the error by what the public header offers. */
+/* Stops the walk with an error that has all fields of the public struct. */
 static tdict_status stop_with_words(void *user, const tdict_entry *entry, tdict_error *err) {
   visit *v = user;
   (void)entry;
@@ -77,7 +77,7 @@ static tdict_status stop_with_words(void *user, const tdict_entry *entry, tdict_
   return TDICT_ECANCELLED;
 }
 
-/* Fills in the status only. */
+/* Stops the walk with an error that has only a message. */
 static tdict_status stop_with_message(void *user, const tdict_entry *entry, tdict_error *err) {
   (void)user, (void)entry;
   memcpy(err->message, "only a message", sizeof "only a message");
@@ -90,7 +90,7 @@ static tdict_status stop_with_status(void *user, const tdict_entry *entry, tdict
   return TDICT_EIO;
 }
 
-/* Leaves bytes that are not zero where the calls that follow have their variables. */
+/* Fills the stack with bytes that are not zero, which later calls have in their uninitialized variables. */
 __attribute__((noinline)) static void dirty_stack(void) {
   volatile unsigned char bytes[8192];
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = 0xA5;
@@ -162,13 +162,13 @@ CASE(tree_counts_bytes) {
   td_ok(tdict_set_tree(td, "n2", td_child(td, "n"), err));
   assert_int_equal(tdict_bytes(td), leaves + (6 + 12) * sizeof(float));
   assert_int_equal(unique_bytes(td), leaves);
-  /* A view counts its elements in one and its whole storage in the other. */
+  /* For a view, tdict_bytes() counts its elements, but tdict_unique_bytes() counts its whole storage. */
   tdict_tensor *whole = TENSOR(2, 100), *part = NULL;
   const tdict_tensor_range range = {1, 10, 5, 2};
   td_ok(tdict_tensor_slice(whole, &range, &part, err));
   td_put(td, "n.part", part);
   tdict_tensor_release(whole);
-  assert_int_equal(tdict_bytes(td), leaves + (6 + 12 + 20) * sizeof(float)); /* it is in n2 too */
+  assert_int_equal(tdict_bytes(td), leaves + (6 + 12 + 20) * sizeof(float)); /* also part of n2 */
   assert_int_equal(unique_bytes(td), leaves + 200 * sizeof(float));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_unique_bytes(td, NULL, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_unique_bytes(NULL, &(size_t){0}, err));

@@ -1,4 +1,4 @@
-/* The program of a project that has tdict in it: its asserts are on, since it did not ask for a build without them. */
+/* The program of a project that has tdict as a subproject. Its asserts work, because it has not defined NDEBUG. */
 #include <assert.h>
 #include <stdio.h>
 
