@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   accepted++;
   scoped_bytes again = malloc(count);
   demand(again && tdict_schema_write(s, again, count) == count && memcmp(again, bytes, count) == 0,
-         "the blob is written in another way");
+         "the schema writes another blob");
   if (tdict_schema_get_info(s).num_objects == 0 && sum_bytes(s) <= MOST_BYTES) make_tree(s);
   compare_with_last(s);
   return 0;

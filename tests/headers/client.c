@@ -470,6 +470,6 @@ int main(void) {
   if (context) use_trace(context);
   if (context) use_arrow(context);
   tdict_context_destroy(context);
-  printf("the public headers used, %d checks failed\n", failures);
+  printf("client of the public headers: %d checks failed\n", failures);
   return failures ? 1 : 0;
 }

@@ -9,14 +9,14 @@
 #define CHECK(condition) assert_true((condition) ? 1 : 0)
 
 #if TDICT_HPP_EXCEPTIONS
-/* Calls `function`, which must throw an error of this status and path, whose message holds `text`. */
+/* Calls `function`, which must throw an error of this status and path, whose message contains `text`. */
 template <class F> static void check_throws(tdict_status status, const char *path, const char *text, F function) {
   try {
     function();
   } catch (const tdict::error &e) {
     assert_int_equal(e.status(), status);
     assert_string_equal(e.path(), path);
-    if (!strstr(e.message(), text)) fail_msg("the message '%s' does not hold '%s'", e.message(), text);
+    if (!strstr(e.message(), text)) fail_msg("the message '%s' does not contain '%s'", e.message(), text);
     CHECK(strstr(e.what(), tdict_status_name(status)) && strstr(e.what(), e.message()) && strstr(e.what(), path));
     return;
   }

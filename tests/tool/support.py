@@ -1,4 +1,4 @@
-"""What the tests of the program tdict share: a writer of safetensors files that does not use tdict, and a runner."""
+"""Functions for tests of the program tdict: read and write safetensors files without tdict, run the program, run a case."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def pack(dtype, numbers):
 
 
 def write_file(path, tensors, root=None, metadata=None):
-    """Writes {name: (dtype, shape, bytes)}. `root` is the root of TensorDict's entry, `metadata` has the other entries."""
+    """Writes {name: (dtype, shape, bytes)}. `root` is the root in TensorDict's entry. `metadata` has the other entries."""
     header, offset = {}, 0
     entries = dict(metadata or {})
     if root:
@@ -37,7 +37,7 @@ def write_file(path, tensors, root=None, metadata=None):
 
 
 def read_file(path):
-    """Returns {name: (dtype, shape, bytes)}, and the metadata."""
+    """Returns {name: (dtype, shape, bytes)} and the metadata of a file."""
     with open(path, "rb") as file:
         data = file.read()
     length = struct.unpack("<Q", data[:8])[0]
@@ -54,8 +54,8 @@ def random_bytes(dtype, count):
 
 
 def run(*arguments, status=0, stderr="", text=True):
-    """Runs tdict, checks its exit status and its standard error output, and returns its output. If `stderr` is not "", it
-    must be a part of the error output."""
+    """Runs tdict and returns its output. Checks the exit status, and that the error output contains `stderr`, or is empty
+    if `stderr` is empty."""
     done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=text, stdin=subprocess.DEVNULL)
     error = done.stderr if text else done.stderr.decode()
     assert done.returncode == status, f"{arguments}: exit status {done.returncode}, wanted {status}: {error}"
@@ -72,7 +72,7 @@ def equal(found, wanted):
 
 
 def main(cases):
-    """Runs the case that the command line names, in an empty folder: CASE PROGRAM"""
+    """Runs a case in an empty folder. The command line has the arguments CASE PROGRAM."""
     global program
     program = os.path.abspath(sys.argv[2])
     seed = random.randrange(1 << 32)

@@ -150,7 +150,7 @@ def wait_for_mapping(process, path):
 
 
 def tool_verify_survives_a_shortened_file():
-    """The file is shortened while the program reads the elements, which raises SIGBUS."""
+    """Shortens the file while the program reads elements, so that the read raises SIGBUS."""
     count = 1 << 30
     header = json.dumps({"x": {"dtype": "U8", "shape": [count], "data_offsets": [0, count]}}).encode().ljust(96)
     for _ in range(20):
@@ -179,7 +179,7 @@ def tool_shows_progress_on_a_terminal():
         os.close(follower)
         shown = b""
         try:
-            while part := os.read(leader, 100000):  # a terminal passes its bytes in parts, and then fails
+            while part := os.read(leader, 100000):  # returns parts of the output, and fails at its end
                 shown += part
         except OSError:
             pass
@@ -227,7 +227,7 @@ z: only in B
 
 
 def tool_diff_compares_every_element():
-    """One element of a large tensor is changed; chunks of the program have 65536 elements."""
+    """Changes one element of a large tensor, next to a border of the chunks of 65536 elements that the program compares."""
     count = 200000
     numbers = [random.randrange(-1000, 1000) for _ in range(count)]
     write_file("a.safetensors", {"x": ("I32", [count], pack("I32", numbers))})

@@ -46,7 +46,7 @@ def tool_convert_writes_directories():
     write_formats()
     check_metas(lambda name: read_plain(f"out/{name}"))
     shutil.copytree("out", "copy")
-    run("convert", "in.safetensors", "out/")  # the slash names the format; the old directory is replaced
+    run("convert", "in.safetensors", "out/")  # the slash means the format of directories; the old directory is replaced
     check_metas(lambda name: read_plain(f"out/{name}"))
     run("convert", "--keys", "w", "out", "out/")  # the source is replaced while it is mapped
     equal(sorted(os.listdir("out")), ["meta.json", "w.memmap"])
@@ -70,7 +70,7 @@ def tool_convert_writes_archives():
     assert "torch.int64" in text and "words" in text, text
     for elements in FILES.values():
         assert elements in data[:-8 - length]
-    run("convert", "in.safetensors", "other.tdz")  # the end of the name names the format
+    run("convert", "in.safetensors", "other.tdz")  # the format follows from the end of the name
     equal(zipfile.ZipFile("other.tdz").namelist(), zipfile.ZipFile("out.tdz").namelist())
 
 
@@ -87,7 +87,7 @@ def tool_convert_reads_each_format():
         run("convert", source, "back.safetensors")
         equal(read_file("back.safetensors")[0], TENSORS)
         for name, target in {**OUTPUTS, "npz": "plain.npz"}.items():
-            keys = ["--keys", "obs", "--keys", "w"] if name == "npz" else []  # NumPy's files hold no text
+            keys = ["--keys", "obs", "--keys", "w"] if name == "npz" else []  # NumPy's files cannot contain text
             run("convert", *keys, "--format", name, source, f"again.{target}")
             if name != "npz":
                 run("diff", "in.safetensors", f"again.{target}")
@@ -98,7 +98,7 @@ def tool_convert_reads_each_format():
 
 def tool_verify_accepts_each_format():
     write_formats()
-    size = sum(map(len, FILES.values())) + 16 + 6  # a value has 16 bytes, and a text also its bytes and a 0 byte
+    size = sum(map(len, FILES.values())) + 16 + 6  # a value has 16 bytes, and a text also has its bytes and a 0 byte
     for path in ("in.safetensors", *OUTPUTS.values()):
         equal(run("verify", path), f"{path}: 3 tensors, 1 value, {size} bytes: no errors\n")
 

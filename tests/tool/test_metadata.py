@@ -1,4 +1,4 @@
-"""Tests of the program tdict: the metadata of safetensors files, names that are no path, and messages that name options."""
+"""Tests of the program tdict: the metadata of safetensors files, names that are not paths, and messages that name options."""
 
 import os
 
@@ -40,7 +40,7 @@ def tool_convert_keeps_metadata():
     run("convert", "a.safetensors", "a.npz", stderr="a.npz: the metadata is left out")
     run("convert", "a.npz", "from_npz.safetensors")
     equal(read_file("from_npz.safetensors")[1].pop("format"), "pt")
-    run("convert", "from_npz.safetensors", "again.npz")  # format alone is no loss
+    run("convert", "from_npz.safetensors", "again.npz")  # metadata with only the format is left out without a warning
 
 
 def tool_diff_compares_metadata():
@@ -51,7 +51,7 @@ def tool_diff_compares_metadata():
     found = run_json("diff", "b.safetensors", "none.safetensors", status=1)
     equal([d["path"] for d in found["differences"]], ["__metadata__.format", "__metadata__.more"])
     run("convert", "b.safetensors", "b.npz", stderr="metadata is left out")
-    equal(run("diff", "b.safetensors", "b.npz"), "")  # a .npz file cannot hold metadata
+    equal(run("diff", "b.safetensors", "b.npz"), "")  # equal, because a .npz file cannot contain metadata
 
 
 def tool_convert_needs_a_format():

@@ -315,7 +315,7 @@ CASE(pool_wakes_the_last_sleeper) {
     same += pthread_equal(w.thread, last) != 0;
     last = w.thread;
   }
-  if (same < TASKS / 3) fail_msg("only %d of %d tasks came to the thread of the one before", same, TASKS);
+  if (same < TASKS / 3) fail_msg("only %d of %d tasks ran on the thread of the previous task", same, TASKS);
 }
 
 /* Counts the signals of one thread. */

@@ -19,7 +19,7 @@ static struct {
 } progress;
 __attribute__((destructor)) static void report_failure(void) {
   if (progress.is_running)
-    fprintf(stderr, "failed in operation %lld, %s, of the episode with --seed %lld\n", (long long)progress.operation,
+    fprintf(stderr, "operation %lld (%s) of the episode with --seed %lld failed\n", (long long)progress.operation,
             progress.name, (long long)progress.seed);
 }
 
@@ -455,7 +455,7 @@ GPU_CASE(device_random_operations) {
     run_episode(m, seed + at / EPISODE, count - at < EPISODE ? count - at : EPISODE, done);
   progress.is_running = false;
   for (int i = 0; i < NUM_OPERATIONS; i++) printf("%-12s %9lld\n", operations[i].name, (long long)done[i]);
-  printf("%lld calls succeeded, %lld were refused as the model says\n", (long long)progress.good,
+  printf("%lld calls succeeded, and %lld were refused as the model requires\n", (long long)progress.good,
          (long long)progress.refused);
   if (count >= DEFAULT_OPS) assert_true(progress.refused > count / 50 && progress.good > count / 2);
   model_close(m);
