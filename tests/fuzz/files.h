@@ -1,4 +1,4 @@
-/* The temporary folder of a fuzz target of files. The folder is removed at the end of the program. */
+/* The temporary folder of a fuzz target that reads files. The folder is removed when the program ends. */
 #ifndef TDICT_TESTS_FUZZ_FILES_H
 #define TDICT_TESTS_FUZZ_FILES_H
 

@@ -5,7 +5,7 @@
 #include "tdict/schema.h"
 #include "tdict/tdict.h"
 
-enum { MOST_BYTES = 1 << 20 }; /* of the trees that are made */
+enum { MOST_BYTES = 1 << 20 }; /* for each tree that the target makes */
 
 static long long trees;
 

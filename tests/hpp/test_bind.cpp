@@ -60,7 +60,7 @@ CASE(hpp_pack_and_unpack_refuse) {
   check_throws(TDICT_ENOTFOUND, "obs.image", "", [&] { tdict::unpack<transition>(tree); });
   tree.set("obs.image", tdict::tensor::zeros(TDICT_U8, {ROWS, 4}));
   check_throws(TDICT_ESHAPE, "obs.image", "fewer dimensions", [&] { tdict::unpack<transition>(tree); });
-  check_throws(TDICT_EINVAL, "obs.image", "", [] { tdict::make<transition>({ROWS}); }); /* -1 is no size to allocate */
+  check_throws(TDICT_EINVAL, "obs.image", "", [] { tdict::make<transition>({ROWS}); }); /* a size cannot be -1 */
 }
 
 struct pair {

@@ -1,4 +1,4 @@
-/* Arrays that grow by items. */
+/* Tests arrays that grow item by item. */
 #include "support/test.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Tests debug assertions: a failed assertion writes one line and ends the process by a signal. They are off in release
- * builds. */
+/* Tests debug assertions: a failed assertion writes one line and ends the process by a signal. Release builds do not
+ * check the conditions. */
 #include "core/base/assert.h"
 
 #include <signal.h>

@@ -4,7 +4,7 @@
 
 #include "core/base/options.h"
 
-/* The struct as the library, an older header and a newer header declare it. */
+/* The struct of the library, and the structs of an older and a newer header. */
 typedef struct known_options {
   size_t struct_size;
   int32_t first, second;

@@ -1,11 +1,12 @@
-/* Names of threads. core/sched/test_pool.c tests the signals of threads, and test_float_env.c their environment. */
+/* Tests the names of threads. For signals see core/sched/test_pool.c, and for the floating-point environment
+ * test_float_env.c. */
 #include "core/base/thread.h"
 
 #include "support/test.h"
 
 typedef struct named {
   const char *text;
-  char name[32]; /* the name that the thread itself has read */
+  char name[32]; /* the thread's name, as the thread itself has read it */
 } named;
 static void *take_name(void *user) {
   named *n = user;

@@ -1,5 +1,5 @@
-/* Random moves of elements in three areas of device memory, and a naive model of what a work does with them. The model
- * computes each offset from the index of the element, without merging or units. */
+/* Random moves of elements in three areas of device memory, and a naive model of a work. The model computes each offset
+ * from the index of the element. It neither merges dimensions nor uses units. */
 #ifndef TDICT_TESTS_CORE_KERNEL_RANDOM_MOVE_H
 #define TDICT_TESTS_CORE_KERNEL_RANDOM_MOVE_H
 
@@ -68,7 +68,7 @@ static inline bool place_side(rng *r, side *s, size_t item, bool may_repeat, siz
     order[i] = order[j];
     order[j] = i;
   }
-  if (pick(r, 0, 1)) /* often in C order */
+  if (pick(r, 0, 1)) /* half of the sides are in C order */
     for (int i = 0; i < s->ndim; i++) order[i] = s->ndim - 1 - i;
   const bool has_gaps = pick(r, 0, 2) == 0, turns = pick(r, 0, 2) == 0;
   for (int i = 0; i < s->ndim; i++) {
@@ -146,7 +146,7 @@ static inline bool make_lists(rng *r, areas *a, tdict_kernel_work *work, random_
   return true;
 }
 
-/* The item sizes of the two sides. */
+/* The bytes of an element on each side. */
 typedef struct items {
   size_t dst, src;
 } items;

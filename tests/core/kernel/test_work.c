@@ -1,4 +1,4 @@
-/* Works of each operation, run on a device and compared with a naive model. */
+/* Runs works of each operation on a device and compares the results with a naive model. */
 #include "core/kernel/work.h"
 
 #include "core/kernel/random_move.h"

@@ -181,7 +181,7 @@ CASE(json_agrees_with_a_second_reader) {
 }
 
 CASE(utf8_is_checked) {
-  /* Every code point, encoded by hand. */
+  /* Check every code point, encoded by hand. */
   for (uint32_t c = 0; c <= 0x10ffff; c++) {
     char text[4];
     int n = 0;

@@ -32,7 +32,7 @@ DEVICE_CASE(ragged_create_shares) {
 }
 
 CASE(ragged_create_takes_any_layout) {
-  /* values with permuted dimensions, offsets with a stride of two */
+  /* the values have permuted dimensions, and the offsets a stride of two */
   scoped_tensor base = TENSOR(2, 5), values = NULL, all = INTEGERS(0, 7, 2, 7, 2, 7, 5, 7), offsets = NULL;
   scoped_ragged leaf = NULL;
   td_ok(tdict_tensor_permute(base, 2, (const int[]){1, 0}, &values, err));

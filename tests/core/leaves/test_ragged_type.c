@@ -9,7 +9,7 @@ CASE(ragged_set_and_get) {
   tdict_ragged *leaf = rows_put(td, "n.x", &r, NULL), *wrong = rows_make(&other, TDICT_I64, NULL), *got = NULL;
   assert_ptr_equal(rows_get(td, "n.x"), leaf);
   assert_ptr_equal(tdict_object_type(td, "n.x"), tdict_ragged_type());
-  td_ok(tdict_set_ragged(td, "n.x", leaf, err));  /* the same leaf again */
+  td_ok(tdict_set_ragged(td, "n.x", leaf, err));  /* sets the same leaf again */
   td_ok(tdict_set_ragged(plain, "a", leaf, err)); /* also in a second tree, which has no batch dimensions */
   td_ok(tdict_set_ragged(plain, "b", wrong, err));
   tdict_entry entry;

@@ -267,5 +267,5 @@ DEVICE_CASE(unbatched_is_transferred) {
   td_ok(tdict_transfer_into(context, dst, changed, NULL, err));
   td_ok(tdict_to_device(context, dst, tdict_cpu(), NULL, &back, err));
   assert_true(tdict_equal(back, changed));
-  assert_int_equal(tdict_equal(back, src), td_device().type == TDICT_DEVICE_CPU); /* on the host, `dst` shares them */
+  assert_int_equal(tdict_equal(back, src), td_device().type == TDICT_DEVICE_CPU); /* `dst` shares tensors on the host */
 }

@@ -47,13 +47,14 @@ static inline void *fake_fence_end_later(void *user) {
   return NULL;
 }
 
-/* A pinner over malloc. The fields with `left` say how many calls succeed before all others fail (-1: all succeed). */
+/* A pinner over malloc. `registers_left` and `allocates_left` are the numbers of calls that succeed before all others
+ * fail (-1: all calls succeed). */
 typedef struct fake_pinner {
   atomic_int refs, registers, unregisters, allocates, frees, unbounds;
   int unbound_node, unbound_code;
   int registers_left, allocates_left;
   atomic_size_t registered_bytes, allocated_bytes;
-  atomic_size_t most_bytes;                               /* of both kinds at one time */
+  atomic_size_t most_bytes;                               /* registered plus allocated, at one time */
   tdict_status (*on_register)(void *pages, size_t bytes); /* may be NULL */
   void (*on_free)(void);                                  /* may be NULL */
 } fake_pinner;
@@ -125,7 +126,7 @@ typedef struct fake_memory {
   void *last_data, *freed_data, *cookie, *filled;
   size_t filled_bytes;
   int filled_byte, freed_fences;
-  bool alive_when_freed; /* the storage held its reference until it had freed the block */
+  bool alive_when_freed; /* the storage held a reference when it freed the block */
 } fake_memory;
 static inline tdict_status fake_memory_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
   fake_memory *f = (fake_memory *)m;

@@ -1,4 +1,4 @@
-/* A pinned pool over a pinner that fails on request. */
+/* Pinned pools over a pinner that fails on request. */
 #ifndef TDICT_TESTS_CORE_MEMORY_POOLS_H
 #define TDICT_TESTS_CORE_MEMORY_POOLS_H
 

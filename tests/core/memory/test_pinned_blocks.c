@@ -70,7 +70,7 @@ CASE(pinned_blocks_cross_no_border) {
 
 CASE(pinned_blocks_survive_enomem) {
   enum { PIECE = 8 };
-  for (int n = 0; n < 2; n++) { /* fails for the part before the block, then for the part after it */
+  for (int n = 0; n < 2; n++) { /* the allocation fails for the part before the block, then for the part after it */
     tdict_block_list list = {NULL, NULL};
     tdict_pinned_block *run = new_run(&list, BASE + 6 * PAGE, 10, PIECE * PAGE);
     td_fail_alloc(n, true);

@@ -285,7 +285,7 @@ CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
 
 CASE(pinned_pool_always_keeps_64_mib) {
   scoped_own_pool memory = open_pool(0);
-  for (int i = 100; i > 0; i--) { /* no block fits a later one, so 80 MiB are allocated, but less than 1 MiB is live */
+  for (int i = 100; i > 0; i--) { /* too large for earlier blocks: 80 MiB are allocated, but less than 1 MiB is live */
     tdict_block a = take(memory, MIB - (size_t)i * PAGE);
     give(memory, &a);
   }

@@ -1,4 +1,4 @@
-/* Allocations of several threads from a pinned pool with a limit. */
+/* Tests allocations of several threads from a pinned pool with a limit. */
 
 #include "core/memory/pools.h"
 #include "support/threads.h"

@@ -31,7 +31,7 @@ CASE(storage_plain_is_aligned_and_zeroed) {
 /* Freed memory is used again, because touching new pages costs as much as the copy that fills them. */
 CASE(storage_plain_pages_are_reused) {
 #if SANITIZED
-  skip(); /* their allocators keep freed memory, to find later uses */
+  skip(); /* sanitizers keep freed memory, to find later uses */
 #endif
   static const size_t sizes[] = {65536, 300001, 2000000, 10948608, (size_t)31 << 20};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -463,7 +463,7 @@ CASE(storage_release_callback_follows_uses) {
   assert_int_equal(atomic_load(&fence.refs), 1);
 }
 
-/* Readers also wait for work that fills the bytes. Returning the bytes to the program does not wait for it. */
+/* Readers also wait for work that fills the bytes. Returning the bytes to the program does not wait for this work. */
 CASE(storage_fillers_hold_readers) {
   fake_fence filler, use;
   char bytes[16];
@@ -492,7 +492,7 @@ CASE(storage_fillers_hold_readers) {
   fake_fence_end(&use);
   tdict_storage_release(s);
   assert_int_equal(atomic_load(&use.refs), 1);
-  /* released while the work runs */
+  /* release the storage while the work still runs */
   fake_fence_init(&filler);
   td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
   td_ok(tdict_storage_add(s, &filler.fence, TDICT_USE_FILLS, err));
@@ -501,7 +501,7 @@ CASE(storage_fillers_hold_readers) {
   assert_int_equal(atomic_load(&filler.refs), 1);
 }
 
-/* Readers wait for work of the library that writes. Returning the bytes to the program also waits for it. */
+/* Readers wait for work of the library that writes. Returning the bytes to the program also waits for this work. */
 CASE(storage_writers_hold_readers_and_the_end) {
   fake_fence filler, writer;
   tdict_storage *s = NULL;

@@ -90,7 +90,7 @@ static tdict_tree *flat_tree(void) {
   return td;
 }
 
-/* What the changes need, made before allocations fail. */
+/* The tensor and the trees that the changes need. They are made before allocations fail. */
 typedef struct material {
   tdict_tensor *tensor;
   tdict_tree *tree, *part;
@@ -385,11 +385,11 @@ CASE(consolidated_until_unlocked) {
   tdict_release(other);
   td_ok(tdict_unlock(out, err));
   assert_false(tdict_is_consolidated(out));
-  tdict_lock(out); /* locking again does not help */
+  tdict_lock(out); /* locking again does not make it consolidated */
   assert_false(tdict_is_consolidated(out));
   td_fails(TDICT_EINVAL, "not consolidated", tdict_consolidated_bytes(out, &bytes, err));
   tdict_release(out);
-  /* Unlocking the parent also ends it. Releasing a locked parent does not. */
+  /* Unlocking the parent also ends the consolidation. Releasing a locked parent does not. */
   td_ok(tdict_consolidate(td, NULL, &out, err));
   td_ok(tdict_set_tree(parent, "child", out, err));
   tdict_lock(parent);

@@ -147,7 +147,7 @@ CASE(assign_takes_trees_above_and_below) {
   scoped_family f = family_open();
   td_ok(tdict_assign(f.n, f.td, err));
   help_paths(f.td, "a n n.a n.n n.n.b n.n.m n.n.m.u n.e e");
-  td_ok(tdict_assign(f.td, td_child(f.td, "n.n"), err)); /* replaces the only entry that holds the source */
+  td_ok(tdict_assign(f.td, td_child(f.td, "n.n"), err)); /* the source is in an entry that is replaced */
   help_paths(f.td, "b m m.u");
   help_paths(f.other, "n n.a n.n n.n.b n.n.m n.n.m.u n.e");
 }

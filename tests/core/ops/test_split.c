@@ -45,7 +45,7 @@ DEVICE_CASE(split_every) {
   assert_int_equal(count, 1);
   check(&r, t, td, 0, out, (const int64_t[]){7});
   count = ROOM;
-  td_ok(tdict_split_every(td, 0, (7 + 5 - 1) / 5, out, &count, err)); /* at most five equal pieces, which are four */
+  td_ok(tdict_split_every(td, 0, (7 + 5 - 1) / 5, out, &count, err)); /* the size for at most five pieces, here four */
   assert_int_equal(count, 4);
   check(&r, t, td, 0, out, (const int64_t[]){2, 2, 2, 1});
   tdict_release(td);

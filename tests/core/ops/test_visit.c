@@ -121,7 +121,7 @@ DEVICE_CASE(visit_on_pool) {
   assert_true(c.others > 0);
   c.fail_from = 200;
   td_fails(TDICT_EHOOK, "the function returned", tdict_visit(context, one, 1, count_call, &c, NULL, err));
-  assert_string_equal(td_last_error.path, "k200"); /* threads start paths in order, so no earlier path fails */
+  assert_string_equal(td_last_error.path, "k200"); /* the first path that fails, because threads start paths in order */
   td_ok(tdict_apply(context, one, 1, make_copy, &c, NULL, &out, err));
   tdict_difference found;
   td_ok(tdict_get_difference(td, out, td_options(tdict_difference_options, nan_equal = true), &found, err));

@@ -9,7 +9,7 @@
 enum { HOOK_FLATTEN, HOOK_UNFLATTEN, HOOK_CLONE, HOOK_INDEX, HOOK_STACK, HOOKS };
 static int calls[HOOKS];
 static int failing = -1;        /* the hook that fails */
-static int failure = TDICT_EIO; /* its status; TDICT_OK: it succeeds, but returns no result */
+static int failure = TDICT_EIO; /* the status that it returns; with TDICT_OK, it returns no result */
 static bool flat_has_object;
 
 static inline bool fails(int hook, tdict_status *status, tdict_error *err) {

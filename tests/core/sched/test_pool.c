@@ -204,7 +204,7 @@ CASE(pool_threads_run_concurrently) {
   for (int i = 0; i < THREADS; i++) pool_gate_open(&gates[i]);
 }
 
-/* The quota limits the number of processors, also for sets that follow, but not the number of threads. */
+/* The quota limits the number of processors, also of sets that are chosen later, but not the number of threads. */
 CASE(pool_uses_as_many_cpus_as_the_quota) {
   scoped_pool pool = open_pool(4);
   tdict_cpus set = td_cpus(0, 15);
@@ -240,7 +240,7 @@ static int count_threads(void) {
 }
 
 CASE(pool_create_leaves_no_thread_behind) {
-  tdict_pool *pool = open_pool(1); /* with the first thread, a sanitizer may start one of its own */
+  tdict_pool *pool = open_pool(1); /* with the first thread, a sanitizer may start a thread of its own */
   td_release(pool);
   int before = count_threads();
   for (int n = 0; n < 4; n++) {

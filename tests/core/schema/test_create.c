@@ -88,7 +88,7 @@ CASE(schema_measures_its_tensors) {
       td_put_tree(td, "c", help_tree(max_batch_ndim, (const int64_t[]){2, 3, 4}));
     }
     scoped_schema s = rig_export(td);
-    for (size_t i = 0; i < tdict_schema_get_info(s).num_entries; i++) { /* in the order of the schema, for `padding` */
+    for (size_t i = 0; i < tdict_schema_get_info(s).num_entries; i++) { /* the last tensor gets `padding` */
       const tdict_schema_entry e = rig_entry(s, i);
       if (e.kind != TDICT_SCHEMA_TENSOR) continue;
       char path[32];
@@ -289,7 +289,7 @@ CASE(schema_create_again_makes_separate_trees) {
   }
 }
 
-/* For another batch size, all sizes are computed again, even if it begins like the batch size of the schema. */
+/* For another batch size, all sizes are computed again, even if this batch size begins like that of the schema. */
 CASE(schema_create_again_measures_other_sizes) {
   scoped_tree td = td_tree("[50,60] r:f32[50,60] p:f32[50,60,20]"), made = NULL;
   scoped_schema s = rig_export(td);

@@ -29,8 +29,8 @@ CASE(schema_export_ignores_what_it_has_not) {
   assert_true(tdict_schema_equal(s, t, NULL));
 }
 
-/* Children are changed through their own handles. If one still fits, its batch size becomes that of its parent. If one
- * does not fit, the error names it. */
+/* Children are changed through their own handles. A child that still fits gets the batch size of its parent. For any
+ * other child, the error has its path. */
 CASE(schema_export_changed_children) {
   scoped_tree td = TREE(2, 3);
   tdict_tree *child = td_put_tree(td, "n", TREE(2, 3, 4)), *below = td_put_tree(child, "m", TREE(2, 3, 4));

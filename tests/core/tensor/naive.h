@@ -21,7 +21,7 @@ typedef struct naive_layout {
   int ndim;
   int64_t shape[8], strides[8];
   int64_t numel;
-  int64_t low, end; /* elements, relative to the first */
+  int64_t low, end; /* the lowest element and the end, relative to the first element */
 } naive_layout;
 
 static inline void naive_strides(naive_random *r, bool zeros, naive_layout *out) {

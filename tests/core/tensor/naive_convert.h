@@ -63,7 +63,8 @@ static inline long double naive_value(const naive_dtype *d, uint64_t bits) {
   return is_negative ? -value : value;
 }
 
-/* Returns the bits of the nearest float, which is searched for among all magnitudes. At a tie, returns the even one. */
+/* Returns the bits of the nearest float, which is searched for among all magnitudes. At a tie, returns the even
+ * float. */
 static inline uint64_t naive_float(const naive_dtype *d, long double value) {
   const uint64_t sign = signbit(value) ? (uint64_t)1 << (d->bits - 1) : 0, top = naive_top(d);
   uint64_t low = 0, high = top; /* the value is at least that of `low`, and below that of `high` */

@@ -121,7 +121,7 @@ CASE(convert_wide_floats) {
 CASE(convert_integers_at_their_borders) {
   static const struct {
     tdict_dtype dtype;
-    double lowest, highest; /* the extreme numbers that fit; one beyond them does not */
+    double lowest, highest; /* the lowest and highest numbers that fit; the next ones do not */
   } types[] = {{TDICT_I8, -128, 127},
                {TDICT_U8, 0, 255},
                {TDICT_I16, -32768, 32767},
@@ -239,7 +239,7 @@ CASE(convert_every_small_float) {
   }
 }
 
-/* Converts the last numbers of each range, and the first numbers outside. */
+/* The last numbers of each range are converted, and the first numbers outside are refused. */
 CASE(convert_ranges_end_exactly) {
   const struct {
     tdict_dtype to;

@@ -234,7 +234,7 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   assert_true(tdict_get_device(low, NULL));
 }
 
-/* If a copy that shares its list of leaves is changed, the list that it gets is not longer than the shared one. */
+/* If a copy that shares its list of leaves is changed, its own new list is not longer than the shared list. */
 CASE(node_copies_do_not_grow) {
   scoped_tree td = td_tree("[3] a:f32[3]");
   for (int i = 0; i < 100; i++) {

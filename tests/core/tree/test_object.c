@@ -31,7 +31,7 @@ static const tdict_type thing_type =
 static const tdict_type bare_type = TD_TYPE(.name = "bare", .release = help_end_thing);
 static const tdict_type twin_type = TD_TYPE(.name = "thing", .release = help_end_thing);
 
-/* Sets a new object of thing_type, which increases *ends when it ends. */
+/* Sets a new object of thing_type. Its release increases *ends. */
 static help_thing *put(tdict_tree *td, const char *path, int *ends) {
   help_thing *thing = help_make_thing(ends, 0, NULL);
   td_ok(tdict_set_object(td, path, &thing_type, thing, err));
@@ -315,7 +315,7 @@ CASE(object_is_exempt_from_batch_size_and_device) {
   assert_int_equal(ends, 2);
 }
 
-/* Structs of types can have all lengths. Each is in memory that ends with it. */
+/* The struct of a type may have any length. Each struct is at the end of its memory. */
 CASE(object_type_with_a_shorter_struct) {
   const size_t least = offsetof(tdict_type, release) + sizeof thing_type.release;
   for (size_t bytes = least; bytes <= sizeof thing_type; bytes++) {
@@ -345,7 +345,7 @@ CASE(object_type_with_a_shorter_struct) {
   struct {
     tdict_type type;
     char fields[64];
-  } longer = {.type = thing_type}; /* of a later version of the library */
+  } longer = {.type = thing_type}; /* a struct of a later version of the library */
   longer.type.struct_size = sizeof longer;
   int ends = 0;
   tdict_tree *td = TREE(2);

@@ -27,7 +27,7 @@ typedef struct model {
   tdict_gpu *gpu; /* borrowed from the context */
   size_t delay_bytes;
   tdict_tensor *delay_from, *delay_to;
-  int delayed; /* number of operations that must not wait for work on a stream */
+  int delayed; /* how many more operations must not wait for work on a stream */
 } model;
 
 static inline model *model_open(void) {
@@ -169,7 +169,7 @@ static inline slot model_tree(model *m, const plain_tree *form, bool may_repeat)
   int64_t more[PLAIN_DIMS];
   memcpy(more, form->bs, sizeof more);
   more[form->nb] = form->more;
-  for (int i = 0; i < PLAIN_LEAVES; i++) { /* the keys are in the order of the leaves */
+  for (int i = 0; i < PLAIN_LEAVES; i++) { /* the keys get the order of the leaves */
     if (i == 1) td_put_tree(s.tree, "n", help_tree(form->nb, form->bs));
     if (i == 2) td_put_tree(s.tree, "n.m", help_tree(form->nb + 1, more));
     if (!form->has[i]) continue;

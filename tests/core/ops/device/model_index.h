@@ -16,8 +16,8 @@ typedef struct model_index {
   bool wants_bad;     /* one position must be outside its dimension, if the index has positions */
   char refusal[100];  /* the wanted error message, or "" if all positions are good */
   int64_t count;      /* number of positions in the lists; -1 if there is no list yet */
-  int ranges, before; /* dimensions that are not listed: so far, and before the first list */
-  int last;           /* dimensions that are not listed before the last list */
+  int ranges, before; /* dimensions without a list: so far, and before the first list */
+  int last;           /* dimensions without a list before the last list */
   bool is_split;
 } model_index;
 

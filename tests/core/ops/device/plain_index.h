@@ -15,7 +15,7 @@ typedef struct plain_dim {
 /* Positions in one dimension. If there is one position, it is used for all elements. */
 typedef struct plain_list {
   int src;
-  int64_t count, *positions; /* none is negative; owned */
+  int64_t count, *positions; /* not negative; owned */
 } plain_list;
 typedef struct plain_plan {
   int ndim_in, ndim, num_lists;

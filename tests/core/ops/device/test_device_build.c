@@ -115,7 +115,7 @@ SIM_CASE(device_build_saves_work_of_run) {
     joins_check(j, NUM_JOINS);
     joins_close(j);
   }
-  assert_true(allocs[1] + 3 <= allocs[0]); /* entries, results and body */
+  assert_true(allocs[1] + 3 <= allocs[0]); /* the build has allocated entries, results and body */
 }
 
 SIM_CASE(device_build_has_later_moves) {

@@ -359,8 +359,8 @@ GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
   }
 }
 
-/* A launch that writes its own list cannot also check it, so another launch checks it before. On a stream, the call
- * does not wait for a large copy. */
+/* A launch that writes its own list cannot also check it, so an earlier launch does. On a stream, the call does not
+ * wait for a large copy. */
 SIM_CASE(device_index_checks_lists_by_a_launch_before) {
   const int64_t two[] = {1, 0}, count = 2, shape[] = {2, 34 << 20};
   scoped_place w = place_open(2);

@@ -291,7 +291,7 @@ static void copy_tree(model *m) {
 static tdict_status element_of(tdict_dtype dtype, double value, void *element) {
   memset(element, 0, PLAIN_ITEM);
   if (value == 0) return TDICT_OK;
-  if (!plain_parts(dtype)) return TDICT_ENOTSUP; /* several lanes are filled with 0 only */
+  if (!plain_parts(dtype)) return TDICT_ENOTSUP; /* several lanes can only be filled with 0 */
   return plain_convert(dtype, element, TDICT_F64, &value) ? TDICT_OK : TDICT_EOVERFLOW;
 }
 static void fill_tree(model *m) {

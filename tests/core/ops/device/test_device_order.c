@@ -240,7 +240,7 @@ SIM_CASE(device_index_lists_are_ordered) {
   kernel_end(&k[1]);
 }
 
-/* A call on another stream writes the list. A call that reads the list must wait for it. */
+/* One call writes a list on another stream. A call that reads the list must wait for the first call. */
 SIM_CASE(device_index_waits_for_writes_of_its_list) {
   scoped_place w = place_sim(2, 0, 2);
   const int64_t before[] = {1, 2, 3}, later[] = {9, 0, 33}, three = 3;

@@ -30,7 +30,7 @@ static const int64_t way_rows[] = {9, 0, 33};
 /* The trees of all operations: two of 40 rows, a view of the first in reverse order, one of 3 rows, and the
  * destinations of joins. Number k of a tree means that leaf i has the random bytes of number k + i. */
 typedef struct ways {
-  place w[2]; /* of the leaves, and of "b" and "n.d" */
+  place w[2]; /* the place of most leaves, and the place of "b" and "n.d" */
   tdict_tree *td, *other, *view, *few, *stacked, *joined;
   tdict_tensor *list; /* way_rows on the device */
 } ways;
