@@ -1,5 +1,4 @@
-/* The part of client.c that uses tdict/comm_nccl.h. It needs no NCCL, because it only names a library that does not
- * exist. */
+/* The part of client.c that uses tdict/comm_nccl.h. Needs no NCCL, because it names a library that does not exist. */
 #include <unistd.h>
 
 static void use_nccl(tdict_context *context) {

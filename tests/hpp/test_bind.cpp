@@ -1,5 +1,4 @@
-/* Tests structs that a table of fields binds to a tree: pack, unpack, make, and such a struct as an object of a
- * tree. */
+/* Tests structs that a table of fields binds to a tree: pack, unpack, make, and structs as objects of a tree. */
 #include "hpp/check.hpp"
 #include "tdict/view.h"
 

@@ -100,8 +100,7 @@ template <class F> static bool passes(F function) {
 }
 
 enum { TERMINATED = 42 };
-/* Runs a function in a child process, and checks the exit code. Calls that are left by an exception leak memory
- * there. */
+/* Runs a function in a child process, and checks the exit code. Calls that an exception ends leak memory there. */
 template <class F> static void ends_with(int code, F function) {
   pid_t child = fork();
   if (child == 0) {

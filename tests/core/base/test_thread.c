@@ -1,5 +1,4 @@
-/* Tests the names of threads. For signals see core/sched/test_pool.c, and for the floating-point environment
- * test_float_env.c. */
+/* Tests names of threads. See core/sched/test_pool.c for signals and test_float_env.c for the environment of floats. */
 #include "core/base/thread.h"
 
 #include "support/test.h"

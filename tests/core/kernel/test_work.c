@@ -276,8 +276,7 @@ GPU_CASE(kernel_blocks_with_several_batches) {
   run_check_and_close(&a, &work);
 }
 
-/* tdict_kernel_repeat() adds the last copy again with other addresses, unless their alignment changes the size of the
- * units. */
+/* tdict_kernel_repeat() adds the last copy at other addresses, unless their alignment changes the size of units. */
 GPU_CASE(kernel_repeats_copies) {
   rng r = {15};
   tdict_kernel_work work;

@@ -1,5 +1,4 @@
-/* Tests operations on trees with ragged leaves. Compares them with plain arrays of rows. "n.x" is a ragged leaf, "t" a
- * tensor. */
+/* Compares operations on trees with ragged leaves with plain arrays of rows. "n.x" is a ragged leaf, "t" a tensor. */
 #include "rows.h"
 
 CASE(ragged_set_and_get) {

@@ -1,5 +1,4 @@
-/* Tests which block of pinned memory is taken, what remains of it, and which blocks are joined. The addresses are never
- * accessed. */
+/* Tests which block of pinned memory is taken, what remains, and which blocks are joined. Never accesses addresses. */
 #include "core/memory/pinned_blocks.h"
 
 #include "support/test.h"

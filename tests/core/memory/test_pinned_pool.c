@@ -96,8 +96,7 @@ static tdict_block take_on(tdict_memory *memory, size_t bytes, int node) {
   return block;
 }
 
-/* The pool's own node is 0. A block is reused for its node, and for another node only if no more pages may be
- * pinned. */
+/* The pool's own node is 0. Blocks are reused for their node, and for another only if no more pages may be pinned. */
 CASE(pinned_pool_keeps_nodes_apart) {
   tdict_pinner pinner = fake_pinner_init(&fake, NULL);
   pinner.node = 0;

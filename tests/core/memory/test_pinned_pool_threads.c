@@ -57,8 +57,7 @@ typedef struct taker {
   bool trims;
   atomic_int refused, wrong;
 } taker;
-/* Takes blocks of up to 4 pages and checks the limit of 6 pages. If `trims`, takes up to 12 pages and trims now and
- * then. */
+/* Takes up to 4 pages at a time and checks the limit of 6. If `trims`, takes up to 12 pages and sometimes trims. */
 static void *take_often(void *user) {
   taker *t = user;
   for (int i = 0; i < (t->trims ? 200 : 300); i++) {

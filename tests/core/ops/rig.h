@@ -35,8 +35,7 @@ static inline tdict_status rig_to_host(void *user, const tdict_leaves *at, tdict
   return tdict_tensor_clone(at->tensors[0], NULL, out, err);
 }
 
-/* Checks that the tree has the keys, shapes and elements of the model. On the host, the addresses must also be those of
- * earlier checks. */
+/* Checks that the tree has the keys, shapes and elements of the model and, on the host, still the same addresses. */
 static inline void rig_check(const rig *r, const m_tree *t, const tdict_tree *td) {
   scoped_tree host = NULL;
   const tdict_tree *trees[1] = {td};
@@ -84,8 +83,7 @@ static inline m_tree *rig_mapped(const m_tree *t, m_map *map) {
   return made;
 }
 
-/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`. If `count` is -1, removes the
- * dimension. */
+/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`. Count -1 removes the dimension. */
 static inline void rig_cut(m_map *map, int dim, int64_t start, int64_t step, int64_t count) {
   map->start[dim] = start;
   map->step[dim] = step;

@@ -361,8 +361,7 @@ CASE(consolidate_survives_enomem) {
   assert_true(tdict_is_consolidated(out));
 }
 
-/* A tree is consolidated until it is unlocked, by a call or through a parent. Its copies, views and children are
- * not. */
+/* A tree is consolidated until it is unlocked, also through a parent. Its copies, views and children are not. */
 CASE(consolidated_until_unlocked) {
   scoped_tree td = TREE(2), parent = TREE(2), out = NULL;
   tdict_tree *other = NULL;

@@ -35,8 +35,7 @@ CASE(unflatten_keys_unflattens) {
   help_paths(out, "a n n.b n.m n.m.u e");
 }
 
-/* Keys have the order of TensorDict: first keys that are not split, then the new trees in the order of the split
- * keys. */
+/* The order of keys is that of TensorDict: first unsplit keys, then new trees in the order of the split keys. */
 CASE(unflatten_keys_puts_split_keys_last) {
   static const char *const keys[] = {"a\\.b", "z", "k\\.n", "a\\.c", "y\\.u\\.v", "k.old", "q"};
   scoped_tree td = TREE(3), out = NULL;

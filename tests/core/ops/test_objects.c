@@ -1,6 +1,6 @@
-/* Tests objects in every operation. An operation uses the hooks of an object, or its tensors, or fails with the name of
- * the missing hook. Each operation runs on a tree with an object and on a tree that has the object's tensors in its
- * place. Both results must be equal. */
+/* Tests objects in every operation: it uses an object's hooks, or its tensors, or fails with the name of the missing
+ * hook. Each operation runs on a tree with an object and on a tree that has the object's tensors in its place. Both
+ * results must be equal. */
 #include "twins.h"
 
 typedef tdict_status (*operation)(const tdict_tree *td, tdict_tree **out, tdict_error *err);

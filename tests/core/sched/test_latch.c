@@ -89,8 +89,7 @@ CASE(latch_wakes_every_waiter) {
   tdict_latch_destroy(&latch);
 }
 
-/* The waiter may destroy and free a latch as soon as its wait ends. Sanitizers report a later access by the other
- * thread. */
+/* The waiter may free a latch as soon as its wait ends. Sanitizers report a later access by the other thread. */
 CASE(latch_may_be_destroyed_after_a_wait) {
   for (int i = 0; i < 300; i++) {
     tdict_latch *latch = malloc(sizeof *latch);

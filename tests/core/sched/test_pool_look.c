@@ -1,6 +1,6 @@
-/* Tests threads of a pool that spin for tasks before they sleep, or that are woken to spin. No task may be missed, and
- * spinning must end. The tests set the number of spinning threads, because the pool would choose none on a machine of
- * two CPUs. */
+/* Tests threads of a pool that spin for tasks before they sleep, or are woken to spin. No task may be missed, and
+ * spinning must end. The tests set how many threads spin, because the pool would choose none on a machine of two
+ * CPUs. */
 #include "support/test.h"
 
 #include <time.h>

@@ -63,8 +63,7 @@ static inline long double naive_value(const naive_dtype *d, uint64_t bits) {
   return is_negative ? -value : value;
 }
 
-/* Returns the bits of the nearest float, which is searched for among all magnitudes. At a tie, returns the even
- * float. */
+/* Returns the bits of the nearest float, searched for among all magnitudes. At a tie, returns the even float. */
 static inline uint64_t naive_float(const naive_dtype *d, long double value) {
   const uint64_t sign = signbit(value) ? (uint64_t)1 << (d->bits - 1) : 0, top = naive_top(d);
   uint64_t low = 0, high = top; /* the value is at least that of `low`, and below that of `high` */
@@ -113,8 +112,7 @@ static inline bool naive_equal(const naive_dtype *d, uint64_t a, uint64_t b) {
   return a == b || (naive_is_nan(d, a) && naive_is_nan(d, b));
 }
 
-/* Returns random bits, or bits next to a power of two, to a limit of an integer dtype or to a tie between two
- * floats. */
+/* Returns random bits, or bits next to a power of two, a limit of an integer dtype, or a tie between two floats. */
 static inline uint64_t naive_bits(naive_random *r, const naive_dtype *d) {
   const uint64_t mask = UINT64_MAX >> (64 - d->bits), random = naive_next(r);
   const naive_dtype *other = &naive_dtypes[naive_below(r, NAIVE_DTYPES)];

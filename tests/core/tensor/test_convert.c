@@ -215,8 +215,7 @@ CASE(convert_all_pairs) {
   assert_true(refused > 80);
 }
 
-/* Converts each 16-bit and 8-bit float to a double and back, and also the middle to the next float and its
- * neighbours. */
+/* Converts each 16-bit and 8-bit float to a double and back, and also doubles around the middle to the next float. */
 CASE(convert_every_small_float) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2, TDICT_F16, TDICT_BF16};
   for (int i = 0; i < 4; i++) {

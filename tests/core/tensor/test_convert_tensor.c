@@ -18,8 +18,7 @@ static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, 
   return td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
 }
 
-/* Converts int32 to double with random strides on both sides. Compares each element, and all bytes between and
- * around. */
+/* Converts int32 to double with random strides on both sides. Compares elements, and all bytes around them. */
 CASE(convert_any_strides) {
   naive_random r = {0x57e1de};
   int64_t elements = 0;

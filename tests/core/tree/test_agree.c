@@ -143,8 +143,7 @@ CASE(tree_set_tree_refuses_cycle) {
   td_ok(tdict_set_tree(td, "twice", m, err)); /* and hang twice */
 }
 
-/* A copy with more batch dimensions shares no node with the original, so keys and locks of one do not appear in the
- * other. */
+/* A copy with more batch dimensions shares no nodes, so keys and locks of the original do not appear in it. */
 CASE(tree_set_tree_copies_all_nodes) {
   scoped_tree td = TREE(2, 3), child = td_tree("[2] short.x:f32[2,3]"), renamed = TREE(2);
   td_put_tree(child, "long", TREE(2, 3));

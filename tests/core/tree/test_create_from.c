@@ -1,5 +1,4 @@
-/* Tests trees that are created from a list of fields: one aligned storage of zeros, the order of keys, and refused
- * fields. */
+/* Tests trees that are created from fields: one aligned storage of zeros, the order of keys, and refused fields. */
 #include "core/tensor/tensor.h"
 #include "help.h"
 #include "tdict/debug.h"

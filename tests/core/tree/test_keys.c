@@ -174,8 +174,7 @@ CASE(keys_cost_is_constant_per_key) {
   }
   td_fail_alloc_stop();
   assert_true(td_allocs_seen() < 200);
-  /* Counts the probes of a search in the index itself. The hash must spread names that differ only in their last
-   * digits. */
+  /* Counts the probes in the index itself. The hash must spread names that differ only in their last digits. */
   uint64_t probes = 0;
   for (uint32_t at = 0; at < keys->cap_index; at++)
     if (keys->index[at])
@@ -201,8 +200,7 @@ static double probes_of(const char *format, unsigned count) {
   return (double)probes / count;
 }
 
-/* Names that differ in one place are spread as if by chance. In an index that is half full, a search then reads 1.5
- * cells. */
+/* Names that differ in one place are spread as if by chance. If half of the index is used, that is 1.5 cells. */
 CASE(keys_hash_spreads_similar_names) {
   static const char *const formats[] = {"%u",
                                         "%x",
@@ -221,8 +219,7 @@ CASE(keys_hash_spreads_similar_names) {
     for (unsigned count = 1000; count <= 50000; count *= 7) assert_true(probes_of(formats[i], count) < 1.7);
 }
 
-/* Reading by words has the same result as reading byte by byte, for all lengths and positions of the end, and reads no
- * byte after the end. */
+/* Reading by words equals reading byte by byte, for all lengths and ends, and reads no byte after the end. */
 CASE(name_read_matches_a_byte_loop) {
   for (size_t length = 1; length <= 40; length++) {
     scoped_chars text = malloc(length); /* of exactly this size, so that a sanitizer sees reads beyond */

@@ -162,8 +162,7 @@ static inline tdict_tensor *model_tensor(model *m, const tensor_form *f, plain_a
   return t;
 }
 
-/* Makes a tree with the batch size, keys, dtypes, shapes and places of a model. The arrays of `form` need no
- * elements. */
+/* Makes a tree with the batch size, keys, dtypes, shapes and places of a model, whose arrays need no elements. */
 static inline slot model_tree(model *m, const plain_tree *form, bool may_repeat) {
   slot s = {help_tree(form->nb, form->bs), *form};
   int64_t more[PLAIN_DIMS];

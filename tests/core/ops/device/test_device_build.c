@@ -1,5 +1,4 @@
-/* Tests moves whose launch is built before it runs: their elements, the number of launches, moves that are added later,
- * and memory. */
+/* Tests moves whose launch is built before it runs: elements, the number of launches, later moves, and memory. */
 #include "core/ops/device/moves.h"
 
 #include "core/ops/device/rows.h"

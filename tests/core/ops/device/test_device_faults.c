@@ -102,8 +102,7 @@ SIM_CASE(device_tensor_to_dtype_without_memory) {
   ways_check(&f.t, WAY_TO_DTYPE, out);
 }
 
-/* The driver fails to load the kernels or to find their functions. As soon as it works again, the operation
- * succeeds. */
+/* The driver fails to load the kernels or to find their functions. When it works again, the operation succeeds. */
 SIM_CASE(device_ops_with_failing_modules) {
   for (tree_way way = 0; way < NUM_WAYS; way++)
     for (int64_t n = 1; n <= 5; n++) {

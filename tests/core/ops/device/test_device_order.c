@@ -1,5 +1,4 @@
-/* Tests copies by indices that are queued on a device: their order with transfers, with uses and with work of the
- * program. */
+/* Tests copies by indices on a device: their order with transfers, with uses and with work of the program. */
 #include "core/ops/device/rows.h"
 #include "support/threads.h"
 

@@ -1,5 +1,4 @@
-/* Tests operations on device trees with captured streams, with leaves on two devices, and with memory of the
- * program. */
+/* Tests operations on device trees: with captured streams, with leaves on two devices, in memory of the program. */
 #include <dlfcn.h>
 
 #include "core/ops/device/ways.h"

@@ -1,5 +1,4 @@
-/* Tests clones, contiguous trees, copies and fills on devices: results as on the host, one launch, and the order on
- * streams. */
+/* Tests clones, contiguous trees, copies and fills on devices: results, one launch, and the order on streams. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 

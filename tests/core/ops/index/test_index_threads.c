@@ -130,8 +130,7 @@ static void model_copy(const plan *p, tdict_tensor *whole, tdict_tensor *part, b
       }
 }
 
-/* Makes a tensor of random elements whose shape is `sizes` and `width`. Sometimes its dimensions are permuted in
- * memory. */
+/* Makes a tensor of random elements of shape `sizes` and `width`. Sometimes permutes its dimensions in memory. */
 static tdict_tensor *make_tensor(naive_random *r, tdict_dtype dtype, int ndim, const int64_t *sizes, int64_t width) {
   int64_t shape[3];
   int order[3], turned[3];
@@ -215,8 +214,7 @@ static long write_rows(tdict_context *context, int64_t rows, int64_t width, cons
   return loop.parts;
 }
 
-/* If a list has a row twice, the last value must remain. Then a part gets some bytes of all rows, so only long rows are
- * divided. */
+/* If a list has a row twice, the last value must remain. Then only long rows are divided, each by its bytes. */
 CASE(index_set_with_keeps_the_last_of_a_row) {
   enum { COUNT = 6000, ROWS_LEFT = 8000, WIDTH = 512, LONG = 96 << 10 };
   static int64_t at[COUNT];
