@@ -1,4 +1,4 @@
-/* Tests names of threads. See core/sched/test_pool.c for signals and test_float_env.c for the environment of floats. */
+/* Tests names of threads. core/sched/test_pool.c tests their signals, and test_float_env.c their float environment. */
 #include "core/base/thread.h"
 
 #include "support/test.h"

@@ -218,7 +218,7 @@ GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
   for (int i = 0; i < 2; i++) check_copies(i);
 }
 
-/* A work stores the size of a dimension with the words of its divider. These words must give exact quotients. */
+/* A work stores a divider for the size of each dimension. Dividing with it must give exact quotients. */
 CASE(kernel_divides_exactly) {
   rng r = {77};
   for (int n = 0; n < 2000; n++) {

@@ -1,5 +1,5 @@
-/* Tests the functions that set and return text, numbers and JSON: values are returned as they were set, and all errors
- * that the header names. */
+/* Tests the functions that set and return text, numbers and JSON: values are returned as they were set, and each error
+ * that the header names can occur. */
 #include <math.h>
 
 #include "core/ops/rig.h"

@@ -1,4 +1,4 @@
-/* Tests which block of pinned memory is taken, what remains, and which blocks are joined. Never accesses addresses. */
+/* Tests which pinned block is taken, what remains, and which blocks are joined. The addresses are never accessed. */
 #include "core/memory/pinned_blocks.h"
 
 #include "support/test.h"

@@ -1,4 +1,4 @@
-/* Tests objects in every operation: it uses an object's hooks, or its tensors, or fails with the name of the missing
+/* Tests objects in every operation. An operation uses an object's hooks or tensors, or fails and names the missing
  * hook. Each operation runs on a tree with an object and on a tree that has the object's tensors in its place. Both
  * results must be equal. */
 #include "twins.h"

@@ -1,6 +1,5 @@
 /* Tests threads of a pool that spin for tasks before they sleep, or are woken to spin. No task may be missed, and
- * spinning must end. The tests set how many threads spin, because the pool would choose none on a machine of two
- * CPUs. */
+ * spinning must end. The tests set how many threads spin, because on two CPUs the pool would choose none. */
 #include "support/test.h"
 
 #include <time.h>

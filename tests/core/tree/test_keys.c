@@ -200,7 +200,7 @@ static double probes_of(const char *format, unsigned count) {
   return (double)probes / count;
 }
 
-/* Names that differ in one place are spread as if by chance. If half of the index is used, that is 1.5 cells. */
+/* Names that differ in one place are spread as if by chance, so a search reads 1.5 cells if half of them are used. */
 CASE(keys_hash_spreads_similar_names) {
   static const char *const formats[] = {"%u",
                                         "%x",
