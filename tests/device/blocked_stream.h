@@ -1,6 +1,6 @@
-/* A blocking stream of the first of two simulated devices, which waits until a gate opens, and with it the legacy
- * stream. The function at the gate runs on the second device, so no engine of the first device is busy. Thread rule:
- * that of the context. */
+/* A blocking stream of the first of two simulated devices. The stream waits until a gate opens, and the legacy stream
+ * waits for the stream. The function at the gate runs on the second device, so no engine of the first device is busy.
+ * Threads: as for the context. */
 #ifndef TDICT_TESTS_DEVICE_BLOCKED_STREAM_H
 #define TDICT_TESTS_DEVICE_BLOCKED_STREAM_H
 
@@ -30,9 +30,9 @@ static inline void block_stream(const fixture *b, blocked_stream *s) {
   CU(SUCCESS, stream_wait_event, s->stream, event);
   tdict_gpu_give_event(second, event);
 }
-/* From now on the gate opens when all other threads wait. */
+/* Starts a thread that opens the gate when all other threads wait. */
 static inline void open_blocked_stream(blocked_stream *s) { s->opener = td_start(open_gate_at_rest, &s->gate); }
-/* The gate must be open. */
+/* Destroys both streams. The gate must be open. */
 static inline void end_blocked_stream(const fixture *b, blocked_stream *s) {
   tdict_driver *d = b->d;
   assert_true(atomic_load(&s->gate.open));

@@ -1,4 +1,5 @@
-/* Fake machines: a temporary folder with the files of sysfs that placement.c reads, and devices that use it. */
+/* Fake machines: a temporary folder with the files of sysfs that placement.c reads, and devices that use this folder.
+ * */
 #ifndef TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 #define TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 

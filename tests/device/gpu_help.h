@@ -1,4 +1,4 @@
-/* Helpers for tests of a gpu: a context whose gpu is entered. A shim makes calls of its driver fail on request. */
+/* Helpers for tests of a gpu: a context whose GPU is current, and a shim that makes calls of the driver fail. */
 #ifndef TDICT_TESTS_DEVICE_GPU_HELP_H
 #define TDICT_TESTS_DEVICE_GPU_HELP_H
 
@@ -50,7 +50,7 @@ static inline tdict_block fixture_take(const fixture *b, size_t bytes) {
   td_ok(b->memory->ops->allocate(b->memory, bytes, &block, err));
   return block;
 }
-/* Gives a block back and waits until it is free. */
+/* Frees a block and waits until the free is complete. */
 static inline void fixture_give(const fixture *b, tdict_block *block) {
   b->memory->ops->free(b->memory, block, NULL, 0);
   b->d->ops->stream_synchronize(b->d, b->gpu->free_stream);

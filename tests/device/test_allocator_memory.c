@@ -7,7 +7,7 @@
 #include "support/gate.h"
 #include "support/threads.h"
 
-/* An allocator over the context's device memory, or over malloc, that counts. */
+/* An allocator that takes device memory of the context or host memory, and counts its calls. */
 typedef struct own {
   tdict_memory *from; /* NULL: aligned_alloc */
   atomic_int live, allocated, released, wrong;
@@ -100,7 +100,7 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
   assert_int_equal(counts.live_bytes, 0);
   assert_int_equal(counts.num_allocations, 12);
   assert_true(counts.peak_bytes >= COUNT && counts.peak_bytes < 2 * COUNT);
-  /* a tensor is filled, copied into and cloned, and keeps the memory after the program has released it */
+  /* fills, copies and clones a tensor, which keeps the memory object after the program has released it */
   tdict_tensor *t = NULL, *host = NULL;
   const int64_t count = 1000;
   td_ok(tdict_tensor_zeros(TDICT_U8, 1, &count, m, &t, err));
@@ -118,7 +118,7 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
   assert_int_equal(atomic_load(&o.wrong), 0);
   tdict_release(src);
   tdict_memory_release(NULL);
-  tdict_memory_release(tdict_pinned_memory(b.context)); /* not its to end */
+  tdict_memory_release(tdict_pinned_memory(b.context)); /* owned by the context, so this does nothing */
   tdict_memory_release(b.memory);
   src = tree_of(10, 2);
   td_ok(tdict_to_device(b.context, src, td_device(), NULL, &out, err));
@@ -147,7 +147,7 @@ GPU_CASE(allocator_memory_on_the_host) {
     assert_int_equal(atomic_load(&o->live), 1);
     assert_int_equal(tdict_is_pinned(back), i);
     check_bytes(b.context, back, 3);
-    td_ok(tdict_to_device(b.context, back, td_device(), NULL, &again, err)); /* and as a source */
+    td_ok(tdict_to_device(b.context, back, td_device(), NULL, &again, err)); /* also as the source of a transfer */
     check_bytes(b.context, again, 3);
     td_release(again, back);
     for (int k = 0; k < 50000 && atomic_load(&o->live); k++) usleep(100);
@@ -156,7 +156,7 @@ GPU_CASE(allocator_memory_on_the_host) {
   }
 }
 
-/* Released when copies and recorded uses are done, and not before. */
+/* Checks that memory is released only after the copies and the recorded uses. */
 typedef struct opener {
   gate *g;
   own *o;
@@ -164,7 +164,7 @@ typedef struct opener {
 } opener;
 static void *open_later(void *user) {
   opener *x = user;
-  td_rest(); /* until the release has returned, or waits */
+  td_rest(); /* until the other thread has released the memory, or waits */
   atomic_store(&x->early, atomic_load(&x->o->released) != 0);
   open_gate(x->g);
   return NULL;
@@ -180,14 +180,14 @@ SIM_CASE(allocator_memory_is_released_after_its_uses) {
   td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
   TD_STREAM(s, b.context, td_device());
   td_ok(tdict_sim_launch(s, pass_gate, &g, err));
-  td_ok(tdict_record_stream(out, s, err)); /* its device is known by the memory */
+  td_ok(tdict_record_stream(out, s, err)); /* the memory of the tree names the device */
   pthread_t thread = td_start(open_later, &x);
   tdict_release(out);
   assert_int_equal(pthread_join(thread, NULL), 0);
   assert_false(atomic_load(&x.early));
   for (int i = 0; i < 50000 && !atomic_load(&o.released); i++) usleep(100);
   assert_int_equal(atomic_load(&o.released), 1);
-  /* nor while a copy is under way */
+  /* memory is not released while a copy runs */
   td_ok(tdict_sim_hold(b.context, err));
   tdict_future *f = td_made(future, tdict_to_device_async(b.context, src, td_device(), &t, &made, err));
   tdict_future_release(f);
@@ -222,7 +222,7 @@ GPU_CASE(memory_create_refuses) {
   a.device.index = 61;
   td_fails(TDICT_ENODEVICE, "", tdict_memory_create(b.context, &a, &m, err));
   assert_null(m);
-  /* an allocator that has none, and a result that belongs somewhere else */
+  /* an allocator without free memory, and one of another device than the result */
   m = memory_of(b.context, &o, td_device(), false);
   tdict_tree *src = tree_of(5000, 5), *out = NULL;
   tdict_transfer_options t = td_with(tdict_transfer_options, memory = m);

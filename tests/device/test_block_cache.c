@@ -1,4 +1,4 @@
-/* Tests freed blocks that are kept: which allocation gets one, how many are kept, and which driver calls are made. */
+/* Tests the cache of freed blocks: which allocations reuse a block, how many blocks are kept, and the driver calls. */
 #include "device/block_cache.h"
 
 #include "device/gpu_help.h"
@@ -51,7 +51,8 @@ GPU_CASE(kept_blocks_are_reused_without_the_driver) {
   shim_end(&counting, b.d);
 }
 
-/* The smallest that is large enough, and at most an eighth too large; what it is too large is live, too. */
+/* An allocation reuses the smallest block that fits and is at most an eighth too large. The excess counts as live
+ * memory, too. */
 GPU_CASE(kept_blocks_are_reused_by_size) {
   scoped_fixture b = fixture_open(NULL);
   tdict_block small = fixture_take(&b, 900 * KIB), fits = fixture_take(&b, 1000 * KIB),
@@ -67,7 +68,7 @@ GPU_CASE(kept_blocks_are_reused_by_size) {
   tdict_block next = fixture_take(&b, 950 * KIB);
   assert_ptr_equal(next.data, at[2]);
   begin_counting(&b);
-  tdict_block none = fixture_take(&b, 799 * KIB); /* 900 would be more than an eighth too large */
+  tdict_block none = fixture_take(&b, 799 * KIB); /* 900 KiB would be more than an eighth too large */
   assert_int_equal(num_allocs, 1);
   assert_int_equal(none.bytes, 799 * KIB);
   shim_end(&counting, b.d);
@@ -76,8 +77,8 @@ GPU_CASE(kept_blocks_are_reused_by_size) {
   give(&b, &got);
 }
 
-/* No more than device_cache_bytes, no more than was in use at once, no more than the list holds: the oldest go
- * first. */
+/* The cache keeps at most device_cache_bytes, the most bytes that were in use at once, and the length of its list. The
+ * oldest blocks are freed first. */
 GPU_CASE(kept_blocks_are_bounded) {
   scoped_fixture b = fixture_open(td_options(tdict_context_options, device_cache_bytes = MIB));
   tdict_block blocks[TDICT_KEPT_BLOCKS + 8];
@@ -88,7 +89,7 @@ GPU_CASE(kept_blocks_are_bounded) {
   assert_int_equal(b.gpu->kept.bytes, MIB);
   assert_ptr_equal(b.gpu->kept.blocks[0].data, blocks[1].data);
   tdict_block two = fixture_take(&b, 2 * MIB);
-  give(&b, &two); /* larger than all that may be kept */
+  give(&b, &two); /* larger than the whole cache may be */
   assert_int_equal(b.gpu->kept.bytes, MIB);
   shim_end(&counting, b.d);
   fixture_close(&b);
@@ -104,7 +105,7 @@ GPU_CASE(kept_blocks_are_bounded) {
   tdict_block large = fixture_take(&b, 96 * MIB), other = fixture_take(&b, 97 * MIB);
   give(&b, &large);
   give(&b, &other);
-  assert_int_equal(b.gpu->kept.bytes, 193 * MIB); /* as much as was live at once, so the small ones had to go */
+  assert_int_equal(b.gpu->kept.bytes, 193 * MIB); /* the most that was live at once, so the small blocks were freed */
 }
 
 typedef struct held {
@@ -113,7 +114,7 @@ typedef struct held {
 static void hold(void *user) {
   while (!atomic_load(&((held *)user)->open)) usleep(100);
 }
-/* A use on a new stream, which ends when the kernel on this stream is released. */
+/* Creates a stream with a kernel, and a use of the stream. The use ends when the kernel is released. */
 static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *stream) {
   tdict_fence *use = NULL;
   td_ok(tdict_stream_create(b->context, td_device(), stream, err));
@@ -122,8 +123,8 @@ static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *strea
   return use;
 }
 
-/* Instead of a block that a stream still uses, an allocation gets a free block or a new one. The block can be reused
- * when the stream has ended its use. */
+/* An allocation does not get a block that a stream still uses, but another kept block or a new block. The block can be
+ * reused when the use has ended. */
 SIM_CASE(kept_blocks_are_reused_after_their_uses) {
   scoped_fixture b = fixture_open(NULL);
   tdict_stream s;
@@ -142,14 +143,14 @@ SIM_CASE(kept_blocks_are_reused_after_their_uses) {
   b.d->ops->stream_synchronize(b.d, b.gpu->free_stream);
   tdict_block third = fixture_take(&b, MIB);
   assert_ptr_equal(third.data, where);
-  assert_int_equal(fixture_counts(&b).num_events, counts.num_events); /* the event went back */
+  assert_int_equal(fixture_counts(&b).num_events, counts.num_events); /* the event was returned */
   give(&b, &first);
   give(&b, &second);
   give(&b, &third);
   tdict_stream_destroy(b.context, s);
 }
 
-/* A context that ends while a kept block is in use waits for the use; the block is no leak. */
+/* A context that is released while a kept block is in use waits for the use, and frees the block. */
 SIM_CASE(kept_blocks_are_freed_with_their_gpu) {
   fixture b = fixture_open(NULL);
   tdict_stream s;
@@ -168,10 +169,10 @@ SIM_CASE(kept_blocks_are_freed_with_their_gpu) {
   assert_int_equal(left.num_allocations, 0);
 }
 
-/* Threads that free at once keep no more than they may, at no moment. */
+/* Several threads free blocks at once. The cache never exceeds its limit. */
 typedef struct freeing {
   const fixture *b;
-  size_t most; /* that was ever seen kept */
+  size_t most; /* the most kept bytes that were seen */
 } freeing;
 static void *take_and_give(void *user) {
   freeing *f = user;

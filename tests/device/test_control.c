@@ -17,7 +17,7 @@ GPU_CASE(stream_create_and_destroy) {
   scoped_raw raw = raw_open(b.context, td_device());
   tdict_device_counts begin = fixture_counts(&b);
   tdict_stream streams[3];
-  tdict_cu_event ended[3]; /* compute-sanitizer does not follow the work of a stream that was destroyed */
+  tdict_cu_event ended[3]; /* compute-sanitizer cannot track work of a destroyed stream */
   tdict_block block = fixture_take(&b, 4 * MIB);
   unsigned char *found = malloc(4 * MIB);
   void *host;
@@ -33,7 +33,7 @@ GPU_CASE(stream_create_and_destroy) {
     for (int k = 0; k < i; k++) assert_ptr_not_equal(streams[k].handle, streams[i].handle);
   }
   assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams + 3);
-  for (int i = 0; i < 3; i++) { /* what is queued still runs */
+  for (int i = 0; i < 3; i++) { /* queued work still runs */
     size_t third = 4 * MIB / 3 + 1, at = (size_t)i * third, bytes = i == 2 ? 4 * MIB - at : third;
     CU(SUCCESS, copy_h2d_async, (char *)block.data + at, (char *)host + at, bytes, streams[i].handle);
     CU(SUCCESS, event_create, &ended[i], TDICT_CU_EVENT_DISABLE_TIMING);
@@ -48,7 +48,7 @@ GPU_CASE(stream_create_and_destroy) {
   raw_read(raw, found, block.data, 4 * MIB);
   assert_memory_equal(found, host, 4 * MIB);
   assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams);
-  tdict_stream_destroy(b.context, (tdict_stream){td_device(), NULL}); /* the legacy stream is nobody's to end */
+  tdict_stream_destroy(b.context, (tdict_stream){td_device(), NULL}); /* destroying the legacy stream does nothing */
   tdict_stream_destroy(b.context, (tdict_stream){{td_device().type, 63}, host});
   assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams);
   assert_int_equal(tdict_counted_host_free(d, host, 4 * MIB), TDICT_CU_SUCCESS);
@@ -56,7 +56,7 @@ GPU_CASE(stream_create_and_destroy) {
   fixture_give(&b, &block);
 }
 
-/* A stream whose work has not run is destroyed, and its work runs all the same. */
+/* Queued work of a stream still runs after the stream is destroyed. */
 SIM_CASE(stream_destroy_lets_queued_work_run) {
   scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
@@ -140,7 +140,7 @@ GPU_CASE(context_counts_follow_use) {
   assert_true(now.peak_pinned_bytes >= now.pinned_bytes);
   tdict_storage_release(pinned);
   fixture_give(&b, &block);
-  assert_int_equal(fixture_counts(&b).pinned_bytes, begin.pinned_bytes + 5 * MIB); /* cached, and still locked */
+  assert_int_equal(fixture_counts(&b).pinned_bytes, begin.pinned_bytes + 5 * MIB); /* cached, and still page-locked */
   assert_int_equal(fixture_counts(&b).device_bytes, begin.device_bytes);
   tdict_context_trim(b.context, tdict_cpu(), 0);
   assert_int_equal(fixture_counts(&b).pinned_bytes, begin.pinned_bytes);

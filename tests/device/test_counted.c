@@ -51,7 +51,7 @@ SIM_CASE(counts_ignore_failed_calls) {
   tdict_cu_stream stream = NULL;
   tdict_cu_event event = NULL;
   void *host = NULL;
-  static uint64_t page[512]; /* no stream, no pinned memory */
+  static uint64_t page[512]; /* neither a stream nor pinned memory */
   totals begin = read_totals(d);
   assert_int_not_equal(tdict_counted_host_alloc(d, &host, SIZE_MAX / 2), TDICT_CU_SUCCESS);
   assert_int_not_equal(tdict_counted_host_free(d, page, 64), TDICT_CU_SUCCESS);

@@ -1,5 +1,5 @@
-/* Tests the devices of a context: which one is the default, why others are absent, and that each is opened once. Most
- * cases run over a simulated driver that is handed in, as itself or named cuda, so that they tell the same on every
+/* Tests the devices of a context: which device is the default, why devices are absent, and that each device is opened
+ * once. Most cases pass in a simulated driver with the device type sim or cuda, so results are the same on every
  * machine. */
 #include "device/devices.h"
 
@@ -19,7 +19,7 @@ static tdict_context_options options_for(tdict_device device) {
 }
 static const tdict_device any = {TDICT_DEVICE_AUTO, 0};
 
-/* The simulated driver under cuda's name: nothing above the table can tell. */
+/* Opens a simulated driver with the device type cuda. Code above the table cannot tell the difference. */
 static tdict_driver *open_as_cuda(void) {
   tdict_driver *d = open_sim();
   d->device_type = TDICT_DEVICE_CUDA;
@@ -89,18 +89,18 @@ CASE(devices_cpu_may_be_the_default) {
   tdict_storage *s = NULL;
   assert_true(tdict_device_equal(tdict_devices_default(devices, &why), tdict_cpu()));
   assert_int_equal(why.status, TDICT_ENODEVICE);
-  assert_non_null(strstr(why.message, "another device")); /* a gpu exists, the options name the cpu */
+  assert_non_null(strstr(why.message, "another device")); /* a GPU exists, but the options name the cpu */
   td_fails(TDICT_EINVAL, "cpu", tdict_devices_gpu(devices, tdict_cpu(), &gpu, err));
   td_fails(TDICT_EINVAL, "cpu", tdict_devices_gpu(devices, any, &gpu, err));
   assert_null(tdict_gpu_of_memory(tdict_devices_memory(devices, any)));
   assert_true(tdict_device_equal(tdict_devices_memory(devices, any)->device, tdict_cpu()));
-  td_ok(tdict_storage_create(tdict_devices_pinned(devices), 4096, true, &s, err)); /* the gpu locks it */
+  td_ok(tdict_storage_create(tdict_devices_pinned(devices), 4096, true, &s, err)); /* page-locked by the GPU */
   tdict_devices_destroy(devices);
   tdict_storage_release(s);
   assert_int_equal(atomic_load(&d->refs), 1);
 }
 
-/* Pinned memory may outlive the context's threads, and is then had without them. */
+/* Pinned memory may outlive the context's threads, and then works without these threads. */
 CASE(devices_pinned_memory_forgets_the_threads) {
   scoped_driver d = open_sim();
   tdict_context_options o = options_for(tdict_sim(0));
@@ -146,7 +146,7 @@ CASE(devices_broken_gpu_is_absent_with_its_reason) {
   assert_true(tdict_device_equal(pinned->device, tdict_cpu()));
   shim_end(&broken, d);
   tdict_gpu *gpu = NULL;
-  td_ok(tdict_devices_gpu(devices, tdict_cuda(0), &gpu, err)); /* it works again, and does not stay absent */
+  td_ok(tdict_devices_gpu(devices, tdict_cuda(0), &gpu, err)); /* works again: the failure is not remembered */
   tdict_devices_destroy(devices);
 }
 
@@ -167,7 +167,7 @@ CASE(devices_keep_one_memory_per_absent_device) {
   td_fail_alloc(0, true);
   tdict_memory *none = tdict_devices_memory(devices, tdict_cuda(COUNT));
   td_fail_alloc_stop();
-  assert_non_null(none); /* even then there is something that refuses */
+  assert_non_null(none); /* still returns a memory, which refuses allocations */
   tdict_block block;
   td_fails(TDICT_ENOMEM, "host memory", none->ops->allocate(none, 1, &block, err));
   tdict_devices_destroy(devices);
@@ -235,7 +235,7 @@ CASE(devices_create_survives_enomem) {
     refused = td_fail_alloc_stop();
     assert_true(status == TDICT_OK || (refused && status == TDICT_ENOMEM));
     assert_true((devices == NULL) == (status != TDICT_OK));
-    tdict_devices_destroy(devices); /* the first use of a pool may fail */
+    tdict_devices_destroy(devices); /* not NULL if only the first use of the pool failed */
     tdict_driver_sim_counts(d, 0, &n);
     assert_int_equal(n.num_streams + n.num_events + n.num_allocations, 0);
     assert_int_equal(atomic_load(&d->refs), 1);
@@ -275,6 +275,6 @@ CASE(devices_open_each_gpu_once) {
     assert_ptr_equal(openers[i].gpu, openers[0].gpu);
     assert_ptr_equal(openers[i].absent, openers[0].absent);
   }
-  assert_int_equal(atomic_load(&d->num_streams), 2 * streams); /* what one gpu needs, once more */
+  assert_int_equal(atomic_load(&d->num_streams), 2 * streams); /* the second GPU needs as many as the first */
   tdict_devices_destroy(devices);
 }

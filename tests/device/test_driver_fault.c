@@ -30,7 +30,7 @@ static void close_pair(pair *p) {
   tdict_driver_fault_get_live(d, &live);
   assert_memory_equal(&live, &none, sizeof live);
   tdict_driver_release(d);
-  assert_int_equal(atomic_load(&p->inner->refs), 1); /* its reference is given back */
+  assert_int_equal(atomic_load(&p->inner->refs), 1); /* its reference to the inner driver is released */
   tdict_driver_release(p->inner);
 }
 #define scoped_pair TD_SCOPED(close_pair, pair)
@@ -97,14 +97,14 @@ CASE(driver_fault_nth_call_fails) {
   tdict_cu_stream s = NULL;
   arm(d, TDICT_FAULT_EVENT_CREATE, 3, false);
   for (int i = 0; i < 2; i++) CU(SUCCESS, event_create, &events[i], TDICT_CU_EVENT_DEFAULT);
-  CU(SUCCESS, stream_create, &s, TDICT_CU_STREAM_DEFAULT); /* another kind is not counted */
+  CU(SUCCESS, stream_create, &s, TDICT_CU_STREAM_DEFAULT); /* a call of another kind is not counted */
   assert_false(tdict_driver_fault_fired(d));
   CU(UNKNOWN, event_create, &events[2], TDICT_CU_EVENT_DEFAULT);
   assert_true(tdict_driver_fault_fired(d));
   CU(SUCCESS, event_create, &events[2], TDICT_CU_EVENT_DEFAULT);
   assert_int_equal(tdict_driver_fault_calls(d, TDICT_FAULT_EVENT_CREATE), 4);
   assert_int_equal(tdict_driver_fault_calls(d, TDICT_FAULT_STREAM_CREATE), 1);
-  arm(d, TDICT_FAULT_EVENT_CREATE, 1, true); /* counts begin again */
+  arm(d, TDICT_FAULT_EVENT_CREATE, 1, true); /* resets the counts */
   assert_false(tdict_driver_fault_fired(d));
   for (int i = 0; i < 3; i++) CU(UNKNOWN, event_create, &events[3], TDICT_CU_EVENT_DEFAULT);
   assert_int_equal(tdict_driver_fault_calls(d, TDICT_FAULT_EVENT_CREATE), 3);
@@ -114,7 +114,7 @@ CASE(driver_fault_nth_call_fails) {
                                TDICT_FAULT_BIT(TDICT_FAULT_EVENT_RECORD) | TDICT_FAULT_BIT(TDICT_FAULT_EVENT_QUERY),
                            .n = 2,
                            .code = TDICT_CU_OUT_OF_MEMORY};
-  tdict_driver_fault_arm(d, &two); /* kinds together */
+  tdict_driver_fault_arm(d, &two); /* several kinds at once */
   CU(SUCCESS, event_record, events[0], s);
   CU(OUT_OF_MEMORY, event_query, events[0]);
   CU(SUCCESS, event_record, events[0], s);
@@ -122,7 +122,7 @@ CASE(driver_fault_nth_call_fails) {
   CU(SUCCESS, stream_destroy, s);
 }
 
-/* What is to fail is not begun; what waits or ends takes effect all the same. */
+/* A failing call does nothing, but a failing call that waits or releases something still does so. */
 CASE(driver_fault_fails_before_or_after_the_call) {
   scoped_pair p = open_pair();
   tdict_driver *d = p.d;
@@ -147,7 +147,7 @@ CASE(driver_fault_fails_before_or_after_the_call) {
   arm(d, TDICT_FAULT_STREAM_SYNC, 1, false);
   CU(UNKNOWN, stream_synchronize, s);
   tdict_driver_sim_counts(p.inner, 0, &counts);
-  assert_int_equal(counts.num_pending, 0); /* it has waited */
+  assert_int_equal(counts.num_pending, 0); /* the failed call has waited */
   arm(d, TDICT_FAULT_END, 1, true);
   CU(UNKNOWN, stream_destroy, s);
   CU(UNKNOWN, host_free, host, 4096);
@@ -163,7 +163,7 @@ typedef struct caller {
   tdict_cu_context context;
   tdict_cu_event event;
   pthread_t thread;
-  _Atomic(int) result; /* -1: it has not come back */
+  _Atomic(int) result; /* -1: the call has not returned */
 } caller;
 static void *run_caller(void *argument) {
   caller *c = argument;
@@ -188,7 +188,7 @@ CASE(driver_fault_stalls_until_released) {
     if (round < 2)
       tdict_driver_fault_release(d);
     else
-      tdict_driver_fault_arm(d, NULL); /* does, too */
+      tdict_driver_fault_arm(d, NULL); /* also ends the delay */
     pthread_join(c.thread, NULL);
     assert_int_equal(atomic_load(&c.result), code);
     assert_false(tdict_driver_fault_is_stalled(d));
@@ -211,7 +211,7 @@ CASE(driver_fault_calls_the_around_hook) {
   e = make_event(d);
   CU(SUCCESS, event_query, e);
   arm(d, TDICT_FAULT_EVENT_QUERY, 1, false);
-  CU(UNKNOWN, event_query, e); /* is none of the other driver */
+  CU(UNKNOWN, event_query, e); /* a call that fails does not reach the hook */
   CU(SUCCESS, event_destroy, e);
   assert_int_equal(calls, 3);
   assert_int_equal(most, 1);
@@ -219,8 +219,7 @@ CASE(driver_fault_calls_the_around_hook) {
   tdict_driver_fault_set_around(d, NULL);
 }
 
-/* A context over it, and every kind's name. */
-/* The controls of the simulated device reach it through what stands before it, twice here. */
+/* The controls of the simulated device work also if the driver is wrapped, here twice. */
 CASE(driver_fault_wraps_a_held_device) {
   tdict_sim_options sim = sim_options(false);
   scoped_driver inner = NULL, middle = NULL, d = NULL;
@@ -257,7 +256,7 @@ CASE(driver_fault_wraps_a_held_device) {
   tdict_stream_destroy(c, s);
 }
 
-/* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, errors give its
+/* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, errors contain the
  * reason. */
 CASE(pinned_memory_is_absent_for_a_reason) {
   tdict_sim_options sim = sim_options(false);

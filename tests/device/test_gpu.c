@@ -1,5 +1,5 @@
-/* Tests one GPU: the current context of a thread, kept streams and events, order, page-locked memory, and failures to
- * open it. */
+/* Tests one GPU: the current context of a thread, the reuse of streams and events, their order, page-locked memory, and
+ * failures to open the GPU. */
 #include "device/gpu.h"
 
 #include "device/counted.h"
@@ -37,7 +37,7 @@ GPU_CASE(gpu_scope_leaves_the_thread_as_found) {
   const char *wrong = scope_leaves(b.gpu, b.gpu->context); /* the context of the fixture is current */
   assert_null(wrong);
   tdict_gpu_leave(b.gpu, &b.scope);
-  tdict_gpu_leave(b.gpu, &b.scope); /* what was not entered is not left */
+  tdict_gpu_leave(b.gpu, &b.scope); /* without enter, leave does nothing */
   wrong = scope_leaves(b.gpu, NULL);
   assert_null(wrong);
   void *result = b.gpu;
@@ -112,7 +112,7 @@ GPU_CASE(gpu_give_survives_enomem) {
   assert_int_equal(b.gpu->num_streams + b.gpu->num_events, 0);
   td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
   td_ok(tdict_gpu_take_event(b.gpu, &event, err));
-  td_fail_alloc(0, true); /* no room to keep them: ended, not lost */
+  td_fail_alloc(0, true); /* no memory for the list: destroyed, not leaked */
   tdict_gpu_give_stream(b.gpu, stream);
   tdict_gpu_give_event(b.gpu, event);
   td_fail_alloc_stop();
@@ -129,7 +129,7 @@ static void hold_stream(void *user) {
   while (!atomic_load(&g->open)) usleep(100);
 }
 
-/* Work on `stream` waits for what is on `after`, and what comes later on `after` does not matter. */
+/* Work on `stream` waits for the work that is queued on `after`, but not for later work. */
 SIM_CASE(gpu_follow_orders_two_streams) {
   scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
@@ -184,7 +184,7 @@ GPU_CASE(gpu_is_pinned_asks_the_driver) {
   assert_false(tdict_gpu_is_pinned(b.gpu, own, p + 1, SIZE_MAX)); /* the end would wrap around */
   assert_true(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4096));
   assert_true(tdict_gpu_is_pinned(b.gpu, claimed, pages + 100, 3996));
-  assert_false(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4097)); /* half of what it claims */
+  assert_false(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4097)); /* only half of the claimed bytes are pinned */
   assert_false(tdict_gpu_is_pinned(b.gpu, claimed, pages + 4096, 1));
   assert_false(tdict_gpu_is_pinned(b.gpu, silent, pages, 4096));
   assert_false(tdict_gpu_is_pinned(b.gpu, lied, pageable, 1));
@@ -203,7 +203,7 @@ GPU_CASE(gpu_pinner_registers_and_unregisters) {
   size_t begin = fixture_counts(&b).pinned_bytes;
   void *pages = aligned_alloc(4096, 4096), *own = NULL;
   assert_non_null(pages);
-  tdict_gpu_leave(b.gpu, &b.scope); /* it enters by itself */
+  tdict_gpu_leave(b.gpu, &b.scope); /* the call makes the context current itself */
   td_ok(p.ops->reg(p.self, pages, 4096, err));
   td_ok(p.ops->allocate(p.self, 8192, &own, err));
   memset(own, 1, 8192);
@@ -213,7 +213,7 @@ GPU_CASE(gpu_pinner_registers_and_unregisters) {
   assert_int_equal(fixture_counts(&b).pinned_bytes, begin);
   free(pages);
   p.ops->retain(p.self);
-  assert_int_equal(atomic_load(&b.gpu->refs), 3); /* the devices', the pinned pool's, ours */
+  assert_int_equal(atomic_load(&b.gpu->refs), 3); /* of the devices, the pinned pool and this test */
   p.ops->release(p.self);
 }
 
@@ -236,7 +236,7 @@ GPU_CASE(gpu_logs_a_refused_node_once) {
   }
 }
 
-/* Some calls then use another way and return no error: the log has the cause, once. */
+/* Without kernels, some calls use a slower way and return no error. The log has the cause, once. */
 static void hear_of_kernels(void *user, int32_t level, const char *text) {
   if (strstr(text, "kernels") == NULL) return;
   assert_int_equal(level, TDICT_LOG_WARNING);
@@ -269,7 +269,7 @@ GPU_CASE(gpu_open_refuses_absent_ordinals) {
   assert_null(gpu);
 }
 
-/* Opening a gpu step by step: the call that is to fail, by its number. */
+/* Makes one call fail while a GPU is opened. `calls_left` is the number of calls before the failing call. */
 static shim opening;
 static int calls_left;
 static tdict_cu next_call(tdict_cu result) { return calls_left-- == 0 ? TDICT_CU_UNKNOWN : result; }
@@ -299,7 +299,7 @@ CASE(gpu_open_leaks_nothing_when_it_fails) {
   opening.ops.pool_create = open_pool;
   opening.ops.pool_set = open_set;
   opening.ops.stream_create = open_stream;
-  for (int i = 0; i < 8; i++) { /* retain, two attributes, pool, two settings, two streams */
+  for (int i = 0; i < 8; i++) { /* calls: retain, two attributes, pool, two settings, two streams */
     tdict_cu_context current = (tdict_cu_context)(void *)&gpu;
     calls_left = i;
     td_fails(TDICT_EDEVICE, "cu", tdict_gpu_open(d, 0, 0, &gpu, err));
@@ -311,7 +311,7 @@ CASE(gpu_open_leaks_nothing_when_it_fails) {
     assert_int_equal(atomic_load(&d->refs), 1);
     CU(SUCCESS, ctx_current, &current);
     assert_null(current);
-    CU(INVALID_CONTEXT, ctx_release, 0); /* nobody retains it */
+    CU(INVALID_CONTEXT, ctx_release, 0); /* the context has no reference left */
   }
   calls_left = 8;
   td_ok(tdict_gpu_open(d, 0, 0, &gpu, err));
@@ -351,7 +351,7 @@ static tdict_cu note_create(tdict_driver *d, tdict_cu_stream *out, unsigned flag
 }
 static tdict_cu note_wait(tdict_driver *d, tdict_cu_stream stream) {
   waited_for = stream;
-  return (void)d, TDICT_CU_OUT_OF_MEMORY; /* the host has waited before, so a failure does not matter */
+  return (void)d, TDICT_CU_OUT_OF_MEMORY; /* a failure does not matter, because the host has waited before */
 }
 
 /* compute-sanitizer --track-stream-ordered-races reports every use of a block by a stream that was created after the
@@ -404,7 +404,7 @@ CASE(gpu_open_survives_enomem) {
     refused = td_fail_alloc_stop();
     assert_true(status == TDICT_OK || (refused && status == TDICT_ENOMEM));
     if (!refused) break;
-    tdict_gpu_release(gpu); /* the first use of the pool may fail */
+    tdict_gpu_release(gpu); /* not NULL if only the first use of the pool failed */
     gpu = NULL;
     tdict_driver_sim_counts(d, 0, &n);
     assert_int_equal(n.num_streams + n.num_events + n.num_allocations, 0);
@@ -432,7 +432,7 @@ CASE(gpu_release_destroys_what_it_created) {
   td_ok(tdict_gpu_take_stream(gpu, &stream, err));
   tdict_gpu_give_stream(gpu, stream);
   tdict_gpu_leave(gpu, &scope);
-  tdict_gpu_release(gpu); /* the storage keeps it */
+  tdict_gpu_release(gpu); /* the storage keeps the GPU open */
   assert_true(atomic_load(&d->num_streams) >= 3);
   tdict_storage_release(s);
   tdict_driver_sim_count n;

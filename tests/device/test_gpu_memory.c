@@ -26,7 +26,7 @@ GPU_CASE(gpu_memory_exact_sizes) {
     assert_true(fixture_memory(&b).peak_bytes >= sum + fixture_memory(&b).cached_bytes);
   }
   for (int i = 0; i < COUNT; i++)
-    for (int k = 0; k < COUNT; k++) { /* none lies in another */
+    for (int k = 0; k < COUNT; k++) { /* no block overlaps another */
       char *begin = blocks[i].data, *other = blocks[k].data;
       assert_true(i == k || other >= begin + blocks[i].bytes || other + blocks[k].bytes <= begin);
     }
@@ -63,7 +63,7 @@ GPU_CASE(gpu_memory_trims) {
   b.memory->ops->free(b.memory, &block, NULL, 0);
   tdict_gpu_trim(b.gpu, SIZE_MAX);
   assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
-  tdict_gpu_trim(b.gpu, 0); /* waits for the free by itself */
+  tdict_gpu_trim(b.gpu, 0); /* waits for the queued free */
   assert_int_equal(fixture_memory(&b).cached_bytes, 0);
 }
 
@@ -137,7 +137,7 @@ GPU_CASE(gpu_memory_reports_out_of_memory) {
   check_refused(&b, (size_t)1 << 50, TDICT_ENOMEM, "no room for 1125899906842624 bytes beside the 512 that are live");
   assert_int_equal(td_last_error.native, TDICT_CU_OUT_OF_MEMORY);
   check_refused(&b, SIZE_MAX, TDICT_EOVERFLOW, "18446744073709551615");
-  tdict_block other = fixture_take(&b, MIB); /* and goes on */
+  tdict_block other = fixture_take(&b, MIB); /* allocation still works */
   fixture_give(&b, &other);
   fixture_give(&b, &block);
 }
@@ -166,7 +166,7 @@ SIM_CASE(gpu_memory_waits_for_queued_frees) {
   block = fixture_take(&b, 10 * MIB);
   assert_true(atomic_load(&f.passed));
   fixture_give(&b, &block);
-  block = fixture_take(&b, 13 * MIB); /* in the way now: what is cached */
+  block = fixture_take(&b, 13 * MIB); /* now the memory of the cached block is needed */
   fixture_give(&b, &block);
 }
 
@@ -204,7 +204,7 @@ SIM_CASE(gpu_memory_is_freed_after_its_fences) {
   assert_false(atomic_load(&freed_too_early));
 }
 
-/* A rectangle copied by the library and the same by two loops; the rest of the destination keeps its 0xA5. */
+/* A rectangle that the library and a plain loop copy. Other bytes of the destination stay 0xA5. */
 typedef struct rect_case {
   size_t width, height;
   int64_t dst_pitch, src_pitch;
@@ -214,7 +214,7 @@ static const rect_case rects[] = {
     {33, 17, 40, 55}, {33, 17, -40, 55},    {33, 17, 40, -55},  {33, 17, -33, -33},     {16, 9, 32, 0},
     {16, 9, 32, 5},   {700, 300, 900, 701}, {700, 1, 700, 700}, {4096, 30, 4096, 4096},
 };
-enum { ROOM = MIB }; /* of each side; rectangles begin in the middle */
+enum { ROOM = MIB }; /* bytes of each buffer; rectangles begin in the middle */
 
 static void copy_by_loops(const rect_case *r, unsigned char *dst, const unsigned char *src) {
   for (size_t i = 0; i < r->height; i++)
@@ -252,7 +252,7 @@ GPU_CASE(gpu_memory_copies_rectangles) {
   check_copies(&b, raw, TDICT_COPY_WITHIN);
 }
 
-/* To the host in pieces: rows wider than the pinned buffer, and more rows than it holds. */
+/* Copies to the host go in pieces if a row is wider than the pinned buffer, or if the buffer cannot hold all rows. */
 GPU_CASE(gpu_memory_copies_to_host_in_pieces) {
   static const rect_case large[] = {{3 * MIB + 5, 2, 3 * MIB + 7, 3 * MIB + 11},
                                     {700, 5000, 750, 800},
@@ -284,7 +284,7 @@ GPU_CASE(gpu_memory_copies_to_host_in_pieces) {
 
 static shim pitching;
 static tdict_cu refuse_long_pitch(tdict_driver *d, const tdict_cu_rect *r, tdict_cu_stream stream) {
-  if (r->dst_pitch > INT32_MAX || r->src_pitch > INT32_MAX) return TDICT_CU_INVALID_VALUE; /* as real drivers do */
+  if (r->dst_pitch > INT32_MAX || r->src_pitch > INT32_MAX) return TDICT_CU_INVALID_VALUE; /* like real drivers */
   return pitching.real->copy_rect_async(d, r, stream);
 }
 
@@ -335,8 +335,8 @@ GPU_CASE(gpu_queue_rect_negative_pitches) {
   fixture_give(&b, &block);
 }
 
-/* Pinned memory that is registered in pieces. The driver refuses a copy over the border of two (the simulated one,
- * too); the library cuts its own there. */
+/* Copies pinned memory that is registered in two pieces. All drivers, also the simulated one, refuse a copy across the
+ * border, so the library cuts its copies there. */
 enum { AROUND = 3 * MIB };
 static void copy_over_border(fixture *b, char *at, char *device, tdict_cu_stream stream, raw_memory *raw) {
   static unsigned char sent[AROUND], found[AROUND];
@@ -356,7 +356,7 @@ static void copy_over_border(fixture *b, char *at, char *device, tdict_cu_stream
   td_ok(tdict_gpu_queue_rect(b->gpu, TDICT_CU_D2H, &line, stream, err));
   CU(SUCCESS, stream_synchronize, stream);
   assert_memory_equal(at, sent, AROUND);
-  enum { WIDTH = 5000, PITCH = 6000, ROWS = AROUND / PITCH }; /* a row lies over the border */
+  enum { WIDTH = 5000, PITCH = 6000, ROWS = AROUND / PITCH }; /* one row crosses the border */
   tdict_rect rows = {device, at, WIDTH, PITCH, WIDTH, ROWS};
   raw_fill(raw, device, 0xA5, AROUND);
   td_ok(tdict_gpu_queue_rect(b->gpu, TDICT_CU_H2D, &rows, stream, err));
@@ -411,7 +411,7 @@ GPU_CASE(gpu_queue_copies) {
   for (int without = 0; without < 2; without++) {
     tdict_cu_copy lines[COUNT];
     char *device = block.data;
-    for (size_t i = 0; i < COUNT; i++) /* in another order on the device */
+    for (size_t i = 0; i < COUNT; i++) /* in reverse order on the device */
       lines[i] = (tdict_cu_copy){device + (COUNT - 1 - i) * 3000, (char *)host + i * 3000, 3000 - i};
     if (without) {
       shim_begin(&old, d);

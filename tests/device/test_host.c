@@ -1,4 +1,4 @@
-/* Tests memories without a driver: plain host memory, and that of an absent device. */
+/* Tests memories without a driver: plain host memory, and the memory of an absent device. */
 #include "device/host.h"
 
 #include <stdatomic.h>
@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 #include "support/test.h"
 
-/* A fence that notes what was asked of it. */
+/* A fence that counts its calls. */
 typedef struct noted_fence {
   tdict_fence fence; /* first */
   int waits, releases;
@@ -36,11 +36,11 @@ CASE(host_memory_allocates_and_frees) {
     f.waits = f.releases = 0;
     m->ops->free(m, &block, fences, 1);
     assert_int_equal(f.waits, 1);
-    assert_int_equal(f.releases, 1); /* waited for first */
+    assert_int_equal(f.releases, 1); /* the free has waited for the fence first */
   }
   m->ops->retain(m);
   m->ops->release(m);
-  m->ops->release(m); /* it never ends */
+  m->ops->release(m); /* host memory is never destroyed */
   td_fails(TDICT_ENOMEM, "100 bytes", (td_fail_alloc(0, true), m->ops->allocate(m, 100, &block, err)));
   assert_true(td_fail_alloc_stop());
   memset(&counts, 0xA5, sizeof counts);
@@ -53,7 +53,7 @@ CASE(absent_memory_reports_its_reason) {
   assert_int_equal(tdict_fail_native(&reason, TDICT_ENODEVICE, 100, "it rains"), TDICT_ENODEVICE);
   tdict_memory *m = tdict_absent_memory_create(tdict_cuda(3), &reason);
   assert_non_null(m);
-  memset(&reason, 0xA5, sizeof reason); /* its own copy is what counts */
+  memset(&reason, 0xA5, sizeof reason); /* the memory has its own copy */
   tdict_block block = {.bytes = 5};
   td_fails(TDICT_ENODEVICE, "it rains", m->ops->allocate(m, 10, &block, err));
   assert_int_equal(td_last_error.native, 100);

@@ -3,7 +3,7 @@
 
 enum { BYTES = 1024 };
 
-/* A fill comes after the copy that the program has queued on the legacy stream, and that is blocked. */
+/* A fill waits for a blocked copy that the program has queued on the legacy stream. */
 SIM_CASE(gpu_memory_fills_after_the_legacy_stream) {
   tdict_sim_options sim = td_with(tdict_sim_options, num_devices = 2);
   scoped_fixture b = fixture_open(td_options(tdict_context_options, sim = &sim));

@@ -1,5 +1,4 @@
-/* Tests on which processors workers run, on invented machines. Folders like those of sysfs are made in a folder of the
- * test. */
+/* Tests on which processors the workers run. The test describes machines by temporary folders like those of sysfs. */
 #include "device/placement.h"
 
 #include "core/base/log.h"
@@ -27,7 +26,7 @@ CASE(placement_uses_the_node_of_the_gpu) {
   assert_int_equal(p.node, 1);
   assert_int_equal(p.num_nodes, 2);
   assert_string_equal(tdict_cpus_format(&p.cpus, text, sizeof text), "8-9,11");
-  p = tdict_placement_find(m.root, bus, &mask); /* the mask allows none of them */
+  p = tdict_placement_find(m.root, bus, &mask); /* the mask allows no processor of the node */
   assert_int_equal(p.kind, TDICT_PLACEMENT_ELSEWHERE);
   assert_true(td_cpus_equal(&p.cpus, &mask));
 }
@@ -50,7 +49,7 @@ CASE(placement_reports_unknown_node) {
   assert_int_equal(find(&m).kind, TDICT_PLACEMENT_ONE_NODE);
   drop_machine(&m);
   static const char *const nodes[] = {"-1\n", "7\n", "-1", "1000000\n"};
-  for (int i = 0; i < 4; i++) { /* no node, and nodes that are not there */
+  for (int i = 0; i < 4; i++) { /* no node, and nodes that do not exist */
     m = make_machine("0-1\n", nodes[i]);
     assert_int_equal(find(&m).kind, TDICT_PLACEMENT_UNKNOWN);
     assert_int_equal(find(&m).node, -1);
@@ -92,7 +91,7 @@ static void keep_text(void *user, int32_t level, const char *text) {
   snprintf(user, 256, "%s", text);
 }
 
-/* Two simulated devices; the default one's node is that of pinned memory. */
+/* Opens two simulated devices. Pinned memory is on the node of the default device. */
 CASE(gpu_open_finds_its_memory_node) {
   enum { ONE_NODE, NOT_KNOWN, KNOWN };
   for (int kind = ONE_NODE; kind <= KNOWN; kind++) {
@@ -112,7 +111,7 @@ CASE(gpu_open_finds_its_memory_node) {
   }
 }
 
-/* One of this machine's own processors plays the gpu's node. */
+/* The workers move to the GPU's node, which here is one processor of this machine. */
 SIM_CASE(placement_moves_the_workers) {
   scoped_fixture b = fixture_open(NULL);
   tdict_cpus own, first;
@@ -126,7 +125,7 @@ SIM_CASE(placement_moves_the_workers) {
   first = td_cpus((int)cpu, (int)cpu);
   td_ok(tdict_log_create(keep_text, text, &log, err));
   td_ok(tdict_pool_create(3, &pool, err));
-  tdict_placement_apply(m.root, b.gpu, pool, log); /* its node is not known */
+  tdict_placement_apply(m.root, b.gpu, pool, log); /* the node of the GPU is not known */
   assert_non_null(strstr(text, "is not known"));
   tdict_cpus mask = mask_of_worker(pool);
   assert_true(td_cpus_equal(&mask, &own));
@@ -140,7 +139,7 @@ SIM_CASE(placement_moves_the_workers) {
   assert_int_equal(tdict_pool_num_cpus(pool), 1);
   mask = own;
   assert_true(tdict_cpus_read(&mask));
-  assert_true(td_cpus_equal(&mask, &own)); /* the program's own thread stays where it was */
+  assert_true(td_cpus_equal(&mask, &own)); /* the program's own thread does not move */
   tdict_pool_destroy(pool);
   tdict_log_release(log);
 }

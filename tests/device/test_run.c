@@ -1,4 +1,4 @@
-/* The operation `run` of device memory: its order with streams and fences, its buffers, and its failures. */
+/* Tests the operation `run` of device memory: its order with streams and fences, its buffers, and its failures. */
 #include "core/kernel/work.h"
 #include "device/blocked_stream.h"
 #include "device/gpu.h"
@@ -7,8 +7,8 @@
 
 enum { ROWS = 700, BYTES = ROWS * 8 };
 
-/* A gather of int64 rows in reverse order. The 700 positions do not fit the parameters of a launch, so the table needs
- * a buffer. With `small`, only 3 rows. */
+/* Makes a work that gathers int64 rows in reverse order. The 700 positions do not fit into the parameters of a launch,
+ * so the table needs a buffer. With `small`, there are only 3 rows. */
 static void make_gather(tdict_kernel_work *work, void *dst, const void *src, bool small) {
   const int64_t count = small ? 3 : ROWS, shape[] = {count}, strides[] = {8};
   int64_t positions[ROWS];
@@ -28,7 +28,7 @@ static void make_gather(tdict_kernel_work *work, void *dst, const void *src, boo
   td_ok(tdict_kernel_add_copy(work, &move, err));
 }
 
-/* A conversion with results: element 5 of the source is the first that int8 cannot hold. */
+/* Makes a conversion with results. Element 5 of the source is the first element that int8 cannot hold. */
 static void make_conversion(tdict_kernel_work *work, void *dst, const void *src) {
   const int64_t shape[] = {ROWS}, to[] = {1}, from[] = {8};
   const tdict_kernel_move move = {
@@ -37,7 +37,7 @@ static void make_conversion(tdict_kernel_work *work, void *dst, const void *src)
   td_ok(tdict_kernel_add_convert(work, &move, &(tdict_cast){.to = TDICT_I8, .from = TDICT_I64}, err));
 }
 
-/* A case: two device blocks, a stream, and the bytes of the source. */
+/* The objects of a case: two device blocks, a stream, and the bytes of the source. */
 typedef struct run_case {
   fixture b;
   raw_memory *raw;
@@ -90,7 +90,8 @@ GPU_CASE(run_returns_when_the_work_is_done) {
   }
 }
 
-/* On a stream: the copy that is queued before the run is its source, and what is queued after it sees its result. */
+/* A run on a stream reads what an earlier copy on the stream has written, and a later copy reads the result of the run.
+ * */
 GPU_CASE(run_on_a_stream_is_ordered_with_its_work) {
   scoped_run_case c;
   tdict_kernel_work work;
@@ -114,7 +115,7 @@ GPU_CASE(run_on_a_stream_is_ordered_with_its_work) {
   CU(SUCCESS, host_free, host, 2 * BYTES);
 }
 
-/* The run returns at once; its work, a copy of the table and a launch, runs at its steps. */
+/* The run returns at once. Its copy of the table and its launch run only at the steps of the simulator. */
 SIM_CASE(run_on_a_stream_returns_before_the_work) {
   for (int small = 0; small < 2; small++) {
     scoped_run_case c;
@@ -139,11 +140,11 @@ SIM_CASE(run_on_a_stream_returns_before_the_work) {
   }
 }
 
-/* A fence that notes what is asked of it. */
+/* A fence that records its calls. */
 typedef struct noted_fence {
   tdict_fence fence; /* first */
   int waits;
-  void *device, *stream; /* of wait_on_stream */
+  void *device, *stream; /* the arguments of wait_on_stream */
 } noted_fence;
 static bool noted_poll(tdict_fence *fence) { return fence == NULL; }
 static void note_reference(tdict_fence *fence) { (void)fence; }
@@ -189,7 +190,7 @@ GPU_CASE(run_waits_for_the_fences_of_its_order) {
   tdict_fences_reset(&after);
 }
 
-/* A run without an order follows the legacy stream, as copies do. */
+/* A run without an order waits for the legacy stream, as copies do. */
 SIM_CASE(run_follows_the_legacy_stream) {
   scoped_run_case c;
   tdict_kernel_work work;
@@ -262,7 +263,7 @@ GPU_CASE(run_waits_once) {
   }
 }
 
-/* A work without elements launches nothing, and still has a use. */
+/* A work without elements launches nothing, but its order still gets a use. */
 GPU_CASE(run_of_an_empty_work) {
   scoped_run_case c;
   tdict_kernel_work work;
@@ -305,7 +306,7 @@ GPU_CASE(run_loads_the_kernels_once) {
   loading.s.ops.module_load = counted_load;
   loading.s.ops.module_unload = counted_unload;
   make_gather(&work, c.dst.data, c.src.data, true);
-  assert_int_equal(loading.loads, 0); /* a program that needs no kernel does not load them */
+  assert_int_equal(loading.loads, 0); /* kernels are loaded when the first work runs */
   for (int i = 0; i < 3; i++) td_ok(run(&c, &work, NULL, err));
   assert_int_equal(loading.loads, 1);
   tdict_kernel_work_reset(&work);
@@ -314,7 +315,7 @@ GPU_CASE(run_loads_the_kernels_once) {
   shim_end(&loading.s, d);
 }
 
-/* A driver without a compiler refuses works only. If the reason ends, works run. */
+/* If the driver has no compiler, only works are refused. If a later load succeeds, works run. */
 GPU_CASE(run_without_a_compiler) {
   static const tdict_cu codes[] = {TDICT_CU_NO_BINARY_FOR_GPU,        TDICT_CU_INVALID_PTX,
                                    TDICT_CU_JIT_COMPILER_NOT_FOUND,   TDICT_CU_UNSUPPORTED_PTX_VERSION,
@@ -370,7 +371,7 @@ GPU_CASE(run_refuses_streams) {
   tdict_kernel_work_reset(&work);
 }
 
-/* Runs that wait on a stream each have a buffer of their own. Later runs reuse the buffers, and a trim frees them. */
+/* Each run that waits on a stream has its own buffer. Later runs reuse the buffers, and a trim frees them. */
 SIM_CASE(run_reuses_buffers_after_their_launch) {
   enum { RUNS = TDICT_KEPT_TABLES };
   scoped_run_case c;
@@ -406,7 +407,7 @@ SIM_CASE(run_reuses_buffers_after_their_launch) {
   tdict_kernel_work_reset(&work);
 }
 
-/* More runs in flight than buffers are kept. */
+/* More runs are in flight than buffers are kept. */
 GPU_CASE(run_with_more_buffers_than_are_kept) {
   enum { RUNS = 3 * TDICT_KEPT_TABLES };
   scoped_run_case c;
@@ -424,7 +425,7 @@ GPU_CASE(run_with_more_buffers_than_are_kept) {
   tdict_kernel_work_reset(&work);
 }
 
-/* The memory of a program's allocator runs works on its gpu. */
+/* Works also run on memory of a program's allocator. */
 static void *take_block(void *user, size_t bytes) {
   (void)bytes;
   return ((const run_case *)user)->dst.data;
@@ -448,7 +449,7 @@ GPU_CASE(run_in_memory_of_an_allocator) {
   tdict_kernel_work_reset(&work);
 }
 
-/* A gpu over the driver that fails on demand. */
+/* A GPU whose driver fails on demand. */
 typedef struct fault_case {
   tdict_driver *inner, *d;
   tdict_gpu *gpu;

@@ -1,4 +1,4 @@
-/* Waiting for a stream. test_control.c tests how streams are created and destroyed. */
+/* Tests tdict_stream_synchronize(). test_control.c tests how streams are created and destroyed. */
 #include "device/stream.h"
 
 #include "device/counted.h"
@@ -22,7 +22,7 @@ SIM_CASE(stream_synchronize_waits) {
   td_ok(tdict_stream_synchronize(c, (tdict_stream){tdict_cpu(), NULL}, err));
 }
 
-/* Copies, on GPUs too. */
+/* Waits for copies, also on real GPUs. */
 GPU_CASE(stream_synchronize_waits_for_copies) {
   enum { BYTES = 8 << 20 };
   scoped_fixture b = fixture_open(NULL);
@@ -69,5 +69,5 @@ SIM_CASE(stream_synchronize_reports_faults) {
   b.d->ops = &ops;
   td_fails(TDICT_ELOST, "cuStreamSynchronize", tdict_stream_synchronize(b.context, s, err));
   b.d->ops = real;
-  td_fails(TDICT_ELOST, "lost", tdict_stream_synchronize(b.context, s, err)); /* from then on */
+  td_fails(TDICT_ELOST, "lost", tdict_stream_synchronize(b.context, s, err)); /* each later call fails, too */
 }

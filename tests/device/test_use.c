@@ -1,4 +1,5 @@
-/* A use: what a program has queued on a stream, as a fence. The stream's work is a function at a gate. */
+/* Tests uses: fences for the work that a program has queued on a stream. Here the work is a function that waits at a
+ * gate. */
 #include "device/use.h"
 
 #include "context.h"
@@ -29,7 +30,7 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   tdict_fence *use = use_of(&b, s);
   assert_false(use->ops->poll(use));
   int64_t begin = tdict_now_ns();
-  assert_false(use->ops->wait(use, begin + 20 * 1000000)); /* too late */
+  assert_false(use->ops->wait(use, begin + 20 * 1000000)); /* the wait times out */
   assert_true(tdict_now_ns() - begin >= 20 * 1000000);
   assert_false(use->ops->wait(use, 0));
   /* a stream waits instead of the host */
@@ -39,10 +40,10 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   CU(SUCCESS, host_alloc, &host, 4096, TDICT_CU_HOST_PORTABLE);
   TD_STREAM(behind, b.context, td_device());
   td_ok(use->ops->wait_on_stream(use, b.gpu, behind.handle, err));
-  CU(SUCCESS, copy_h2d_async, block.data, host, 4096, behind.handle); /* a function would wait for the other function */
+  CU(SUCCESS, copy_h2d_async, block.data, host, 4096, behind.handle); /* a copy, since functions run one at a time */
   td_rest();
   CU(NOT_READY, stream_query, behind.handle);
-  /* what comes on the stream later is no part of it */
+  /* work that is queued later does not belong to the use */
   gate later = {0};
   td_ok(tdict_sim_launch(s, pass_gate, &later, err));
   open_gate(&g);
@@ -62,7 +63,7 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   tdict_stream_destroy(b.context, s);
 }
 
-/* The event goes back to the gpu and is used again; the gpu lives as long as the use. */
+/* The event is returned to the GPU and reused. The GPU lives as long as the use. */
 
 static void run_slowly(void *user) {
   usleep(30000);
@@ -117,7 +118,7 @@ SIM_CASE(use_returns_its_event_to_the_gpu) {
   use->ops->release(use);
 }
 
-/* Of another driver: a stream cannot wait, so the host waits. */
+/* A stream of another driver cannot wait for the use, so the host waits. */
 SIM_CASE(use_cannot_be_queued_on_another_driver) {
   scoped_fixture b = fixture_open(NULL), other = fixture_open(NULL);
   gate g;
@@ -156,7 +157,7 @@ SIM_CASE(use_create_fails_without_leaks) {
   shim x;
   tdict_fence *use = NULL;
   TD_STREAM(s, b.context, td_device());
-  use = use_of(&b, s); /* an event is made and kept */
+  use = use_of(&b, s); /* creates an event, which the GPU keeps */
   use->ops->release(use);
   use = NULL;
   int64_t events = fixture_counts(&b).num_events;

@@ -1,12 +1,12 @@
-/* The functions that a compiler calls with -fsanitize=thread. Objects that were compiled so are linked with this
- * library instead of ThreadSanitizer's: each atomic access becomes a decision unless DST_ATOMIC is 0. Plain accesses
- * are not decisions, because the program is free of data races (ThreadSanitizer's own runs check that). Every access is
- * sequentially consistent. */
+/* The functions that a compiler calls with -fsanitize=thread. Objects that are compiled with this option are linked
+ * with this library instead of ThreadSanitizer's library. Each atomic access becomes a decision unless DST_ATOMIC is 0.
+ * Plain accesses are not decisions, because the program has no data races (other runs check this with ThreadSanitizer).
+ * Every access is sequentially consistent. */
 #include "dst/dst.h"
 
 #include <string.h>
 
-/* The names begin with two underscores, as the compiler wants them. */
+/* The compiler calls these functions by names that begin with two underscores. */
 #define NAMED(name) DST_EXPORT __attribute__((used)) name
 #define DECIDE(call) \
   if (dst_the.is_atomic && dst_active()) dst_decide(call, DST_SITE)

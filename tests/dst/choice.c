@@ -24,13 +24,13 @@ uint64_t dst_random_bits(void) {
 
 static struct settings {
   bool is_pct;
-  unsigned stay;      /* of 256 */
-  uint64_t pct_steps; /* in which the changes of priorities are distributed */
+  unsigned stay;      /* chances out of 256 */
+  uint64_t pct_steps; /* priorities change at random steps below this */
   int depth;
   uint64_t rarity[DST_NUM_KINDS]; /* one call in this many; 0: never */
 } settings;
 static const char *const kind_names[DST_NUM_KINDS] = {"spurious", "early_timeout", "alloc", "thread", "driver", "io"};
-static unsigned allowed; /* kinds */
+static unsigned allowed; /* the allowed kinds, as bits */
 static uint64_t num_happened[DST_NUM_KINDS], num_faults;
 
 static uint64_t number_of(const char *name, uint64_t otherwise) {
@@ -47,9 +47,10 @@ static bool is_named(const char *list, const char *name) {
 
 /* ---- recorded choices ---- */
 
-/* A choice that was not 0. A thread's own count of choices finds the same moment if other threads run differently. */
+/* A choice that was not 0. It is identified by the thread's own count of choices, which does not depend on other
+ * threads. */
 enum { READ_BYTES = 1 << 20 };
-#define LIST_BYTES ((size_t)1 << 34) /* of addresses */
+#define LIST_BYTES ((size_t)1 << 34) /* of address space */
 typedef struct choice {
   uint32_t thread, unused;
   uint64_t count, value;
@@ -65,7 +66,7 @@ static int compare(const void *a, const void *b) {
   return x->count < y->count ? -1 : x->count > y->count;
 }
 
-/* Returns memory for a list. It must not change the addresses that the program gets. */
+/* Returns memory for a list. Uses mmap(), so that the program's own addresses stay the same. */
 static void *map_list(void) {
   void *list =
       DST_REAL(mmap)(NULL, LIST_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -131,7 +132,7 @@ uint64_t dst_choose(uint64_t n, unsigned stay) {
   return value;
 }
 
-/* Returns the place of the thread with the highest priority. */
+/* Returns the index of the thread with the highest priority. */
 static int highest(const int *threads, int count) {
   int best = 0;
   for (int i = 1; i < count; i++)
@@ -139,8 +140,8 @@ static int highest(const int *threads, int count) {
   return best;
 }
 
-/* The priorities from FIRST_LOW on are for the changes, the first priorities are above, and those of threads that gave
- * way are below. */
+/* At a change, a thread gets FIRST_LOW or a little more. Initial priorities are higher, and those of threads that gave
+ * way are lower. */
 #define FIRST_LOW (UINT64_C(1) << 32)
 enum { FAIR_STEPS = 1000 };
 static uint64_t change_steps[16], lowest = FIRST_LOW;
@@ -152,7 +153,7 @@ int dst_choose_thread(const int *threads, int count, bool can_stay) {
     if (settings.is_pct && dst_the.num_steps == change_steps[i])
       dst_the.threads[dst_the.current].priority = FIRST_LOW + (uint64_t)i;
   if (count == 1) return 0;
-  /* After the steps that the guarantee covers, no thread must keep the others waiting by asking again and again. */
+  /* After `pct_steps`, a thread that polls in a loop must not keep the other threads from running. */
   if (settings.is_pct && dst_the.num_steps > settings.pct_steps && dst_the.num_steps % FAIR_STEPS == 0)
     dst_give_way(dst_the.current);
   if (!settings.is_pct || is_replay) return (int)dst_choose((uint64_t)count, can_stay ? settings.stay : 0);
@@ -204,8 +205,8 @@ size_t dst_shorten(size_t bytes) {
 
 /* ---- start and end ---- */
 
-/* Derives the settings from the seed. Half of the seeds use PCT. A kind of misfortune is off in a quarter of the seeds,
- * and rarer in a half, so that every pair of kinds also occurs alone. */
+/* Derives the settings from the seed. Half of the seeds use PCT. A kind of misfortune is off in a quarter of the seeds
+ * and rarer in half of them, so that in some runs only two kinds happen. */
 static void settings_of_seed(void) {
   static const unsigned stays[] = {128, 192, 240, 252};
   static const uint64_t steps[] = {2000, 6000, 20000};

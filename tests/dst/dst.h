@@ -19,7 +19,7 @@
 enum { DST_MOST_THREADS = 512, DST_NUM_KINDS = DST_IO + 1 };
 #define DST_FOREVER INT64_MAX
 
-/* What a thread does. A thread in one of the later states waits until dst_can_run(). */
+/* What a thread does. In each state after DST_READY, the thread waits until dst_can_run() returns true. */
 typedef enum dst_state {
   DST_READY,
   DST_MUTEX,     /* waits for a mutex */
@@ -35,8 +35,8 @@ typedef enum dst_state {
   DST_DONE
 } dst_state;
 
-/* A lock in the memory of a pthread_mutex_t or a pthread_rwlock_t. All zero is free. `kind` is at the place of glibc's
- * field, which a static initializer sets. */
+/* A lock in the memory of a pthread_mutex_t or a pthread_rwlock_t. If all bytes are zero, the lock is free. `kind` has
+ * the offset of glibc's field, which static initializers set. */
 typedef struct dst_lock {
   int owner; /* 0: free, otherwise the number of the thread plus 1 */
   int depth, readers, unused;
@@ -47,16 +47,16 @@ typedef struct dst_thread {
   dst_state state;
   int token;       /* futex: 1 means that the thread may run */
   void *object;    /* what the thread waits for */
-  dst_lock *mutex; /* of the condition */
+  dst_lock *mutex; /* the mutex of the condition */
   int64_t deadline_ns;
   int target;     /* the thread to join */
-  bool was_woken; /* by a signal, a wakeup of a futex, or a spurious wakeup */
+  bool was_woken; /* by a condition or futex call, or spuriously */
   bool is_detached;
   bool is_free; /* the number may be given to another thread */
   uint64_t priority;
   uint64_t num_choices; /* see dst_choose() */
   pthread_t real;
-  void *start; /* its function, for reports */
+  void *start; /* the thread's function, for reports */
   void *site;  /* the return address of the thread's current call */
   const char *call;
   void *stack;
@@ -81,9 +81,9 @@ static inline dst_thread *dst_me(void) { return &dst_the.threads[dst_self]; }
 /* A decision: lets the scheduler choose the next thread. Returns when this thread runs again. The caller has set the
  * state of the thread if it must wait; the state is DST_READY afterwards. */
 void dst_decide(const char *call, void *site);
-/* Waits in the state. */
+/* Sets the state of the current thread and waits until the thread can run. */
 void dst_wait(dst_state state, void *object, int64_t deadline_ns, const char *call, void *site);
-/* Makes the thread wait for its first turn, or end with a last decision. */
+/* Waits until the new thread runs first; makes a last decision and gives the token away for good. */
 void dst_take_token(int self);
 void dst_end_thread(void);
 /* Adds a thread that can run to the table. Returns its number. */
@@ -98,20 +98,21 @@ void dst_start_scheduler(uint64_t seed);
 
 /* Reads the settings from the environment. */
 void dst_choice_start(uint64_t seed);
-/* Chooses a number below n: 0 with probability stay / 256, otherwise any. 0 is what happens if nothing is unusual, so a
- * shorter list of other choices is a simpler run. */
+/* Chooses a number below n: 0 with probability stay / 256, otherwise any number. 0 is the usual outcome, so a run with
+ * fewer other choices is simpler. */
 uint64_t dst_choose(uint64_t n, unsigned stay);
 /* Chooses the next thread of `count` threads that can run. The first is the current thread, if `can_stay`. */
 int dst_choose_thread(const int *threads, int count, bool can_stay);
-/* A thread that gives way has the lowest priority from now on. */
+/* Gives the thread the lowest priority. */
 void dst_give_way(int thread);
 uint64_t dst_new_priority(void);
-/* True if a misfortune of the kind should happen now. If it can, the caller calls dst_misfortune_happened(). */
+/* Returns true if a misfortune of the kind should happen now. If the caller makes it happen, it calls
+ * dst_misfortune_happened(). */
 bool dst_misfortune(enum dst_misfortune kind);
 void dst_misfortune_happened(enum dst_misfortune kind);
-bool dst_call_fails(enum dst_misfortune kind); /* both */
+bool dst_call_fails(enum dst_misfortune kind); /* calls both functions */
 uint64_t dst_random_bits(void);
-/* The length of the part of a transfer: a short read or write. */
+/* Returns the length of a read or write, which a misfortune can shorten. */
 size_t dst_shorten(size_t bytes);
 void dst_choice_report(void);
 /* Writes the choices to the file that DST_RECORD names. */
@@ -124,7 +125,7 @@ void dst_record(int from, int next, const char *call, void *site);
 /* Keeps the stack of a call that fails. */
 void dst_record_misfortune(const char *name);
 /* Prints the threads and the last decisions, and ends the process. */
-/* Lets a signal of this thread print a report, on a stack of its own. */
+/* Installs a stack for signals, on which this thread can print a report. */
 enum { DST_SIGNAL_STACK_BYTES = 1 << 16 };
 void dst_report_catch(void *stack);
 void dst_report_stack(void);
@@ -142,13 +143,13 @@ void *dst_real(const char *name); /* the replaced function of libc */
 int64_t dst_ns(const struct timespec *t);
 /* While spared, no allocation of this thread fails. Calls may be nested. */
 void dst_scheduler_spare(bool is_spared);
-/* Memory that no misfortune refuses. */
+/* Allocates memory; not subject to misfortunes. */
 void *dst_alloc(size_t bytes);
 void dst_free(void *at);
 void *dst_stack_take(size_t *bytes);
 void dst_stack_give(void *stack);
 long dst_futex(void *word, int op, uint32_t value, const struct timespec *timeout, void *site);
-long dst_raw_open(const char *path, int flags, unsigned mode); /* a real file */
+long dst_raw_open(const char *path, int flags, unsigned mode); /* opens a real file */
 void dst_files_start(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Replaces the functions on files. Files below DST_FOLDER are in memory. Other files are refused, except /dev/null and
- * what a program looks for below /proc and /sys, which does not exist. Each call is a decision. */
+/* Replaces the functions on files. Files below DST_FOLDER are in memory. /dev/null is the real file, and no file exists
+ * below /proc and /sys. Other files are refused. Each call is a decision. */
 #include "dst/files.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@
 
 enum { MOST_FDS = 1 << 16, TMPFS = 0x01021994 };
 
-static int handles[MOST_FDS]; /* the inode of a descriptor; 0: not of this file system */
+static int handles[MOST_FDS]; /* the inode of each descriptor; 0: of another file system */
 
 void dst_files_start(void) { dst_tree_start(); }
 
@@ -37,7 +37,7 @@ static void begin(const char *call, void *site) {
 
 /* ---- paths ---- */
 
-/* A path, resolved: a name of a folder, and its inode, which may be 0. */
+/* A resolved path: a folder, a name in the folder, and the inode of the name, or 0. */
 typedef struct place {
   int folder, inode;
   char name[NAME_MAX + 1];
@@ -50,7 +50,7 @@ static bool is_ours(int fd, const char *path) {
   return strncmp(path, DST_FOLDER, length) == 0 && (path[length] == '/' || path[length] == 0);
 }
 
-/* Walks to the last part of a path. Returns an errno, or 0. */
+/* Resolves a path up to its last name. Returns an errno, or 0. */
 static int walk(int fd, const char *path, place *out) {
   int at = path[0] == '/' ? DST_ROOT : inode_of(fd);
   if (path[0] == '/') path += sizeof DST_FOLDER - 1;
@@ -77,7 +77,7 @@ static int walk(int fd, const char *path, place *out) {
 
 static bool begins_with(const char *path, const char *start) { return strncmp(path, start, strlen(start)) == 0; }
 
-/* Returns true if the call may use the real file; false: the file does not exist. */
+/* Returns true if the call may use the real file, and false if the file must not exist. */
 static bool may_use(const char *path) {
   if (!dst_active() || strcmp(path, "/dev/null") == 0) return true;
   if (begins_with(path, "/proc/") || begins_with(path, "/sys/")) return false;
@@ -393,7 +393,7 @@ DST_EXPORT int rename(const char *from, const char *to) { return renameat2(AT_FD
 
 /* ---- the names of a folder ---- */
 
-/* What a DIR * points to under the scheduler: the names at the time of the first readdir(). */
+/* The target of a DIR * under the scheduler. Its names are those of the first readdir(). */
 typedef struct listing {
   int fd;
   bool is_read;

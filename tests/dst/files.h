@@ -1,6 +1,6 @@
 /* Declares the file system in memory: names and inodes. The bytes of a file lie in a memfd, so that the kernel does
- * reads, writes, locks and mappings of an open file. All other state is the scheduler's: the thread with the token may
- * use it. */
+ * reads, writes, locks and mappings of an open file. The scheduler has all other state, so only the thread with the
+ * token may use it. */
 #ifndef TDICT_TESTS_DST_FILES_H
 #define TDICT_TESTS_DST_FILES_H
 
@@ -13,12 +13,12 @@
 enum { DST_ROOT = 1, DST_DEVICE = 77 };
 
 typedef struct dst_inode {
-  int fd; /* the memfd; a folder has an empty one */
+  int fd; /* the memfd, which is empty for a folder */
   bool is_folder;
   unsigned mode;
   int64_t changed_ns;
   int parent; /* of a folder */
-  /* The bytes that a crash keeps. */
+  /* the bytes that a crash keeps */
   char *durable;
   size_t durable_bytes;
 } dst_inode;
@@ -32,15 +32,15 @@ typedef struct dst_name_change {
 void dst_tree_start(void);
 dst_inode *dst_inode_at(int number);
 int dst_inode_create(bool is_folder, unsigned mode, int parent);
-/* The inode of a name; 0: none. */
+/* Returns the inode of a name in a folder, or 0 if the name does not exist. */
 int dst_name_find(int folder, const char *name);
-/* The name of a folder at a position, or NULL at the end. */
+/* Returns the name at a position of a folder, or NULL at the end. */
 const char *dst_name_at(int folder, size_t *position);
 /* Changes one or two names at once. */
 void dst_names_change(const dst_name_change *changes, int count);
 /* Makes the bytes of a file, or the names of a folder, safe from a crash. */
 void dst_inode_sync(int number);
-/* Counts a call before which the file system may crash. */
+/* Called before each call on files. Crashes the file system if this is the chosen call. */
 void dst_crash_count(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Replaces what a program can learn about its machine, and refuses other processes. */
+/* Replaces the functions that describe the machine, and refuses to start other processes. */
 #include "dst/dst.h"
 
 #include <dlfcn.h>
@@ -81,7 +81,7 @@ DST_EXPORT pid_t fork(void) {
   refuse("fork");
   return DST_REAL(fork)();
 }
-DST_EXPORT pid_t vfork(void) { /* a vfork() that returns from its function is a fork */
+DST_EXPORT pid_t vfork(void) { /* refused like fork() */
   refuse("vfork");
   return DST_REAL(fork)();
 }
@@ -111,7 +111,8 @@ DST_EXPORT FILE *popen(const char *command, const char *mode) {
   return DST_REAL(popen)(command, mode);
 }
 
-/* A driver or NCCL of the system would start threads that the scheduler does not know. */
+/* Finds no library of the system, because a real driver or NCCL would start threads that the scheduler does not know.
+ * */
 DST_EXPORT void *dlopen(const char *path, int flags) {
   return DST_REAL(dlopen)(dst_active() && path && !strchr(path, '/') ? "dst-opens-no-library" : path, flags);
 }
@@ -121,8 +122,8 @@ DST_EXPORT void *dlopen(const char *path, int flags) {
 DST_EXPORT void dst_scheduler_start(uint64_t seed);
 void dst_scheduler_start(uint64_t seed) { dst_start_scheduler(seed); }
 
-/* Addresses of the program and its libraries must not differ between runs. Not all containers allow the change; then
- * only a program whose behaviour depends on such addresses is not repeated. */
+/* Turns address randomization off, so that the addresses of the program and its libraries are the same in each run. If
+ * the container forbids this, only programs whose behaviour depends on addresses do not repeat. */
 __attribute__((constructor)) static void start(int argc, char **argv, char **environment) {
   const char *seed = getenv("DST_SEED");
   const int now = personality(0xffffffff);

@@ -40,7 +40,7 @@ static void unlock_heap(void) { __atomic_store_n(&heap_lock, 0, __ATOMIC_RELEASE
 
 /* ---- blocks ---- */
 
-/* Small classes have multiples of STEP, the others powers of two. */
+/* Returns the size class of an allocation. Small classes are multiples of STEP, other classes are powers of two. */
 static unsigned class_of(size_t bytes, size_t *class_bytes) {
   unsigned shift = 11;
   const size_t steps = (bytes + STEP - 1) / STEP;
@@ -53,7 +53,7 @@ static unsigned class_of(size_t bytes, size_t *class_bytes) {
   return NUM_SMALL + shift - 11;
 }
 
-/* Returns a block; *is_zero: its bytes are zero. Call under the lock. */
+/* Returns a block, and sets *is_zero if its bytes are zero. Call under the lock. */
 static char *take_block(unsigned class, size_t class_bytes, bool *is_zero) {
   block *b = free_blocks[class];
   *is_zero = !b;
@@ -104,7 +104,7 @@ static header *header_of(void *at) {
   return h;
 }
 
-/* A thread that has given the token away for the last time must change nothing. */
+/* Returns true if the thread has given the token away for good, and must change nothing. */
 static bool is_leaving(void) { return dst_the.is_on && dst_self < 0; }
 
 static void release(void *at) {

@@ -1,5 +1,5 @@
-/* Prints what happened: the seed, the hash, the threads, the last decisions. Addresses are printed as FILE+0xOFFSET;
- * scripts/dst replaces them by functions and lines. */
+/* Prints a report of the run: the seed, the hash, the threads and the last decisions. Addresses are printed as
+ * FILE+0xOFFSET; scripts/dst replaces them by functions and lines. */
 #include "dst/dst.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 enum { NUM_KEPT = 50, NUM_MISFORTUNES = 8, MOST_FRAMES = 12 };
 
 typedef struct record {
-  uint64_t step, repeats; /* `repeats` more decisions at the same place, after which the thread stayed */
+  uint64_t step, repeats; /* repeats: further decisions of the thread at the same place */
   int64_t now_ns;
   int from, next;
   const char *call;
@@ -35,7 +35,7 @@ void dst_record(int from, int next, const char *call, void *site) {
       (record){dst_the.num_steps, 0, dst_the.now_ns, from, next, call, site, dst_the.threads[from].start};
 }
 
-/* A call that failed by misfortune. The first frames of the stack are the scheduler's. */
+/* A call that failed by misfortune. The first frames of the stack belong to the scheduler. */
 static struct misfortune {
   uint64_t step;
   int thread, num_frames;
@@ -59,7 +59,7 @@ static const char *place_of(const void *address, char *text, size_t bytes) {
   return text;
 }
 
-/* The same for a return address: the place of the call. */
+/* Does the same for the call before a return address. */
 static const char *call_of(const void *address, char *text, size_t bytes) {
   return place_of(address ? (const char *)address - 1 : NULL, text, bytes);
 }
@@ -147,7 +147,7 @@ static void print_summary(const char *why) {
   dst_choice_report();
 }
 
-/* Prints everything, once. */
+/* Prints the whole report, but only once. */
 static void print_failure(void) {
   dst_world *w = &dst_the;
   if (is_dying || !w->is_on) return;
@@ -192,7 +192,7 @@ static void print_end(void) {
   if (!dst_the.is_on || is_dying) return;
   dst_choice_write();
   if (getenv("DST_REPORT")) print_summary("passed");
-  dst_the.is_on = false; /* what the C library does from now on, such as writing coverage, needs real files */
+  dst_the.is_on = false; /* from now on the C library needs real files, for example for coverage */
 }
 
 void dst_report_catch(void *stack) {

@@ -9,7 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* An early timeout moves the time by at most MOST_EARLY_NS. Longer timeouts only end waits for lost threads. */
+/* An early timeout advances the time by at most MOST_EARLY_NS, because longer timeouts only serve to detect lost
+ * threads. */
 enum { STEP_NS = 50, MOST_EARLY_NS = 1000000000 };
 
 dst_world dst_the;
@@ -50,7 +51,7 @@ void dst_ask_for_stack(int thread) {
     if (DST_REAL(syscall)(SYS_futex, &t->token, FUTEX_WAIT_PRIVATE, DST_TOKEN_TO_REPORT, &soon, NULL, 0) != 0) break;
 }
 
-/* A thread whose time has come can run too. */
+/* Returns true if the thread was woken or its deadline has passed. */
 static bool is_due(const dst_thread *t) { return t->was_woken || dst_the.now_ns >= t->deadline_ns; }
 
 bool dst_can_run(const dst_thread *t) {
@@ -84,7 +85,7 @@ static bool has_deadline(const dst_thread *t) {
          t->deadline_ns > dst_the.now_ns && t->deadline_ns != DST_FOREVER;
 }
 
-/* The next time at which a thread can run; DST_FOREVER: never. */
+/* Returns the earliest deadline of all threads, or DST_FOREVER. */
 static int64_t next_deadline(void) {
   int64_t soonest = DST_FOREVER;
   for (int i = 0; i < num_alive; i++) {
@@ -121,7 +122,7 @@ static int find_resting(void) {
   return -1;
 }
 
-/* Chooses the thread that runs next. Moves the time if no thread can run now. */
+/* Chooses the thread that runs next. Advances the time if no thread can run now. */
 static int pick(void) {
   int list[DST_MOST_THREADS];
   for (;;) {
@@ -174,7 +175,7 @@ void dst_wait(dst_state state, void *object, int64_t deadline_ns, const char *ca
   me->object = NULL;
 }
 
-/* For td_rest(): waits until no other thread can run. Returns false if the scheduler is off. */
+/* Implements td_rest(): waits until no other thread can run. Returns false if the scheduler is off. */
 DST_EXPORT bool dst_scheduler_rest(void);
 bool dst_scheduler_rest(void) {
   if (!dst_active()) return false;
@@ -202,7 +203,7 @@ void dst_end_thread(void) {
   dst_self = -1;
 }
 
-/* One thread runs at a time, so a second processor would only make the change of threads slower. */
+/* Keeps the process on one processor. Only one thread runs at a time, and switching between processors is slower. */
 static void stay_on_processor(void) {
   cpu_set_t set;
   unsigned cpu = 0;

@@ -1,6 +1,6 @@
-/* Replaces mutexes, conditions, read-write locks, barriers and pthread_once(). The state of an object lies in the
- * object's own bytes, of which all zero is the state after a static initializer. Threads that wait are found in the
- * table of threads. Before the scheduler starts, libc's functions are called. */
+/* Replaces mutexes, conditions, read-write locks, barriers and pthread_once(). The state of an object is in the
+ * object's own bytes, and all bytes are zero after a static initializer. The table of threads says which threads wait
+ * for the object. Before the scheduler starts, the functions call libc. */
 #include "dst/dst.h"
 
 #include <errno.h>
@@ -105,7 +105,7 @@ static int wait_for(pthread_cond_t *condition, dst_lock *lock, int64_t deadline_
   dst_thread *me = dst_me();
   check_mutex(lock);
   if (lock->owner != dst_self + 1) dst_die("the thread waits for a condition without its mutex");
-  dst_decide(call, site); /* the thread does not wait yet, so it misses a signal that is sent without the mutex */
+  dst_decide(call, site); /* a signal that is sent here without the mutex is missed */
   lock->owner = 0;
   me->mutex = lock;
   dst_wait(DST_CONDITION, condition, deadline_ns, call, site);
@@ -129,7 +129,7 @@ DST_EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t
   return wait_for(condition, lock_of(mutex), dst_ns(until), "pthread_cond_clockwait", DST_SITE);
 }
 
-/* Wakes up to `most` threads, which are chosen at random. Returns how many. */
+/* Wakes up to `most` threads, chosen at random. Returns the number of woken threads. */
 static long wake(dst_state state, const void *object, long most) {
   int waiting[DST_MOST_THREADS], count = 0;
   long woken = 0;
@@ -169,7 +169,7 @@ long dst_futex(void *word, int op, uint32_t value, const struct timespec *timeou
     return woken;
   }
   if ((op & COMMAND_MASK) != WAIT) dst_die("futex: the operation %d is unknown to the scheduler", op);
-  dst_decide("futex", site); /* between the caller's last look at the word and the wait */
+  dst_decide("futex", site); /* between the caller's last read of the word and the wait */
   if (__atomic_load_n((uint32_t *)word, __ATOMIC_SEQ_CST) != value) {
     errno = EAGAIN;
     return -1;
@@ -250,7 +250,7 @@ DST_EXPORT int pthread_barrier_wait(pthread_barrier_t *object) {
 }
 
 DST_EXPORT int pthread_once(pthread_once_t *once, void (*run)(void)) {
-  enum { RUNS = 1, DONE = 2 }; /* DONE is also glibc's */
+  enum { RUNS = 1, DONE = 2 }; /* glibc uses the same value for DONE */
   if (!dst_active()) return DST_REAL(pthread_once)(once, run);
   while (*once == RUNS) dst_wait(DST_ONCE, once, DST_FOREVER, "pthread_once", DST_SITE);
   if (*once == DONE) return 0;

@@ -1,5 +1,5 @@
-/* Replaces the start, the end and the join of threads, clocks, sleeps, and waits for sockets. A thread has a stack of
- * the scheduler, so that its address does not depend on when the thread before it ended. */
+/* Replaces the start, the end and the join of threads, clocks, sleeps, and waits for sockets. The scheduler allocates
+ * the stacks, so that their addresses do not depend on when earlier threads ended. */
 #include "dst/dst.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@ typedef struct start {
 
 static pthread_key_t last_key;
 
-/* libc runs the destructors of keys at most PTHREAD_DESTRUCTOR_ITERATIONS times. The last time, no other destructor can
- * follow that the scheduler must control. */
+/* libc runs the destructors of keys at most PTHREAD_DESTRUCTOR_ITERATIONS times. Counts the rounds and ends the thread
+ * in the last one, after which no other destructor can run. */
 static void count_destructors(void *value) {
   const intptr_t round = (intptr_t)value;
   if (round < PTHREAD_DESTRUCTOR_ITERATIONS)
@@ -185,7 +185,7 @@ DST_EXPORT int sched_yield(void) {
   return 0;
 }
 
-/* Looks at the descriptors now, and once more after the timeout. */
+/* Polls the descriptors now, and once more after the timeout. */
 DST_EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
   if (!dst_active()) return DST_REAL(poll)(fds, count, timeout_ms);
   dst_decide("poll", DST_SITE);

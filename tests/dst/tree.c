@@ -1,10 +1,9 @@
 /* Implements names, inodes and crashes. A change of names enters the journal. fsync() of a folder makes the changes up
- * to the last change of this folder durable. A crash keeps the durable names, and a first part of the journal, as
- * journaling file systems do. Of a file, a crash keeps the bytes of the last fsync(), and any later blocks of 512
- * bytes.
+ * to the last change of this folder durable. A crash keeps the durable names and a prefix of the journal, as in
+ * journaling file systems. A crash keeps the bytes of a file's last fsync(), and some of the later blocks of 512 bytes.
  *
- * The program goes on after a crash. The crash only copies what is left of the files. At the end of dst_crash(), the
- * copy replaces the files. */
+ * The program continues after a crash. The crash only makes a copy of the files that survive. At the end of
+ * dst_crash(), the copy replaces the files. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,12 +27,12 @@ typedef struct change {
 } change;
 
 static dst_inode inodes[MOST_INODES];
-static int num_inodes = 1; /* 0 is no inode */
+static int num_inodes = 1; /* number 0 means no inode */
 static table now, durable, left;
 static change journal[MOST_CHANGES];
 static size_t num_changes;
 
-/* The bytes that a crash left of each inode. */
+/* the bytes of each inode that survived the crash */
 static struct remains {
   char *bytes;
   size_t count;
@@ -93,7 +92,7 @@ void dst_names_change(const dst_name_change *changes, int count) {
   change c = {.count = count};
   for (int i = 0; i < count; i++) c.names[i] = changes[i];
   apply(&now, &c);
-  if (num_changes == MOST_CHANGES) commit(MOST_CHANGES / 2); /* the system writes old changes at some time */
+  if (num_changes == MOST_CHANGES) commit(MOST_CHANGES / 2); /* a real system also writes old changes eventually */
   journal[num_changes++] = c;
 }
 
@@ -103,7 +102,7 @@ dst_inode *dst_inode_at(int number) { return &inodes[number]; }
 
 static int create_memfd(void) {
   const int fd = (int)DST_REAL(syscall)(SYS_memfd_create, "dst", MFD_CLOEXEC, 0, 0, 0, 0);
-  enum { FIRST = 1000 }; /* so that the program's own descriptors have the usual numbers */
+  enum { FIRST = 1000 }; /* leaves the usual low numbers to the program */
   const int high = fd < 0 ? -1 : DST_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, FIRST);
   if (high < 0) dst_die("no descriptor for a file in memory");
   DST_REAL(close)(fd);
@@ -118,7 +117,7 @@ int dst_inode_create(bool is_folder, unsigned mode, int parent) {
 }
 
 static size_t size_of(const dst_inode *inode) {
-  const off_t end = lseek(inode->fd, 0, SEEK_END); /* the offset of this description is not used */
+  const off_t end = lseek(inode->fd, 0, SEEK_END); /* nothing else uses the offset of this descriptor */
   return end < 0 ? 0 : (size_t)end;
 }
 
@@ -170,7 +169,7 @@ void dst_tree_start(void) {
 
 /* ---- crashes ---- */
 
-/* Chooses what is left of a file: the durable bytes, the latest bytes, or blocks of both. */
+/* Chooses the bytes of a file that survive: the durable bytes, the latest bytes, or blocks of both. */
 static void keep_bytes(int number) {
   const dst_inode *inode = &inodes[number];
   const size_t latest_bytes = size_of(inode);
@@ -214,8 +213,8 @@ void dst_scheduler_crash_begin(uint64_t calls) {
 DST_EXPORT bool dst_scheduler_has_crashed(void);
 bool dst_scheduler_has_crashed(void) { return has_crashed; }
 
-/* If no crash happened, one may happen now. A file gets a new memfd: a description that the program still has is of a
- * file without a name. */
+/* Ends a section with crashes. If no crash has happened, one may happen now. After a crash, each file gets a new memfd,
+ * so the program's open descriptors belong to files without a name. */
 DST_EXPORT bool dst_scheduler_crash_end(void);
 bool dst_scheduler_crash_end(void) {
   calls_until_crash = 0;

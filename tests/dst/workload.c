@@ -23,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: random_state
 static uint64_t random_state;
 
 uint64_t dst_roll(uint64_t n) {
-  if (!dst_is_simulated()) pthread_mutex_lock(&lock); /* under the scheduler, a roll is no decision */
+  if (!dst_is_simulated()) pthread_mutex_lock(&lock); /* no lock under the scheduler: a roll is not a decision */
   uint64_t x = random_state += UINT64_C(0x9e3779b97f4a7c15);
   if (!dst_is_simulated()) pthread_mutex_unlock(&lock);
   x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -61,7 +61,7 @@ const char *dst_folder(void) {
   return folder;
 }
 
-/* The crash comes before one of the next calls on files, or at the end, or not at all. */
+/* Lets the crash happen before one of the next calls on files, at the end, or not at all. */
 bool dst_crash(void (*body)(void *data), void *data) {
   enum { MIN_BITS = 2, MOST_BITS = 10 };
   const uint64_t most_calls = UINT64_C(1) << (MIN_BITS + dst_roll(MOST_BITS - MIN_BITS));
@@ -72,7 +72,7 @@ bool dst_crash(void (*body)(void *data), void *data) {
 
 bool dst_has_crashed(void) { return dst_scheduler_has_crashed && dst_scheduler_has_crashed(); }
 
-/* The workload has a thread of its own, whose stack does not depend on the environment of the process. */
+/* Runs the workload on its own thread, whose stack address does not depend on the environment of the process. */
 static void *run(void *argument) {
   for (long i = *(const long *)argument; i > 0; i--) dst_workload();
   return NULL;

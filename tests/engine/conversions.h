@@ -1,4 +1,4 @@
-/* Conversions for tests of transfers, trees of their sources, and the check of a result by the slow conversion of
+/* Conversions for tests of transfers, trees of sources, and a check of the results by the slow conversion of
  * core/tensor/naive_convert.h. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_ENGINE_CONVERSIONS_H
 #define TDICT_TESTS_ENGINE_CONVERSIONS_H
@@ -20,7 +20,7 @@ static inline void use_conversions(tdict_transfer_options *o, const tdict_conver
   o->conversions = conversions;
   o->num_conversions = count;
 }
-/* Options with conversions. `stats` may be NULL. */
+/* Returns options with conversions. `stats` may be NULL. */
 static inline tdict_transfer_options converting(const tdict_conversion *conversions, size_t count,
                                                 tdict_transfer_stats *stats) {
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -29,7 +29,8 @@ static inline tdict_transfer_options converting(const tdict_conversion *conversi
   return o;
 }
 
-/* One of each kind of conversion: narrower and wider, from and to integers, bools and small floats, scaled. */
+/* A leaf and its conversion. The table has each kind: to narrower and wider dtypes, from and to integers, bools and
+ * small floats, and with a scale. */
 typedef struct pair_of {
   const char *path;
   tdict_dtype from, to;
@@ -55,7 +56,7 @@ static inline void use_rules(tdict_transfer_options *o) {
   use_conversions(o, rules, NUM_PAIRS);
 }
 
-/* Random elements that the other dtype can hold. */
+/* Fills a tensor with random elements that the other dtype can represent. */
 static inline void fill_fitting(tdict_tensor *t, const pair_of *p) {
   naive_random r = {next_seed()};
   const naive_dtype *from = naive_find(p->from), *to = naive_find(p->to);
@@ -65,7 +66,7 @@ static inline void fill_fitting(tdict_tensor *t, const pair_of *p) {
     naive_store(from, t->data, (size_t)i, bits);
   }
 }
-/* The source tree, in one of four layouts: plain, strided, pinned, views of one storage. */
+/* Makes the source tree in one of four layouts: plain, strided, pinned, or views of one storage. */
 static inline tdict_tree *make_sources(const place *w, int layout) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < NUM_PAIRS; i++) {

@@ -1,6 +1,6 @@
-/* What the tests of transfers share: reading leaves by means that are not the library's, comparing trees, and every way
- * to transfer. Trees to move are in trees.h. What is made here is released by the test that asked for it. Thread rule:
- * the main thread. */
+/* Helpers for tests of transfers: they read leaves without the library, compare trees, and list all ways to transfer.
+ * trees.h has trees to move. The caller releases the objects that these functions return. Threads: only the main
+ * thread. */
 #ifndef TDICT_TESTS_ENGINE_HELP_H
 #define TDICT_TESTS_ENGINE_HELP_H
 
@@ -13,7 +13,7 @@ enum { POISON = 0xA5, STAGING = 1 << 20, SLOT = STAGING / 32 };
 
 static inline place open_place(void) { return place_sized(STAGING, -1); }
 
-/* The whole storage of a tensor: filled with one byte, or read. */
+/* Fill the whole storage of a tensor with one byte, or read it. */
 static inline void fill_storage(const place *w, const tdict_tensor *t, unsigned char byte) {
   raw_fill(raw_of(w, t), t->storage->data, byte, t->storage->bytes);
 }
@@ -23,7 +23,7 @@ static inline unsigned char *read_storage(const place *w, const tdict_tensor *t)
   return bytes;
 }
 
-/* The elements in C order, to be freed. */
+/* Returns the elements in C order. The caller frees the array. */
 static inline unsigned char *read_elements(const place *w, const tdict_tensor *t) {
   size_t bytes = tdict_tensor_bytes(t), item = tdict_dtype_bytes(tdict_tensor_dtype(t));
   unsigned char *out = td_alloc(bytes + 1);
@@ -38,7 +38,7 @@ static inline unsigned char *read_elements(const place *w, const tdict_tensor *t
   return out;
 }
 
-/* A tree laid open: its leaves in order, borrowed, with their paths. */
+/* The entries of a tree in order, with their paths. The tensors are borrowed. */
 typedef struct leaf_list {
   size_t count, cap;
   tdict_tensor **tensors;
@@ -54,7 +54,7 @@ static inline tdict_status note_entry(void *user, const tdict_entry *entry, tdic
     assert_non_null(l->tensors);
     assert_non_null(l->paths);
   }
-  l->tensors[l->count] = entry->tensor; /* NULL for a tree */
+  l->tensors[l->count] = entry->tensor; /* NULL if the entry is a tree */
   l->paths[l->count++] = strdup(entry->path);
   return TDICT_OK;
 }
@@ -85,7 +85,8 @@ static inline void check_tensor(const place *w, const tdict_tensor *want, const 
              b[at], a[at]);
   }
 }
-/* Same keys in the same order, same shapes, same elements, whatever the strides and the device. */
+/* Checks that two trees have the same keys in the same order, and the same shapes and elements. Strides and devices may
+ * differ. */
 static inline void check_tree(const place *w, const tdict_tree *want, const tdict_tree *got) {
   leaf_list a = list_entries(want), b = list_entries(got);
   assert_int_equal(a.count, b.count);
@@ -97,7 +98,7 @@ static inline void check_tree(const place *w, const tdict_tree *want, const tdic
   free_list(&a);
   free_list(&b);
 }
-/* The same of a tree that the test has got and does not need any more. */
+/* Checks a tree as check_tree() does, and releases it. */
 static inline void check_and_release(const place *w, const tdict_tree *want, tdict_tree *got) {
   check_tree(w, want, got);
   tdict_release(got);
@@ -118,14 +119,14 @@ static inline void spoil_tree(const place *w, const tdict_tree *td) {
   }
 }
 
-/* Checks a tree, leaves its memory filled with poison, and releases it. */
+/* Checks a tree, overwrites its bytes, and releases it. */
 static inline void check_and_spoil(const place *w, const tdict_tree *want, tdict_tree *got) {
   check_tree(w, want, got);
   spoil_tree(w, got);
   tdict_release(got);
 }
 
-/* A stream of the simulated device that does no work until the test releases it. The test then destroys it. */
+/* A stream of the simulated device whose work waits until the test opens it. The test destroys the stream. */
 typedef struct held_stream {
   tdict_stream s;
   atomic_bool open;
@@ -142,7 +143,7 @@ static inline tdict_transfer_options behind(const held_stream *h) {
   return td_with(tdict_transfer_options, after = h->s);
 }
 
-/* The line of a new result: each leaf rounded up to 256. */
+/* Returns the bytes of a new result, in which each leaf begins at a multiple of 256. */
 static inline size_t line_bytes(const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   size_t at = 0;
@@ -150,22 +151,22 @@ static inline size_t line_bytes(const tdict_tree *td) {
     if (l.tensors[i]) at = (at + 255) / 256 * 256 + tdict_tensor_bytes(l.tensors[i]);
   return at;
 }
-/* Leaves memory of that size filled with 0xA5 for the next allocation to take. */
+/* Allocates memory of this size, fills it with 0xA5 and frees it, so that the next allocation gets it. */
 static inline void poison(const place *w, tdict_memory *memory, size_t bytes) {
   const int64_t count = (int64_t)bytes;
   scoped_tensor t = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &count, memory, &made, err));
   if (bytes) fill_storage(w, t, POISON);
 }
 
-/* A way to transfer. */
+/* The options of a transfer, and whether its call is asynchronous. */
 typedef struct way {
   tdict_transfer_options o;
   bool async;
 } way;
 enum { NUM_WAYS = 4 * 5 * 2 };
-enum { WAYS_STEP = SANITIZED_STEP }; /* of cases that go through all ways for many trees */
-/* Of cases that go through six ways for each of many trees. A prime, so that all modes and numbers of threads come
- * up. */
+enum { WAYS_STEP = SANITIZED_STEP }; /* the step of cases that use all ways for many trees */
+/* The step of cases that use about six ways for each of many trees. A prime, so that all modes and numbers of threads
+ * occur. */
 enum { FEW_WAYS_STEP = SANITIZED ? 17 : 7 };
 static inline way way_at(int i) {
   static const int32_t threads[] = {0, 1, 2, 8, -1};
@@ -188,7 +189,7 @@ static inline void copy_tree(const place *w, const tdict_tree *src, tdict_tree *
   scoped_tree out = finish(copy_async(w, src, dst, &v->o));
   assert_ptr_equal(out, dst);
 }
-/* The plain call. */
+/* Moves a tree by a blocking call without threads of the pool. */
 static inline tdict_tree *to_device(const place *w, const tdict_tree *src, tdict_device device) {
   const tdict_transfer_options o = threads(0);
   return move_with(w, src, device, &o);

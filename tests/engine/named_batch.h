@@ -1,21 +1,21 @@
-/* The batch of PyTorch's reports: a struct of the program's own around two tensors, with more that must not get lost.
- * Hooks run on any thread, so they report by status and never assert. */
+/* The batch of the tests of PyTorch's reports: a struct of the program with two tensors and other fields, which must
+ * not get lost. Hooks run on any thread, so they report by status and never assert. */
 #ifndef TDICT_TESTS_ENGINE_NAMED_BATCH_H
 #define TDICT_TESTS_ENGINE_NAMED_BATCH_H
 
 #include "pair.h"
 
-/* A batch that knows more than its tensors: what the program hung to it, and a method. */
+/* A batch with two tensors, other data of the program, and a method. */
 typedef struct batch {
-  pair base; /* first: the hooks of a pair end it */
+  pair base; /* first, so that the hooks of a pair can release the batch */
   char names[2][16];
   int64_t sizes[2];
 } batch;
 
-/* The "method": it needs the whole type. */
+/* The method, which needs all fields. */
 static inline int64_t batch_area(const batch *b) { return b->sizes[0] * b->sizes[1] + b->base.number; }
 
-/* Takes the tensors, on success only. */
+/* Copies a batch, with other tensors. Takes over the tensors if it succeeds. */
 static inline batch *batch_around(const batch *like, tdict_tensor *inp, tdict_tensor *tgt) {
   batch *made = malloc(sizeof *made);
   if (!made) return NULL;
@@ -57,7 +57,7 @@ static inline tdict_status batch_unflatten(const void *self, const tdict_tree *t
   return *out ? TDICT_OK : TDICT_ENOMEM;
 }
 
-/* A plain container to the library. */
+/* A type that the library sees as a plain container of tensors. */
 static const tdict_type container =
     TD_TYPE(.name = "container", .release = pair_release, .flatten = pair_flatten, .unflatten = batch_unflatten);
 

@@ -9,7 +9,7 @@
 static inline tdict_transfer_options narrow_options(tdict_transfer_stats *s) {
   return td_with(tdict_transfer_options, narrow = 1, stats = s);
 }
-/* Slots of 1 MiB, which hold many blocks. */
+/* Opens a place with slots of 1 MiB, which hold many blocks. */
 static inline place large_world(void) { return place_sized(32 << 20, -1); }
 
 static inline tdict_tensor *pv_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, pv_kind kind,
@@ -19,7 +19,7 @@ static inline tdict_tensor *pv_tensor(tdict_dtype dtype, int ndim, const int64_t
   pv_fill(&r, dtype, tdict_tensor_data(t), (size_t)tdict_tensor_numel(t), kind);
   return t;
 }
-/* Leaves of every dtype and span, large and small, and leaves that are not packed. */
+/* Makes a tree with large and small leaves of every dtype and range, and with leaves that are not packed. */
 static inline tdict_tree *narrow_tree(tdict_memory *memory, bool strided) {
   tdict_tree *td = new_tree();
   for (int d = 0; d < PV_DTYPES; d++)

@@ -1,5 +1,5 @@
-/* A type of object for the tests of hooks: two tensors, a label and a number, as a batch of a data loader has. Every
- * hook is counted, and may do what a test tells it to. Hooks run on any thread, so they report by status and never
+/* A type of object for tests of hooks: two tensors, a label and a number, like the batch of a data loader. Each call of
+ * a hook is counted, and can run a function of the test. Hooks run on any thread, so they report by status and never
  * assert. */
 #ifndef TDICT_TESTS_ENGINE_PAIR_H
 #define TDICT_TESTS_ENGINE_PAIR_H
@@ -7,10 +7,10 @@
 #include "promises.h"
 
 typedef struct pair pair;
-/* What the hooks of a test saw. */
+/* The counts of the hooks of a test. */
 typedef struct probe {
   atomic_int live, pins, moves, flattens, unflattens, asks;
-  atomic_int wrong;  /* a hook has found something wrong */
+  atomic_int wrong;  /* wrong values that hooks have found */
   atomic_int inside; /* hooks that run now */
   atomic_int most_inside;
 } probe;
@@ -27,7 +27,7 @@ struct pair {
 enum { PAIR_ROWS = 10, PAIR_COLUMNS = 5 };
 static inline uint64_t pair_seed(int number, int which) { return 7000 + 2 * (uint64_t)number + (uint64_t)which; }
 
-/* The pair owns both tensors. Without memory, releases both and returns NULL. */
+/* Copies a pair with other tensors, which the new pair owns. Without memory, releases both tensors and returns NULL. */
 static inline pair *pair_around(const pair *like, tdict_tensor *inp, tdict_tensor *tgt) {
   pair *made = malloc(sizeof *made);
   if (!made) {
@@ -123,7 +123,7 @@ static const tdict_type pair_hooked =
 static const tdict_type pair_flat = PAIR_TYPE(.flatten = pair_flatten, .unflatten = pair_unflatten);
 static const tdict_type pair_bare = PAIR_TYPE(.clone = NULL);
 
-/* Puts a new pair; it is the tree's. */
+/* Puts a new pair into a tree, which then owns the pair. */
 static inline pair *put_pair(tdict_tree *td, const char *path, const tdict_type *type, probe *p, int number) {
   pair *made = pair_make(p, number, NULL);
   td_ok(tdict_set_object(td, path, type, made, err));
@@ -142,18 +142,19 @@ static inline pair *pair_at(const tdict_tree *td, const char *path, const tdict_
   td_ok(tdict_get_object(td, path, type, &self, err));
   return self;
 }
-/* Checks that every pair has been released. A thread of the pool may release the last one, so waits for it. */
+/* Waits until all pairs are released, because a thread of the pool may release the last pair. Fails after a time limit.
+ * */
 static inline void check_gone(probe *p) {
   for (int i = 0; i < PROMISE_LONG_MS * 10 && atomic_load(&p->live); i++) usleep(100);
   assert_int_equal(atomic_load(&p->live), 0);
 }
-#define scoped_probe TD_SCOPED(check_gone, probe) /* declared before the place, so that it is checked after it */
-/* Closes the place. Every pair has been released by then. */
+#define scoped_probe TD_SCOPED(check_gone, probe) /* declare it before the place, so that it is checked later */
+/* Closes the place, and checks that all pairs are released. */
 static inline void close_pairs(place *w, probe *p) {
   place_close(w);
   check_gone(p);
 }
-/* The pair of that number, whole, with its tensors on a device. */
+/* Checks that a pair has this number, and its bytes on the device. */
 static inline void check_pair(const place *w, const pair *x, int number, tdict_device device) {
   const tdict_tensor *t[] = {x->inp, x->tgt};
   assert_int_equal(x->number, number);

@@ -1,5 +1,5 @@
-/* The place that tests of transfers work in: a context with its device, and raw access to the device and to the host by
- * means that are not the library's. Thread rule: the main thread. */
+/* The place of a test of transfers: a context, its device, and raw access to device and host memory without the
+ * library. Threads: only the main thread. */
 #ifndef TDICT_TESTS_ENGINE_PLACE_H
 #define TDICT_TESTS_ENGINE_PLACE_H
 
@@ -13,7 +13,7 @@ typedef struct place {
   tdict_device device;
   tdict_gpu *gpu; /* NULL without a device; borrowed from the context, like its driver */
   tdict_driver *d;
-  tdict_memory *memory, *pinned; /* of the device; pinned is NULL without a device */
+  tdict_memory *memory, *pinned; /* memory of the device; pinned is NULL without a device */
   raw_memory *raw, *host;
 } place;
 
@@ -45,7 +45,7 @@ static inline raw_memory *raw_of(const place *p, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? p->host : p->raw;
 }
 
-/* Transfers that must go well. */
+/* These make transfers that must succeed. */
 static inline tdict_tree *move_with(const place *p, const tdict_tree *src, tdict_device device,
                                     const tdict_transfer_options *o) {
   return td_made(tree, tdict_to_device(p->c, src, device, o, &made, err));
@@ -58,7 +58,7 @@ static inline tdict_future *copy_async(const place *p, const tdict_tree *src, td
                                        const tdict_transfer_options *o) {
   return td_made(future, tdict_transfer_into_async(p->c, dst, src, o, &made, err));
 }
-/* Waits for a future and releases it. Returns its tree, or NULL for a copy. */
+/* Waits for a future and releases it. Returns the result, which is NULL if the transfer had a destination. */
 static inline tdict_tree *finish(tdict_future *f) {
   tdict_tree *out = td_made(tree, tdict_future_wait(f, &made, err));
   tdict_future_release(f);

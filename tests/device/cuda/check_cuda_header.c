@@ -1,5 +1,5 @@
 /* Compiled only, never run (gcc -fsyntax-only): compares each declaration of device/cuda/cuda_api.h and each constant
- * of device/driver.h with cuda.h. It does not compile when a name, version, signature, layout or number is wrong. */
+ * of device/driver.h with cuda.h. A wrong name, version, signature, layout or number is a compile error. */
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
@@ -19,7 +19,7 @@ TDICT_CUDA_LAUNCH_ENTRIES(CHECK_ENTRY)
 CHECK(SAME_TYPE(tdict_cuda_lookup_fn *, __typeof__(&cuGetProcAddress_v2)), "cuGetProcAddress_v2");
 CHECK(SAME_TYPE(tdict_cuda_lookup_fn *, PFN_cuGetProcAddress_v12000), "cuGetProcAddress 12000");
 
-/* Without the check the enums are ints: that is the same to a caller when they are as large. */
+/* The library declares the enums as int, which is the same to a caller if both have the same size. */
 #define CHECK_INT(type) CHECK(sizeof(type) == sizeof(int) && _Alignof(type) == _Alignof(int), #type " is no int")
 CHECK_INT(CUresult);
 CHECK_INT(CUdevice_attribute);

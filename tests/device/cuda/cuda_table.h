@@ -1,4 +1,4 @@
-/* Helpers for tests of driver_cuda.c: a fixture over a GPU, and over the stand-in of fake_libcuda.c. */
+/* Helpers for tests of driver_cuda.c: a fixture for a GPU, and for the stand-in in fake_libcuda.c. */
 #ifndef TDICT_TESTS_DEVICE_CUDA_CUDA_TABLE_H
 #define TDICT_TESTS_DEVICE_CUDA_CUDA_TABLE_H
 
@@ -13,7 +13,7 @@
 #define TDICT_CUDA 1
 #endif
 
-/* What a body works with: a driver whose device 0 has its primary context current. */
+/* What the body of a case gets: a driver, with the primary context of device 0 current. */
 typedef struct fixture {
   tdict_driver *d;
   const tdict_driver_ops *ops;
@@ -66,7 +66,7 @@ static inline tdict_driver *need_cuda(void) {
 
 static inline void on_gpu(void (*body)(fixture *b)) { run_body(need_cuda(), false, body); }
 
-/* Loads a stand-in from beside this program; what asks for libcuda.so.1 afterwards is given it. */
+/* Loads a stand-in from the folder of this program. A later dlopen() of libcuda.so.1 returns the stand-in. */
 static inline fake_settings *load_fake(const char *file) {
 #if !TDICT_CUDA
   td_skip("built without CUDA");
@@ -88,7 +88,7 @@ static inline fake_settings *load_fake(const char *file) {
 static inline void on_fake(void (*body)(fixture *b)) {
   fake_settings *settings = load_fake("fake_libcuda.so");
   tdict_driver *d = td_made(driver, open_cuda(&made, err));
-  assert_true(settings->lookups > 40); /* one an entry: the stand-in was asked, through cuGetProcAddress */
+  assert_true(settings->lookups > 40); /* one lookup for each entry, through cuGetProcAddress */
   run_body(d, true, body);
 }
 
@@ -101,9 +101,9 @@ static inline unsigned char *filled(size_t bytes, int seed) {
   return p;
 }
 
-/* Device memory that holds 0xA5. */
-/* A copy of so few bytes may return before the bytes arrive, and non-blocking streams do not wait for the default
- * stream. Reading the bytes back waits. */
+/* Allocates device memory filled with 0xA5. */
+/* Copies bytes to the device and waits for them. A small copy may return before the bytes arrive, and non-blocking
+ * streams do not wait for the default stream, so the function reads a byte back. */
 static inline void put(fixture *b, void *device, const void *host, size_t bytes) {
   unsigned char first;
   cu_now(copy_h2d_async, device, host, bytes);

@@ -1,7 +1,7 @@
-/* A stand-in for libcuda.so.1, for tests of driver_cuda.c on machines without a GPU: one device whose memory is the
- * host's, and every operation done when it is queued. It refuses arguments that the driver's manual forbids. Built as a
- * module with libcuda's name inside, so that a test that loads it first is given it again for "libcuda.so.1"; also
- * built without cuGetProcAddress_v2 (FAKE_WITHOUT_LOOKUP). Thread rule: one thread, but for the stacks of contexts. */
+/* A stand-in for libcuda.so.1, for tests of driver_cuda.c on machines without a GPU: one device, whose memory is host
+ * memory. Calls do their work at once, and refuse arguments that the driver's manual forbids. The module has the soname
+ * of libcuda, so after a test has loaded it, dlopen("libcuda.so.1") returns this module. A second build has no
+ * cuGetProcAddress_v2 (FAKE_WITHOUT_LOOKUP). Threads: one, but each thread has its own stack of contexts. */
 #include "device/cuda/fake_libcuda.h"
 
 #include <stdbool.h>
@@ -374,7 +374,7 @@ tdict_cuda_result cuMemsetD8Async(tdict_cuda_address dst, unsigned char byte, si
   return 0;
 }
 
-/* The kernels are those of the library, run on the host. A function is found by its name in the PTX. */
+/* A kernel of the library, which the stand-in runs on the host. The name is that of the function in the PTX. */
 struct tdict_cu_function {
   const char *name;
 };
@@ -416,7 +416,7 @@ static void *access_range(void *user, uint64_t address, size_t bytes) {
   range *r = find(host_of(address));
   return r && address % bytes == 0 && host_of(address) + bytes <= r->start + r->bytes ? host_of(address) : NULL;
 }
-/* The signature is the driver's. */
+/* as the driver declares it */
 #define LAUNCH_KERNEL                                                                                             \
   tdict_cuda_result cuLaunchKernel(tdict_cuda_function function, unsigned blocks_x, unsigned blocks_y,            \
                                    unsigned blocks_z, unsigned threads_x, unsigned threads_y, unsigned threads_z, \

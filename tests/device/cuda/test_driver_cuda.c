@@ -1,5 +1,5 @@
-/* driver_cuda.c through the driver's table. Each body runs twice: on a GPU (`..._gpu`), and on the stand-in of
- * fake_libcuda.c (`..._fake`), which shows on any machine that the arguments arrive as the manual wants them. */
+/* Tests driver_cuda.c through the driver's table. Each body runs twice: on a GPU (`..._gpu`), and on the stand-in of
+ * fake_libcuda.c (`..._fake`), which checks the arguments against the manual on any machine. */
 #include "device/cuda/cuda_table.h"
 
 static void names(fixture *b) {
@@ -35,12 +35,12 @@ static void contexts(fixture *b) {
   cu_ok(ctx_current(b->d, &now));
   assert_ptr_equal(now, b->context);
   cu_ok(ctx_retain(b->d, 0, &again));
-  assert_ptr_equal(again, b->context); /* there is one primary context a device */
+  assert_ptr_equal(again, b->context); /* a device has one primary context */
   cu_ok(ctx_release(b->d, 0));
   cu_ok(ctx_push(b->d, b->context));
   cu_ok(ctx_pop(b->d, &popped));
   assert_ptr_equal(popped, b->context);
-  cu_ok(ctx_pop(b->d, &popped)); /* run_body's */
+  cu_ok(ctx_pop(b->d, &popped)); /* the context that run_body() has pushed */
   cu_ok(ctx_current(b->d, &now));
   assert_null(now);
   assert_int_equal(b->ops->mem_alloc(b->d, &device, 4096), TDICT_CU_INVALID_CONTEXT);
@@ -60,7 +60,7 @@ static void copy_of(fixture *b, size_t bytes, int seed) {
   void *one = device_filled(b, bytes), *two = device_filled(b, bytes), *pinned = NULL;
   put(b, one, source, bytes);
   cu_now(copy_d2h_async, result, two, bytes);
-  for (size_t i = 0; i < bytes; i++) assert_int_equal(result[i], 0xA5); /* the other one is untouched */
+  for (size_t i = 0; i < bytes; i++) assert_int_equal(result[i], 0xA5); /* the second block is unchanged */
   cu_now(copy_d2h_async, result, one, bytes);
   assert_memory_equal(result, source, bytes);
 
@@ -100,7 +100,7 @@ static void check_range(fixture *b, void *address, size_t bytes, bool device) {
     assert_int_equal(p.ordinal, 0);
     assert_true((char *)p.range <= (char *)address);
     assert_true((char *)p.range + p.range_bytes >= (char *)address + bytes);
-    assert_true(p.range_bytes < (size_t)1 << 30); /* no address */
+    assert_true(p.range_bytes < (size_t)1 << 30); /* a size, not an address */
   }
 }
 static void check_unknown(fixture *b, void *address) {
@@ -147,7 +147,7 @@ static void pools(fixture *b) {
   void *one = NULL;
   cu_ok(pool_create(b->d, 0, &pool));
   cu_ok(stream_create(b->d, &s, TDICT_CU_STREAM_NON_BLOCKING));
-  cu_ok(pool_set(b->d, pool, TDICT_CU_POOL_RELEASE_THRESHOLD, (uint64_t)1 << 40)); /* more than 32 bits */
+  cu_ok(pool_set(b->d, pool, TDICT_CU_POOL_RELEASE_THRESHOLD, (uint64_t)1 << 40)); /* needs more than 32 bits */
   assert_true(pool_value(b, pool, TDICT_CU_POOL_RELEASE_THRESHOLD) == (uint64_t)1 << 40);
   for (int attribute = 1; attribute <= 3; attribute++) {
     for (uint64_t value = 0; value < 2; value++) {
@@ -172,7 +172,7 @@ static void pools(fixture *b) {
   cu_ok(mem_free_async(b->d, one, s));
   cu_ok(stream_synchronize(b->d, s));
   assert_int_equal(pool_value(b, pool, TDICT_CU_POOL_USED_MEM_CURRENT), 0);
-  assert_true(pool_value(b, pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT) >= bytes); /* below the threshold: kept */
+  assert_true(pool_value(b, pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT) >= bytes); /* kept: below the threshold */
   cu_ok(pool_trim(b->d, pool, 0));
   assert_int_equal(pool_value(b, pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT), 0);
   cu_ok(stream_destroy(b->d, s));
@@ -198,7 +198,7 @@ static void events(fixture *b) {
   cu_ok(event_create(b->d, &to, TDICT_CU_EVENT_DEFAULT));
   cu_ok(event_create(b->d, &never, TDICT_CU_EVENT_BLOCKING_SYNC | TDICT_CU_EVENT_DISABLE_TIMING));
   cu_ok(stream_query(b->d, one));
-  cu_ok(event_query(b->d, never)); /* never recorded: done */
+  cu_ok(event_query(b->d, never)); /* an event that was never recorded is complete */
   cu_ok(event_synchronize(b->d, never));
   cu_ok(stream_wait_event(b->d, one, never));
   cu_ok(stream_capture_status(b->d, one, &status));
@@ -209,7 +209,7 @@ static void events(fixture *b) {
   cu_ok(event_record(b->d, to, one));
   cu_ok(stream_wait_event(b->d, two, to));
   cu_ok(copy_d2h_async(b->d, (char *)host + bytes, device, bytes, two));
-  cu_ok(stream_synchronize(b->d, two)); /* the second stream alone */
+  cu_ok(stream_synchronize(b->d, two)); /* waits only for the second stream */
   assert_memory_equal((char *)host + bytes, source, bytes);
   cu_ok(event_synchronize(b->d, to));
   cu_ok(event_query(b->d, to));
@@ -231,7 +231,7 @@ CASE(cuda_events_and_streams_fake) { on_fake(events); }
 
 enum { ROWS = 33, WIDTH = 101, TIGHT = 101, LOOSE = 160, LOOSER = 192 };
 
-/* `got` holds rows of `pitch` bytes: the rows of `want`, and 0xA5 between them. */
+/* Checks that `got` has the rows of `want`, and 0xA5 between its rows. */
 static void check_rows(const unsigned char *got, size_t pitch, const unsigned char *want, size_t want_pitch) {
   for (size_t row = 0; row < ROWS; row++) {
     assert_memory_equal(got + row * pitch, want + row * want_pitch, WIDTH);
@@ -267,7 +267,7 @@ static void rectangles(fixture *b) {
 CUDA_CASE(cuda_rectangles_gpu) { on_gpu(rectangles); }
 CASE(cuda_rectangles_fake) { on_fake(rectangles); }
 
-/* Copies that name the context of each side, here the same one twice. */
+/* Copies between two contexts; here both are the same context. */
 static void peers(fixture *b) {
   scoped_bytes source = filled(ROWS * LOOSE, 10), result = filled(ROWS * LOOSER, 0);
   void *one = device_filled(b, ROWS * LOOSE), *two = device_filled(b, ROWS * LOOSER);
@@ -298,15 +298,15 @@ CASE(cuda_peer_copies_fake) {
   fixture it = {.d = d, .ops = d->ops}, *b = &it;
   cu_ok(device_can_reach(d, 0, 1, &can));
   assert_int_equal(can, 1);
-  cu_ok(device_can_reach(d, 1, 0, &can)); /* which is asked is not which is reached */
+  cu_ok(device_can_reach(d, 1, 0, &can)); /* device 1 cannot reach device 0 */
   assert_int_equal(can, 0);
   assert_int_equal(d->ops->device_can_reach(d, 0, 2, &can), TDICT_CU_INVALID_DEVICE);
   cu_ok(pool_create(d, 0, &pool));
-  cu_ok(pool_allow_peer(d, pool, 1)); /* the stand-in looks at what it is given */
+  cu_ok(pool_allow_peer(d, pool, 1)); /* the stand-in checks the arguments */
   cu_ok(pool_destroy(d, pool));
   tdict_cu_context context = NULL;
   cu_ok(ctx_retain(d, 0, &context));
-  cu_ok(ctx_allow_peer(d, context)); /* likewise */
+  cu_ok(ctx_allow_peer(d, context)); /* the stand-in checks these, too */
   cu_ok(ctx_release(d, 0));
 }
 
@@ -324,7 +324,7 @@ static void capture_modes(fixture *b) {
 CUDA_CASE(cuda_capture_mode_exchange_gpu) { on_gpu(capture_modes); }
 CASE(cuda_capture_mode_exchange_fake) { on_fake(capture_modes); }
 
-/* A capture is begun by calls that the table has not. */
+/* Uses calls that the table does not have, in order to begin a capture. */
 static void capture_status(fixture *b) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *graph = NULL, *found;
   assert_non_null(library);
@@ -373,7 +373,7 @@ static void error_texts(fixture *b) {
   cu_ok(error_text(b->d, TDICT_CU_NOT_READY, &name, &text));
   assert_string_equal(name, "CUDA_ERROR_NOT_READY");
   assert_int_equal(b->ops->error_text(b->d, 123456, &name, &text), TDICT_CU_INVALID_VALUE);
-  assert_non_null(name); /* strings all the same */
+  assert_non_null(name); /* valid strings despite the error */
   assert_string_not_equal(name, "CUDA_ERROR_NOT_READY");
   assert_non_null(text);
 }
@@ -417,7 +417,7 @@ CASE(cuda_reports_init_failure) {
   settings->init_result = TDICT_CU_NO_DEVICE;
   td_fails(TDICT_ENODEVICE, "cuInit returned CUDA_ERROR_NO_DEVICE (a text", open_cuda(&d, err));
   assert_int_equal(td_last_error.native, TDICT_CU_NO_DEVICE);
-  settings->init_result = 803; /* a code that the stand-in has no name for */
+  settings->init_result = 803; /* the stand-in knows no name of this code */
   td_fails(TDICT_ENODEVICE, "unknown error code", open_cuda(&d, err));
   assert_int_equal(td_last_error.native, 803);
   assert_null(d);
@@ -439,7 +439,7 @@ CASE(cuda_reports_missing_entry) {
   assert_null(d);
 }
 
-/* Without cuGetProcAddress_v2 the entries are taken by their symbols. */
+/* Without cuGetProcAddress_v2, the driver finds the entries by dlsym(). */
 CASE(cuda_opens_without_cuGetProcAddress) {
   fake_settings *settings = load_fake("fake_libcuda_symbols.so");
   tdict_driver *d = td_made(driver, open_cuda(&made, err));

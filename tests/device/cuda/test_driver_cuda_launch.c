@@ -1,9 +1,9 @@
-/* Modules and launches of driver_cuda.c, as in test_driver_cuda.c: on a GPU and on the stand-in. */
+/* Tests modules and launches of driver_cuda.c, on a GPU and on the stand-in, like test_driver_cuda.c. */
 #include "core/kernel/work.h"
 #include "device/cuda/cuda_table.h"
 #include "device/kernels/image.h"
 
-/* A copy by the library's kernel: the PTX compiles, and its kernels take their parameters. */
+/* Copies by the library's kernel: the PTX compiles, and the parameters reach the kernel. */
 static void launches(fixture *b) {
   enum { BYTES = 300007 };
   scoped_bytes source = filled(BYTES, 11), result = filled(BYTES, 0);
@@ -49,7 +49,7 @@ static void launches(fixture *b) {
 CUDA_CASE(cuda_launch_gpu) { on_gpu(launches); }
 CASE(cuda_launch_fake) { on_fake(launches); }
 
-/* Without the entries for launches, and without a compiler, the driver opens all the same. */
+/* The driver opens also without the entries for launches, and without a compiler. */
 static void no_launches(fixture *b) {
   tdict_cu_module module = NULL;
   assert_int_equal(b->ops->module_load(b->d, tdict_kernel_image, &module), TDICT_CU_NOT_SUPPORTED);

@@ -13,7 +13,7 @@ typedef struct convert_pair {
   size_t count;
 } convert_pair;
 
-/* The number of bits below the sign from which on a float is no number; infinity is a number here. */
+/* Returns the bits of the largest float that is not a NaN, without the sign. Infinity counts as a number. */
 static inline uint64_t largest_number(tdict_dtype dtype) {
   switch (dtype) {
   case TDICT_F16:

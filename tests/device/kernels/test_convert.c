@@ -1,4 +1,4 @@
-/* Conversions of elements on a device, compared with those of the host bit by bit. */
+/* Converts elements on a device, and compares the results bit by bit with conversions on the host. */
 #include "core/tensor/convert.h"
 
 #include <math.h>
@@ -60,7 +60,8 @@ static void check_elements(const char *what, tdict_dtype dtype, const void *foun
   }
 }
 
-/* Converts adjacent elements on the device. `out` holds the old bytes of the destination before. Returns the result. */
+/* Converts adjacent elements on the device. `out` has the old bytes of the destination, then the new. Returns the
+ * result. */
 static uint64_t convert_there(const areas *a, const tdict_cast *cast, void *out, const void *src, size_t count) {
   const size_t to = tdict_dtype_bytes(cast->to), from = tdict_dtype_bytes(cast->from);
   tdict_block dst_block = fixture_take(&a->b, count * to), src_block = fixture_take(&a->b, count * from);
@@ -85,8 +86,8 @@ static uint64_t convert_there(const areas *a, const tdict_cast *cast, void *out,
   return result;
 }
 
-/* Converts on the device and compares with the host, element by element: an element that does not fit stays as it was,
- * and the first such element is reported. */
+/* Converts on the device and compares each element with the host. An element that does not fit stays as it was, and the
+ * index of the first such element is reported. */
 static void check_conversion(const areas *a, tdict_dtype to, tdict_dtype from, const void *src, size_t count) {
   const size_t to_bytes = tdict_dtype_bytes(to), from_bytes = tdict_dtype_bytes(from);
   scoped_bytes found = malloc(count * to_bytes), wanted = malloc(count * to_bytes);
@@ -109,19 +110,19 @@ static void check_conversion(const areas *a, tdict_dtype to, tdict_dtype from, c
              (long long)result, (long long)first_bad);
 }
 
-/* Every value of the floats of 8 and 16 bits, to every dtype. */
+/* Converts all floats of 8 and 16 bits to every dtype. */
 GPU_CASE(kernel_converts_every_small_float) {
   static const tdict_dtype small[] = {TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2};
   scoped_areas a = areas_open(1);
   for (int s = 0; s < 4; s++) {
     const size_t bytes = tdict_dtype_bytes(small[s]), count = (size_t)1 << 8 * bytes;
     scoped_bytes all = malloc(count * bytes);
-    for (size_t i = 0; i < count; i++) memcpy(all + i * bytes, &i, bytes); /* little-endian, as every GPU */
+    for (size_t i = 0; i < count; i++) memcpy(all + i * bytes, &i, bytes); /* GPUs are little-endian, too */
     for (int t = 0; t < NUM_DTYPES; t++) check_conversion(&a, all_dtypes[t], small[s], all, count);
   }
 }
 
-/* A million random bit patterns of float32 and of float64, to each float dtype. */
+/* Converts a million random bit patterns of float32 and float64 to each float dtype. */
 GPU_CASE(kernel_converts_random_floats) {
   static const tdict_dtype tos[] = {TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2, TDICT_F32, TDICT_F64};
   scoped_areas a = areas_open(1);
@@ -183,7 +184,7 @@ static size_t make_elements(tdict_dtype dtype, uint64_t seed, unsigned char *out
       tdict_dtype from = TDICT_F64;
       if (tdict_convert_simple(dtype, out + count * bytes, from, &value, 1) == 1) count++;
     }
-  for (int64_t i = -3; i < 4; i++) { /* 64-bit integers that float64 does not hold */
+  for (int64_t i = -3; i < 4; i++) { /* integers that float64 cannot represent */
     const int64_t edges[] = {INT64_MAX - 3 + i,
                              INT64_MIN + 3 + i,
                              ((int64_t)1 << 53) + i,
@@ -198,7 +199,7 @@ static size_t make_elements(tdict_dtype dtype, uint64_t seed, unsigned char *out
   return count;
 }
 
-/* All pairs of dtypes, on random bits and on numbers at the edges of the types. */
+/* Converts between all pairs of dtypes: random bits, and numbers at the edges of the integer types. */
 GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
   int pairs = 0;
   scoped_areas a = areas_open(1);
@@ -214,7 +215,8 @@ GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
   assert_int_equal(pairs, 17 * 17 - 2 * 15);
 }
 
-/* Scale and offset: the element as float32, multiplied, rounded, added, rounded. */
+/* Scale and offset: the float32 element is multiplied by the scale and rounded, then the offset is added and rounded.
+ * */
 GPU_CASE(kernel_scales_elements) {
   static const float factors[][2] = {{1 / 255.0F, -0.5F}, {2, 0}, {-0.1F, 1e-3F}, {1e38F, 0}, {1e-40F, 1e-42F}};
   scoped_areas a = areas_open(1);
@@ -263,14 +265,14 @@ static void model_convert(void *user, int64_t dst, int64_t src) {
   c->index++;
 }
 
-/* Makes the bytes of an area so that no element is a NaN, whose bits could differ: the bytes have no bit 6. */
+/* Clears bit 6 of each byte of the source, so that no element is a NaN, whose bits could differ. */
 static void clear_nans(areas *a) {
   for (size_t i = 0; i < AREA_BYTES; i++) a->model_src[i] &= 0xbf;
   raw_write(a->raw, a->src.data, a->model_src, AREA_BYTES);
 }
 
-/* Random layouts and lists, with elements that are not aligned. The index of the first element that does not fit counts
- * in C order. */
+/* Converts random layouts and lists with unaligned elements. The reported index of the first element that does not fit
+ * is in C order. */
 GPU_CASE(kernel_converts_random_layouts) {
   scoped_areas a = areas_open(0);
   for (uint64_t seed = 0; seed < 60; seed++) {

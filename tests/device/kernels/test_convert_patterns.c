@@ -1,6 +1,6 @@
-/* Bit patterns of floats on a device, to every float and every integer: random float32, and all floats of 8 and 16
- * bits. `--patterns N` sets the number of random float32, `--seed S` their seed. `--out FOLDER` writes sources and
- * results, which tests/beside/kernel_floats.py compares with PyTorch's. */
+/* Converts floats on a device to every float and integer dtype: random bits as float32, and all floats of 8 and 16
+ * bits. `--patterns N` sets the number of random float32, and `--seed S` sets the seed. `--out FOLDER` writes sources
+ * and results, and tests/beside/kernel_floats.py compares these with PyTorch. */
 #include "device/kernels/convert_check.h"
 #include "support/random.h"
 
@@ -25,7 +25,7 @@ static void write_bytes(tdict_dtype from, tdict_dtype to, const void *bytes, siz
   assert_int_equal(fclose(f), 0);
 }
 
-/* Converts a piece to all targets. Results of floats are written. */
+/* Converts a piece to all targets. Writes the source and the results of float dtypes to the folder. */
 static void convert_piece(convert_rig *c, tdict_dtype from, const unsigned char *src, size_t count) {
   write_bytes(from, 0, src, count * tdict_dtype_bytes(from));
   for (int t = 0; t < NUM_TARGETS; t++) {
@@ -45,7 +45,7 @@ GPU_CASE(kernel_converts_bit_patterns_of_floats) {
   unsigned char *src = td_alloc((size_t)PIECE * 4);
   for (int s = 0; s < 4; s++) {
     const size_t bytes = tdict_dtype_bytes(small[s]), all = (size_t)1 << 8 * bytes;
-    for (size_t i = 0; i < all; i++) memcpy(src + i * bytes, &i, bytes); /* little-endian, as every GPU */
+    for (size_t i = 0; i < all; i++) memcpy(src + i * bytes, &i, bytes); /* GPUs are little-endian, too */
     convert_piece(&c, small[s], src, all);
   }
   for (int64_t at = 0; at < count; at += PIECE) {

@@ -1,5 +1,5 @@
 /* Helpers for tests of the simulated driver: a driver whose device 0 has a current context, checked calls of its table,
- * and functions for tdict_sim_launch(). They use nothing of tdict above the table. */
+ * and functions for tdict_sim_launch(). The helpers use no part of tdict above the table. */
 #ifndef TDICT_TESTS_DEVICE_SIM_TABLE_H
 #define TDICT_TESTS_DEVICE_SIM_TABLE_H
 
@@ -69,7 +69,7 @@ static inline void *make_device(tdict_driver *d, size_t bytes) {
   CU(SUCCESS, mem_alloc, &p, bytes);
   return p;
 }
-/* Pinned memory filled with random bytes; seed 0: with 0xA5. */
+/* Allocates pinned memory filled with random bytes, or with 0xA5 if the seed is 0. */
 static inline unsigned char *make_pinned(tdict_driver *d, size_t bytes, uint64_t seed) {
   void *p = NULL;
   CU(SUCCESS, host_alloc, &p, bytes, TDICT_CU_HOST_PORTABLE);
@@ -91,7 +91,7 @@ static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
 }
 static inline tdict_stream public_stream(tdict_cu_stream s) { return (tdict_stream){tdict_sim(0), s}; }
 
-/* Blocks the stream, and the device's engine for launched functions, until open_gate(). */
+/* Blocks the stream and the device's engine for functions until open_gate(). */
 static inline void block_stream(tdict_cu_stream s, gate *g) {
   atomic_init(&g->entered, false);
   atomic_init(&g->open, false);

@@ -1,4 +1,4 @@
-/* Memory of the simulated driver, through its table. */
+/* Tests memory of the simulated driver through the driver's table. */
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 
 enum { MIB = 1 << 20, SURVIVED = 7 };
 
-/* Touches the address in a child; true when that killed it. */
+/* Reads or writes the address in a child process. Returns true if this killed the child. */
 static bool dies(volatile char *address, bool write) {
   fflush(NULL);
   pid_t child = fork();
@@ -25,7 +25,7 @@ static bool dies(volatile char *address, bool write) {
   }
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);
-  if (SANITIZED) return !(WIFEXITED(status) && WEXITSTATUS(status) == SURVIVED); /* it catches the signal and exits */
+  if (SANITIZED) return !(WIFEXITED(status) && WEXITSTATUS(status) == SURVIVED); /* the sanitizer exits on the signal */
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
 }
 
@@ -115,7 +115,7 @@ typedef struct freer {
   tdict_cu_context context;
   void *memory;
   bool host;
-  atomic_int result; /* -1 until it returned */
+  atomic_int result; /* -1 until the call has returned */
 } freer;
 static void *run_freer(void *user) {
   freer *f = user;
@@ -164,7 +164,7 @@ CASE(sim_memory_freed_on_a_stream_is_reused_after_the_free_ran) {
   block_stream(a, &g);
   CU(SUCCESS, copy_d2h_async, back, first, MIB, a);
   CU(SUCCESS, mem_free_async, first, a);
-  CU(SUCCESS, mem_alloc_async, &second, MIB, pool, b); /* the free has not run */
+  CU(SUCCESS, mem_alloc_async, &second, MIB, pool, b); /* the queued free has not run yet */
   assert_ptr_not_equal(second, first);
   CU(SUCCESS, fill_async, second, 0, MIB, b);
   CU(INVALID_VALUE, fill_async, first, 0, MIB, b);
@@ -175,7 +175,7 @@ CASE(sim_memory_freed_on_a_stream_is_reused_after_the_free_ran) {
   assert_ptr_equal(third, first);
   memset(back, 0xA5, MIB);
   CU_NOW(SUCCESS, copy_d2h_async, back, third, MIB);
-  assert_memory_equal(back, src, MIB); /* memory comes with its old bytes */
+  assert_memory_equal(back, src, MIB); /* reused memory has its old bytes */
 }
 
 static void check_pool(tdict_driver *d, tdict_cu_pool pool, size_t reserved, size_t used) {
@@ -207,7 +207,7 @@ CASE(sim_pool_caches_up_to_its_threshold) {
   for (int i = 1; i < 4; i++) CU(SUCCESS, mem_free_async, p[i], s);
   CU(SUCCESS, stream_synchronize, s);
   check_pool(d, pool, 5 * MIB, 0);
-  CU(OUT_OF_MEMORY, mem_alloc, &q, 4 * MIB); /* a pool's cache is the pool's */
+  CU(OUT_OF_MEMORY, mem_alloc, &q, 4 * MIB); /* cannot use memory that a pool has cached */
   CU(SUCCESS, mem_alloc_async, &p[0], 4 * MIB, pool, s);
   check_pool(d, pool, 5 * MIB, 4 * MIB);
   CU(SUCCESS, pool_trim, pool, 0);
@@ -218,7 +218,7 @@ CASE(sim_pool_caches_up_to_its_threshold) {
   assert_int_equal(value, 0);
   CU(INVALID_VALUE, pool_set, pool, 99, 0);
   CU(INVALID_VALUE, pool_get, pool, 99, &value);
-  CU(SUCCESS, pool_destroy, pool); /* lives until p[0] is free */
+  CU(SUCCESS, pool_destroy, pool); /* the pool lives until p[0] is freed */
   CU(INVALID_VALUE, mem_alloc_async, &p[1], 1, pool, s);
   CU(INVALID_VALUE, pool_destroy, pool);
   CU(SUCCESS, mem_free_async, p[0], s);

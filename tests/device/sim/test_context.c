@@ -1,4 +1,4 @@
-/* Tests contexts of the simulated driver: each thread has a current context of its own. */
+/* Tests contexts of the simulated driver: each thread has its own current context. */
 #include "device/sim/table.h"
 #include "support/threads.h"
 
@@ -37,7 +37,7 @@ static void *visit(void *user) {
   EXPECT(SUCCESS, ctx_push, v->context);
   EXPECT(SUCCESS, mem_alloc, &p, 16);
   EXPECT(SUCCESS, mem_free, p);
-  return NULL; /* with a context still current */
+  return NULL; /* ends while a context is current */
 }
 
 CASE(sim_new_thread_has_no_context) {
@@ -99,7 +99,7 @@ CASE(sim_stream_of_another_device_is_refused) {
   CU(INVALID_HANDLE, fill_async, dev, 0, 16, here);
   CU(INVALID_HANDLE, event_record, e, there);
   CU(SUCCESS, event_record, e, here);
-  CU(SUCCESS, stream_wait_event, there, e); /* waiting works between devices */
+  CU(SUCCESS, stream_wait_event, there, e); /* a stream can wait for an event of another device */
   CU(SUCCESS, stream_synchronize, there);
   CU(SUCCESS, ctx_pop, &second);
 }

@@ -39,20 +39,20 @@ CASE(sim_step_finishes_the_given_count) {
   assert_int_equal(finished(d), 1);
   assert_int_equal(t.count, 1);
   CU(NOT_READY, event_query, e);
-  td_ok(tdict_driver_sim_step(d, 1, err)); /* the copy; the record after it needs no step */
+  td_ok(tdict_driver_sim_step(d, 1, err)); /* runs the copy; the event after the copy needs no step */
   CU(SUCCESS, event_query, e);
   assert_int_equal(finished(d), 2);
-  td_ok(tdict_driver_sim_step(d, 2, err)); /* in the order of the calls: b's function, then its copy */
+  td_ok(tdict_driver_sim_step(d, 2, err)); /* in the order of the calls: the function on b, then the copy */
   assert_int_equal(t.count, 2);
   assert_int_equal(t.order[1], 1);
   assert_memory_equal(back, src, BYTES);
   CU(SUCCESS, stream_query, b);
   CU(NOT_READY, stream_query, a);
-  td_ok(tdict_driver_sim_step(d, 100, err)); /* only one is left */
+  td_ok(tdict_driver_sim_step(d, 100, err)); /* only one operation is left */
   assert_int_equal(finished(d), 5);
   CU(SUCCESS, stream_query, a);
   td_ok(tdict_driver_sim_step(d, 1, err));
-  launch_note(a, &t, &entries[3], 3); /* steps are not saved up */
+  launch_note(a, &t, &entries[3], 3); /* unused steps do not count for later work */
   td_rest();
   assert_int_equal(t.count, 3);
   tdict_driver_sim_resume(d);
@@ -105,7 +105,7 @@ CASE(sim_hold_stops_copies) {
     }
     CU(SUCCESS, copy_h2d_async, dev, src, LARGE, s);
     CU(SUCCESS, copy_d2h_async, back, dev, LARGE, s);
-    usleep((useconds_t)(100 * i)); /* somewhere within the copies */
+    usleep((useconds_t)(100 * i)); /* while copies run */
     tdict_driver_sim_hold(d);
     bool running = d->ops->stream_query(d, s) == TDICT_CU_NOT_READY;
     int64_t before = finished(d);
@@ -127,7 +127,7 @@ CASE(sim_hold_while_a_function_runs) {
   gate g;
   block_stream(s, &g);
   while (!atomic_load(&g.entered)) usleep(100);
-  tdict_driver_sim_hold(d); /* does not wait for it */
+  tdict_driver_sim_hold(d); /* does not wait for the function */
   open_gate(&g);
   while (!atomic_load(&g.left)) usleep(100);
   td_rest();
@@ -139,7 +139,7 @@ CASE(sim_hold_while_a_function_runs) {
 typedef struct waiter {
   tdict_driver *d;
   tdict_cu_stream s;
-  atomic_int result; /* -1 until it returned */
+  atomic_int result; /* -1 until the call has returned */
 } waiter;
 static void *run_waiter(void *user) {
   waiter *w = user;
@@ -173,10 +173,10 @@ CASE(sim_close_finishes_what_is_held) {
   assert_int_equal(t.count, 3);
 }
 
-/* What a busy machine makes slow is tried again: one quick try shows that it can be. */
+/* A busy machine can make a try slow. One fast try of many is enough. */
 enum { TRIES = 50 };
 
-/* Time for one copy each way, on two streams, in nanoseconds. */
+/* Returns the nanoseconds of one copy in each direction, on two streams at once. */
 static int64_t time_both(tdict_driver *d, const tdict_cu_stream *s, unsigned char *const *host, void *const *dev) {
   int64_t begin = tdict_now_ns();
   CU(SUCCESS, copy_h2d_async, dev[0], host[0], BYTES, s[0]);
@@ -231,7 +231,7 @@ CASE(sim_rate_sets_the_time) {
   assert_true(other < 40000000);
 }
 
-/* An hour is far over the time that a case may take. */
+/* Much longer than a case may take. */
 enum { HOUR_MS = 3600000 };
 static tdict_sim_options virtual_options(bool held, int num_devices) {
   tdict_sim_options o = sim_options(held);
@@ -251,7 +251,7 @@ static tdict_cu_event record(tdict_driver *d, tdict_cu_stream s) {
   return e;
 }
 
-/* Latency alone, without a rate. The three operations of the stream take turns on two engines. */
+/* Simulates a latency without a rate. The three operations of the stream take turns on two engines. */
 CASE(sim_virtual_time_jumps) {
   tdict_sim_options o = virtual_options(false, 1);
   scoped_table d = open_table(&o);
@@ -275,7 +275,7 @@ CASE(sim_times_add_up_in_a_stream) {
   unsigned char *host = make_pinned(d, BYTES, 4);
   void *dev = make_device(d, BYTES);
   tdict_cu_event begin = record(d, s);
-  for (int i = 0; i < 3; i++) { /* both directions in turn, so that both engines advance equally */
+  for (int i = 0; i < 3; i++) { /* alternates the directions, so that both engines advance equally */
     CU(SUCCESS, copy_h2d_async, dev, host, BYTES, s);
     CU(SUCCESS, copy_d2h_async, host, dev, BYTES, s);
   }
@@ -292,7 +292,7 @@ static void launch_on(int device, tdict_cu_stream s, trace_entry *e) {
   td_ok(tdict_sim_launch((tdict_stream){tdict_sim(device), s}, note, e, err));
 }
 
-/* Engines of two devices, whose work was queued in another order than that of its ends. */
+/* Engines of two devices get their work in one order, and end it in another order. */
 CASE(sim_virtual_work_ends_in_the_order_of_its_times) {
   enum { ROUNDS = 20, RATE = 100, SLOW_S = 1000, QUICK_S = 400 };
   tdict_sim_options o = virtual_options(true, 2);
@@ -345,7 +345,7 @@ CASE(sim_virtual_time_stands_while_held) {
   }
   td_rest();
   assert_int_equal(finished(d), 0);
-  td_ok(tdict_driver_sim_step(d, 1, err)); /* takes no simulated time */
+  td_ok(tdict_driver_sim_step(d, 1, err)); /* a step takes no simulated time */
   td_rest();
   assert_int_equal(finished(d), 1);
   check_elapsed(d, events[0], events[1], 0);
@@ -355,13 +355,13 @@ CASE(sim_virtual_time_stands_while_held) {
   check_elapsed(d, events[1], events[3], 2 * HOUR_MS);
 }
 
-/* Asks `times` times whether the stream's work has ended. */
+/* Queries the stream `times` times. Its work must not have ended. */
 static void query(tdict_driver *d, tdict_cu_stream s, int times) {
   for (int i = 0; i < times; i++) CU(NOT_READY, stream_query, s);
 }
 
-/* The function begins at 1 ms and runs until the gate opens. The copy ends at 2 ms. No thread waits, so queries alone
- * move the clock, and not while the function runs or the device is held. */
+/* The function begins at 1 ms and runs until the gate opens. The copy ends at 2 ms. No thread waits, so only queries
+ * move the clock. They do not while the function runs or the device is held. */
 CASE(sim_virtual_time_waits_for_functions) {
   enum { QUERIES_PER_MS = 1000 };
   tdict_sim_options o = virtual_options(true, 1);

@@ -1,4 +1,5 @@
-/* Launches of kernels on the simulated driver: their order, the addresses that they may access, and refusals. */
+/* Tests launches of kernels on the simulated driver: their order, the addresses that they may access, and refused
+ * launches. */
 #include "device/kernels/host.h"
 #include "device/sim/table.h"
 
@@ -44,7 +45,7 @@ static copy_launch *make_copy(const kernels *k, void *dst, const void *src, size
   tdict_kernel_work_reset(&work);
   return c;
 }
-/* Launches, and overwrites the parameters at once: the call has copied them. */
+/* Launches a copy, then overwrites the parameters at once, because the call must have copied them. */
 static tdict_cu launch_copy(tdict_driver *d, const kernels *k, void *dst, const void *src, tdict_cu_stream s) {
   TD_FREED copy_launch *c = make_copy(k, dst, src, BYTES);
   const tdict_cu result = d->ops->launch(d, &c->launch, s);
@@ -110,7 +111,7 @@ CASE(sim_launch_on_freed_memory_is_an_error) {
   CU(SUCCESS, mem_alloc_async, &dev, BYTES, pool, a);
   block_stream(a, &g);
   assert_int_equal(launch_copy(d, &k, out, dev, a), TDICT_CU_SUCCESS);
-  CU(SUCCESS, mem_free_async, dev, b); /* does not wait for a: a bug of the caller */
+  CU(SUCCESS, mem_free_async, dev, b); /* does not wait for a, which is an error of the caller */
   CU(SUCCESS, stream_synchronize, b);
   open_gate(&g);
   CU(ILLEGAL_ADDRESS, stream_synchronize, a);
@@ -143,12 +144,12 @@ CASE(sim_launch_checks_every_address) {
   assert_int_equal(run_copy(0, 2, false), TDICT_CU_ILLEGAL_ADDRESS);
   assert_int_equal(run_copy(4096, 0, false), TDICT_CU_ILLEGAL_ADDRESS); /* not allocated */
   assert_int_equal(run_copy(0, 4096, false), TDICT_CU_ILLEGAL_ADDRESS);
-  assert_int_equal(run_copy(0, -8, false), TDICT_CU_SUCCESS); /* the end of the block before: legal, as on a GPU */
+  assert_int_equal(run_copy(0, -8, false), TDICT_CU_SUCCESS); /* the end of the previous block: allowed, as on a GPU */
   assert_int_equal(run_copy(-8, 0, false), TDICT_CU_ILLEGAL_ADDRESS); /* before the first block */
   assert_int_equal(run_copy(0, 0, true), TDICT_CU_ILLEGAL_ADDRESS);   /* host memory that is not pinned */
 }
 
-/* Memory of another device's pool needs the permission of the pool. */
+/* A kernel may access another device's pool only with the permission of this pool. */
 CASE(sim_launch_across_devices) {
   tdict_sim_options o = sim_options(false);
   o.num_devices = 2;
@@ -201,7 +202,7 @@ CASE(sim_launch_of_a_kernel_refuses) {
   c->launch.params_bytes--;
   CU(INVALID_VALUE, launch, &c->launch, s);
   c->launch = good;
-  for (int n = 0; n < 2; n++) { /* the operation, then the copy of the parameters */
+  for (int n = 0; n < 2; n++) { /* the allocation of the operation fails, then that of the parameters */
     td_fail_alloc(n, false);
     const tdict_cu result = d->ops->launch(d, &c->launch, s);
     assert_true(td_fail_alloc_stop());

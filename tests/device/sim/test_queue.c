@@ -1,4 +1,4 @@
-/* Streams, events and the order of work on the simulated driver, through its table. */
+/* Tests streams, events and the order of work on the simulated driver through the driver's table. */
 #include "device/sim/table.h"
 #include "support/threads.h"
 
@@ -28,7 +28,7 @@ CASE(sim_unfinished_destination_holds_old_bytes) {
 
 CASE(sim_running_copy_has_not_written_yet) {
   tdict_sim_options o = sim_options(false);
-  o.latency_ns = INT64_C(600) * 1000000000; /* no machine is so slow; the step at the end waits for no time */
+  o.latency_ns = INT64_C(600) * 1000000000; /* longer than any machine needs; the step at the end takes no time */
   scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *back = make_pinned(d, BYTES, 0);
@@ -131,7 +131,7 @@ CASE(sim_wait_takes_the_latest_record_at_its_call) {
   CU(SUCCESS, event_record, e, a);
   CU(SUCCESS, stream_wait_event, b, e);
   block_stream(a, &second);
-  CU(SUCCESS, event_record, e, a); /* the wait does not follow */
+  CU(SUCCESS, event_record, e, a); /* b still waits for the first record */
   open_gate(&first);
   CU(SUCCESS, stream_synchronize, b);
   CU(NOT_READY, event_query, e);
@@ -143,7 +143,7 @@ CASE(sim_wait_takes_the_latest_record_at_its_call) {
   CU(SUCCESS, event_query, e);
 }
 
-/* A copy on `s` while `blocked` is blocked: does it wait for it? */
+/* Checks whether a copy on `s` waits for the stream `blocked`. */
 static void check_waits(tdict_driver *d, tdict_cu_stream blocked, tdict_cu_stream s, bool wanted) {
   unsigned char *src = make_pinned(d, BYTES, 8), *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
@@ -225,7 +225,7 @@ CASE(sim_stream_is_first_in_first_out) {
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *a = make_pinned(d, BYTES, 10), *b = make_pinned(d, BYTES, 11), *back = make_pinned(d, 2 * BYTES, 0);
   void *dev = make_device(d, BYTES);
-  for (int i = 0; i < 50; i++) { /* every copy overwrites what the one before it needs */
+  for (int i = 0; i < 50; i++) { /* each copy overwrites bytes that the previous copy reads */
     CU(SUCCESS, copy_h2d_async, dev, i % 2 ? a : b, BYTES, s);
     CU(SUCCESS, copy_d2h_async, back, dev, BYTES, s);
     CU(SUCCESS, fill_async, dev, (unsigned char)i, BYTES, s);
@@ -249,7 +249,7 @@ CASE(sim_events_report_state_and_time) {
   CU(SUCCESS, event_create, &untimed, TDICT_CU_EVENT_DISABLE_TIMING);
   CU(INVALID_HANDLE, event_elapsed, &ms, from, to);
   CU(SUCCESS, event_record, from, s);
-  tdict_driver_sim_hold(d); /* or a slow machine would find it done */
+  tdict_driver_sim_hold(d); /* otherwise the fill could be done before the query */
   CU(SUCCESS, fill_async, dev, 1, 16, s);
   CU(SUCCESS, event_record, to, s);
   CU(SUCCESS, event_record, untimed, s);
@@ -300,7 +300,7 @@ typedef struct worker {
   atomic_int *failures;
 } worker;
 
-/* Copies in and out through two streams that an event orders, again and again. */
+/* Repeatedly copies to the device and back, on two streams that an event orders. */
 static void *run_worker(void *user) {
   worker *w = user;
   tdict_driver *d = w->d;

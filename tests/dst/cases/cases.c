@@ -21,7 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, other_lock = PTHREAD_MU
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_t threads[4];
 
-/* Starts a thread; a misfortune may prevent it, so tries again. */
+/* Starts a thread. Tries again if a misfortune prevents the start. */
 static void start(int number, void *(*run)(void *)) {
   int code;
   do code = pthread_create(&threads[number], NULL, run, NULL);
@@ -101,7 +101,7 @@ static atomic_bool flag;
 static void *wait_for_flag(void *argument) {
   (void)argument;
   while (!atomic_load(&flag)) {
-    pthread_mutex_lock(&other_lock); /* any other call */
+    pthread_mutex_lock(&other_lock); /* gives another thread a chance to run */
     pthread_mutex_unlock(&other_lock);
     pthread_mutex_lock(&lock);
     pthread_cond_wait(&changed, &lock);
@@ -120,7 +120,7 @@ static void lost_wakeup(void) {
   }
 }
 
-/* An error that only a switch between two atomic accesses shows. */
+/* Loses updates only if the threads change between the two atomic accesses. */
 static void *add_in_two_steps(void *argument) {
   (void)argument;
   for (int i = 0; i < UPDATES; i++) atomic_store(&counter, atomic_load(&counter) + 1);
@@ -159,7 +159,7 @@ static void sleeps_for_ever(void) {
   pthread_mutex_unlock(&lock);
 }
 
-/* ---- misfortunes: prints how often each kind was seen ---- */
+/* ---- misfortunes: prints how often each kind happened ---- */
 
 static void *wait_a_while(void *argument) {
   struct timespec until;
@@ -212,7 +212,7 @@ static void write_file(const char *path, const char *text, bool syncs) {
   close(fd);
 }
 
-/* With DST_SYNCS, replaces a file in the safe way; otherwise forgets to flush the bytes. */
+/* Replaces a file. Flushes its bytes before the rename only with DST_SYNCS. */
 static void replace_file(void *data) {
   const bool syncs = getenv("DST_SYNCS") != NULL;
   (void)data;

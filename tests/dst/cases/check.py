@@ -18,7 +18,7 @@ SUMMARY = re.compile(r"^dst: (?:passed|failed) seed \d+ hash (\w+) decisions (\d
 
 
 def run(case, seed, program=PROGRAM, library=LIBRARY, **more):
-    """The exit status and the output of a run."""
+    """Returns the exit status and the output of a run."""
     environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library), "DST_CASE": case, "DST_REPORT": "1", **more}
     done = subprocess.run([program, str(seed)], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=60, text=True)
@@ -37,7 +37,7 @@ def hash_of(output):
 
 
 def test_repeats():
-    """The same seed gives the same decisions, times and addresses; another seed gives others."""
+    """The same seed gives the same decisions, times and addresses. Another seed gives other decisions."""
     for program in (PROGRAM, PROGRAM_ATOMIC):
         for policy in ("random", "pct"):
             found = [hash_of(run("repeats", 7, program, DST_POLICY=policy)[1]) for _ in range(3)]
@@ -135,13 +135,13 @@ def test_refusals():
 
 
 def test_destructors():
-    """Destructors of thread-specific data, and ends of detached threads, are decisions too."""
+    """Runs with destructors of thread-specific data and with detached threads repeat, too."""
     found = [hash_of(run("destructors", 3)[1]) for _ in range(5)]
     need(found == found[:1] * 5, f"five runs differ: {found}")
 
 
 def test_replay():
-    """A list of choices repeats a run; without choices, threads change only when they must."""
+    """A list of choices repeats a run. Without choices, the thread changes only if it must wait."""
     with tempfile.TemporaryDirectory() as folder:
         choices = pathlib.Path(folder) / "choices"
         for program in (PROGRAM, PROGRAM_ATOMIC):
@@ -155,7 +155,7 @@ def test_replay():
 
 
 def test_unit_cases():
-    """Cases of the repository also pass under the scheduler."""
+    """Test cases of the library also pass under the scheduler."""
     count = 0
     cases = next(folder / "cases.txt" for folder in PROGRAMS[0].parents if (folder / "cases.txt").exists())
     for line in cases.read_text().splitlines():

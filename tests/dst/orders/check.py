@@ -11,7 +11,7 @@ entry names no model, no model may find an error.
   --genmc PROGRAM  the program genmc; without it, genmc of the PATH
   --match REGEX    runs only entries whose name matches
 
-Exit status: 0 all as expected, 1 not, 77 GenMC is not installed.
+Exit status: 0 if all results are as expected, 1 if not, 77 if GenMC is not installed.
 """
 import argparse
 import pathlib
@@ -51,7 +51,7 @@ MODELS = {
 
 
 def run(genmc, root, changed, model):
-    """What GenMC says to a model, and how many executions it has seen. None: no error."""
+    """Returns the error that GenMC finds in a model, or None, and the number of executions that it has seen."""
     executions, error = 0, None
     for file, options, values in MODELS[model]:
         command = [genmc, *OPTIONS, *options, "--", "-w", "-D_GNU_SOURCE", *(f"-D{n}={v}" for n, v in values.items()),
@@ -69,7 +69,7 @@ def run(genmc, root, changed, model):
 
 
 def attempt(genmc, root, entry):
-    """Runs the models on a copy of the source that the entry changes. Returns what was wrong, or None."""
+    """Runs the models on a copy of the source that the entry changes. Returns true if the models find an error exactly if the entry expects one."""
     models = MODELS if entry.case == "none" else [entry.case]
     models = [m for m in models if m.startswith("latch") == ("latch" in entry.file)]
     with tempfile.TemporaryDirectory() as name:

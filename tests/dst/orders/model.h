@@ -1,6 +1,6 @@
-/* What the models of this folder use in place of the system. A model checker runs the real source of a piece with two
- * or three threads, in all interleavings and all orders of memory that C11 allows. GenMC has no condition variables, so
- * this file makes them of a counter. The counter is relaxed, so that only the mutex orders anything. Thread-safe. */
+/* Replaces functions of the system for the models of this folder. A model checker runs a real source file with two or
+ * three threads, in all interleavings and memory orders that C11 allows. GenMC has no condition variables, so this file
+ * implements them with a counter. The counter is relaxed, so that only the mutex orders anything. Thread-safe. */
 #ifndef TDICT_TESTS_DST_ORDERS_MODEL_H
 #define TDICT_TESTS_DST_ORDERS_MODEL_H
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The guards of the headers that this file replaces. */
+/* Include guards of the headers that this file replaces. */
 #define TDICT_BASE_ASSERT_H
 #define TDICT_BASE_CLOCK_H
 #define TDICT_BASE_THREAD_H

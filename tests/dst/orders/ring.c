@@ -9,7 +9,7 @@
 #define tdict_fail(err, status, ...) (status)
 #define tdict_fail_native(err, status, ...) (status)
 
-/* A futex. FUTEX_WAKE has nothing to do: the word has changed, so no thread waits any more. */
+/* A futex. FUTEX_WAKE does nothing, because the word has changed and so no thread waits. */
 #define FIRST(first, ...) first
 #define syscall(number, word, operation, ...) \
   model_futex((_Atomic(uint32_t) *)(word), (int)(operation), FIRST(__VA_ARGS__ + 0, ))
@@ -25,7 +25,7 @@ static long model_futex(_Atomic(uint32_t) *word, int operation, long value) {
   return 0;
 }
 
-/* The other functions that the sources call. */
+/* Replacements of the other functions that the sources call. */
 bool tdict_forkmark_forked(const tdict_forkmark *mark) { return mark != NULL; }
 bool tdict_storage_wait(tdict_storage *s, bool to_write, int64_t deadline_ns) { return true; }
 int poll(struct pollfd *fds, nfds_t count, int timeout) { return 0; }
@@ -36,7 +36,7 @@ static struct {
   tdict_slot_words slots[NUM_SLOTS];
   _Atomic(uint32_t) left[NUM_WORKERS];
 } words;
-static int bytes[NUM_SLOTS]; /* what the trees of the slots hold */
+static int bytes[NUM_SLOTS]; /* the contents of the slots' trees */
 static char trees[NUM_SLOTS];
 
 /* Fills in the handle of one process. */

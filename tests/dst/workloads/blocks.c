@@ -1,9 +1,9 @@
 /* Blocks that are locked, sent, unlocked, changed and sent again.
  *
- * Two threads send one locked tree, whose plan the library keeps, while a third thread now and then unlocks the tree,
- * changes it and locks it again. Trees are blocks of tdict_create_from(), consolidated trees, or trees with one storage
- * for each leaf. The tree must not change while it is read by a call, so a lock of the workload separates both. What a
- * transfer copies is what the tree was at its start. */
+ * Two threads send one locked tree, whose plan the library keeps. A third thread sometimes unlocks the tree, changes it
+ * and locks it again. Trees are blocks of tdict_create_from(), consolidated trees, or trees with one storage for each
+ * leaf. A tree must not change while a call reads it, so a lock of the workload separates both. A transfer must copy
+ * the tree as it was at the start of the transfer. */
 #include <pthread.h>
 
 #include "tdict/clone.h"
@@ -27,7 +27,7 @@ typedef struct stage {
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
 static bool is_pinned(const stage *s) { return s->kind == PINNED_BLOCK; }
 
-/* A new tree of the kind, not locked, except a consolidated one. */
+/* Makes a tree of the stage's kind. The tree is locked only if it is consolidated. */
 static tdict_tree *make_tree(stage *s, int64_t generation) {
   const model_rows rows = rows_of(s, generation);
   if (s->kind == BLOCK) return model_block(&rows, NULL);
@@ -53,7 +53,7 @@ static model_look look_at(tdict_device device, bool has_extra) {
   return look;
 }
 
-/* Checks a result on the device: the added tensor, too. */
+/* Checks a result on the device, including the added tensor. */
 static void check_result(stage *s, const tdict_tree *there, int64_t generation, bool has_extra) {
   const model_rows rows = rows_of(s, generation);
   const model_look on_device = look_at(tdict_sim(0), has_extra);

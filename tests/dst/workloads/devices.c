@@ -1,8 +1,8 @@
 /* Several devices and promises.
  *
  * Threads replicate and split trees over up to four devices, and join the parts again, while other threads write the
- * devices' trees. A promise is the future of all parts: it is waited for, cancelled, given to a stream or released at
- * once. Each device's tree is compared with the rows that the device must have. */
+ * devices' trees. A promise is the future of all parts. The threads wait for the promise, cancel it, let a stream wait
+ * for it, or release it at once. The tree of each device is compared with its expected rows. */
 #include <stdatomic.h>
 
 #include "dst/workloads/model.h"
@@ -26,7 +26,7 @@ static tdict_transfer_options roll_options(void) {
   return o;
 }
 
-/* What a call must give each device. */
+/* The devices of a call, and the rows that each device must get. */
 typedef struct parts {
   int count;
   tdict_device devices[MOST_DEVICES];
@@ -107,7 +107,7 @@ static void gather(stage *s, const parts *p, const model_rows *rows, const tdict
   tdict_release(joined);
 }
 
-/* A blocking call, and the parts joined again. */
+/* Spreads a tree by a blocking call, and joins the parts again. */
 static void spread_and_gather(stage *s, int64_t generation) {
   const model_rows rows = rows_of(s, generation);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -126,7 +126,7 @@ static void spread_and_gather(stage *s, int64_t generation) {
 
 static void check_promise(stage *s, const parts *p, const model_rows *rows, const tdict_tree *all) {
   model_true(tdict_num_keys(all) == (size_t)p->count && tdict_batch_ndim(all) == 0);
-  for (int i = p->count - 1; i >= 0; i--) { /* the last device gets its bytes last */
+  for (int i = p->count - 1; i >= 0; i--) { /* the last device is checked first, because it gets its bytes last */
     const char key[2] = {(char)('0' + i), 0};
     tdict_tree *part = NULL;
     model_true(tdict_get_tree(all, key, &part, NULL) == TDICT_OK);
@@ -152,7 +152,7 @@ static void wait_on_stream(stage *s, tdict_future *f, const parts *p, const mode
   tdict_stream_destroy(s->world.context, stream);
 }
 
-/* A promise that ends in one of several ways. */
+/* Ends a promise in one of several ways. */
 static void promise(stage *s, int64_t generation) {
   const model_rows rows = rows_of(s, generation);
   const tdict_transfer_options o = roll_options();
@@ -164,7 +164,7 @@ static void promise(stage *s, int64_t generation) {
   const bool has_started = model_ok(tdict_to_devices_async(s->world.context, td, &p.spread, &o, &f, model_error()));
   tdict_release(td); /* the transfers keep the bytes */
   if (!has_started) return;
-  const uint64_t way = dst_roll(6); /* 0: cancel, 1: release at once, 2 to 4: a stream */
+  const uint64_t way = dst_roll(6); /* 0: cancel, 1: release at once, 2 to 4: wait on a stream */
   if (way >= 2 && way <= 4) wait_on_stream(s, f, &p, &rows);
   if (way == 0) tdict_future_cancel(f);
   if (way != 1 && model_may(way == 0 ? cancelled : 0, tdict_future_wait(f, &all, model_error()))) {
@@ -177,7 +177,7 @@ static void promise(stage *s, int64_t generation) {
   tdict_future_release(f);
 }
 
-/* From a device to another device, and into a tree on a third one. */
+/* Moves a tree to the first device, and from there into a tree on the last device. */
 static void go_around(stage *s, int64_t generation) {
   const model_rows rows = rows_of(s, generation), old = rows_of(s, generation + 1);
   const tdict_device first = tdict_sim(0), last = tdict_sim(s->num_devices - 1);

@@ -1,5 +1,5 @@
-/* The ends of transfers: threads wait for one future and release it at once, read what a cancelled transfer leaves, and
- * queue work on streams that wait for a transfer, or that a transfer waits for.
+/* The ends of transfers. Threads wait for one future and release it at the same time, or read the destination of a
+ * cancelled transfer. Or a stream waits for a transfer, or a transfer waits for a stream.
  *
  * Each run has one of these scenes, and repeats it several times. */
 #include <pthread.h>
@@ -16,9 +16,9 @@ typedef struct stage {
   int64_t width;
   pthread_barrier_t barrier;
   tdict_tree *source, *target;
-  model_rows rows;                    /* of the source, or of the last write into the target */
+  model_rows rows;                    /* the rows of the source, or of the last write into the target */
   tdict_future *futures[NUM_PLAYERS]; /* one handle for each thread; NULL: a misfortune */
-  bool needs_copy, meets_again;       /* in this turn; meets_again: the threads release the future at once */
+  bool needs_copy, meets_again;       /* for this turn; meets_again: all threads release together */
 } stage;
 
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
@@ -38,7 +38,8 @@ static void start_shared(stage *s) {
   s->futures[0] = f;
   for (int i = 1; i < NUM_PLAYERS; i++) s->futures[i] = tdict_future_retain(f);
 }
-/* Waits in one of several ways, or not at all. All threads may release the future at once. */
+/* Waits for the future in one of several ways, or not at all, and releases it. All threads may release at the same
+ * time. */
 static void end_shared(stage *s, tdict_future *f) {
   const uint64_t way = dst_roll(8);
   model_look look = model_device_look(tdict_sim(0));
@@ -65,9 +66,9 @@ static void share(int number, void *data) {
   }
 }
 
-/* ---- threads read what a cancelled transfer leaves ---- */
+/* ---- threads read the destination of a cancelled transfer ---- */
 
-/* Writes the target, and then starts another write, which is cancelled. */
+/* Writes the target, then starts a second write, which one of the threads will cancel. */
 static void start_lost(stage *s) {
   static int64_t generation = 200;
   const model_rows first = rows_of(s, ++generation), second = rows_of(s, ++generation);
@@ -81,7 +82,7 @@ static void start_lost(stage *s) {
     for (int i = 1; i < NUM_PLAYERS; i++) s->futures[i] = tdict_future_retain(f);
   }
 }
-/* A read succeeds only if the write was complete. */
+/* Reads the target, which must succeed only if the second write was complete. */
 static void read_lost(stage *s, tdict_device device) {
   const bool to_host = device.type == TDICT_DEVICE_CPU;
   model_look look = model_device_look(device);
@@ -116,7 +117,8 @@ static void lose(int number, void *data) {
 
 /* ---- work on a stream that waits for a transfer ---- */
 
-/* The copies to the first device wait for a gate on the second one, so the first one could run the kernel too early. */
+/* Queues a kernel that must wait for a transfer. The copies wait for a gate on the second device, so nothing but the
+ * wait keeps the first device from running the kernel too early. */
 static void look_early(stage *s) {
   model_gate gate;
   model_reader reader;
@@ -149,7 +151,7 @@ static void look_early(stage *s) {
 /* ---- a transfer that waits for work on a stream ---- */
 
 /* Makes a transfer wait for a kernel that waits for a gate. The kernel writes the tree that the transfer reads, or
- * reads the tree that the transfer overwrites. A lane that does not wait copies the old bytes, or overwrites them too
+ * reads the tree that the transfer overwrites. A lane that does not wait would copy or overwrite the old bytes too
  * early. */
 static void copy_late(stage *s) {
   static int64_t generation = 500;
@@ -192,7 +194,7 @@ static void copy_late(stage *s) {
 
 typedef enum scene { SHARE, SHARE_TOO, LOSE, STREAMS, NUM_SCENES } scene;
 
-/* A source with ordinary or pinned memory, which may be locked. False: a misfortune. */
+/* Makes a source in ordinary or pinned memory, and may lock it. Returns false after a misfortune. */
 static bool make_source(stage *s) {
   const bool is_pinned = dst_roll(2), is_locked = dst_roll(2);
   s->rows = rows_of(s, 1);
@@ -200,7 +202,7 @@ static bool make_source(stage *s) {
   if (s->source && is_locked) tdict_lock(s->source);
   return s->source != NULL;
 }
-/* A target on the host or on the device. False: a misfortune. */
+/* Makes a target on the host or on the device. Returns false after a misfortune. */
 static bool make_target(stage *s) {
   const model_rows rows = rows_of(s, 2);
   tdict_tree *td = model_tree(&rows);

@@ -35,8 +35,8 @@ typedef struct player {
   const format *format;
   char path[200];
   int64_t generation;
-  uint32_t live;    /* generations that the file may hold now, as bits; bit 0: there is no file */
-  uint32_t durable; /* generations that it may hold after a crash */
+  uint32_t live;    /* generations that the file may have now, as bits; bit 0: no file */
+  uint32_t durable; /* generations that the file may have after a crash */
 } player;
 struct stage {
   model_world world;
@@ -52,13 +52,14 @@ static void note_start(player *p, int64_t generation) {
   p->live |= 1u << generation;
   if (!dst_has_crashed()) p->durable |= 1u << generation;
 }
-/* Saves of one file run in the order of their starts, so earlier generations are overwritten. */
+/* Records that a save has succeeded. Saves of one file run in the order of their starts, so this save has overwritten
+ * earlier generations. */
 static void note_success(player *p, int64_t generation) {
   const uint32_t later = ~((1u << generation) - 1);
   p->live &= later;
   if (!dst_has_crashed()) p->durable &= later;
 }
-/* Only an error of the system leaves open whether the new file is in place. */
+/* Records that a save has failed. Only after TDICT_EIO may the file still have the new generation. */
 static void note_failure(player *p, int64_t generation, tdict_status status) {
   if (status == TDICT_EIO) return;
   p->live &= ~(1u << generation);
@@ -69,7 +70,7 @@ static void note_failure(player *p, int64_t generation, tdict_status status) {
 
 typedef struct progress {
   _Atomic(uint64_t) done;
-  bool stops; /* ends the call at a call of the function */
+  bool stops; /* one call of the function returns false, which ends the save */
 } progress;
 static bool report(void *user, uint64_t done, uint64_t total) {
   progress *p = user;
@@ -91,7 +92,7 @@ static tdict_save_options roll_save_options(const player *p, progress *reported)
   return o;
 }
 
-/* The tree of a generation, on the host or on the device. NULL: a misfortune. */
+/* Makes the tree of a generation on the host or on the device. Returns NULL after a misfortune. */
 static tdict_tree *make_tree(player *p, int64_t generation, bool on_device) {
   const model_rows rows = rows_of(generation);
   tdict_tree *td = model_tree(&rows), *there = NULL;
@@ -112,7 +113,7 @@ static void save(player *p, const tdict_tree *td, int64_t generation) {
     note_failure(p, generation, model_status());
 }
 
-/* Saves a later generation while an earlier save runs. This save ends after the earlier save. */
+/* Saves a later generation while an earlier save runs. It must end after the earlier save. */
 static void save_behind(player *p) {
   const int64_t generation = ++p->generation;
   tdict_tree *td = make_tree(p, generation, dst_roll(2));
@@ -169,7 +170,7 @@ static model_look look_of(const player *p, const tdict_tree *td, tdict_device de
   look.is_pinned = -1;
   return look;
 }
-/* The tree in host memory is whole, and of a generation that the file may hold. The file then holds this generation. */
+/* Checks that a loaded tree is complete and of a possible generation. Afterwards only this generation is possible. */
 static void check_loaded(player *p, const tdict_tree *td, uint32_t *possible) {
   const int64_t generation = model_generation(td);
   const model_rows rows = rows_of(generation);
@@ -179,7 +180,7 @@ static void check_loaded(player *p, const tdict_tree *td, uint32_t *possible) {
   model_check(td, &rows, &look);
   *possible = 1u << generation;
 }
-/* A load may find no file if the record allows it. */
+/* Returns the errors that a load may return: the file may be missing if the record allows this. */
 static uint32_t allowed_of(uint32_t possible) { return possible & 1 ? 1u << TDICT_EIO : 0; }
 
 static void load(player *p) {
@@ -199,7 +200,7 @@ static void load(player *p) {
   } else {
     is_done = model_may(allowed, tdict_load_async(context, p->path, device, &o, &f, model_error())) &&
               model_may(allowed, tdict_future_wait(f, &td, model_error()));
-    if (f) (void)!tdict_future_wait(f, NULL, NULL); /* `reported` is on this stack */
+    if (f) (void)!tdict_future_wait(f, NULL, NULL); /* the save must end before `reported`, which is on this stack */
     tdict_future_release(f);
   }
   if (!is_done) return;
@@ -277,7 +278,7 @@ static void play(int number, void *data) {
 }
 static void play_all(void *data) { model_run(NUM_PLAYERS, play, data); }
 
-/* After an append to a directory, all new rows exist or none. */
+/* Appends to a directory. Afterwards either all new rows exist or none. */
 static void append(stage *s) {
   const model_rows first = model_rows_of(1, 0, 3, WIDTH), more = model_rows_of(1, 3, 2, WIDTH);
   model_rows rows = first;
@@ -305,7 +306,7 @@ static void append(stage *s) {
   }
 }
 
-/* No temporary file is left. */
+/* Checks that no temporary file is left. */
 static void check_folder(const stage *s) {
   if (s->had_crash || model_was_unlucky()) return;
   DIR *folder = opendir(dst_folder());
@@ -335,7 +336,7 @@ static void save_and_load(stage *s) {
     open_file(p, &p->live);
   }
   model_calm(false);
-  if (s->had_crash) play_all(s); /* the next saves work, and remove what the crash has left */
+  if (s->had_crash) play_all(s); /* the next saves succeed, and remove files that the crash left */
   append(s);
   check_folder(s);
   if (!dst_is_simulated()) nftw(dst_folder(), remove_one, 8, FTW_DEPTH | FTW_PHYS);

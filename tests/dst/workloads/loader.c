@@ -1,9 +1,9 @@
-/* A loader with workers, that is resumed, restarted and destroyed.
+/* A loader with workers, which is resumed, restarted and destroyed.
  *
- * One thread takes batches and compares each with the rows that a sampler names for its position, saves states and
- * returns to them. Another thread reads statistics and states at the same time. Some fetches fail. Batches stay on the
- * host, or arrive on the device, where work on a stream reads them. The loader is destroyed wherever the thread
- * stops. */
+ * One thread takes batches and compares each batch with the rows that a sampler names for this position. It also saves
+ * states and returns to them. Another thread reads statistics and states at the same time. Some fetches fail. Batches
+ * stay on the host, or arrive on the device, where work on a stream reads them. When the thread stops, the loader is
+ * destroyed in whatever state it is. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 enum { NUM_STEPS = 16, NUM_LOOKS = 6, GENERATION = 3, MOST_SAMPLES = 40, MOST_BATCH = 7, WIDTH = 20, NONE = -1 };
 
 typedef enum dataset_kind { ROWS, BATCHES, SAMPLES, COLLATED, TREE, NUM_DATASET_KINDS } dataset_kind;
-/* What work on a stream reads. */
+/* A tree that work on a stream reads, and its expected rows. */
 typedef struct look_on_stream {
   tdict_stream stream;
   const void *address;
@@ -33,7 +33,7 @@ typedef struct stage {
   uint64_t delay_us;
   tdict_sampler *order;
   tdict_stream stream;
-  int64_t epoch, batch; /* the position of the thread that takes batches */
+  int64_t epoch, batch; /* the next batch of the thread that takes batches */
   int64_t num_delivered, num_rows, num_failed;
   size_t num_bytes;
   look_on_stream looks[NUM_STEPS];
@@ -82,14 +82,14 @@ static tdict_status collate(void *user, const tdict_tree *const *samples, size_t
   return tdict_stack(samples, count, NULL, &o, out, err);
 }
 
-/* False: a misfortune. */
+/* Makes the dataset. Returns false after a misfortune. */
 static bool make_dataset(stage *s, tdict_dataset **out) {
   if (s->kind == TREE) {
     const model_rows rows = model_rows_of(GENERATION, 0, s->length, WIDTH);
     tdict_tree *td = model_block(&rows, NULL);
     const bool is_ok = td && model_ok(tdict_dataset_from_tree(td, out, model_error()));
     tdict_release(td);
-    atomic_fetch_add(&s->num_released, 1); /* this dataset is released by the library */
+    atomic_fetch_add(&s->num_released, 1); /* the library itself releases this dataset */
     return is_ok;
   }
   tdict_dataset_table t = td_with(tdict_dataset_table, name = "rows", self = s, length = length_of, release = release,
@@ -171,7 +171,8 @@ static void go_to(stage *s, const tdict_loader_state *state) {
   s->batch = state->batch;
 }
 
-/* A batch that failed counts as taken. Without `continue_on_error`, the error stays until the position is set. */
+/* Checks the loader after a batch has failed. The batch counts as taken. Without `continue_on_error`, the error stays
+ * until the position is set. */
 static void after_failure(stage *s, bool is_expected) {
   const tdict_loader_state state = read_state(s);
   if (is_expected) model_true(state.epoch == s->epoch && state.batch == s->batch + 1);
@@ -244,7 +245,7 @@ static void consume(stage *s) {
   }
 }
 
-/* Reads what any thread may read. */
+/* Calls the functions that any thread may call. */
 static void observe(const stage *s) {
   int64_t last = 0;
   for (int i = 0; i < NUM_STEPS / 2; i++) {
@@ -302,14 +303,14 @@ static bool make_order(stage *s) {
               seed = s->options.seed);
   return model_ok(tdict_sampler_create(s->length, &o, &s->order, model_error()));
 }
-/* The order is a permutation of all samples. */
+/* Checks that the order is a permutation of all samples. */
 static void check_order(const stage *s) {
   uint64_t seen = 0;
   for (int64_t i = 0; i < s->length; i++) seen |= UINT64_C(1) << tdict_sampler_get(s->order, s->epoch, i);
   model_true(seen == (UINT64_C(1) << s->length) - 1);
 }
 
-/* Runs the loader in an open world. */
+/* Creates the loader and runs the threads. */
 static void load(stage *s) {
   tdict_dataset *d = NULL;
   const bool has_dataset = make_dataset(s, &d);
@@ -338,7 +339,7 @@ void dst_workload(void) {
     if (model_ok(tdict_stream_create(s.world.context, tdict_sim(0), &s.stream, model_error()))) {
       load(&s);
       model_calm(true);
-      (void)!tdict_stream_synchronize(s.world.context, s.stream, NULL); /* the looks are on this stack */
+      (void)!tdict_stream_synchronize(s.world.context, s.stream, NULL); /* the work reads this stack */
       model_calm(false);
       tdict_stream_destroy(s.world.context, s.stream);
     }

@@ -1,7 +1,8 @@
 /* Memories and streams of devices: allocators of the program, memory that is freed while a stream still reads it, and
  * conversions, fills and copies within a device.
  *
- * Each thread has trees of its own. All share the devices, whose counts are compared with the simulated driver's. */
+ * Each thread has its own trees. All threads share the devices, whose counts are compared with the counts of the
+ * simulated driver. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -30,7 +31,7 @@ static tdict_transfer_options roll_options(void) {
       dst_roll(4) == 0 ? (int32_t)(1 + dst_roll(2)) : TDICT_MODE_AUTO; /* 1 and 2: the driver copies pageable leaves */
   return o;
 }
-/* A new tree on a device. NULL: a misfortune. */
+/* Makes a tree on a device. Returns NULL after a misfortune. */
 static tdict_tree *send(stage *s, const model_rows *rows, tdict_device device) {
   const tdict_transfer_options o = roll_options();
   tdict_tree *td = model_tree(rows), *there = NULL;
@@ -38,7 +39,7 @@ static tdict_tree *send(stage *s, const model_rows *rows, tdict_device device) {
   tdict_release(td);
   return there;
 }
-/* Without misfortunes: the tree in host memory. */
+/* Copies a tree to host memory, without misfortunes. */
 static tdict_tree *fetch(stage *s, const tdict_tree *td) {
   tdict_tree *back = NULL;
   model_calm(true);
@@ -59,7 +60,7 @@ static void check_filled(stage *s, const tdict_tree *tree, int32_t value) {
 typedef struct allocator {
   stage *stage;
   tdict_device device;
-  pthread_mutex_t lock; /* guards: all below */
+  pthread_mutex_t lock; /* guards: all later fields */
   tdict_tensor *blocks[MOST_BLOCKS];
   void *addresses[MOST_BLOCKS];
   size_t live_bytes;
@@ -133,7 +134,7 @@ static void use_allocator(stage *s) {
 
 /* ---- work on a device ---- */
 
-/* The element of a leaf of the model as a number. */
+/* Returns element `i` of a leaf of the model as a double. */
 static double number_at(const tdict_tensor *t, int64_t i) {
   const void *data = tdict_tensor_const_data(t);
   switch (tdict_tensor_dtype(t)) {
@@ -149,7 +150,7 @@ static double number_at(const tdict_tensor *t, int64_t i) {
     return ((const uint8_t *)data)[i];
   }
 }
-/* Compares each element with the element of the model. */
+/* Checks that a tree of doubles has the elements of the model. */
 static void check_doubles(stage *s, const tdict_tree *wide, const model_rows *rows) {
   static const char *const paths[] = {"a", "n.b", "n.c", "n.m.d", "e", "f"};
   model_calm(true);
@@ -186,7 +187,7 @@ static void convert(stage *s) {
   if (on_stream) tdict_stream_destroy(s->world.context, stream);
 }
 
-/* Copies a tree over another one on the device, and tensors between host and device. */
+/* Copies a tree into another tree on the device, and tensors between host and device. */
 static void copy(stage *s) {
   const model_rows rows = rows_of(s), old = rows_of(s), third = rows_of(s);
   const tdict_device device = roll_device();
@@ -208,7 +209,7 @@ static void copy(stage *s) {
   if (is_ok && model_ok(tdict_fill(to, "n.m.d", 5, NULL, model_error()))) check_filled(s, to, 5);
 }
 
-/* A stream reads a tree that is released. Other trees must not get the bytes before. */
+/* Releases a tree while a stream reads it. No other tree may get the memory before the stream is done. */
 static void read_released(stage *s) {
   const model_rows rows = rows_of(s), next = rows_of(s);
   const tdict_device device = roll_device();
@@ -230,7 +231,7 @@ static void read_released(stage *s) {
   }
 }
 
-/* Devices that the context does not have. */
+/* Calls functions with a device that the context does not have. */
 static void ask_for_absent(stage *s) {
   const int64_t size = 16;
   const tdict_device absent = tdict_sim(NUM_DEVICES + (int32_t)dst_roll(3));
@@ -265,13 +266,13 @@ static void play(int number, void *data) {
   }
 }
 
-/* After all work: the context counts what the driver counts. */
+/* Checks that the context and the driver have the same counts after all work. */
 static void check_counts(stage *s) {
   int64_t num_streams = 0, num_events = 0;
   tdict_device_counts counts = {0};
   tdict_driver_sim_count driver = {0};
   model_calm(true);
-  for (int i = 0; i < NUM_DEVICES; i++) { /* this call opens a device that no thread has used */
+  for (int i = 0; i < NUM_DEVICES; i++) { /* opens the devices that no thread has used */
     model_true(tdict_context_get_counts(s->world.context, tdict_sim(i), &counts, NULL) == TDICT_OK);
     model_true(counts.device_bytes == 0);
   }
@@ -281,7 +282,7 @@ static void check_counts(stage *s) {
     num_events += driver.num_events;
   }
   model_calm(false);
-  /* a release that the driver performed, but reported as failed, still counts */
+  /* memory counts as held if the driver frees it but reports a failure */
   const bool may_differ = model_was_unlucky();
   model_true(may_differ ? counts.pinned_bytes >= driver.pinned_bytes : counts.pinned_bytes == driver.pinned_bytes);
   model_true(counts.peak_pinned_bytes >= counts.pinned_bytes);

@@ -1,4 +1,4 @@
-/* Implements model.h. The numbers of a workload are in static variables, because a program runs one workload. */
+/* Implements model.h. The state of a workload is in static variables, because a program runs only one workload. */
 #include "dst/workloads/model.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@
 
 static const unsigned all_kinds =
     1u << DST_SPURIOUS | 1u << DST_EARLY_TIMEOUT | 1u << DST_ALLOC | 1u << DST_THREAD | 1u << DST_DRIVER | 1u << DST_IO;
-/* Misfortunes after which calls still succeed. */
+/* kinds of misfortune that make no call fail */
 static const unsigned harmless_kinds = 1u << DST_SPURIOUS | 1u << DST_EARLY_TIMEOUT;
 
 static uint64_t faults_at_begin;
@@ -44,8 +44,8 @@ tdict_error *model_error(void) {
 }
 tdict_status model_status(void) { return last_status; }
 
-/* Returns true if a failed allocation, thread, driver call or system call can be the cause, also the cause of an
- * earlier transfer's failure, which has lost the bytes. */
+/* Returns true if a misfortune can be the cause of the status: of this call's failure, or of the failure of an earlier
+ * transfer, which has lost the bytes. */
 static bool is_excused(tdict_status status) {
   const uint32_t possible = 1u << TDICT_ENOMEM | 1u << TDICT_EDEVICE | 1u << TDICT_EIO;
   const bool reads_lost_bytes = status == TDICT_EINVAL && strstr(last_error.message, " are lost");
@@ -71,8 +71,8 @@ model_settings model_settings_default(void) {
   return (model_settings){.num_devices = 1, .num_threads = 2, .staging_bytes = 64 << 10};
 }
 
-/* To release resources, the library tries twice to make a device current. A driver that refuses twice in a row
- * leaks. */
+/* Returns true if a driver call must fail. Making a context current never fails twice in a row, because the library
+ * tries twice before it gives up and leaks resources. */
 static bool must_fail(tdict_fault_kind kind) {
   static _Thread_local bool has_push_failed;
   if (kind != TDICT_FAULT_CTX_PUSH) return dst_is_unlucky(DST_DRIVER);
@@ -150,7 +150,7 @@ static void *run_started(void *argument) {
 void model_run(int count, void (*body)(int number, void *data), void *data) {
   started threads[8];
   model_true(count <= 8);
-  model_calm(true); /* the threads of the workload itself always start */
+  model_calm(true); /* the workload's own threads always start */
   for (int i = 0; i < count; i++) {
     threads[i] = (started){.number = i, .body = body, .data = data};
     model_true(pthread_create(&threads[i].thread, NULL, run_started, &threads[i]) == 0);
@@ -204,7 +204,7 @@ static uint64_t mix(model_stamp stamp, int leaf, int64_t index) {
 }
 
 enum { STAMP, MATRIX, BYTES, WIDE, EMPTY, FLAGS, ANY_WIDTH = -1 };
-/* The leaves in the order of the tree. `shape` is the shape of a row. */
+/* A leaf of the trees, in tree order. `shape` is the shape of a row. */
 typedef struct leaf {
   const char *path;
   tdict_dtype dtype;
@@ -257,7 +257,8 @@ static void element_of(int number, model_stamp stamp, int64_t index, void *out) 
   }
 }
 
-/* Writes the elements of a leaf to the address of its first element, or compares them. Returns false if they differ. */
+/* Writes all elements of a leaf if `write` is not NULL, otherwise compares them. Returns false if an element differs.
+ * */
 static bool visit_elements(const tdict_tensor *t, int number, const model_rows *rows, char *write, const char *read) {
   const leaf *l = &leaves[number];
   const int64_t *strides = tdict_tensor_strides(t);
@@ -391,7 +392,7 @@ static void check_leaf(const tdict_tree *td, int number, const model_rows *rows,
 }
 
 static void check_node(const tdict_tree *root, const char *path, const model_rows *rows, const model_look *look) {
-  tdict_tree *td = (tdict_tree *)root; /* only read */
+  tdict_tree *td = (tdict_tree *)root; /* the tree is only read */
   tdict_device device;
   if (path && tdict_get_tree(root, path, &td, NULL) != TDICT_OK) dst_fail("the tree has no child '%s'", path);
   const char *name = path ? path : "";

@@ -1,8 +1,8 @@
 /* Objects whose hooks start transfers.
  *
  * The trees of this workload have objects of four types. The hooks of a crate move a tree that can hold another crate,
- * so transfers are started within transfers. A box uses the functions of tdict/hook.h, a flat object gives its tensors,
- * and a stone has no hooks and stays where it is. Some crates fail. */
+ * so transfers are started within transfers. The hooks of a box use the functions of tdict/hook.h. A flat object has
+ * only the hooks flatten and unflatten. A stone has no hooks and stays where it is. Some crates fail. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +15,15 @@
 
 enum { NUM_PLAYERS = 2, NUM_TREES = 3, ROWS = 3, WIDTH = 30, NUM_OBJECTS = 4, MOST_GENERATIONS = 32, RELEASED = -1 };
 
-/* All objects: a tree, or a tensor. */
+/* The struct of all objects, with a tree or a tensor. */
 typedef struct thing {
   tdict_tree *tree;
   tdict_tensor *tensor;
   bool fails;         /* its hook `to_device` returns TDICT_EFORMAT */
-  int64_t generation; /* of a box; RELEASED: the box has been released */
+  int64_t generation; /* of a box; RELEASED if it has been released */
 } thing;
 static _Atomic(int64_t) num_alive;
-/* For each generation: the functions that the hooks of boxes have launched, and those that have run. */
+/* for each generation, the functions that hooks of boxes have launched, and those that have run */
 static _Atomic(int) num_launched[MOST_GENERATIONS], num_ran[MOST_GENERATIONS];
 
 static void drop_thing(void *self) {
@@ -33,7 +33,7 @@ static void drop_thing(void *self) {
   free(t);
   atomic_fetch_sub(&num_alive, 1);
 }
-/* Makes an object, and takes its tree and tensor over, also on failure. */
+/* Makes an object. Takes over the tree and the tensor, also on failure. */
 static tdict_status make_thing(const thing *made_of, void **out) {
   thing *t = malloc(sizeof *t);
   if (!t) {
@@ -88,14 +88,14 @@ static tdict_status pin_box(const void *self, const tdict_hook *hook, void **out
   tdict_status status = tdict_hook_pin(hook, t->tensor, &pinned, err);
   return status == TDICT_OK ? make_thing(&(thing){.tensor = pinned, .generation = t->generation}, out) : status;
 }
-/* Work on the stream of the hook. The object that the hook got must live until the work is done. */
+/* Runs on the stream of the hook. The object of the hook must live until this work is done. */
 static void count_run(void *user) {
   const int64_t generation = ((const thing *)user)->generation;
   if (generation < 0 || generation >= MOST_GENERATIONS)
     dst_fail("a hook's object was released before the work on its stream");
   atomic_fetch_add(&num_ran[generation], 1);
 }
-/* Also queues work on the stream of the hook. The transfer must wait for this work. */
+/* Moves a box, and queues work on the stream of the hook. The transfer must wait for this work. */
 static tdict_status move_box(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const tdict_stream stream = hook->stream;
   const thing *t = self;
@@ -132,7 +132,7 @@ static const tdict_type flat = {
     .struct_size = sizeof flat, .name = "flat", .release = drop_thing, .flatten = flatten, .unflatten = unflatten};
 static const tdict_type stone = {.struct_size = sizeof stone, .name = "stone", .release = drop_thing};
 
-/* Sets an object. Takes the tree and the tensor over. */
+/* Makes an object and sets it in a tree. Takes over the object's tree and tensor. */
 static bool put(tdict_tree *td, const char *path, const tdict_type *type, const thing *made_of) {
   void *self = NULL;
   if (!made_of->tree && !made_of->tensor) return false;
@@ -146,10 +146,10 @@ static bool put(tdict_tree *td, const char *path, const tdict_type *type, const 
 }
 
 static model_rows rows_of(int64_t generation) { return model_rows_of(generation, 0, ROWS, WIDTH); }
-/* The rows of a nested tree. */
+/* Returns the generation of the tree in a crate. */
 static int64_t inner(int64_t generation) { return generation + 100; }
 
-/* A tree with a crate, whose tree may have a crate, too. NULL: a misfortune. */
+/* Makes a tree with `depth` nested crates. Returns NULL after a misfortune. */
 static tdict_tree *make_nest(int64_t generation, int depth, bool fails) {
   const model_rows rows = rows_of(generation);
   tdict_tree *td = model_tree(&rows);
@@ -181,7 +181,7 @@ static const thing *object_of(const tdict_tree *td, const char *path, const tdic
   return self;
 }
 
-/* The expected tree, on a device. */
+/* The expected tree and its device. */
 typedef struct wanted {
   model_world *world;
   int64_t generation;
@@ -256,7 +256,7 @@ static void send_and_return(model_world *w, const tdict_tree *td, int64_t genera
   td_release(there, back);
 }
 
-/* A crate that fails: the error is that of its hook, with its path. */
+/* Sends a tree with a crate whose hook fails. The error must have the hook's message and the crate's path. */
 static void send_failing(model_world *w, int64_t generation) {
   tdict_tree *td = make_tree(generation, true, false), *there = NULL;
   tdict_error *err = model_error();
@@ -278,7 +278,7 @@ static void pin_objects(model_world *w, const tdict_tree *td, int64_t generation
   tdict_release(pinned);
 }
 
-/* transfer_into a tree on the device with a flat object. */
+/* Writes a tree with a flat object into a tree on the device. */
 static void write_into(model_world *w, int64_t generation) {
   const model_rows rows = rows_of(generation), old = rows_of(generation + 1);
   scoped_tree td = model_tree(&rows), dst = model_tree(&old), there = NULL, back = NULL;

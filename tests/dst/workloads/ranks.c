@@ -1,8 +1,8 @@
-/* The table of a communicator, whose ranks are threads, also with ranks that fail, are late or die.
+/* A communicator whose ranks are threads, also with ranks that fail, are late or die.
  *
- * All ranks follow one script of calls, with blocking or asynchronous calls. Each rank compares its results with the
- * rows that all ranks have put into the call. In some runs a rank fails in a call of its table, dies between two calls,
- * or comes too late. Each call then has the right result, or an error. A rank that gets an error aborts its
+ * All ranks make the same blocking or asynchronous calls, which a script lists. Each rank checks its results against
+ * the rows that all ranks passed to the call. In some runs, a function of a rank's table fails, or a rank ends between
+ * two calls or is late. Each call then has the right result, or an error. A rank that gets an error aborts its
  * communicator, as a program would, so no rank waits for ever. */
 #include <stdatomic.h>
 #include <unistd.h>
@@ -43,12 +43,12 @@ typedef struct stage {
   tdict_comm *comms[WORLD];
   script_call script[NUM_CALLS];
   bool is_async;
-  bool is_patient; /* no time limit passes early */
+  bool is_patient; /* no timeout happens early */
   trouble trouble;
   int unlucky_rank, unlucky_call;
   int64_t timeout_ns;
 } stage;
-/* What a rank has of a call. */
+/* The trees and the future of a call on one rank. */
 typedef struct taking {
   tdict_tree *given, *result;
   tdict_future *future;
@@ -57,7 +57,7 @@ typedef struct taking {
 
 /* ---- the trees of a call ---- */
 
-/* The rows of a rank in a call. `first` is the place of the rows in the joined tree. */
+/* Returns the rows that a rank passes to a call. */
 static model_rows rows_of(int call, int rank, int64_t count) {
   return model_rows_of((call + 1) * 10 + rank, 0, count, WIDTH);
 }
@@ -67,7 +67,8 @@ static model_rows joined_rows(const script_call *c, int call) {
     for (int64_t i = 0; i < c->counts[r]; i++) joined.stamps[joined.count++] = rows_of(call, r, c->counts[r]).stamps[i];
   return joined;
 }
-/* A tree in host memory or, for calls that write in place, on the device of the communicator. NULL: a misfortune. */
+/* Makes a tree in host memory or on the communicator's device, where calls need it that write in place. Returns NULL
+ * after a misfortune. */
 static tdict_tree *make_tree(stage *s, const model_rows *rows, bool in_place) {
   tdict_tree *td = dst_roll(2) ? model_tree(rows) : model_block(rows, NULL), *there = NULL;
   const bool moves = td && s->device.type != TDICT_DEVICE_CPU && (in_place || dst_roll(2));
@@ -77,7 +78,7 @@ static tdict_tree *make_tree(stage *s, const model_rows *rows, bool in_place) {
   return there;
 }
 
-/* Element `i` of the numbers of a rank, which are reduced. */
+/* Returns element `i` of the numbers that a rank passes to a reduction. */
 static int64_t number_of(int call, int rank, int i) { return call * 7 + (rank * 5 + i * 3) % 11; }
 static bool put_numbers(tdict_tree *td, const char *path, tdict_dtype dtype, const void *data) {
   const int64_t count = NUM_NUMBERS;
@@ -86,7 +87,7 @@ static bool put_numbers(tdict_tree *td, const char *path, tdict_dtype dtype, con
   is_ok = is_ok && model_ok(tdict_set(td, path, t, model_error()));
   return is_ok;
 }
-/* The numbers as floats and, unless the mean is wanted, as integers. */
+/* Makes a tree of the numbers as floats and, unless the call computes the mean, as integers. */
 static tdict_tree *make_numbers(stage *s, int call, int rank) {
   const bool is_mean = s->script[call].reduce == TDICT_REDUCE_MEAN;
   int64_t integers[NUM_NUMBERS];
@@ -186,7 +187,8 @@ static tdict_status make_call(stage *s, int call, int rank, taking *t) {
   }
 }
 
-/* The statuses with which a call may fail. After a misfortune, a rank may also learn the error of another rank. */
+/* Returns the statuses with which a call may fail. After a misfortune, a rank may also get the error of another rank.
+ * */
 static uint32_t allowed_of(const stage *s, call_kind kind) {
   const uint32_t lost = 1u << TDICT_ELOST | 1u << TDICT_ETIMEDOUT | 1u << TDICT_ECANCELLED | 1u << TDICT_EIO |
                         1u << TDICT_ENOMEM | 1u << TDICT_EDEVICE;
@@ -302,7 +304,7 @@ static void give_up(stage *s, int rank) {
   model_true(status != TDICT_OK && !none);
 }
 
-/* Returns false if the rank must give up. */
+/* Checks the status of a call. Returns false if the rank must give up. */
 static bool judge(const stage *s, int call, tdict_status status) {
   const call_kind kind = s->script[call].kind;
   return model_may(allowed_of(s, kind), status) || (kind == MISMATCH && model_status() == TDICT_EINVAL);
@@ -340,7 +342,7 @@ static void play(int rank, void *data) {
   }
   for (int i = 0; i < NUM_CALLS && goes_on && s->is_async; i++) goes_on = end(s, i, rank, &of[i]);
   if (!goes_on) {
-    /* The call itself has aborted the communicator, if the other ranks may wait. */
+    /* After these errors other ranks may wait, so the call itself must have aborted the communicator. */
     const uint32_t aborting = 1u << TDICT_ELOST | 1u << TDICT_ETIMEDOUT;
     if (!model_was_unlucky() && aborting >> model_status() & 1) model_true(thread_world_aborts(s->threads, rank) > 0);
     if (s->trouble == DIES && rank == s->unlucky_rank) thread_world_leave(s->threads, rank);

@@ -1,8 +1,9 @@
 /* A replay buffer with a writer, and a loader that draws its rows.
  *
- * The writer appends and rewrites rows, and keeps the contents of the buffer after each write: a version. All rows of a
- * batch are read between two writes, so a batch must equal the rows of one version, which is neither older than the
- * epoch nor newer than the delivery. Stamps name the write and the row, so a batch says which rows it has. */
+ * The writer appends and rewrites rows. The contents of the buffer after each write are a version, which the writer
+ * records. The loader reads all rows of a batch between two writes. So a batch must equal the rows of one version,
+ * which is not older than the epoch and not newer than the delivery. A stamp has the numbers of the write and the row,
+ * so a batch shows which rows it has. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 
 enum { CAPACITY = 12, NUM_WRITES = 10, MOST_VERSIONS = 2 + NUM_WRITES, WIDTH = 20, NUM_EPOCHS = 4, EMPTY = -1 };
 
-/* What the buffer has after a write. */
+/* The contents of the buffer after a write. */
 typedef struct version {
   model_stamp stamps[CAPACITY]; /* EMPTY: the row is not filled */
   int64_t num_filled, next_row, total;
@@ -29,11 +30,11 @@ typedef struct stage {
   int64_t batch_size;
   pthread_mutex_t lock; /* guards: versions, num_versions */
   version versions[MOST_VERSIONS];
-  int num_versions; /* also the version that a write may be making now */
+  int num_versions; /* includes the version of a write that is not done */
   _Atomic(bool) is_done;
 } stage;
 
-/* A row of a write: the number of the write, and the row of the buffer. */
+/* Returns the stamp of a row that a write has written. */
 static model_stamp stamp_at(int write, int64_t row) { return model_stamp_of(write, row); }
 
 static version last_version(stage *s) {
@@ -42,7 +43,7 @@ static version last_version(stage *s) {
   pthread_mutex_unlock(&s->lock);
   return v;
 }
-/* Adds what a write is about to make. */
+/* Adds the version that the next write will make. */
 static void add_version(stage *s, const version *v) {
   pthread_mutex_lock(&s->lock);
   model_true(s->num_versions < MOST_VERSIONS);
@@ -102,7 +103,7 @@ static void write_under_lock(stage *s, int write) {
   tdict_replay_lock(s->replay);
   tdict_replay_state state = state_of(s);
   model_true(state.num_filled == v.num_filled && state.total == v.total);
-  /* No fetch may see the row in between. */
+  /* No fetch may see these bytes, because the buffer is locked. */
   model_true(model_write_row(s->tree, row, stamp_at(write + MOST_VERSIONS, row), WIDTH));
   usleep((useconds_t)dst_roll(60));
   model_true(model_write_row(s->tree, row, v.stamps[row], WIDTH));
@@ -141,13 +142,14 @@ static int num_versions(stage *s) {
 }
 static int64_t row_of(model_stamp stamp) { return stamp % 1024; }
 
-/* True if the rows are those of version `v`. */
+/* Returns true if the rows are equal to rows of the version. */
 static bool is_version(const version *v, const model_rows *rows) {
   for (int64_t i = 0; i < rows->count; i++)
     if (v->stamps[row_of(rows->stamps[i])] != rows->stamps[i]) return false;
   return true;
 }
-/* All rows are those of one version from `oldest` on. If rows are fetched one by one, each row is of some version. */
+/* Checks that all rows are from one version, `oldest` or later. If rows are fetched one by one, each row may be from
+ * another version. */
 static void check_rows(stage *s, const model_rows *rows, int oldest) {
   bool is_found = false;
   pthread_mutex_lock(&s->lock);
@@ -178,7 +180,7 @@ static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t 
   memcpy(rows.stamps, stamps, (size_t)rows.count * sizeof stamps[0]);
   for (int64_t i = 0; i < rows.count; i++) {
     const int64_t row = row_of(rows.stamps[i]);
-    model_true(row >= 0 && row < CAPACITY && !(*seen >> row & 1)); /* each row comes once in an epoch */
+    model_true(row >= 0 && row < CAPACITY && !(*seen >> row & 1)); /* an epoch has each row at most once */
     *seen |= UINT64_C(1) << row;
   }
   model_look look = model_plain_look();
@@ -188,7 +190,7 @@ static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t 
   check_rows(s, &rows, oldest);
 }
 
-/* The error of an epoch stays until the loader is restarted. */
+/* Takes the batches of an epoch. An error stays until the loader is restarted. */
 static void take_epoch(stage *s) {
   /* A write may be making the last version now, so the version before counts, too. */
   const int newest = num_versions(s) - 1, oldest = newest > 0 ? newest - 1 : 0;
@@ -253,7 +255,7 @@ static bool open_loader(stage *s) {
   return is_ok;
 }
 
-/* A buffer with some filled rows. */
+/* Creates a buffer in which some rows are filled. */
 static bool open_replay(stage *s) {
   const int64_t filled = (int64_t)dst_roll(CAPACITY + 1);
   const model_rows rows = model_rows_of(1, 0, CAPACITY, WIDTH);
@@ -266,7 +268,7 @@ static bool open_replay(stage *s) {
   return true;
 }
 
-/* At rest: the rows of the buffer are those of the last version, and an emptied buffer has none. */
+/* Checks that the buffer has the rows of the last version, and that a cleared buffer has no rows. */
 static void check_rest(stage *s) {
   const version v = last_version(s);
   const int64_t *stamps = tdict_const_data(s->tree, "a");

@@ -1,9 +1,9 @@
 /* A ring between two contexts of one process.
  *
- * The trainer has one context, and the workers have another one. A worker fills a slot from its device or by plain
- * writes, publishes the slot, and sometimes leaves the ring in the middle of a slot. The trainer takes batches, starts
- * their transfer, and gives the slots back while the transfers still read them. Each batch carries the number of its
- * worker and its place, so the trainer sees a lost, repeated or mixed batch. */
+ * The trainer and the workers have one context each. A worker fills a slot from its device or by plain writes,
+ * publishes the slot, and sometimes leaves the ring in the middle of a slot. The trainer takes batches, starts their
+ * transfer, and gives the slots back while the transfers still read them. Each batch has the number of its worker and
+ * its own number, so the trainer detects lost, repeated and mixed batches. */
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,11 +15,11 @@
 enum { NUM_WORKERS = 2, MOST_BATCHES = 6, MOST_HELD = 3, ROWS = 2, WIDTH = 40, MILLISECOND = 1000000 };
 
 typedef struct worker {
-  int sockets[2]; /* of the trainer, of the worker */
+  int sockets[2]; /* ends of the trainer and of the worker */
   bool is_added;
-  int num_batches;                       /* how many the worker will publish */
-  bool leaves_slot;                      /* leaves the ring while it fills another slot */
-  _Atomic(int) num_published, num_begun; /* begun: the last publication may be under way */
+  int num_batches;                       /* that the worker will publish */
+  bool leaves_slot;                      /* leaves while it fills a slot */
+  _Atomic(int) num_published, num_begun; /* begun: also counts a call that has not returned */
   int num_taken;
 } worker;
 /* A batch that the trainer has sent to the device. */
@@ -58,7 +58,7 @@ static bool attach(worker *w, tdict_share_ring **out) {
   return false;
 }
 
-/* Writes a batch into a slot. False: a misfortune. The slot then has no valid batch. */
+/* Writes a batch into a slot. Returns false after a misfortune, and the slot then has no valid batch. */
 static bool fill(stage *s, tdict_tree *slot, int64_t generation) {
   const model_rows rows = rows_of(generation);
   if (dst_roll(2)) {
@@ -70,7 +70,7 @@ static bool fill(stage *s, tdict_tree *slot, int64_t generation) {
       td && model_ok(tdict_to_device(s->worker_world.context, td, tdict_sim(0), NULL, &there, model_error())) &&
       model_ok(tdict_transfer_into(s->worker_world.context, slot, there, NULL, model_error()));
   td_release(there, td);
-  return is_ok || model_write(slot, &rows); /* accessors of lost bytes may return NULL for reading only */
+  return is_ok || model_write(slot, &rows); /* only accessors for reading return NULL if bytes are lost */
 }
 
 static void work(stage *s, int number) {
@@ -99,7 +99,7 @@ static void work(stage *s, int number) {
 
 /* ---- the trainer ---- */
 
-/* Returns the number of the worker. The batch must be the next one of this worker. */
+/* Checks that a batch is the next batch of its worker. Returns the number of the worker. */
 static int check_batch(stage *s, const tdict_tree *batch) {
   const model_look look = slot_look(batch);
   const int64_t generation = model_generation(batch);
@@ -145,7 +145,7 @@ static bool take(stage *s, tdict_tree **held, int *num_held) {
   const uint32_t allowed = 1u << TDICT_ETIMEDOUT | 1u << TDICT_ENOTFOUND;
   const bool are_all_gone = atomic_load(&s->num_active) == 0;
   if (!model_may(allowed, tdict_share_ring_take(s->ring, MILLISECOND, &slot, model_error()))) {
-    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* a full slot is found at any time */
+    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* full slots never time out */
     give_back(s, held, num_held);                                             /* the workers may wait for these slots */
     return may_come;
   }
@@ -203,7 +203,7 @@ static bool open_ring(stage *s) {
   return true;
 }
 
-/* All published batches have been taken, unless the trainer left early. */
+/* Checks that all published batches were taken, unless the trainer left early. */
 static void check_counts(const stage *s) {
   for (int i = 0; i < NUM_WORKERS; i++) {
     const worker *w = &s->workers[i];
@@ -214,7 +214,7 @@ static void check_counts(const stage *s) {
   }
 }
 
-/* A single shared tree: both ends have the same bytes. */
+/* Shares a single tree. Both ends must have the same bytes. */
 static void share_tree(void) {
   const model_rows rows = rows_of(7), changed = rows_of(8);
   int sockets[2];

@@ -1,8 +1,9 @@
 /* A context that is destroyed under load.
  *
- * Threads start transfers until the last moment. The main thread then destroys the context, which must wait for the
- * transfers. Meanwhile other threads wait for futures, read results, and release trees and futures: these stay valid.
- * Futures that failed, and whose errors nobody has read, write to the log, but never after the end of the context. */
+ * Threads start transfers and leave them in flight. One thread then destroys the context, which must wait for the
+ * transfers. At the same time, other threads wait for futures, read results, and release trees and futures, all of
+ * which stay valid. A failed future whose error was not read writes to the log, but never after the context is
+ * destroyed. */
 #include <stdatomic.h>
 
 #include "context.h"
@@ -19,7 +20,7 @@ typedef struct pending {
 } pending;
 typedef struct stage {
   tdict_driver *driver;
-  tdict_context *contexts[2]; /* of one driver; the second may be NULL */
+  tdict_context *contexts[2]; /* both use the same driver; the second may be NULL */
   int64_t width;
   tdict_tree *common; /* all threads read this tree on the device */
   tdict_tree *target; /* all threads write this tree on the device */
@@ -70,7 +71,7 @@ static void start(int number, void *data) {
     else
       is_started = model_ok(tdict_transfer_into_async(context, s->target, p->source, &o, &p->future, model_error()));
     if (!is_started) p->future = NULL;
-    if (kind == 2) p->generation = 0; /* another thread may write over this */
+    if (kind == 2) p->generation = 0; /* another thread may overwrite this tree */
     p->is_cancelled = is_started && dst_roll(4) == 0;
     if (p->is_cancelled) tdict_future_cancel(p->future);
     if (dst_roll(2)) { /* the transfer keeps the bytes */
@@ -91,7 +92,7 @@ static void end(int number, void *data) {
         if (k % 2 == 0 && s->pending[k][i].future) model_true(tdict_future_is_ready(s->pending[k][i].future));
     return;
   }
-  if (number % 2 == 0) return; /* the futures of this thread are looked at when all is over */
+  if (number % 2 == 0) return; /* the futures of this thread are checked later */
   for (int i = 0; i < NUM_FUTURES; i++) {
     const pending *p = &s->pending[number][i];
     if (p->future) (void)!tdict_future_wait(p->future, NULL, NULL);
@@ -99,7 +100,7 @@ static void end(int number, void *data) {
   }
 }
 
-/* After the context: futures have their results, and the bytes of trees on the host can be read. */
+/* Checks a transfer after the context is destroyed. The future has its result, and trees on the host can be read. */
 static void settle(stage *s, pending *p) {
   const model_rows rows = rows_of(s, p->generation);
   tdict_tree *result = NULL;

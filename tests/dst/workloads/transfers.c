@@ -1,8 +1,8 @@
-/* Transfers that conflict, are cancelled, make streams wait and are released early.
+/* Transfers that conflict, are cancelled, make streams wait or are released early.
  *
- * Three threads start transfers. Each destination that several threads write has a lock, under which transfers are
- * started, and a record of the generations that it may hold. The library runs conflicting transfers in the order of
- * their starts, so the record says what a transfer must read that is started now. */
+ * Three threads start transfers. A destination that several threads write has a lock, under which transfers are
+ * started, and a record of the last generation. The library runs conflicting transfers in the order of their starts, so
+ * a new transfer must read the generation in the record. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -25,21 +25,21 @@ static const uint32_t cancelled = 1u << TDICT_ECANCELLED, lost = 1u << TDICT_EIN
 typedef struct contested {
   pthread_mutex_t lock; /* guards: the order of starts, generation, is_certain */
   tdict_tree *tree;
-  int64_t generation; /* of the last write that was started */
+  int64_t generation; /* of the last write */
   bool is_certain;    /* the last write was not cancelled */
 } contested;
 
 typedef struct stage {
   model_world world;
   int64_t width;
-  int kinds[NUM_KINDS]; /* of the actions of this run */
+  int kinds[NUM_KINDS]; /* the actions of this run */
   size_t num_kinds;
   tdict_tree *sources[NUM_SOURCES];
-  bool are_locked;                    /* the sources, so that the library keeps their plans */
+  bool are_locked;                    /* of the sources, so that the library keeps their plans */
   contested contested[NUM_CONTESTED]; /* 0: on the device, 1: on the host */
   model_look host_look;               /* of contested[1], which may be pinned */
   _Atomic(int64_t) next_generation;
-  pthread_mutex_t gate_lock; /* held while a gate is shut; locked before the lock of a contested tree */
+  pthread_mutex_t gate_lock; /* held while a gate is shut; taken before the lock of a contested tree */
 } stage;
 
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
@@ -61,7 +61,7 @@ static tdict_transfer_options roll_options(void) {
   return o;
 }
 
-/* Waits for a transfer in one of several ways. True if it succeeded; *out then has the result. */
+/* Waits for a transfer in one of several ways. Returns true if the transfer succeeded, and its tree in *out. */
 static bool finish(tdict_future *f, uint32_t allowed, tdict_tree **out) {
   const uint64_t way = dst_roll(4);
   if (way == 0)
@@ -77,7 +77,7 @@ static bool finish(tdict_future *f, uint32_t allowed, tdict_tree **out) {
   return is_done;
 }
 
-/* `bytes`: of the copied elements, or of the block of a locked tree. */
+/* Checks the statistics of a transfer. `bytes` are those of all elements, or of the block of a locked tree. */
 static void check_stats(const tdict_future *f, size_t bytes) {
   tdict_transfer_stats s = tdict_transfer_stats_default();
   model_true(tdict_future_get_stats(f, &s, NULL) == TDICT_OK);
@@ -85,7 +85,7 @@ static void check_stats(const tdict_future *f, size_t bytes) {
   model_true(s.direct_bytes + s.staged_bytes + s.pageable_bytes + s.host_bytes == s.total_bytes);
 }
 
-/* There and back. The tree on the device is released while it is read. */
+/* Moves a tree to the device and back. Releases the tree on the device while the second transfer reads it. */
 static void go_there_and_back(stage *s) {
   const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
   const model_rows rows = rows_of(s, generation);
@@ -116,7 +116,7 @@ static void go_there_and_back(stage *s) {
   td_release(kept, back);
 }
 
-/* A tree of this thread's own, which is released at once, with its future or before it. */
+/* Moves a new tree, and releases the tree and the future early. */
 static void let_go(stage *s) {
   const model_rows rows = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
   const model_look look = model_device_look(tdict_sim(0));
@@ -135,8 +135,9 @@ static void let_go(stage *s) {
   }
 }
 
-/* Shuts a gate, for a transfer with these options. The call that starts it returns before the copies end, and the other
- * threads of the pool stay free. One gate is shut at a time. False: a misfortune. */
+/* Shuts a gate, and returns options for a transfer that waits for the gate. The starting call returns before the
+ * copies, and the transfer uses one thread of the pool. Only one gate may be shut at a time. Returns false after a
+ * misfortune. */
 static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   *o = roll_options();
   o->num_threads = 1;
@@ -146,7 +147,7 @@ static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   return true;
 }
 
-/* A transfer that waits for a gate cannot end before it is cancelled, so it must end as cancelled. */
+/* Cancels a transfer that waits for a gate. The transfer cannot have ended before, so it must end as cancelled. */
 static void cancel_behind_a_gate(stage *s) {
   model_gate g;
   tdict_transfer_options o;
@@ -234,7 +235,7 @@ static void read_contested(stage *s, contested *c, int which) {
   tdict_release(got);
 }
 
-/* Starts a transfer that queues its copies on a thread of the pool, and waits for it for a while. NULL: not started. */
+/* Starts a transfer to the device and may wait for a limited time. Returns NULL if the transfer was not started. */
 static tdict_future *read_for_a_while(stage *s, tdict_tree *td, const tdict_transfer_options *o, uint32_t allowed) {
   tdict_future *f = NULL;
   if (!model_may(allowed, tdict_to_device_async(s->world.context, td, tdict_sim(0), o, &f, model_error()))) return NULL;
@@ -247,8 +248,8 @@ static void check_read(stage *s, tdict_future *f, const model_rows *rows, uint32
   if (f && finish(f, model_was_unlucky() ? lost : allowed, &got)) model_check_device(&s->world, got, rows, &look);
 }
 
-/* Reads the contested tree on the host, after a gate opens. Then another read may begin and end, before the tree is
- * written. The write must wait for the first read. */
+/* Starts a read of the contested tree on the host that waits for a gate. Another read may then start and end before a
+ * write is started. The write must wait for the first read. */
 static void write_behind_a_read(stage *s) {
   contested *c = &s->contested[1];
   const model_rows next = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
@@ -308,7 +309,7 @@ static void wait_on_stream(stage *s) {
   tdict_stream_destroy(s->world.context, stream);
 }
 
-/* A pinned copy, a conversion on the way to the device, and entries that stay. */
+/* Pins a tree, then moves it with a conversion and a kept entry. */
 static void pin_and_convert(stage *s) {
   const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
   const model_rows rows = rows_of(s, generation);
@@ -386,7 +387,8 @@ static void play(int number, void *data) {
   }
 }
 
-/* After all transfers: the sources are unchanged, and each contested tree has the generation of its record. */
+/* Checks after all transfers that the sources are unchanged, and that each contested tree has the generation of its
+ * record. */
 static void check_all(stage *s) {
   const model_look on_device = model_device_look(tdict_sim(0));
   model_look look = model_plain_look();
@@ -413,8 +415,8 @@ static void check_all(stage *s) {
   }
 }
 
-/* Moves the largest leaf into a pinned storage of its own. The driver reads a large pinned leaf itself, after the copy
- * is queued. False: a misfortune. */
+/* Moves the largest leaf into its own pinned storage, from which the driver reads it after the copy is queued. Returns
+ * false after a misfortune. */
 static bool pin_large_leaf(stage *s, tdict_tree *td) {
   const model_rows rows = rows_of(s, 50);
   tdict_tensor *t = NULL, *pinned = NULL;
@@ -427,8 +429,8 @@ static bool pin_large_leaf(stage *s, tdict_tree *td) {
   return is_ok;
 }
 
-/* Each run has about half of the kinds of actions, so that the few that an error needs follow each other more often
- * than in a run of all kinds (Groce and others, Swarm Testing, 2012). */
+/* Chooses about half of the kinds of actions for a run. If an error needs only a few kinds, they follow each other more
+ * often than in a run of all kinds (Groce and others, Swarm Testing, 2012). */
 static void choose_kinds(stage *s) {
   for (int kind = 0; kind < NUM_KINDS; kind++)
     if (dst_roll(2)) s->kinds[s->num_kinds++] = kind;

@@ -1,5 +1,5 @@
-/* Elements whose blocks need few or many bits, and a naive model of how many bytes they need when they are packed. The
- * model uses no code of the library. Thread rule: one thread. */
+/* Elements that need few or many bits, and a naive model that computes their packed size. The model uses no code of the
+ * library. Thread rule: one thread. */
 #ifndef TDICT_TESTS_ENGINE_KINDS_PACK_VALUES_H
 #define TDICT_TESTS_ENGINE_KINDS_PACK_VALUES_H
 
@@ -11,7 +11,8 @@
 
 enum { PV_BLOCK = 32768 }; /* bytes of a block */
 
-/* How far apart the elements are. Each span is tried with the largest difference that fits, and with one more. */
+/* The range of the elements. Each size is tested with the largest difference that fits, and with a difference larger by
+ * one. */
 typedef enum pv_kind {
   PV_EQUAL,    /* one value */
   PV_BYTE,     /* differences up to 255 */
@@ -21,10 +22,10 @@ typedef enum pv_kind {
   PV_WORD,     /* up to 2^32 - 1 */
   PV_WORD_1,   /* up to 2^32 */
   PV_RANDOM,   /* random bits */
-  PV_EXTREMES, /* near one value, and the lowest and the highest number of the dtype */
-  PV_OUTLIER,  /* differences up to 255, and one other element in all */
-  PV_MIDDLE,   /* differences up to 255 around 0, and for unsigned numbers around the middle of their range */
-  PV_MIXED,    /* each block of its own kind */
+  PV_EXTREMES, /* near one value, but also the lowest and the highest number */
+  PV_OUTLIER,  /* differences up to 255, except for one element */
+  PV_MIDDLE,   /* up to 255, around 0 or, if unsigned, around the middle of the range */
+  PV_MIXED,    /* each block has another kind */
   PV_KINDS
 } pv_kind;
 
@@ -36,10 +37,10 @@ static inline bool pv_is_unsigned(tdict_dtype dtype) {
 }
 static inline unsigned pv_item(tdict_dtype dtype) { return (unsigned)tdict_dtype_bytes(dtype); }
 static inline void pv_store(tdict_dtype dtype, void *data, size_t i, uint64_t number) {
-  memcpy((char *)data + i * pv_item(dtype), &number, pv_item(dtype)); /* little-endian, as every GPU */
+  memcpy((char *)data + i * pv_item(dtype), &number, pv_item(dtype)); /* GPUs are little-endian, too */
 }
 
-/* The value of element `i`. A long double holds all numbers of 64 bits. */
+/* Returns element `i`. A long double represents all 64-bit integers. */
 static inline long double pv_value(tdict_dtype dtype, const void *data, size_t i) {
   const unsigned item = pv_item(dtype);
   uint64_t bits = 0;
@@ -48,7 +49,7 @@ static inline long double pv_value(tdict_dtype dtype, const void *data, size_t i
   return (long double)bits - (is_negative ? ldexpl(1, 8 * (int)item) : 0);
 }
 
-/* Fills bools: random 0 and 1. PV_EXTREMES and PV_OUTLIER add bytes that are neither. */
+/* Fills bools with random 0 and 1. Some kinds also have bytes that are neither. */
 static inline void pv_fill_bools(rng *r, unsigned char *out, size_t count, pv_kind kind) {
   for (size_t i = 0; i < count; i++) out[i] = kind == PV_EQUAL ? 1 : next_random(r) & 1;
   if (kind == PV_EXTREMES) out[0] = 2, out[count - 1] = 255;
@@ -74,8 +75,7 @@ static inline void pv_fill(rng *r, tdict_dtype dtype, void *data, size_t count, 
     return;
   }
   const uint64_t span = kind <= PV_WORD_1 ? most[kind] : 0xff, top = all < span ? all : span;
-  uint64_t base =
-      next_random(r) % (all - top + 1 ? all - top + 1 : 1); /* base + top does not pass the highest number */
+  uint64_t base = next_random(r) % (all - top + 1 ? all - top + 1 : 1); /* base + top does not overflow */
   if (!pv_is_unsigned(dtype)) base ^= sign;
   if (kind == PV_MIDDLE) base = (pv_is_unsigned(dtype) ? sign : 0) - 100;
   for (size_t i = 0; i < count; i++) {
@@ -94,7 +94,7 @@ static inline void pv_fill(rng *r, tdict_dtype dtype, void *data, size_t count, 
 }
 
 static inline size_t pv_round(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
-/* The bits of a difference in a block. */
+/* Returns the bits that each element of a block needs. */
 static inline unsigned pv_bits(tdict_dtype dtype, const void *data, size_t count) {
   const unsigned bits = 8 * pv_item(dtype);
   if (dtype == TDICT_BOOL) {
@@ -112,7 +112,7 @@ static inline unsigned pv_bits(tdict_dtype dtype, const void *data, size_t count
     if (high - low < ldexpl(1, (int)few)) return high == low ? 0 : few;
   return high == low ? 0 : bits;
 }
-/* The bytes of elements that are packed together. */
+/* Returns the packed size of a leaf in bytes. */
 static inline size_t pv_packed_bytes(tdict_dtype dtype, const void *data, size_t bytes) {
   const unsigned item = pv_item(dtype);
   size_t sum = pv_round(8 + 16 * ((bytes + PV_BLOCK - 1) / PV_BLOCK), 64);

@@ -1,10 +1,10 @@
-/* The option narrow: integers and bools travel to a device in fewer bytes, and arrive bit by bit. */
+/* Tests the option narrow: integers and bools are sent to a device in fewer bytes, and arrive unchanged. */
 #include "engine/narrow.h"
 
 #include "core/base/error.h"
 #include "device/gpu.h"
 
-/* Without kernels, tensors travel with all bytes. */
+/* Simulates a driver without kernels, for which tensors are sent unpacked. */
 static bool has_no_kernels;
 tdict_status __real_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
 tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
@@ -13,7 +13,7 @@ tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
   return __real_tdict_gpu_load_kernels(gpu, err);
 }
 
-/* In all modes and with all numbers of threads, to a device, back, and within the host. */
+/* Moves trees to a device, back, and within the host, in all modes and with all numbers of threads. */
 DEVICE_CASE(narrow_arrives_in_all_ways) {
   scoped_place w = open_place();
   for (int layout = 0; layout < 3; layout++) {
@@ -29,13 +29,13 @@ DEVICE_CASE(narrow_arrives_in_all_ways) {
   }
 }
 
-/* Slots with many blocks and many leaves. */
+/* Slots hold many blocks and many leaves. */
 GPU_CASE(narrow_fills_large_slots) {
   scoped_place w = large_world();
   for (int i = 0; i < 6; i++) {
     scoped_tree src = narrow_tree(NULL, i % 2);
     char path[32];
-    for (int k = 0; k < 40; k++) { /* heads need most space in leaves of 4096 bytes that do not become smaller */
+    for (int k = 0; k < 40; k++) { /* incompressible leaves of 4096 bytes have the largest heads */
       snprintf(path, sizeof path, "rows.r%d", k);
       td_put(src, path, pv_tensor(TDICT_I64, SHAPE(512), PV_RANDOM, NULL));
     }
@@ -48,7 +48,7 @@ GPU_CASE(narrow_fills_large_slots) {
   }
 }
 
-/* All slots are full of heads, with slots of any size. */
+/* Slots of any size have room for as many heads as possible. */
 GPU_CASE(narrow_heads_fit_into_slots) {
   for (size_t slot = 4096; slot <= 65536; slot += slot < 16384 ? 4096 : 16384) {
     scoped_place w = place_sized(32 * slot, -1);
@@ -63,7 +63,7 @@ GPU_CASE(narrow_heads_fit_into_slots) {
   }
 }
 
-/* The statistics have the bytes of the model, if each leaf is in one chunk. */
+/* If each leaf is in one chunk, the statistics have the packed bytes of the model. */
 GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
   scoped_place w = large_world();
   for (int d = 0; d < PV_DTYPES; d++)
@@ -89,7 +89,7 @@ GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
     }
 }
 
-/* Large leaves of few values: most bytes do not travel. */
+/* Large leaves with small ranges: most bytes are not sent. */
 GPU_CASE(narrow_saves_most_bytes_of_tokens) {
   scoped_place w = large_world();
   scoped_tree src = new_tree();
@@ -121,7 +121,7 @@ GPU_CASE(narrow_leaves_pinned_tensors_alone) {
   assert_int_equal(s.wire_bytes, s.total_bytes);
 }
 
-/* Without kernels, and on the way to the host, all bytes travel. */
+/* Without kernels, and on the way to the host, all bytes are sent. */
 GPU_CASE(narrow_needs_kernels) {
   scoped_place w = large_world();
   scoped_tree src = narrow_tree(NULL, false), out = NULL;
@@ -140,7 +140,7 @@ GPU_CASE(narrow_needs_kernels) {
   assert_true(s.wire_bytes < s.total_bytes);
 }
 
-/* Existing tensors of any alignment and any strides; the bytes around them stay. */
+/* Writes existing tensors of any alignment and strides. The bytes around them stay. */
 DEVICE_CASE(narrow_into_a_destination) {
   scoped_place w = open_place();
   scoped_tree src = narrow_tree(NULL, true), dst = new_tree();

@@ -1,11 +1,11 @@
-/* The option narrow with other options, other kinds of trees, and failures. */
+/* Tests the option narrow with other options, with other kinds of trees, and with failures. */
 #include "engine/narrow.h"
 
 #include "engine/conversions.h"
 #include "support/things.h"
 #include "support/unloaded.h"
 
-/* Converted leaves travel as their conversion says; kept leaves stay; sources are checked. */
+/* Converted leaves are sent as their conversion says, kept leaves are shared, and sources are checked. */
 GPU_CASE(narrow_beside_other_options) {
   scoped_place w = large_world();
   scoped_tree src = new_tree(), out = NULL;
@@ -25,14 +25,14 @@ GPU_CASE(narrow_beside_other_options) {
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   check_tensor(&w, td_leaf(src, "a"), td_leaf(out, "a"), "a");
   check_converted(&w, &(pair_of){"b", TDICT_U16, TDICT_F32, 1, 0}, td_leaf(src, "b"), td_leaf(out, "b"));
-  check_tensor(&w, td_leaf(src, "c"), td_leaf(out, "c"), "c"); /* the conversion changes nothing */
+  check_tensor(&w, td_leaf(src, "c"), td_leaf(out, "c"), "c"); /* the dtype stays, so the leaf is packed */
   assert_ptr_equal(td_leaf(out, "kept"), td_leaf(src, "kept"));
   assert_int_equal(s.total_bytes, 24000 + 20000 + 20000);
   assert_int_equal(s.wire_bytes, pv_packed_bytes(TDICT_I64, td_leaf(src, "a")->data, 24000) + 10000 +
                                      pv_packed_bytes(TDICT_I32, td_leaf(src, "c")->data, 20000));
 }
 
-/* Consolidated and locked trees, tied leaves, views with another dtype, and objects. */
+/* Moves consolidated and locked trees, tied leaves, views with another dtype, and objects. */
 GPU_CASE(narrow_of_other_trees) {
   scoped_place w = large_world();
   scoped_tree src = narrow_tree(NULL, false), whole = NULL, out = NULL;
@@ -75,7 +75,7 @@ GPU_CASE(narrow_of_other_trees) {
   assert_int_equal(s.wire_bytes, pv_packed_bytes(TDICT_I64, object->a->data, 32000) + 33 * 4);
 }
 
-/* Leaves that are read by a callback, and reads that fail. */
+/* Moves leaves that a callback reads, also if a read fails. */
 GPU_CASE(narrow_of_unloaded_leaves) {
   scoped_place w = open_place();
   scoped_tree src = narrow_tree(NULL, false), out = NULL;
@@ -103,7 +103,7 @@ DEVICE_CASE(narrow_survives_enomem) {
   scoped_place w = open_place();
   scoped_tree src = new_tree(), empty = new_tree();
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 0, narrow = 1);
-  TD_WITHOUT_MEMORY(move_and_drop(&w, empty, &o, err)); /* a plan of no leaves */
+  TD_WITHOUT_MEMORY(move_and_drop(&w, empty, &o, err)); /* a plan without leaves */
   td_put(src, "plain", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
   td_put(src, "strided", permuted(pv_tensor(TDICT_I32, SHAPE(100, 90), PV_BYTE, NULL), (const int[]){1, 0}));
   td_put(src, "floats", random_tensor(TDICT_F32, SHAPE(100), NULL));

@@ -1,4 +1,4 @@
-/* Packed elements, which the kernel UNPACK restores. */
+/* Tests packing of elements, and the kernel UNPACK, which restores them. */
 #include "engine/kinds/pack.h"
 
 #include "core/kernel/random_move.h"
@@ -18,7 +18,7 @@ static size_t pack(tdict_packer p, tdict_dtype dtype, const void *data, size_t b
   return size;
 }
 
-/* The packed bytes have the size of the model, are the same with all vector instructions and stores, and fit. */
+/* The packed bytes have the size of the model, and are the same with all vector instructions and kinds of stores. */
 CASE(pack_needs_few_bytes) {
   const tdict_packer plain = {0};
   rng r = {1};
@@ -44,13 +44,13 @@ CASE(pack_needs_few_bytes) {
                                         .stores = pick(&r, 0, 1) ? (tdict_stream_kind)isa : TDICT_STREAM_PLAIN};
           const size_t again = pack(vectors, pv_dtypes[d], data, bytes, 1 + (size_t)isa, other);
           assert_int_equal(again, size);
-          for (size_t at = 0; at < MOST_BYTES + 4096; at += 8) /* unused bytes of the head stay as they were */
+          for (size_t at = 0; at < MOST_BYTES + 4096; at += 8) /* unused bytes of the head do not change */
             assert_memory_equal(packed + at, other + at, 8);
         }
       }
 }
 
-/* Restores elements on the device, between bytes that must not change. */
+/* Packs elements, restores them on the device, and checks them and the bytes around them. */
 static void check_unpacked(const areas *a, tdict_dtype dtype, const void *data, size_t bytes, size_t shift) {
   const tdict_packer best = {.kind = tdict_stream_best()};
   scoped_bytes packed = aligned_alloc(64, pv_round(tdict_pack_most_bytes(bytes), 64)),
@@ -74,7 +74,7 @@ static void check_unpacked(const areas *a, tdict_dtype dtype, const void *data, 
   }
 }
 
-/* Every dtype, every span of values, sizes around whole units and blocks, and every alignment. */
+/* Restores elements of every dtype, range and alignment, in sizes around multiples of units and blocks. */
 GPU_CASE(unpack_restores_every_element) {
   rng r = {2};
   scoped_areas a = areas_open(1);
@@ -93,7 +93,7 @@ GPU_CASE(unpack_restores_every_element) {
     }
 }
 
-/* Many entries in one launch, more than fit the parameters. */
+/* A launch can have more entries than fit into its parameters. */
 GPU_CASE(unpack_restores_many_entries) {
   enum { ENTRIES = 150, EACH = 512 };
   const tdict_packer best = {.kind = tdict_stream_best()};

@@ -11,13 +11,13 @@
 
 enum { CHUNKS = 12, LANES = 2, BYTES = CHUNKS * SLOT };
 
-/* A transfer made by hand: a line of leaves of a slot each, which are its chunks, and two lanes. */
+/* A transfer that is created without a call. Each leaf is one chunk and fills one slot. There are two lanes. */
 typedef struct hand {
   place w;
   tdict_transfer *t;
   tdict_lane lanes[LANES];
-  tdict_tensor *device;      /* where the line lies there */
-  unsigned char line[BYTES]; /* what it should hold */
+  tdict_tensor *device;      /* the line on the device */
+  unsigned char line[BYTES]; /* the expected bytes */
   int next;                  /* the chunk that is posted next */
 } hand;
 
@@ -50,7 +50,7 @@ static void open_hand(hand *h) {
   }
 }
 
-/* Fills a slot of the lane and submits it. How many copies wait then. */
+/* Fills a slot and submits it to the lane. Returns the number of copies in the burst. */
 static int post(hand *h, int lane) {
   tdict_lane *l = &h->lanes[lane];
   const tdict_chunk *chunk = &h->t->plan.chunks[h->next++];
@@ -77,8 +77,8 @@ static void close_hand(hand *h) {
 }
 #define scoped_hand TD_SCOPED(close_hand, hand)
 
-/* Two bursts are on their way before anything waits; then six make one, of whichever lanes, and fewer when the one
- * before the last has ended. */
+/* The first two copies are queued at once. Later copies, of both lanes, are queued when the burst has six of them, or
+ * earlier if fewer than two bursts are in flight. */
 SIM_CASE(burst_gathers_while_the_link_is_busy) {
   static const int waiting[] = {0, 0, 1, 2, 3, 4, 5, 0, 1};
   scoped_hand h;
@@ -88,7 +88,7 @@ SIM_CASE(burst_gathers_while_the_link_is_busy) {
   assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 3);
   assert_int_equal(num_copies(), 8);
   td_ok(tdict_sim_step(h.w.c, 2, err));
-  assert_int_equal(post(&h, 0), 0); /* beside six */
+  assert_int_equal(post(&h, 0), 0); /* a burst of six is in flight */
   assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 4);
   assert_int_equal(num_copies(), 10);
   assert_int_equal(post(&h, 1), 1);
@@ -98,8 +98,8 @@ SIM_CASE(burst_gathers_while_the_link_is_busy) {
   check_line(&h);
 }
 
-/* A transfer by one thread, in both directions, queues a copy for each chunk, with fewer calls. All copies are queued
- * when the thread reports so. */
+/* A transfer on one thread queues a copy for each chunk with fewer calls, in both directions. When the latch `queued`
+ * opens, no copy is left in the burst. */
 SIM_CASE(burst_is_empty_when_all_is_queued) {
   scoped_place w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
@@ -119,7 +119,7 @@ SIM_CASE(burst_is_empty_when_all_is_queued) {
     }
 }
 
-/* A thread that waits for its slot has its copy queued, and so has one that only looks whether it is done. */
+/* If a thread waits for its slot or only polls it, the burst with this slot is queued. */
 SIM_CASE(burst_is_queued_by_a_thread_that_waits) {
   for (int looks = 0; looks < 2; looks++) {
     scoped_hand h;
@@ -148,7 +148,7 @@ static void *resume_soon(void *user) {
   return NULL;
 }
 
-/* What another thread sees of a lane that is closed. */
+/* Records whether the close of a lane returns before all copies are done. */
 typedef struct closing {
   hand *h;
   _Atomic(bool) returned;
@@ -173,8 +173,8 @@ static void *finish_own_stream_first(void *user) {
 
 static void compute_nothing(void *user) { (void)user; }
 
-/* A lane that queues what others posted waits before that for what the transfer waits for, and does not give its stream
- * to another transfer before the copies are done. */
+/* Before a lane queues the copies of other lanes, its stream waits for the transfer's stream waits. The stream is
+ * reused only after these copies are done. */
 SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   scoped_hand h;
   open_hand(&h);
@@ -190,7 +190,7 @@ SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   for (int i = 0; i < 3; i++) post(&h, 0);
   assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 2);
   td_ok(tdict_lane_flush(&h.lanes[1], err));
-  assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 4); /* each lane waits for both */
+  assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 4); /* each of two lanes waits for two uses */
   assert_int_equal(num_copies(), 3);
   pthread_t thread = td_start(resume_soon, &h);
   td_ok(tdict_lane_close(&h.lanes[1], false, err));
@@ -202,8 +202,8 @@ SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   tdict_stream_destroy(h.w.c, busy);
 }
 
-/* A burst that cannot be queued fails the transfer at the first of its leaves, whoever queued it. Whose slots it was
- * finds them free, and writes nothing out. */
+/* If a burst cannot be queued, the transfer fails with the path of the burst's first leaf. The lanes of the slots get
+ * them back, and copy nothing out of them. */
 SIM_CASE(burst_failure_fails_all_its_lanes) {
   for (int k = 0; k < 2; k++) {
     scoped_hand h;
@@ -222,7 +222,7 @@ SIM_CASE(burst_failure_fails_all_its_lanes) {
     td_fails(TDICT_EDEVICE, k ? "cuEventRecord" : "cuMemcpyHtoD", tdict_lane_flush(&h.lanes[1], err));
     tdict_driver *d = gpu_of(&h.w)->driver;
     assert_int_equal(d->ops->stream_query(d, h.lanes[1].stream),
-                     TDICT_CU_SUCCESS); /* a copy may have been on its way */
+                     TDICT_CU_SUCCESS); /* copies that were already queued are done */
     pthread_join(thread, NULL);
     assert_true(tdict_future_has_failed(&h.t->future));
     assert_int_equal(h.t->future.error_leaf, 2);
@@ -232,7 +232,8 @@ SIM_CASE(burst_failure_fails_all_its_lanes) {
   }
 }
 
-/* A lane of a failed transfer takes back what was not queued, and waits for copies on other lanes' streams. */
+/* A lane of a failed transfer drops copies that are not queued, and waits for its copies on the streams of other lanes.
+ * */
 SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
   scoped_hand h;
   open_hand(&h);
@@ -244,7 +245,7 @@ SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
   const tdict_slot *waits = h.lanes[1].flights[0].slot, *goes = h.lanes[0].flights[2].slot;
   closing c = {.h = &h};
   pthread_t thread = td_start(finish_own_stream_first, &c);
-  td_ok(tdict_lane_close(&h.lanes[0], true, err)); /* with a copy on the other lane's stream */
+  td_ok(tdict_lane_close(&h.lanes[0], true, err)); /* one of its copies is on the stream of the other lane */
   atomic_store(&c.returned, true);
   tdict_driver *d = gpu_of(&h.w)->driver;
   assert_int_equal(d->ops->event_query(d, goes->event), TDICT_CU_SUCCESS);
@@ -259,7 +260,7 @@ SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
   give_slots(ring, taken, slots);
 }
 
-/* Copies that use no slots need no burst. */
+/* A burst is created only if copies use slots. */
 SIM_CASE(burst_is_made_where_it_helps) {
   scoped_hand h;
   open_hand(&h);

@@ -1,9 +1,10 @@
-/* check_sources: a source that is changed while it is being read is noticed, and its leaf is named. */
+/* Tests the option check_sources: if a source changes while it is read, the transfer fails, and the error names the
+ * leaf. */
 #include "engine/promises.h"
 
 enum { SLOW = 20 << 20 };
 
-/* A tree of a plain, a pinned and a strided leaf, and pointers into each kept from before. */
+/* Makes a tree with a plain, a pinned and a strided leaf. */
 static tdict_tree *sources(const place *w) {
   tdict_tree *td = new_tree();
   const int64_t shape[] = {100, 64};
@@ -25,7 +26,7 @@ static tdict_transfer_options checking(int32_t mode, int32_t num_threads) {
   return o;
 }
 
-/* A race on purpose: the program changes what it has given away. */
+/* Changes a bit of a source that a transfer reads. The data race is intended. */
 __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t at) {
   ((unsigned char *)data)[at] ^= 1;
 }
@@ -41,7 +42,7 @@ SIM_CASE(check_sources_finds_change) {
     size_t at = k / 9 == 0 ? 0 : k / 9 == 1 ? tdict_tensor_bytes(t) - 1 : tdict_tensor_bytes(t) / 2;
     hold(&w);
     tdict_future *f = move_async(&w, src, w.device, &o);
-    spoil_bit(t->data, at); /* one bit, through a pointer from before */
+    spoil_bit(t->data, at); /* without an accessor, which would wait */
     resume(&w);
     td_fails_at(TDICT_ECHANGED, "changed", path, tdict_future_wait(f, &out, err));
     assert_null(out);
@@ -58,13 +59,13 @@ GPU_CASE(check_sources_accepts_unchanged_sources) {
     assert_true(has_number(&w, td_leaf(out, "n.plain"), 1));
     assert_true(has_number(&w, td_leaf(out, "n.pinned"), 2));
     td_ok(tdict_transfer_into(w.c, out, src, &o, err));
-    td_ok(tdict_to_device(w.c, out, tdict_cpu(), &o, &dst, err)); /* no source on the host */
+    td_ok(tdict_to_device(w.c, out, tdict_cpu(), &o, &dst, err)); /* has no source on the host to check */
     assert_true(has_number(&w, td_leaf(dst, "n.plain"), 1));
     td_release(dst);
   }
 }
 
-/* Only a leaf's own elements count: the gaps between those of a strided one are somebody else's. */
+/* Only the elements of a leaf are checked, not the gaps between the elements of a strided leaf. */
 SIM_CASE(check_sources_hashes_elements_only) {
   scoped_place w = place_sim(2, SLOW, 1);
   const int64_t shape[] = {100, 64};
@@ -78,7 +79,7 @@ SIM_CASE(check_sources_hashes_elements_only) {
   for (int i = 0; i < 2; i++) {
     hold(&w);
     scoped_future f = move_async(&w, src, w.device, &o);
-    spoil_bit(whole->data, (size_t)(64 * 50 + 32 - i)); /* the first byte beyond, then the last within */
+    spoil_bit(whole->data, (size_t)(64 * 50 + 32 - i)); /* the first byte after a row, then the last byte of the row */
     resume(&w);
     if (i == 0) {
       tdict_release(td_made(tree, tdict_future_wait(f, &made, err)));
@@ -89,7 +90,7 @@ SIM_CASE(check_sources_hashes_elements_only) {
   td_release(whole, src);
 }
 
-/* Behind a transfer that writes the source it hashes what that one wrote. */
+/* If an earlier transfer writes the source, the check starts after this transfer. */
 SIM_CASE(check_sources_waits_for_an_earlier_writer) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree dev = numbered_tree(&w, w.memory, 6), host = numbered_tree(&w, NULL, 0);

@@ -1,4 +1,4 @@
-/* The option conversions: elements of another dtype arrive. Wanted elements come from the slow conversion of
+/* Tests the option conversions. The expected elements are computed by the slow conversion of
  * core/tensor/naive_convert.h. */
 #include "engine/conversions.h"
 #include "engine/engine.h"
@@ -6,7 +6,7 @@
 #include "support/things.h"
 #include "support/unloaded.h"
 
-/* To the device, from the device, and within the host, in all modes and with all numbers of threads. */
+/* Converts to the device, from the device and within the host, in all modes and with all numbers of threads. */
 DEVICE_CASE(conversions_arrive_in_all_ways) {
   scoped_place w = open_place();
   for (int layout = 0; layout < 3; layout++) {
@@ -26,7 +26,7 @@ DEVICE_CASE(conversions_arrive_in_all_ways) {
   }
 }
 
-/* A large leaf needs many slots and threads, and is cut inside. */
+/* A large leaf is cut into chunks for many slots and threads. */
 GPU_CASE(conversions_of_large_leaves_use_many_slots) {
   static const pair_of large[] = {{"a", TDICT_U8, TDICT_F32, 0.5, 1}, {"a", TDICT_F32, TDICT_U8, 1, 0}};
   scoped_place w = open_place();
@@ -47,7 +47,7 @@ GPU_CASE(conversions_of_large_leaves_use_many_slots) {
   }
 }
 
-/* The destination has the dtype of the conversion, and any strides. */
+/* A destination must have the dtype of the conversion, and may have any strides. */
 DEVICE_CASE(conversions_into_a_destination) {
   scoped_place w = open_place();
   scoped_tree src = make_sources(&w, 1);
@@ -103,7 +103,7 @@ DEVICE_CASE(conversions_report_elements_out_of_range) {
   td_release(there, src);
 }
 
-/* What is on the target device already is moved only if its elements change. */
+/* A leaf that is already on the target device is copied only if its elements change. */
 DEVICE_CASE(conversions_of_what_is_there) {
   scoped_place w = open_place();
   scoped_tree src = td_tree("a:f32[100] b:u8[100]"), there = NULL, out = NULL;
@@ -129,7 +129,7 @@ GPU_CASE(conversions_of_tied_leaves) {
   static const char *const tied[] = {"half.a", "half.b", "same.a", "same.b", "whole"};
   td_ok(tdict_tensor_over(t->storage, &desc, &raw, err));
   for (int i = 0; i < 64; i++) ((float *)t->data)[i] = (float)i;
-  td_put(src, "half.raw", raw); /* the same bytes as another dtype */
+  td_put(src, "half.raw", raw); /* the same bytes with another dtype */
   for (int i = 0; i < 5; i++) td_ok(tdict_set(src, tied[i], t, err));
   const tdict_conversion rule[2] = {to_dtype("half.*", TDICT_F16), to_dtype("whole", TDICT_F64)};
   tdict_transfer_stats s = tdict_transfer_stats_default();
@@ -145,7 +145,8 @@ GPU_CASE(conversions_of_tied_leaves) {
   tdict_tensor_release(t);
 }
 
-/* The first pattern wins, kept entries and tensors of objects are left alone, a consolidated tree is taken apart. */
+/* The first matching pattern is used, kept entries are not converted, and the leaves of a consolidated tree are
+ * converted one by one. */
 GPU_CASE(conversions_and_other_options) {
   scoped_place w = open_place();
   scoped_tree src = td_tree("a.x:u8[70] a.y:u8[70] kept:u8[70]"), out = NULL, whole = NULL;
@@ -163,7 +164,7 @@ GPU_CASE(conversions_and_other_options) {
   assert_ptr_equal(td_leaf(out, "kept"), td_leaf(src, "kept"));
   assert_int_equal(s.total_bytes, 70 * 2 + 70 * 4);
   assert_int_equal(s.staged_bytes, s.total_bytes);
-  assert_int_equal(s.wire_bytes, 70 + 70); /* the link carries the narrow elements */
+  assert_int_equal(s.wire_bytes, 70 + 70); /* the link transports the narrow elements */
   td_release(out);
   o.num_keep = 0;
   td_ok(tdict_consolidate(src, NULL, &whole, err));
@@ -195,7 +196,7 @@ GPU_CASE(conversions_leave_objects_alone) {
   check_converted(&w, &(pair_of){"a.z", TDICT_U8, TDICT_F64, 1, 0}, td_leaf(src, "a.z"), td_leaf(out, "a.z"));
 }
 
-/* One destination of two converted sources is refused, unless both are converted alike. */
+/* If two sources have the same destination, the call is refused, unless both have the same elements and conversion. */
 DEVICE_CASE(conversions_into_one_place_must_agree) {
   scoped_place w = open_place();
   scoped_tree src = new_tree(), dst = new_tree();
@@ -217,7 +218,7 @@ DEVICE_CASE(conversions_into_one_place_must_agree) {
 
 static tdict_status sink_write(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err) {
   (void)err;
-  memcpy((char *)user + offset, src, bytes); /* the pieces of two threads are apart */
+  memcpy((char *)user + offset, src, bytes); /* threads write separate pieces */
   return TDICT_OK;
 }
 static void sink_release(void *user) { (void)user; }
@@ -250,7 +251,7 @@ DEVICE_CASE(conversions_into_sinks) {
   }
 }
 
-/* Leaves that are read by a callback. */
+/* Converts leaves that a callback reads. */
 DEVICE_CASE(conversions_of_unloaded_leaves) {
   scoped_place w = open_place();
   scoped_tree src = make_sources(&w, 0);
@@ -318,7 +319,8 @@ DEVICE_CASE(conversions_survive_enomem) {
   TD_WITHOUT_MEMORY(move_and_drop(&w, there, tdict_cpu(), &o, err));
 }
 
-/* The thread that makes the context and the thread that transfers have another floating-point environment. */
+/* The results do not depend on the floating-point environment of the threads that create the context or start the
+ * transfer. */
 DEVICE_CASE(conversions_in_any_float_env) {
   for (int i = 0; i < TD_FLOAT_ENVS; i++) {
     (void)td_float_env_set(i);

@@ -1,11 +1,11 @@
-/* Transfers that convert elements by kernels when calls of the driver fail: launches, the module, and each call
+/* Tests transfers that convert elements by kernels while driver calls fail: launches, loading the module, and each call
  * once. */
 #include "context.h"
 #include "device/sim/driver.h"
 #include "engine/conversions.h"
 #include "support/driver_fault.h"
 
-/* Kernels convert these leaves: on the way in and out, and within the device. */
+/* Leaves that kernels convert on the way to the device, from the device and within the device. */
 static const pair_of converted[] = {{"a", TDICT_U8, TDICT_BF16, 1 / 255.0, -0.5},
                                     {"n.b", TDICT_F16, TDICT_F64, 1, 0},
                                     {"n.c", TDICT_F32, TDICT_F8E5M2, 1, 0},
@@ -20,7 +20,7 @@ static const char *const names[NUM_FAULTY_WAYS] = {"to the device", "to the host
 typedef struct faults {
   tdict_driver *inner, *d;
   place w;
-  tdict_tree *source, *pinned, *there, *dst; /* on the host, in pinned memory, and on the device */
+  tdict_tree *source, *pinned, *there, *dst; /* on the host, pinned, and on the device */
   tdict_transfer_options o;
   tdict_conversion rules[NUM_CONVERTED];
 } faults;
@@ -120,8 +120,8 @@ SIM_CASE(conversions_with_failing_calls) {
   }
 }
 
-/* Without kernels, the host converts what crosses the link. Conversions within the device fail with the driver's
- * code. */
+/* Without kernels, the host converts leaves that cross the link, and conversions within the device fail with the
+ * driver's code. */
 SIM_CASE(conversions_with_failing_modules) {
   for (faulty_way which = 0; which < NUM_FAULTY_WAYS; which++)
     for (int64_t n = 1; n <= 5; n++) {

@@ -1,5 +1,5 @@
-/* What the option conversions queues on the device: small pinned sources are read by one launch without any copy, and
- * slots are filled with the narrow elements of the wire. */
+/* Tests which work the option conversions queues. One launch reads small pinned sources without a copy, and slots have
+ * the narrow elements of the wire dtype. */
 #include "core/base/error.h"
 #include "device/gpu.h"
 #include "engine/conversions.h"
@@ -36,7 +36,7 @@ tdict_status __wrap_tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, c
   return __real_tdict_gpu_queue_copies(gpu, kind, lines, count, s, err);
 }
 
-/* Moves the tree to the device with one thread, and counts what is queued. */
+/* Moves the tree to the device with one thread, and counts the queued copies and launches. */
 static tdict_tree *move_counted(const place *w, const tdict_tree *src, tdict_transfer_options *o) {
   num_launches = num_copies = 0;
   num_entries = 0;
@@ -52,7 +52,7 @@ static void give_fitting(tdict_tree *td, const pair_of *p, int64_t count, tdict_
   td_put(td, p->path, t);
 }
 
-/* Checks large leaves faster than check_converted(). */
+/* Checks the conversion x * 0.5 + 1 of a large leaf, faster than check_converted(). */
 static void check_halves(const place *w, const tdict_tensor *src, const tdict_tensor *got) {
   const unsigned char *from = tdict_tensor_const_data(src);
   TD_FREED float *to = (float *)(void *)read_elements(w, got);
@@ -62,7 +62,7 @@ static void check_halves(const place *w, const tdict_tensor *src, const tdict_te
 
 static const pair_of tokens = {"tokens", TDICT_U16, TDICT_I64, 1, 0}, targets = {"targets", TDICT_U16, TDICT_I64, 1, 0};
 
-/* A batch of tokens is moved without a copy and by one launch, from pinned memory and from slots. */
+/* One launch moves a batch of tokens from pinned memory or from a slot, without a driver copy. */
 GPU_CASE(conversions_of_a_batch_need_one_launch) {
   enum { COUNT = 64 * 1024 };
   scoped_place w = place_sized(16 << 20, -1);
@@ -85,7 +85,7 @@ GPU_CASE(conversions_of_a_batch_need_one_launch) {
   }
 }
 
-/* Kernels read up to 1 MiB of a transfer from pinned sources. Other leaves are copied as before. */
+/* Kernels read up to 1 MiB of a transfer from pinned sources. Other leaves are copied through slots. */
 GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
   scoped_place w = open_place();
   scoped_tree src = td_tree_in(w.pinned, "plain:i32[70000]");
@@ -106,7 +106,7 @@ GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
   check_halves(&w, td_leaf(src, "large"), td_leaf(out, "large"));
 }
 
-/* A kernel needs aligned elements, so host threads copy a pinned leaf whose address is odd. */
+/* Kernels need aligned elements, so host threads copy a pinned leaf at an odd address. */
 GPU_CASE(conversions_of_odd_pinned_addresses) {
   const int64_t count = 1000;
   scoped_place w = open_place();
@@ -125,7 +125,7 @@ GPU_CASE(conversions_of_odd_pinned_addresses) {
   }
 }
 
-/* The chunks of a large leaf are as large as the slots allow, measured in the narrow elements of the wire. */
+/* Chunks of a large leaf fill the slots. Their size counts in narrow elements of the wire dtype. */
 GPU_CASE(conversions_fill_large_slots) {
   scoped_place w = place_sized(16 << 20, -1); /* 32 slots */
   scoped_tree src = bytes_tree("a", 1 << 20, NULL);
@@ -133,7 +133,7 @@ GPU_CASE(conversions_fill_large_slots) {
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = converting(&c, 1, &s);
   scoped_tree out = move_counted(&w, src, &o);
-  assert_int_equal(s.num_chunks, 3); /* the tuning row of 1 MiB has chunks of 384 KiB, the row of 4 MiB larger ones */
+  assert_int_equal(s.num_chunks, 3); /* 384 KiB each: the tuning row of 1 MiB, not of 4 MiB */
   assert_int_equal(num_copies, 3);
   assert_int_equal(num_launches, 3);
   check_halves(&w, td_leaf(src, "a"), td_leaf(out, "a"));
@@ -190,7 +190,7 @@ SIM_CASE(conversions_cut_chunks_by_slots) {
     for (uint32_t i = 0; i < p.num_chunks; i++) {
       const size_t bytes = bytes_in_slot(&p, &p.chunks[i]);
       assert_true(bytes <= most);
-      assert_true(i + 1 == p.num_chunks || bytes + 4096 > most); /* no slot stays nearly empty */
+      assert_true(i + 1 == p.num_chunks || bytes + 4096 > most); /* each slot but the last is nearly full */
       assert_int_equal((p.chunks[i].begin + 255) / 256, (at + 255) / 256);
       at = p.chunks[i].end;
       sum += bytes;
@@ -202,7 +202,7 @@ SIM_CASE(conversions_cut_chunks_by_slots) {
   tdict_conversions_destroy(conversions);
 }
 
-/* With a limit of queued bytes, chunks are cut inside of leaves that kernels read. */
+/* With a limit of queued bytes, a leaf that kernels read may be cut into several chunks. */
 GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   static const pair_of half = {"half", TDICT_U16, TDICT_I32, 1, 0};
   scoped_place w = place_sized(16 << 20, -1);

@@ -1,10 +1,10 @@
-/* Where the elements of the option conversions are converted: by kernels if the link then carries fewer bytes, else by
- * threads of the host. */
+/* Tests where the option conversions converts: in kernels if fewer bytes then cross the link, otherwise on threads of
+ * the host. */
 #include "core/base/error.h"
 #include "device/gpu.h"
 #include "engine/conversions.h"
 
-/* Without kernels, host threads convert everything, and the link has the wider elements. */
+/* Simulates a driver without kernels. Host threads then convert all leaves, and the wider elements cross the link. */
 static bool has_no_kernels;
 tdict_status __real_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
 tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
@@ -13,7 +13,7 @@ tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
   return __real_tdict_gpu_load_kernels(gpu, err);
 }
 
-/* The bytes on the link, and the elements, with kernels and without them. */
+/* Checks the bytes on the link and the elements, with and without kernels. */
 GPU_CASE(conversions_choose_the_narrow_wire) {
   static const struct {
     tdict_dtype from, to;
@@ -21,7 +21,7 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
   } wires[] = {{TDICT_U8, TDICT_F32, 1, 1, 4, 1},
                {TDICT_F32, TDICT_BF16, 2, 2, 2, 4},
                {TDICT_F16, TDICT_BF16, 2, 2, 2, 2},
-               {TDICT_F32, TDICT_I64, 8, 4, 8, 4}, /* a kernel would find an element out of range too late */
+               {TDICT_F32, TDICT_I64, 8, 4, 8, 4}, /* not on the device, where range errors come too late */
                {TDICT_I64, TDICT_U8, 1, 8, 1, 8}};
   enum { COUNT = 40000 };
   scoped_place w = open_place();
@@ -48,7 +48,8 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
   }
 }
 
-/* A named wire dtype rounds twice. Within the host and in place, the name has no effect. */
+/* If the program names a wire dtype, elements are rounded twice. Within the host or one device, the name has no effect.
+ * */
 GPU_CASE(conversions_with_a_named_wire) {
   enum { COUNT = 30001 };
   scoped_place w = open_place();
@@ -119,7 +120,7 @@ GPU_CASE(conversions_within_a_device) {
   assert_null(out);
 }
 
-/* Slots that hold converted and other leaves, by kernels, by threads of the host, and by several threads. */
+/* Slots may have both converted and other leaves. Kernels convert some of them, and host threads others. */
 GPU_CASE(conversions_mix_in_large_slots) {
   static const tdict_dtype from[] = {TDICT_U8, TDICT_F32, TDICT_I16, TDICT_F64};
   static const pair_of wide = {"wide", TDICT_U8, TDICT_F32, 0.5, 1}, narrow = {"narrow", TDICT_F64, TDICT_BF16, 1, 0};
@@ -148,7 +149,7 @@ GPU_CASE(conversions_mix_in_large_slots) {
   }
 }
 
-/* Nothing is converted between two devices. */
+/* Conversions between two devices are refused. */
 SIM_CASE(conversions_between_two_devices) {
   tdict_context_options co = tdict_context_options_default();
   co.sim = td_options(tdict_sim_options, num_devices = 2);

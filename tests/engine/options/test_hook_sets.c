@@ -1,4 +1,4 @@
-/* What transfers do with objects whose types have each subset of the hooks pin_memory, to_device and flatten. */
+/* Tests transfers of objects whose types have each subset of the hooks pin_memory, to_device and flatten. */
 #include "engine/hook_sets.h"
 
 enum { NUM_PAIRS = 3 };
@@ -28,7 +28,7 @@ static void check_counts(const tdict_transfer_stats *s, int64_t pinned, int64_t 
   assert_int_equal(s->num_objects_kept, kept);
 }
 
-/* Moves a tree of objects in one of two ways: the call waits, or it returns a future. */
+/* Moves a tree of objects by a blocking call or by an asynchronous call. */
 static tdict_tree *move_pairs(const place *w, const tdict_tree *src, tdict_device device, tdict_transfer_options *o,
                               bool waits, tdict_transfer_stats *stats) {
   tdict_tree *out = NULL;
@@ -60,12 +60,12 @@ static void run_move(const place *w, int set, tdict_transfer_options *o, tdict_d
   }
   out = move_pairs(w, src, device, o, waits, &stats);
   check_tree_number(w, out, 20);
-  /* A pinned result has pinned tensors if any hook can pin; on a device, nothing is pinned memory. */
+  /* A pinned result on the host has pinned tensors if a hook can pin. Memory on a device is never pinned. */
   const bool is_pinned = pins && (to_gpu ? set == PINS : set & PINS || set == FLATTENS);
   check_pairs(w, out, set, can_move(set) ? device : tdict_cpu(), is_pinned);
   if (to_gpu || pins) {
     check_hook_calls(&p, set, NUM_PAIRS, pins, can_move(set));
-  } else { /* tensors on the cpu do not move, so only hooks of the program make new objects */
+  } else { /* tensors on the cpu do not move, so only to_device makes new objects */
     assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.unflattens), 0);
     assert_int_equal(atomic_load(&p.moves), set & MOVES ? NUM_PAIRS : 0);
   }
@@ -74,7 +74,7 @@ static void run_move(const place *w, int set, tdict_transfer_options *o, tdict_d
                pins && !(set & PINS) && !is_flat ? NUM_PAIRS : 0, can_move(set) ? 0 : NUM_PAIRS);
 }
 
-/* On the host, the context has no device. */
+/* Moves objects in each mode. When run on the host, the context has no device. */
 DEVICE_CASE(hook_sets_move_in_each_mode) {
   scoped_place w = td_device().type != TDICT_DEVICE_CPU ? place_open(2) : place_around(td_context(NULL));
   for (int set = 0; set < NUM_HOOK_SETS; set++)
@@ -86,7 +86,7 @@ DEVICE_CASE(hook_sets_move_in_each_mode) {
       }
 }
 
-/* A pinned result on the cpu: an object is moved first, and its hook pin_memory makes the object of the result. */
+/* For a pinned result on the cpu, an object is moved first. Its hook pin_memory then makes the object of the result. */
 GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
   scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)
@@ -115,7 +115,8 @@ GPU_CASE(hook_sets_in_pin_memory) {
     }
 }
 
-/* Objects that are on a device already are moved there again, back, and pinned on no way to a device. */
+/* Moves objects that are already on a device to the same device and back. They are pinned only if the tree has no
+ * device, or for a pinned result. */
 GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
   scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)
@@ -139,8 +140,8 @@ GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
     }
 }
 
-/* The pinned object is what the tensors of flatten are read from, so its tensors are copied without a slot. The hooks
- * of several objects run at the same time. */
+/* The tensors of flatten are those of the pinned object, so they are copied without a slot. The hooks of several
+ * objects run at the same time, which this gate checks. */
 typedef struct meeting {
   gate gate;
   atomic_int num_inside;
@@ -180,10 +181,10 @@ GPU_CASE(hook_sets_pin_several_objects_at_once) {
   }
 }
 
-/* While the hooks of all objects run at once, each allocation in one of the hooks fails once. */
+/* While the hooks of all objects run at the same time, each allocation in one of them fails once. */
 typedef struct shortage {
   meeting meeting;
-  int number; /* of the object whose hook has no memory */
+  int number; /* the object whose hook gets no memory */
   int64_t n;  /* the allocation that fails */
   atomic_bool has_failed;
 } shortage;
@@ -229,7 +230,7 @@ GPU_CASE(hook_sets_pin_several_objects_without_memory) {
   }
 }
 
-/* Errors of the steps in which tensors are moved after the hook pin_memory. */
+/* Fails in a step that moves tensors after the hook pin_memory. */
 static tdict_status no_unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
   (void)self, (void)tree, (void)out, (void)err;
   return TDICT_EFORMAT;

@@ -1,11 +1,11 @@
-/* Tests the calls that a hook may make while it runs. */
+/* Tests calls of the library inside a hook. */
 #include "engine/pair.h"
 
 #include "context.h"
 #include "device/sim/driver.h"
 #include "support/driver_fault.h"
 
-/* A tree of one hooked pair, and its transfer. */
+/* Makes a tree with one pair that has hooks. */
 static tdict_tree *tree_of_pair(probe *p, pair **out) {
   tdict_tree *td = new_tree();
   *out = put_pair(td, "x.pair", &pair_hooked, p, 1);
@@ -27,7 +27,7 @@ static tdict_status note_place(const pair *self, const tdict_hook *hook, tdict_e
   place_seen *s = self->user;
   (void)err;
   tdict_device device = hook->device;
-  bool pins = s->calls == 0; /* the pin hook runs before the other */
+  bool pins = s->calls == 0; /* pin_memory runs before to_device */
   expect(self, hook->context == s->c);
   expect(self, hook->struct_size == sizeof *hook);
   expect(self, hook->memory == (pins ? s->pinned : s->memory));
@@ -50,7 +50,7 @@ GPU_CASE(hook_knows_its_context_and_device) {
   place_seen s = {.c = w.c, .memory = w.memory, .pinned = w.pinned, .device = w.device, .target = w.device};
   x->also = note_place;
   x->user = &s;
-  out = moved(&w, src, w.device); /* pins, then moves what was pinned */
+  out = moved(&w, src, w.device); /* pins the pair, then moves the pinned pair */
   assert_int_equal(s.calls, 2);
   assert_true(tdict_device_equal(s.seen[0], tdict_cpu()));
   assert_true(tdict_device_equal(s.seen[1], w.device));
@@ -83,7 +83,7 @@ static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict
   if (status == TDICT_OK) {
     expect(self, tdict_tensor_is_pinned(pinned) && again == pinned && once == there);
     expect(self, tdict_device_equal(tdict_tensor_device(there), hook->device));
-    /* its bytes have arrived on return, since the library's copy of one tensor reads them */
+    /* on return the bytes have arrived: a clone of the tensor has them */
     tdict_tensor *back = NULL;
     status = tdict_tensor_clone(there, NULL, &back, err);
     if (status == TDICT_OK) expect(self, memcmp(back->data, self->inp->data, tdict_tensor_bytes(back)) == 0);
@@ -136,12 +136,12 @@ GPU_CASE(hook_pin_keeps_to_the_limit) {
   tdict_release(src);
 }
 
-/* What a hook queued itself on its stream: the object that it was given must live until that is done. */
+/* Work that a hook queues on its stream. The object that the hook got must live until the work is done. */
 typedef struct on_stream {
   kernel k;
   gate gate;
   tdict_context *c;
-  tdict_tensor *seen; /* counted by the object alone */
+  tdict_tensor *seen; /* owned by the object */
 } on_stream;
 static tdict_status use_stream(const pair *self, const tdict_hook *hook, tdict_error *err) {
   on_stream *s = self->user;
@@ -150,7 +150,7 @@ static tdict_status use_stream(const pair *self, const tdict_hook *hook, tdict_e
   expect(self, stream.handle && tdict_device_equal(stream.device, hook->device));
   s->k.gate = &s->gate;
   s->k.stream = stream;
-  s->k.address = self->inp->data; /* pinned: the object that pin_memory gave */
+  s->k.address = self->inp->data; /* pinned: the tensor of the object that pin_memory made */
   s->k.bytes = tdict_tensor_bytes(self->inp);
   return tdict_sim_launch(stream, kernel_run, &s->k, err);
 }
@@ -167,8 +167,8 @@ SIM_CASE(hook_stream_is_waited_for) {
   gate_await(&s.gate, 1); /* it runs */
   tdict_release(src);
   check_pending(f);
-  for (int i = 0; i < 50000 && atomic_load(&p.live) < 3; i++) usleep(100); /* the hook runs while the kernel runs */
-  assert_int_equal(atomic_load(&p.live), 3); /* the source's, the pinned one, the result's */
+  for (int i = 0; i < 50000 && atomic_load(&p.live) < 3; i++) usleep(100); /* the hook returns while the kernel runs */
+  assert_int_equal(atomic_load(&p.live), 3); /* the pairs of the source, of pin_memory and of the result */
   gate_open(&s.gate);
   tdict_tree *out = finish(f);
   assert_true(atomic_load(&s.k.done));
@@ -179,7 +179,7 @@ SIM_CASE(hook_stream_is_waited_for) {
   free(s.k.seen);
 }
 
-/* A hook after which the next call that makes the device current fails. */
+/* The work of a hook. After the hook, the next call that makes the device current fails. */
 typedef struct slow_work {
   tdict_driver *driver;
   atomic_bool has_run;
@@ -214,7 +214,7 @@ SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
   td_release(out, src, c, s.driver, inner);
 }
 
-/* The only failed call creates the stream of the hooks. Without hooks, the transfer makes none of a new context. */
+/* The failed call creates the stream of the hooks, because a transfer without hooks does not create a stream. */
 SIM_CASE(hook_needs_its_stream) {
   static const tdict_fault fault = {
       .kinds = TDICT_FAULT_BIT(TDICT_FAULT_STREAM_CREATE), .n = 1, .code = TDICT_CU_OUT_OF_MEMORY};
@@ -236,7 +236,7 @@ SIM_CASE(hook_needs_its_stream) {
   td_release(src, c, driver, inner);
 }
 
-/* Moves by copies of its own, by the driver. */
+/* Moves a pair by copies of the driver. */
 static tdict_status move_by_itself(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const pair *own = self;
   const tdict_tensor *from[] = {own->inp, own->tgt};
@@ -297,12 +297,13 @@ GPU_CASE(hook_sees_cancel) {
   gate_open(&c.gate);
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait(f, NULL, err));
   assert_true(atomic_load(&c.saw));
-  assert_int_equal(atomic_load(&p.pins), 1); /* the second object's was not begun */
+  assert_int_equal(atomic_load(&p.pins), 1); /* the hook of the second object was skipped */
   td_release(f, src);
   check_wrong(&p);
 }
 
-/* A hook that fails is seen by the others. Their own failures come later and do not replace the first error. */
+/* If a hook fails, the other hooks see that the transfer is cancelled. Their own errors come later and do not replace
+ * the first error. */
 static tdict_status fail_when_told(const pair *self, const tdict_hook *hook, tdict_error *err) {
   cancelling *c = self->user;
   (void)err;
@@ -326,7 +327,8 @@ GPU_CASE(hook_sees_failure) {
   assert_true(atomic_load(&c.saw));
 }
 
-/* Nested work of every kind: a tree of tensors and a pair one level deeper, `user` levels in all. */
+/* The settings of nested hooks: each hook moves a tree of tensors, and a pair one level deeper, down to level `depth`.
+ * */
 typedef struct nest {
   place *w;
   int depth, num_threads;
@@ -335,7 +337,7 @@ typedef struct nest {
 typedef struct level {
   nest *all;
   int depth;
-  pthread_t thread; /* of the hook that asked for it; depth 0: any */
+  pthread_t thread; /* of the hook that started the transfer; depth 0: any thread */
 } level;
 static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error *err);
 static tdict_status nest_tree(const pair *self, level *deeper, tdict_tree **out, tdict_error *err) {
@@ -372,7 +374,7 @@ static tdict_status nest_transfers(const pair *self, const tdict_hook *hook, con
 static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error *err) {
   level *here = self->user;
   nest *all = here->all;
-  if (tdict_tensor_device(self->inp).type != TDICT_DEVICE_CPU) return TDICT_OK; /* on its way back */
+  if (tdict_tensor_device(self->inp).type != TDICT_DEVICE_CPU) return TDICT_OK; /* the pair moves back to the host */
   if (here->depth > atomic_load(&all->deepest)) atomic_store(&all->deepest, here->depth);
   if (here->depth) expect(self, pthread_equal(pthread_self(), here->thread)); /* right there */
   if (here->depth == all->depth) return TDICT_OK;
@@ -383,7 +385,7 @@ static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error
   return status;
 }
 
-/* 0: only the caller. Else the number of threads, which is also that of the pool. */
+/* With 0 threads, only the caller works. Otherwise the pool has as many threads as the transfer. */
 GPU_CASE(hook_nested_transfers) {
   for (int num_threads = 0; num_threads <= 2; num_threads++) {
     place w = place_open(num_threads ? num_threads : 1);
@@ -449,7 +451,7 @@ static tdict_status wait_for_itself(const pair *self, const tdict_hook *hook, td
   tdict_tree *none = NULL;
   (void)err;
   gate_pass(&o->gate);
-  if (o->nests) { /* the same one transfer deeper */
+  if (o->nests) { /* does the same in a nested transfer */
     o->nests = false;
     scoped_tree td = NULL, out = NULL;
     tdict_status status = tdict_create(0, NULL, &td, err);
@@ -479,7 +481,7 @@ GPU_CASE(hook_own_future) {
     x->user = &o;
     o.future = move_async(&w, src, w.device, NULL);
     gate_open(&o.gate);
-    tdict_release(finish(tdict_future_retain(o.future))); /* only the hook could not wait for it */
+    tdict_release(finish(tdict_future_retain(o.future))); /* only the hook cannot wait for its own future */
     for (int i = 0; i < 4; i++) assert_int_equal(o.waited[i], TDICT_EDEADLOCK);
     assert_int_equal(o.said.status, TDICT_EDEADLOCK);
     assert_false(o.ready);

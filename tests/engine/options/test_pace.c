@@ -1,4 +1,4 @@
-/* The option max_bytes_per_second: the bytes that begin to be copied until each moment, in virtual time.
+/* Tests the option max_bytes_per_second: how many bytes have begun to be copied at each moment of virtual time.
  * __wrap_clock_gettime and __wrap_nanosleep are in virtual_clock.h. */
 #include "engine/options/pace.h"
 
@@ -6,10 +6,10 @@
 #include "engine/wrap.h"
 #include "support/virtual_clock.h"
 
-/* A rate so low that the real time of a transfer does not matter, and the bytes of a chunk at this rate. */
+/* The rate is so low that the real time of a transfer does not matter. CHUNK is the size of a chunk at this rate. */
 enum { RATE = 1000000, CHUNK = 256 << 10 };
 
-/* The copies of a transfer in virtual time. */
+/* The bytes that a transfer has begun to copy, in virtual time. */
 static struct watched {
   int64_t begin_ns, rate;
   _Atomic(int64_t) bytes;
@@ -71,14 +71,14 @@ static double end_watching(void) {
   assert_false(atomic_load(&watched.was_too_fast));
   return seconds;
 }
-/* Checks that `bytes` bytes took as long as the rate says. The last chunk is copied without a wait after it. */
+/* Checks that the copy of `bytes` bytes took as long as the rate requires. There is no wait after the last chunk. */
 static void check_seconds(double seconds, size_t bytes) { assert_true(seconds >= ((double)bytes - CHUNK) / RATE); }
 
 static tdict_tree *paced_move(const place *w, const tdict_tree *src, tdict_device to, way *v, bool is_paced) {
   v->o.max_bytes_per_second = is_paced ? RATE : 0;
   begin_watching(is_paced ? RATE : 1); /* a rate that every transfer exceeds */
   tdict_tree *out = move_tree(w, src, to, v);
-  if (!is_paced) assert_true(atomic_exchange(&watched.was_too_fast, false)); /* so this case can fail */
+  if (!is_paced) assert_true(atomic_exchange(&watched.was_too_fast, false)); /* shows that this case can fail */
   const int64_t copied = atomic_load(&watched.bytes);
   const double seconds = end_watching();
   if (is_paced) check_seconds(seconds, (size_t)copied);
@@ -103,7 +103,7 @@ SIM_CASE(pace_holds_in_every_way) {
   }
 }
 
-/* Copies within the host keep to the rate, too. */
+/* Copies within the host obey the rate, too. */
 CASE(pace_holds_on_the_host) {
   tdict_context *c = NULL;
   td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &c, err));
@@ -135,8 +135,7 @@ CASE(pace_does_not_catch_up) {
   tdict_pace_free(pace);
 }
 
-/* A thread that waits for its time ends with the transfer. The clock is real: without the cancel, the transfer would
- * take minutes. */
+/* A cancel ends the wait of a thread. The clock is real, so the transfer would take minutes without the cancel. */
 SIM_CASE(pace_ends_with_a_cancel) {
   scoped_place w = open_watched();
   for (int k = 0; k < 4; k++) {
@@ -152,7 +151,8 @@ SIM_CASE(pace_ends_with_a_cancel) {
   }
 }
 
-/* A slow transfer needs few threads, so the others of the pool stay free. A fast one has as many as without a pace. */
+/* A transfer with a low rate uses few threads, so the other threads of the pool stay free. With a high rate, it uses as
+ * many threads as without a rate. */
 SIM_CASE(pace_leaves_threads_to_the_program) {
   scoped_place w = open_watched();
   scoped_tree td = bytes_tree("x", 8 << 20, NULL);

@@ -1,4 +1,4 @@
-/* Patterns of the option keep: which paths they match, and which texts are no patterns. */
+/* Tests patterns of the option keep: which paths they match, and which texts are not patterns. */
 #include "engine/options/patterns.h"
 #include "engine/trees.h"
 
@@ -78,14 +78,14 @@ CASE(keep_patterns_match_paths) {
   static const char *const three[] = {"x", "**.y", "z.*"};
   assert_true(matches(three, 3, "x") && matches(three, 3, "a.y") && matches(three, 3, "z.a"));
   assert_false(matches(three, 3, "a.x") || matches(three, 3, "z") || matches(three, 3, "y.z"));
-  char longer[300]; /* longer than the buffer of a reader of paths, with a backslash */
+  char longer[300]; /* longer than the buffer for a key, and with a backslash */
   memset(longer, 'k', sizeof longer);
   memcpy(longer, "\\*", 2);
   longer[299] = 0;
   assert_true(matches((const char *const[]){longer, "a"}, 2, longer + 0));
 }
 
-/* The same by recursion, on random patterns and paths of few keys. */
+/* Matches a pattern and a path by recursion. This is the reference for random patterns and paths. */
 static bool naive(const char *const *parts, int num_parts, const char *const *keys, int num_keys) {
   if (!num_parts) return num_keys == 0;
   if (strcmp(parts[0], "**") == 0)
@@ -160,7 +160,7 @@ CASE(keep_survives_enomem) {
     (void)td_fail_alloc_stop();
     assert_true(status == TDICT_OK ? keep != NULL : status == TDICT_ENOMEM && !keep);
   }
-  assert_int_equal(n, 3); /* the patterns, and the long key */
+  assert_int_equal(n, 3); /* for the patterns and for the long key */
   tdict_patterns_destroy(keep);
   tdict_patterns_destroy(NULL);
 }

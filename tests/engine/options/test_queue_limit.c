@@ -1,12 +1,12 @@
-/* The option max_queued_bytes: bytes that are queued and not finished, counted in the simulated device's own queues. */
+/* Tests the option max_queued_bytes. The queued bytes are counted in the queues of the simulated device. */
 #include "device/sim/queue.h"
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* The largest number of bytes of copies in the queues of all devices, looked at after each call that queues copies. */
+/* the most bytes of copies in the queues of all devices, counted after each call that queues copies */
 static _Atomic(size_t) most_queued;
 
-/* The operations of a stream stay in its list until they are done. */
+/* Returns the bytes of all copies that are queued and not done. */
 static size_t count_queued(void) {
   tdict_sim_driver *d = tdict_sim_driver_of(wrap.driver);
   size_t bytes = 0;
@@ -42,7 +42,7 @@ static tdict_cu noted_rect(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_
 }
 
 enum { LIMIT = 128 << 10, BIG_SLOTS = 32 << 20 };
-/* A place whose copies are counted. With `slow`, each copy takes a while, so that copies pile up. */
+/* Opens a place whose copies are counted. With `slow`, each copy takes some time, so that copies accumulate. */
 static place open_counted(size_t staging, bool slow) {
   tdict_context_options o = td_with(tdict_context_options, staging_bytes = staging);
   o.sim = td_options(tdict_sim_options, latency_ns = slow ? 20000 : 0);
@@ -64,7 +64,7 @@ static tdict_tree *large_tree(tdict_memory *memory) {
   return td;
 }
 
-/* Moves the tree there and back, under a limit. Returns the most bytes that were queued at once. */
+/* Moves the tree to the device and back with a limit. Returns the largest number of bytes that were queued at once. */
 static size_t move_limited(const place *w, const tdict_tree *src, way v, size_t limit, bool pinned) {
   tdict_transfer_stats there = tdict_transfer_stats_default(), back = there;
   atomic_store(&most_queued, 0);
@@ -100,34 +100,36 @@ SIM_CASE(queue_limit_holds_in_every_way) {
       assert_true(queued <= limit);
       most = queued > most ? queued : most;
     }
-    if (k != 2) assert_true(most > LIMIT / 2); /* the limit is used */
+    if (k != 2) assert_true(most > LIMIT / 2); /* the limit is nearly used */
     /* Without a limit, more bytes are queued, so the checks above can fail. */
     if (k < 2) assert_true(move_limited(&w, td, way_at(8), 0, true) > LIMIT + 12345);
   }
 }
 
-/* A small ring, whose slots run out, in turn with copies that need no slot. */
+/* A small ring runs out of slots, and other copies need no slot. */
 SIM_CASE(queue_limit_holds_with_few_slots) {
   scoped_place w = open_counted(STAGING / 4, true);
   scoped_tree td = mixed_tree(w.pinned);
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) assert_true(move_limited(&w, td, way_at(i), LIMIT, i % 4 > 1) <= LIMIT);
 }
 
-/* The number of chunks that are queued after `done` chunks have finished. Four chunks of pinned memory are queued. Of
- * ordinary memory, the first chunk is queued alone, and then two together, as soon as both fit into the limit. */
+/* Returns the number of queued chunks after `done` chunks have finished. Chunks of pinned memory are queued one by one.
+ * Of ordinary memory, only the first chunk is queued alone, then two together, as soon as both fit into the limit. */
 static int queued_after(int done, int num_queued, bool pinned) {
   return pinned || num_queued < 4 || done % 2 ? num_queued : num_queued - 1;
 }
 
-/* Waits until at least that many are queued and no more can come. If several threads fill one slot, a thread that waits
- * for the slot queues the gathered bytes. One more copy may therefore be queued than by one thread. */
+/* Waits until at least `least` copies are queued and all threads wait. Checks that at most `most` are queued. If
+ * several threads fill one slot, a thread that waits for it queues the burst, so one more copy may be queued than by
+ * one thread. */
 static void expect_queued(int least, int most) {
   for (int i = 0; i < 5000 && num_pending() < least; i++) usleep(1000);
   td_rest();
   assert_in_range(num_pending(), least, most);
 }
 
-/* Nothing finishes: `num_queued` chunks are queued. Then chunks follow those that finish. */
+/* Checks that `num_queued` chunks are queued while none finishes. Then each finished chunk lets another chunk be
+ * queued. */
 static void expect_queued_chunks(const place *w, size_t limit, int num_queued) {
   for (int k = 0; k < 4; k++) {
     const int num_chunks = 2 * num_queued + 5;
@@ -136,7 +138,7 @@ static void expect_queued_chunks(const place *w, size_t limit, int num_queued) {
     td_ok(tdict_sim_hold(w->c, err));
     tdict_future *f = move_async(w, td, w->device, &o);
     for (int i = 0; i <= num_chunks - num_queued; i++) {
-      const bool shares_slots = k == 2 && num_queued == 4; /* three threads, and memory that is not pinned */
+      const bool shares_slots = k == 2 && num_queued == 4; /* three threads, ordinary memory */
       const int queued = queued_after(i, num_queued, k % 2);
       expect_queued(shares_slots ? num_queued - 1 : queued, shares_slots ? num_queued : queued);
       assert_int_equal(count_queued(), limit / (size_t)num_queued * (size_t)num_pending());
@@ -153,15 +155,15 @@ SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
   expect_queued_chunks(&w, 4 * LIMIT, 2);
 }
 
-/* With a large limit, more chunks are queued, so that the link does not wait for a thread. */
+/* If the limit is large, four chunks are queued, so that the link does not wait for a thread. */
 SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
   scoped_place w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, 16 * LIMIT, 4);
   expect_queued_chunks(&w, 24 * LIMIT, 4);
 }
 
-/* Copies of ordinary memory are queued together, as many as have half the limit: after the first copy four, while three
- * others wait until a fourth fits into the limit. */
+/* Copies of ordinary memory are queued together, up to half of the limit: here one copy, then four. Three more copies
+ * wait in the burst until a fourth fits into the limit. */
 SIM_CASE(queue_limit_lets_copies_be_queued_together) {
   enum { SLOT_BYTES = BIG_SLOTS / 32, MOST = 8, CHUNKS = 21 };
   scoped_place w = open_counted(BIG_SLOTS, false);
@@ -194,14 +196,14 @@ SIM_CASE(queue_limit_ends_with_a_cancel) {
     expect_pending(2);
     const int64_t copies = num_copies();
     tdict_future_cancel(f);
-    td_rest(); /* a thread that looks for room just now has seen the cancel */
+    td_rest(); /* until all threads have seen the cancel */
     td_ok(tdict_sim_resume(w.c, err));
     td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(f, NULL, err));
     assert_true(num_copies() <= copies);
   }
 }
 
-/* A driver that fails at any copy: the transfer ends, and a later one has the whole limit. */
+/* If a driver call fails, the transfer ends, and a later transfer can use the whole limit. */
 SIM_CASE(queue_limit_survives_failing_copies) {
   scoped_place w = open_counted(BIG_SLOTS, false);
   for (int k = 0; k < 2; k++) {
@@ -241,11 +243,10 @@ SIM_CASE(queue_limit_is_checked) {
   }
 }
 
-/* The limit that the library chooses, and the smallest transfer that has it. The staging ring is as large as the
- * library's default. */
+/* The default limit, and the size above which transfers have it. The staging ring has its default size. */
 enum { DEFAULT_LIMIT = 14 << 20, DEFAULT_FROM = 80 << 20, DEFAULT_SLOTS = 64 << 20 };
 
-/* Most bytes that were counted at once. 0: the transfer has no limit. */
+/* Moves a tree and returns the statistics' peak of queued bytes, which is 0 without a limit. */
 static size_t peak_queued(const place *w, const tdict_tree *src, tdict_device to, tdict_transfer_options o) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   o.stats = &stats;
@@ -254,7 +255,8 @@ static size_t peak_queued(const place *w, const tdict_tree *src, tdict_device to
   return stats.peak_queued_bytes;
 }
 
-/* Nothing finishes: the threads queue what the limit allows. The burst that is gathered is counted, but not queued. */
+/* While no copy finishes, the threads queue as much as the limit allows. Bytes in an unfinished burst count, but are
+ * not queued. */
 SIM_CASE(queue_limit_has_a_default) {
   enum { CHUNK = 2 << 20 };
   scoped_place w = open_counted(DEFAULT_SLOTS, false);
@@ -272,7 +274,8 @@ SIM_CASE(queue_limit_has_a_default) {
   }
 }
 
-/* The default is for transfers that gain by it: large, from ordinary host memory, to a device, byte by byte. */
+/* Only transfers that are faster with it have the default limit: large ones from ordinary host memory to a device,
+ * without packing. */
 SIM_CASE(queue_limit_has_a_default_for_few_transfers) {
   enum { LARGE = DEFAULT_FROM + 1000 };
   scoped_place w = open_counted(DEFAULT_SLOTS, false);

@@ -1,9 +1,9 @@
-/* tdict_record_stream(): what a program has queued on a stream is done before the library frees, reuses or overwrites
- * the bytes. Kernels wait at a gate, so that "too early" cannot be missed. */
+/* Tests tdict_record_stream(): the library frees, reuses or overwrites bytes only after the work that a program has
+ * queued on a stream. Kernels wait at a gate, so that an access that comes too early is always detected. */
 #include "engine/promises.h"
 #include "support/threads.h"
 
-/* A kernel that reads a leaf of the tree once its gate opens, on a stream of its own. */
+/* A kernel on its own stream, which reads a leaf of a tree after its gate opens. */
 typedef struct reader {
   gate gate;
   kernel k;
@@ -15,7 +15,7 @@ static void read_later(const place *w, reader *r, const tdict_tree *td) {
   kernel_launch(&r->k, r->s, td_leaf(td, "a"), &r->gate, NULL);
   gate_await(&r->gate, 1);
 }
-/* Opens the gate and sees what the kernel reads. */
+/* Opens the gate and checks the number that the kernel reads. */
 static void check_read(const place *w, reader *r, uint64_t number) {
   gate_open(&r->gate);
   assert_true(kernel_saw(&r->k, number_of_leaf(number, 0)));
@@ -31,7 +31,7 @@ static tdict_tree *arena(const place *w, uint64_t number) {
 
 SIM_CASE(record_stream_holds_bytes) {
   scoped_place w = place_open(2);
-  /* without it the next transfer of the size gets the same bytes: what follows would notice */
+  /* without a recorded use, the next transfer of this size gets the same memory, so the checks below can fail */
   tdict_tree *out = arena(&w, 1), *next;
   void *place_of = arena_of(out);
   tdict_release(out);
@@ -41,12 +41,12 @@ SIM_CASE(record_stream_holds_bytes) {
   read_later(&w, &r, out);
   td_ok(tdict_record_stream(out, r.s, err));
   tdict_release(out);
-  next = arena(&w, 3); /* never waits for the kernel, and is not where it reads */
+  next = arena(&w, 3); /* does not wait for the kernel, but gets other memory */
   assert_ptr_not_equal(arena_of(next), place_of);
   check_tree_number(&w, next, 3);
   check_read(&w, &r, 2);
   tdict_release(next);
-  /* and when it has ended, the bytes are free again */
+  /* the memory is freed after the kernel */
   tdict_context_trim(w.c, w.device, 0);
   tdict_device_counts counts = td_device_counts(w.c, w.device);
   assert_int_equal(counts.device_bytes, 0);
@@ -55,7 +55,7 @@ SIM_CASE(record_stream_holds_bytes) {
   assert_int_equal(sim.num_allocations, 0);
 }
 
-/* Two streams read; both must be done. */
+/* Two streams read a tree. The memory is reused only after both. */
 SIM_CASE(record_stream_of_many_streams) {
   scoped_place w = place_sim(2, 0, 2);
   tdict_tree *out = arena(&w, 4), *next[3];
@@ -64,8 +64,8 @@ SIM_CASE(record_stream_of_many_streams) {
   read_later(&w, &r, out);
   memset(&other, 0, sizeof other);
   td_ok(tdict_stream_create(w.c, w.device, &other.s, err));
-  kernel_launch(&other.k, other.s, td_leaf(out, "a"), &other.gate, NULL); /* after the first on its engine */
-  for (int i = 0; i < 20; i++) { /* done uses do not pile up, and are no harm */
+  kernel_launch(&other.k, other.s, td_leaf(out, "a"), &other.gate, NULL); /* runs after the first kernel */
+  for (int i = 0; i < 20; i++) { /* completed uses are dropped and do no harm */
     TD_STREAM(idle, w.c, w.device);
     td_ok(tdict_record_stream(out, idle, err));
   }
@@ -90,18 +90,18 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   td_ok(tdict_record_stream(dst, r.s, err));
   tdict_transfer_options o = threads(2);
   TD_STREAM(idle, w.c, w.device);
-  o.after = idle; /* so that nothing but the record holds it up */
+  o.after = idle; /* so that the copy waits only for the recorded use */
   tdict_future *f = copy_async(&w, src, dst, &o);
   check_pending(f);
   check_tree_number(&w, dst, 7);
-  scoped_tree seen = finish(move_async(&w, src, w.device, &o)); /* others go on */
+  scoped_tree seen = finish(move_async(&w, src, w.device, &o)); /* other transfers do not wait */
   check_tree_number(&w, seen, 8);
   check_read(&w, &r, 7);
   finish_copy(f);
   check_tree_number(&w, dst, 8);
 }
 
-/* A tree that takes several chunks, so that two workers write it. */
+/* Makes a tree that needs several chunks, so that two workers write it. */
 enum { WIDE = 8, WIDE_BYTES = 512 << 10, WIDE_STAGING = 1 << 20 };
 static const char *const wide_names[WIDE] = {"a", "b", "c", "d", "e", "f", "g", "h"};
 static tdict_tree *wide_tree(const place *w, tdict_memory *memory, uint64_t number) {
@@ -118,7 +118,8 @@ static void check_wide(const place *w, const tdict_tree *td, uint64_t number) {
       fail_msg("leaf '%s' does not hold the bytes of number %d", wide_names[i], (int)number);
 }
 
-/* Two workers overwrite a tree. Both wait for the recorded work and for the stream `after`, whichever ends last. */
+/* Two workers overwrite a tree. Both wait for the recorded work and for the stream `after`, and either of these may end
+ * last. */
 SIM_CASE(record_stream_and_after_hold_each_worker) {
   tdict_context_options c = place_options(2);
   c.staging_bytes = WIDE_STAGING; /* one worker cannot queue all copies */
@@ -155,7 +156,7 @@ static tdict_cu fail_wait(tdict_driver *d, tdict_cu_stream s, tdict_cu_event eve
   return fails ? TDICT_CU_UNKNOWN : real_ops->stream_wait_event(d, s, event);
 }
 
-/* The stream of the copies cannot be made to wait for the kernel: the transfer fails, and overwrites nothing. */
+/* If the driver cannot make the stream of the copies wait for the kernel, the transfer fails and overwrites nothing. */
 SIM_CASE(record_stream_reports_failed_waits) {
   scoped_place w = place_open(2);
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
@@ -179,7 +180,8 @@ SIM_CASE(record_stream_reports_failed_waits) {
   check_tree_number(&w, dst, 8);
 }
 
-/* Pinned host memory that a kernel reads: neither used again, nor written by a transfer, nor given to a writer. */
+/* A thread that writes to pinned memory through an accessor. While a kernel reads the memory, it is not reused, and
+ * writers wait. */
 typedef struct writer {
   tdict_tree *td;
   atomic_bool started, has;
@@ -198,7 +200,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   void *place_of = arena_of(pinned);
   tdict_release(pinned);
   td_ok(tdict_pin_memory(w.c, plain, NULL, &pinned, err));
-  assert_ptr_equal(arena_of(pinned), place_of); /* the control: the pool uses it again */
+  assert_ptr_equal(arena_of(pinned), place_of); /* without a recorded use, the pool reuses the memory */
   reader r;
   read_later(&w, &r, pinned);
   td_ok(tdict_record_stream(pinned, r.s, err));
@@ -208,7 +210,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   check_read(&w, &r, 9);
   finish_copy(f);
   check_tree_number(&w, pinned, 10);
-  /* an overwrite by a thread of the host */
+  /* a thread of the host overwrites the memory */
   tdict_tree *other = numbered_tree(&w, NULL, 11);
   read_later(&w, &r, pinned);
   td_ok(tdict_record_stream(pinned, r.s, err));
@@ -218,7 +220,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   finish_copy(f);
   check_tree_number(&w, pinned, 11);
   tdict_release(other);
-  /* a writer's accessor waits, a reader's does not */
+  /* an accessor for writing waits, an accessor for reading does not */
   read_later(&w, &r, pinned);
   td_ok(tdict_record_stream(pinned, r.s, err));
   assert_ptr_equal(tdict_const_data(pinned, "a"), place_of);
@@ -271,7 +273,7 @@ SIM_CASE(record_stream_holds_memory_of_the_program) {
   assert_int_equal(num_released, 1);
 }
 
-/* The same by copies of the driver, which cuda has too: the stream works for a while, then reads the tree. */
+/* Does the same with driver copies, also on GPUs: the stream works for some time, then reads the tree. */
 GPU_CASE(record_stream_holds_bytes_under_copies) {
   scoped_place w = place_open(2);
   bool sim = w.device.type == TDICT_DEVICE_SIM;
@@ -293,7 +295,7 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
       tdict_transfer_options o = threads(-1);
       tdict_stream idle = new_stream(&w);
       o.after = idle;
-      td_ok(tdict_transfer_into(w.c, out, src, &o, err)); /* waits for the stream, then overwrites */
+      td_ok(tdict_transfer_into(w.c, out, src, &o, err)); /* waits for the stream before it overwrites */
       tdict_stream_destroy(w.c, idle);
       tdict_release(out);
     } else {
@@ -314,7 +316,7 @@ GPU_CASE(record_stream_refuses) {
   const tdict_stream host = {tdict_cpu(), NULL}, other = {{w.device.type, w.device.index + 1}, s.handle},
                      foreign = {tdict_device_equal(w.device, tdict_sim(0)) ? tdict_cuda(0) : tdict_sim(0), s.handle};
   td_fails(TDICT_EINVAL, "NULL", tdict_record_stream(NULL, s, err));
-  td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(plain, s, err)); /* nothing that the library made there */
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(plain, s, err)); /* no memory of the library on this device */
   td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(empty, s, err));
   td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_record_stream(dev, host, err));
   td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(dev, other, err));
@@ -323,7 +325,7 @@ GPU_CASE(record_stream_refuses) {
   td_ok(tdict_record_stream(dev, (tdict_stream){w.device, NULL}, err)); /* the legacy stream */
 }
 
-/* A tree whose memory outlives its context. */
+/* The memory of a tree outlives the recorded stream. */
 SIM_CASE(record_stream_outlives_the_stream) {
   scoped_place w = place_open(2);
   scoped_tree out = arena(&w, 40);

@@ -5,7 +5,8 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* The strips follow one another, cover the chunk, begin on multiples of 256 with the item that lies there. */
+/* The strips follow one another and cover the chunk. Each begins at a multiple of 256 and names the item at this
+ * offset. */
 GPU_CASE(strips_cover_the_chunk) {
   scoped_place w = open_place();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
@@ -30,7 +31,7 @@ GPU_CASE(strips_cover_the_chunk) {
           assert_true(strip.begin < strip.end);
           at = strip.end;
           assert_int_equal(strip.begin % 256, 0);
-          uint32_t first = 0; /* looked for one by one */
+          uint32_t first = 0; /* searches the items one by one */
           while (t->plan.items[first].offset + t->plan.items[first].bytes <= strip.begin) first++;
           assert_int_equal(strip.first, first);
         }
@@ -40,7 +41,7 @@ GPU_CASE(strips_cover_the_chunk) {
   }
 }
 
-/* Trees whose chunks have strips, by any number of threads: every byte, and a copy a chunk. */
+/* Any number of threads moves trees whose chunks have strips. All bytes arrive, with one copy for each chunk. */
 GPU_CASE(strips_queue_full_slots_once) {
   scoped_place w = open_wrapped(NULL);
   const int64_t sizes[] = {70000, 300001, 1105920, 2500000};
@@ -62,8 +63,8 @@ GPU_CASE(strips_queue_full_slots_once) {
     }
 }
 
-/* All threads of one transfer, or of three, share one slot. A thread that waits must not keep the slot. If the transfer
- * waits for ever, the case fails. */
+/* All threads of one or three transfers share one slot. A thread that keeps the slot while it waits would be a
+ * deadlock. */
 GPU_CASE(strips_wait_without_a_slot) {
   enum { AT_ONCE = 3 };
   scoped_place w = place_sized(4 * STAGING, 8);
@@ -93,8 +94,7 @@ GPU_CASE(strips_wait_without_a_slot) {
 }
 
 /* Several threads fill one chunk whose copy must wait for a stopped stream. One thread queues the copy. The streams of
- * the other threads wait for nothing, because the next transfers use them. If the transfer waits for ever, the case
- * fails. */
+ * the other threads wait for nothing, because the next transfers use them. Otherwise the case never ends. */
 SIM_CASE(strips_queue_waits_only_before_copies) {
   scoped_place w = place_sized(64 << 20, 8);
   scoped_tree src = bytes_tree("x", 350000, NULL);
@@ -105,7 +105,7 @@ SIM_CASE(strips_queue_waits_only_before_copies) {
     after.num_threads = 3;
     tdict_future *f = move_async(&w, src, w.device, &after);
     tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
-    td_rest(); /* lanes without a copy are closed */
+    td_rest(); /* until lanes without a copy are closed */
     for (int k = 0; k < 3; k++) check_and_release(&w, src, move_with(&w, src, w.device, NULL));
     assert_false(tdict_future_is_ready(f));
     atomic_store(&held.open, true);
@@ -114,8 +114,7 @@ SIM_CASE(strips_queue_waits_only_before_copies) {
   }
 }
 
-/* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers
- * whose driver fails at any of their copies. */
+/* If a transfer stops before a slot is full, the slot is returned to the ring, also if a driver call fails. */
 GPU_CASE(strips_give_slots_back_after_a_failure) {
   scoped_place w = open_wrapped(NULL);
   tdict_engine *engine = tdict_context_engine(w.c);

@@ -1,5 +1,5 @@
-/* Transfers of locked trees: which trees are one block, how long a tree keeps the record of its block, and that a
- * locked tree is moved like any other. */
+/* Tests transfers of locked trees: which trees are one block, how long a tree keeps the record of its block, and that
+ * the results are correct. */
 #include "engine/plan/block.h"
 
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #include "support/threads.h"
 
 static bool has_record(const tdict_tree *td) { return tdict_node_attachment(td, TDICT_ATTACHED_BLOCK) != NULL; }
-/* Compares the record with the addresses of the leaves, which the walk of the test finds. */
+/* Compares the record with the addresses of the leaves in a list of the test. */
 static void check_spans(const tdict_tree *td, const tdict_consolidated *record) {
   scoped_leaf_list l = list_entries(td);
   size_t n = 0, dims = 0;
@@ -37,7 +37,7 @@ static tdict_tree *locked(tdict_tree *td) {
   tdict_lock(td);
   return td;
 }
-/* Five fields; one has no elements. */
+/* Makes a block of five fields, of which one has no elements. */
 static tdict_tree *from_schema(tdict_memory *memory) {
   static const tdict_field fields[] = {{"a.x", TDICT_U8, 1, {7}},
                                        {"a.none", TDICT_F32, 2, {3, 0}},
@@ -48,7 +48,7 @@ static tdict_tree *from_schema(tdict_memory *memory) {
   td_ok(tdict_create_from(fields, sizeof fields / sizeof *fields, SHAPE(5), memory, &td, err));
   return td;
 }
-/* A locked tree that is one block, or whose leaves have storages of their own, and the path of a leaf of each. */
+/* Makes a locked tree that is one block, or whose leaves have separate storages. */
 static tdict_tree *locked_tree(int is_scattered, tdict_memory *memory) {
   return locked(is_scattered ? tiny_tree(memory) : batch_tree(memory));
 }
@@ -58,14 +58,14 @@ GPU_CASE(block_is_found_in_trees_of_one_arena) {
   scoped_place w = open_place();
   scoped_tree host = locked(from_schema(NULL)), pinned = locked(from_schema(w.pinned)), out = NULL, whole = NULL;
   assert_true(is_block(host) && is_block(pinned));
-  out = to_device(&w, host, w.device); /* it ends at its last leaf */
+  out = to_device(&w, host, w.device); /* the storage ends after the last leaf */
   assert_true(tdict_is_locked(out) && is_block(out));
   assert_ptr_equal(whole = to_device(&w, out, w.device), out);
   tdict_release(whole);
   td_ok(tdict_consolidate(host, NULL, &whole, err));
   assert_true(is_block(whole));
   td_ok(tdict_unlock(whole, err));
-  assert_false(is_block(locked(whole))); /* its tensors are not of an arena */
+  assert_false(is_block(locked(whole))); /* its tensors are not in an arena */
 }
 
 CASE(block_is_not_found_in_other_trees) {
@@ -74,14 +74,14 @@ CASE(block_is_not_found_in_other_trees) {
   assert_false(is_block(td)); /* not locked */
   assert_false(is_block(locked(above)));
   td_ok(tdict_unlock(above, err));
-  /* a leaf is missing at the end, in the middle, at the start; there is text */
+  /* a leaf is missing at the end, in the middle or at the start, or one entry is text */
   static const char *const paths[] = {"z", "b", "a.x", NULL};
   for (int i = 0; i < 4; i++) {
     scoped_tree part = from_schema(NULL);
     td_ok(paths[i] ? tdict_delete(part, paths[i], err) : tdict_set_text(part, "text", "reach the door", err));
     assert_false(is_block(locked(part)));
   }
-  /* a leaf of another storage */
+  /* a leaf is in another storage */
   td_ok(tdict_set(td, "b", td_leaf(other, "b"), err));
   assert_false(is_block(locked(td)));
   /* another order */
@@ -89,12 +89,12 @@ CASE(block_is_not_found_in_other_trees) {
   td_ok(tdict_delete(other, "b", err));
   td_put(other, "b", b);
   assert_false(is_block(locked(other)));
-  /* a child that is locked only from above */
+  /* a child that is locked only because its parent is */
   td_ok(tdict_set_tree(above, "child", batch, err));
   assert_true(is_block(locked(above)));
   assert_true(tdict_is_locked(batch) && !is_block(batch));
   tdict_release(above);
-  /* a view of a leaf, at the same address */
+  /* a leaf is replaced by a view of it, at the same address */
   scoped_tensor view = NULL;
   td_ok(tdict_tensor_slice(td_leaf(batch, "action"), &(tdict_tensor_range){0, 0, 16, 1}, &view, err));
   td_ok(tdict_set(batch, "action", view, err));
@@ -113,10 +113,10 @@ CASE(block_record_is_kept_while_locked) {
   assert_false(has_record(td) || is_block(td));
   assert_true(is_block(locked(td)));
   tdict_release(td);
-  assert_int_equal(atomic_load(&storage->refs), 1); /* freeing the tree drops the record too */
+  assert_int_equal(atomic_load(&storage->refs), 1); /* the record was freed with the tree */
 }
 
-/* The statistics of a block count the padding. */
+/* With some options, a block is copied leaf by leaf. Only the statistics of a copied block include the padding. */
 GPU_CASE(block_is_copied_by_leaf_with_some_options) {
   scoped_place w = open_place();
   static const char *const pattern = "action";
@@ -152,8 +152,8 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
   check_tree(&w, td, out);
 }
 
-/* While a transfer runs, the program unlocks, changes and frees the tree. The result is that of the call. A stream can
- * wait, and the result exists, before any byte has moved. */
+/* While a transfer runs, the program unlocks, changes and frees the tree. The result has the old bytes. A stream can
+ * wait for the transfer, and gets the result, before any byte has moved. */
 SIM_CASE(block_outlives_its_tree_during_a_transfer) {
   scoped_place w = open_place();
   TD_STREAM(s, w.c, w.device);
@@ -181,7 +181,7 @@ SIM_CASE(block_outlives_its_tree_during_a_transfer) {
 __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t at) {
   ((unsigned char *)data)[at] ^= 1;
 }
-/* Bytes that were lost, or changed while they were read, after an earlier transfer of the tree. */
+/* If bytes are lost or change during the read, the error names the leaf, also after an earlier transfer of the tree. */
 SIM_CASE(block_errors_name_leaves) {
   scoped_place w = open_place();
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
@@ -205,7 +205,7 @@ SIM_CASE(block_errors_name_leaves) {
   }
 }
 
-/* Several threads move one locked tree, whose record none of them finds at first, to the device and to the host. */
+/* Several threads move one locked tree, which has no record at first, to the device and to the host. */
 enum { THREADS = 4, MOVES = 4, TREES = THREAD_SANITIZED ? 6 : 20 };
 typedef struct mover {
   const place *w;
@@ -246,7 +246,7 @@ SIM_CASE(block_is_moved_by_several_threads) {
   }
 }
 
-/* Random changes between transfers, of leaves while the tree is unlocked, and of elements while it is locked. */
+/* Between transfers, changes random leaves while the tree is unlocked, and random elements while it is locked. */
 GPU_CASE(block_follows_random_changes) {
   scoped_place w = open_place();
   scoped_tree td = new_tree();
@@ -266,7 +266,7 @@ GPU_CASE(block_follows_random_changes) {
       const way v = way_at((int)((r[6] + (uint64_t)i) % NUM_WAYS));
       scoped_tree out = move_tree(&w, td, w.device, &v);
       check_tree(&w, td, out);
-      if (i && r[7] % 2) { /* the tree that comes back is one block */
+      if (i && r[7] % 2) { /* the tree that moved back is one block */
         tdict_release(td);
         td = to_device(&w, out, tdict_cpu());
       }
@@ -277,7 +277,7 @@ GPU_CASE(block_follows_random_changes) {
   assert_true(num_blocks > 10);
 }
 
-/* Moves a tree while allocation number `n` fails: the call fails, or its future does. */
+/* Moves a tree while allocation number `n` fails. Either the call or its future must fail. */
 static bool move_without_memory(const place *w, const tdict_tree *td, bool async, int64_t n) {
   scoped_tree out = NULL;
   scoped_future f = NULL;
@@ -301,7 +301,7 @@ SIM_CASE(block_survives_enomem) {
     scoped_tree td = k % 4 < 2 ? locked_tree(k % 4, NULL) : odd_tree();
     if (k % 4 == 3) tdict_release(td);
     if (k % 4 == 3) td_ok(tdict_create_from(fields, 2, 0, NULL, NULL, &td, err));
-    tdict_release(to_device(&w, td, w.device)); /* the ring exists from now on */
+    tdict_release(to_device(&w, td, w.device)); /* creates the ring */
     bool has_failed = true;
     for (int64_t n = 0; has_failed; n++) {
       td_ok(tdict_unlock(td, err));
@@ -312,7 +312,7 @@ SIM_CASE(block_survives_enomem) {
   }
 }
 
-/* The record of a result has the layout of the source's record, also when the source is gone. */
+/* The record of a result has the layout of the source's record, also after the source is released. */
 GPU_CASE(block_records_share_their_layout) {
   scoped_place w = open_place();
   scoped_tree plain = from_schema(NULL), src = NULL, out = NULL;
@@ -327,7 +327,7 @@ GPU_CASE(block_records_share_their_layout) {
   check_tree(&w, plain, out);
 }
 
-/* A child unlocks and frees a tree whose transfer runs in the parent. */
+/* A child process unlocks and frees a tree while its transfer runs in the parent. */
 SIM_CASE(block_fork) {
   scoped_place w = open_place();
   for (int k = 0; k < 2; k++) {

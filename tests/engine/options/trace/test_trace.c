@@ -1,4 +1,4 @@
-/* Tests the timeline: Python's module json reads the file, and its contents are compared with what was moved. */
+/* Tests the timeline. Python reads the file as JSON, and the test compares the events with the transfers. */
 #include "engine/promises.h"
 
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include "support/comma_locale.h"
 #include "support/things.h"
 
-/* Reads the file, holds its tracks to the rules, and prints one fact a line. */
+/* Reads the file, checks the rules of its tracks, and prints one fact on each line. */
 static const char reader[] =
     "import json, sys\n"
     "data = json.load(open(sys.argv[1]))\n"
@@ -55,7 +55,7 @@ typedef struct facts {
   char text[4096];
 } facts;
 
-/* The text goes to a file of its own, python reads that. */
+/* Writes the text to a file and lets Python read it. Returns the facts. */
 static facts read_text(const char *text, size_t bytes) {
   char path[] = "/tmp/tdict-trace-XXXXXX", script[] = "/tmp/tdict-trace-XXXXXX", command[128];
   int a = mkstemp(path), b = mkstemp(script);
@@ -116,7 +116,7 @@ static void start(const place *p, int64_t max_events) {
   td_ok(tdict_trace_start(p->c, &o, err));
 }
 
-/* Leaves of a multiple of 256 bytes, so that chunks carry nothing but leaves. */
+/* Makes a tree whose leaves have multiples of 256 bytes, so that chunks have no gaps. */
 enum { LEAVES = 24, LEAF = 256 << 10, TOTAL = LEAVES * LEAF };
 static tdict_tree *even_tree(tdict_memory *memory) {
   tdict_tree *td = new_tree();
@@ -144,7 +144,7 @@ GPU_CASE(trace_holds_every_slice) {
   assert_int_equal(fact(&f, "copy_bytes"), TOTAL);
   assert_int_equal(fact(&f, "submit_bytes"), TOTAL);
   assert_int_equal(fact(&f, "stream_transfer_bytes"), TOTAL);
-  assert_true(fact(&f, "copy") >= fact(&f, "stream_transfer")); /* several threads may fill one slot */
+  assert_true(fact(&f, "copy") >= fact(&f, "stream_transfer")); /* because several threads may fill one slot */
   assert_true(fact(&f, "workers") >= 1 && fact(&f, "workers") <= 3);
   assert_int_equal(fact(&f, "callers"), 1);
   assert_true(fact(&f, "streams") >= 1 && fact(&f, "streams") <= 3);
@@ -154,10 +154,10 @@ GPU_CASE(trace_holds_every_slice) {
   tdict_trace_stop(p.c);
   f = read_trace(&p);
   assert_int_equal(fact(&f, "transfers"), 3);
-  assert_int_equal(fact(&f, "copy_bytes"), 2 * TOTAL); /* pinned leaves travel by themselves */
+  assert_int_equal(fact(&f, "copy_bytes"), 2 * TOTAL); /* the driver reads pinned leaves itself */
   assert_int_equal(fact(&f, "stream_transfer_bytes"), 3 * TOTAL);
   assert_int_equal(fact(&f, "whole_bytes"), 3 * TOTAL);
-  char path[] = "/tmp/tdict-trace-XXXXXX"; /* the file holds what the callback is given */
+  char path[] = "/tmp/tdict-trace-XXXXXX"; /* the file has the same text as the callback */
   close(mkstemp(path));
   td_ok(tdict_trace_write(p.c, path, err));
   text t = {0};
@@ -174,7 +174,7 @@ GPU_CASE(trace_holds_every_slice) {
   free(t.bytes);
 }
 
-/* In a locale with a decimal comma, numbers still have points. */
+/* In a locale with a decimal comma, numbers still have a decimal point. */
 GPU_CASE(trace_is_json_in_any_locale) {
   td_comma_locale_set();
   scoped_place p = place_open(2);
@@ -190,7 +190,7 @@ GPU_CASE(trace_is_json_in_any_locale) {
   free(t.bytes);
 }
 
-/* Written, stopped and begun anew while transfers are under way. */
+/* Writes, stops and restarts the recording while transfers run. */
 GPU_CASE(trace_is_written_while_recording) {
   scoped_place p = place_open(3);
   scoped_tree src = even_tree(NULL);
@@ -217,7 +217,7 @@ GPU_CASE(trace_shows_hooks_and_callers) {
   out = move_in(&p, src, p.device, 0);
   facts f = read_trace(&p);
   assert_true(fact(&f, "hook") >= 1);
-  assert_true(fact(&f, "transfers") >= 1); /* hooks start some of their own */
+  assert_true(fact(&f, "transfers") >= 1); /* hooks start more transfers */
   assert_int_equal(fact(&f, "callers"), 1);
   assert_int_equal(fact(&f, "workers"), 0);
 }
@@ -250,9 +250,9 @@ GPU_CASE(trace_can_be_restarted) {
   assert_int_equal(fact(&f, "whole"), 1);
   const int64_t held = td_device_counts(p.c, p.device).num_events, batches = fact(&f, "stream_transfer");
   assert_in_range(batches, 1, TOTAL);
-  start(&p, 0); /* the events of the first are no longer in it */
+  start(&p, 0); /* the events of the first recording are released */
   assert_true(td_device_counts(p.c, p.device).num_events <=
-              held - 2 * batches); /* two for copies that were queued together */
+              held - 2 * batches); /* each batch of copies held two events */
   f = read_trace(&p);
   assert_int_equal(fact(&f, "transfers") + fact(&f, "plan"), 0);
 }
@@ -294,7 +294,7 @@ GPU_CASE(trace_outlives_its_context) {
   start(&p, 0);
   tdict_future *f = move_async(&p, src, p.device, NULL);
   tdict_release(src);
-  place_close(&p); /* waits for it, and the recording goes with the last that holds it */
+  place_close(&p); /* waits for the transfer, whose end releases the recording */
   tdict_release(finish(f));
 }
 
@@ -320,7 +320,7 @@ GPU_CASE(trace_refuses) {
   td_fails(TDICT_EIO, "/dev/full", tdict_trace_write(p.c, "/dev/full", err));
   t.answer = TDICT_ENOTFOUND;
   td_fails(TDICT_ENOTFOUND, "the write function failed", tdict_trace_write_to(p.c, take_text, &t, err));
-  assert_int_equal(t.pieces, 1); /* it is not asked again */
+  assert_int_equal(t.pieces, 1); /* the function is not called again */
 }
 
 GPU_CASE(trace_without_memory) {
@@ -367,7 +367,7 @@ CASE(trace_refuses_a_fifo) {
   tdict_context *c = NULL;
   td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &c, err));
   td_ok(tdict_trace_start(c, NULL, err));
-  alarm(30); /* a blocking open would wait for ever for a reader */
+  alarm(30); /* a blocking open() would wait for a reader for ever */
   td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_trace_write(c, path, err));
   alarm(0);
   assert_string_equal(td_last_error.path, path);
