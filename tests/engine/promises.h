@@ -1,6 +1,6 @@
-/* What the tests of a transfer's promises share: trees whose bytes follow from a number, gates that
- * hold a function until the test says so, kernels of the simulated device, and a shim over the driver's table. What is
- * made here is released by the test that asked for it. Thread rule: the main thread, but where it says otherwise. */
+/* Helpers for tests of what transfers promise: trees whose bytes follow from a number, gates that block a function
+ * until the test opens them, kernels of the simulated device, and a shim over the driver's table. The caller releases
+ * the objects that these functions return. Threads: only the main thread, except where noted. */
 #ifndef TDICT_TESTS_ENGINE_PROMISES_H
 #define TDICT_TESTS_ENGINE_PROMISES_H
 
@@ -21,8 +21,7 @@ static inline tdict_context_options place_options(int32_t num_threads) {
   return td_with(tdict_context_options, num_threads = num_threads, staging_bytes = PROMISE_STAGING);
 }
 static inline place place_open(int32_t num_threads) { return place_sized(PROMISE_STAGING, num_threads); }
-/* A simulated device with slow copies, so that a read that does not wait for them comes too early. Rate 0 means no
- * limit. */
+/* Opens a simulated device with slow copies, so that reads without a wait come too early. Rate 0 means no limit. */
 static inline place place_sim(int32_t num_threads, double bytes_per_second, int32_t num_devices) {
   tdict_context_options o = place_options(num_threads);
   tdict_sim_options sim = td_with(tdict_sim_options, memory_bytes = (size_t)1 << 30, num_devices = num_devices);
@@ -33,7 +32,7 @@ static inline place place_sim(int32_t num_threads, double bytes_per_second, int3
 static inline void hold(const place *p) { td_ok(tdict_sim_hold(p->c, err)); }
 static inline void resume(const place *p) { td_ok(tdict_sim_resume(p->c, err)); }
 
-/* Trees whose leaves' bytes follow from a number. */
+/* The leaves of trees whose bytes follow from a number. */
 enum { NUM_NUMBERED = 4 };
 static const struct numbered {
   const char *path;
@@ -50,7 +49,7 @@ static inline tdict_tensor *new_tensor(tdict_dtype dtype, int ndim, const int64_
 static inline tdict_tensor *new_bytes(int64_t count, tdict_memory *memory) {
   return new_tensor(TDICT_U8, 1, &count, memory);
 }
-/* Nothing is waited for. */
+/* Writes bytes to a tensor without waiting for transfers. */
 static inline void put_bytes(const place *p, const tdict_tensor *t, const void *bytes) {
   raw_write(raw_of(p, t), t->data, bytes, tdict_tensor_bytes(t));
 }
@@ -74,7 +73,7 @@ static inline bool has_number(const place *p, const tdict_tensor *t, uint64_t nu
 }
 static inline uint64_t number_of_leaf(uint64_t number, int leaf) { return number * 16 + (uint64_t)leaf + 1; }
 
-/* Number 0 is poison. */
+/* Writes the bytes of a number to all leaves, or poison for number 0. */
 static inline void number_tree(const place *p, const tdict_tree *td, uint64_t number) {
   for (int i = 0; i < NUM_NUMBERED; i++) {
     tdict_tensor *t = td_leaf(td, numbered[i].path);
@@ -108,9 +107,10 @@ static inline void check_number_and_release(const place *p, tdict_tree *td, uint
   check_tree_number(p, td, number);
   tdict_release(td);
 }
-/* The storage of the first leaf, where an arena begins. */
+/* Returns the address of the first leaf's storage, which is the arena of a result. */
 static inline void *arena_of(const tdict_tree *td) { return td_leaf(td, numbered[0].path)->storage->data; }
-/* Leaves memory for an arena of such a tree filled with poison, for the next allocation to take. */
+/* Allocates memory for the arena of such a tree, fills it with poison and frees it, so that the next allocation gets
+ * it. */
 static inline void poison_arena(const place *p, tdict_memory *memory) {
   size_t at = 0;
   for (int i = 0; i < NUM_NUMBERED; i++)
@@ -132,7 +132,7 @@ static inline void check_pending(tdict_future *f) {
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
 }
 
-/* A function comes to a gate and waits until it is opened. Any thread. */
+/* A gate, at which a function waits until the gate is opened. Thread-safe. */
 typedef struct gate {
   atomic_int entered;
   atomic_bool open;
@@ -154,8 +154,8 @@ static inline void gate_await(gate *g, int count) {
   assert_true(atomic_load(&g->entered) >= count);
 }
 
-/* A kernel of the simulated device: passes a gate, writes `write` to the tensor's bytes when there is one, and notes
- * what it reads there. */
+/* A kernel of the simulated device. It waits at a gate, writes `write` to the tensor if not NULL, and then reads the
+ * tensor into `seen`. */
 typedef struct kernel {
   gate *gate; /* NULL: none */
   tdict_stream stream;
@@ -184,7 +184,7 @@ static inline void kernel_launch(kernel *k, tdict_stream stream, const tdict_ten
   k->seen = td_zeros(1, k->bytes);
   td_ok(tdict_sim_launch(stream, kernel_run, k, err));
 }
-/* Waits for the kernel; true when it saw the bytes of that number. */
+/* Waits for the kernel. Returns true if it has read the bytes of this number. */
 static inline bool kernel_saw(kernel *k, uint64_t number) {
   scoped_bytes want = td_alloc(k->bytes);
   assert_true(wait_flag(&k->done));
@@ -200,7 +200,7 @@ static inline tdict_stream new_stream(const place *p) {
   td_ok(tdict_stream_create(p->c, p->device, &s, err));
   return s;
 }
-/* Waits for a stream of the program's by the driver's own call. */
+/* Waits for a stream of the program by a call of the driver. */
 static inline void sync_stream(const place *p, tdict_stream s) {
   tdict_gpu_scope scope;
   td_ok(tdict_gpu_enter(p->gpu, &scope, err));

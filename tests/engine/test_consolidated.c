@@ -1,4 +1,4 @@
-/* Transfers of consolidated trees: one item and one copy, and a result that is consolidated again. */
+/* Tests transfers of consolidated trees: one item, one copy, and a result that is also consolidated. */
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
 #include "trees.h"
@@ -6,7 +6,7 @@
 
 enum { LEAVES = 1000, MIB = 1 << 20 };
 
-/* A tree of 1000 leaves of many sizes in ten children, with a batch size. */
+/* Makes a tree with a batch size and ten children, which have 1000 leaves of many sizes. */
 static tdict_tree *thousand_leaves(void) {
   tdict_tree *td = td_made(tree, tdict_create(SHAPE(3), &made, err));
   for (int i = 0; i < LEAVES; i++) {
@@ -21,7 +21,8 @@ static tdict_tree *consolidated(tdict_tree *td, tdict_memory *memory) {
   tdict_release(td);
   return out;
 }
-/* The same layout: one storage, each leaf at the same offset; the same key tables, batch sizes and locks. */
+/* Checks that both trees have one storage, the same offsets of leaves, and the same key tables, batch sizes and locks.
+ * */
 static void check_layout(const tdict_tree *src, const tdict_tree *out) {
   assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
   scoped_tensor from = td_made(tensor, tdict_consolidated_bytes(src, &made, err)), to = NULL;
@@ -54,14 +55,14 @@ static size_t whole_bytes(const tdict_tree *td) {
   return count;
 }
 
-/* Memory that served before holds no old bytes in the padding. */
+/* In reused memory, the padding has no old bytes. */
 DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
   scoped_place w = open_place();
   tdict_memory *const memories[] = {NULL, w.memory, w.pinned};
   scoped_tree td = td_tree("a:u8[70001] b:f64[3]");
   for (int i = 0; i < (w.gpu ? 3 : 1); i++) {
     scoped_tree out = NULL;
-    poison(&w, memories[i], i ? 70144 + 256 : 110000); /* malloc() may begin the next block a little later */
+    poison(&w, memories[i], i ? 70144 + 256 : 110000); /* the next block of malloc() may begin later */
     td_ok(tdict_consolidate(td, memories[i], &out, err));
     check_tree(&w, td, out);
     scoped_bytes bytes = read_storage(&w, td_leaf(out, "a"));
@@ -71,7 +72,8 @@ DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
   }
 }
 
-/* One copy in every mode, with any threads, in blocking and _async calls, to the device and back to pinned memory. */
+/* A tree in pinned memory moves to the device and back by one copy, in all modes, with any number of threads, in
+ * blocking and asynchronous calls. */
 GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = td_made(tree, tdict_consolidate(plain, w.pinned, &made, err));
@@ -95,7 +97,8 @@ GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
   }
 }
 
-/* Unlocking leads back to the ordinary path: its leaves are not one run, because the padding is not the library's. */
+/* An unlocked tree moves leaf by leaf. Its leaves are not one stretch, because copies must not overwrite the padding.
+ * */
 GPU_CASE(consolidated_tree_moves_by_leaf_after_unlock) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = NULL;
@@ -143,7 +146,7 @@ GPU_CASE(consolidated_tree_is_one_plan_item) {
   tdict_plan_reset(&p);
 }
 
-/* Pageable: through the ring, in chunks. */
+/* A tree in pageable memory goes through the ring in chunks. */
 GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
   scoped_place w = open_place();
   scoped_tree plain = thousand_leaves(), src = NULL;
@@ -163,7 +166,7 @@ GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
   check_and_release(&w, plain, out);
 }
 
-/* Above 16 MiB a copy is made in pieces, so that the program's own copies can run between them. */
+/* A copy of more than 16 MiB is split, so that copies of the program can run in between. */
 GPU_CASE(consolidated_large_tree_moves_in_pieces) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *td = new_tree();
@@ -177,7 +180,7 @@ GPU_CASE(consolidated_large_tree_moves_in_pieces) {
   check_and_release(&w, src, out);
 }
 
-/* Every kind of tree, in every way. */
+/* Moves all kinds of trees in all ways. */
 DEVICE_CASE(consolidated_trees_of_every_kind) {
   scoped_place w = open_place();
   for (int k = 0; k < NUM_TREE_KINDS; k++) {
@@ -252,7 +255,7 @@ GPU_CASE(consolidated_trees_are_pinned) {
   assert_string_equal(td_last_error.path, "group0.leaf0");
 }
 
-/* A tree without bytes, and a tree without leaves whose device is not known yet. */
+/* Moves a tree without bytes, and a tree without leaves whose device is not known yet. */
 GPU_CASE(consolidated_empty_trees_move) {
   scoped_place w = open_place();
   for (int k = 0; k < 2; k++) {
@@ -273,11 +276,12 @@ GPU_CASE(consolidated_empty_trees_move) {
   }
 }
 
-/* Into a consolidated tree of the same structure: one copy. Into any other tree: leaf by leaf, with the same errors. */
+/* A transfer into a consolidated tree of the same structure is one copy. Into other trees, leaves are copied one by
+ * one, with the usual errors. */
 GPU_CASE(consolidated_tree_is_copied_into_trees) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *first = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, first, w.device);
-  tdict_tree *second = consolidated(thousand_leaves(), w.pinned); /* equal keys in tables of its own */
+  tdict_tree *second = consolidated(thousand_leaves(), w.pinned); /* has equal keys in other key tables */
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
     void *data = td_leaf(dst, "group3.leaf300")->data;
@@ -290,7 +294,7 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
     check_tree(&w, src, dst);
   }
   td_release(dst, first, second);
-  /* Other orders of keys, shapes, dtypes and keys. */
+  /* trees that differ in the order of keys, or in a shape, dtype or key */
   static const struct {
     const char *a, *b, *error;
     tdict_dtype dtype;
@@ -342,7 +346,7 @@ SIM_CASE(consolidated_source_may_change_after_the_call) {
   check_tree(&w, plain, out);
 }
 
-/* A failed copy loses the leaves. The error names no leaf, because the copy is of all leaves. */
+/* If the copy fails, all leaves are lost. The error names no leaf, because the copy has all leaves. */
 SIM_CASE(consolidated_copies_that_fail) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
@@ -354,7 +358,8 @@ SIM_CASE(consolidated_copies_that_fail) {
     if (l.tensors[i]) assert_null(tdict_tensor_const_data(l.tensors[i]));
   free_list(&l);
   td_fails_at(TDICT_EINVAL, "lost", "group0.leaf0", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-  /* Another tree writes all leaves but one, then the last one. The padding stays lost and does not matter. */
+  /* A transfer of another tree writes all leaves except one, then a second transfer writes this leaf. The padding stays
+   * lost and does not matter. */
   tdict_tree *parts = td_made(tree, tdict_clone(src, &made, err));
   static const char *const groups[] = {"group0", "group1", "group2", "group3", "group4",
                                        "group5", "group6", "group7", "group8", "group9"};
@@ -369,14 +374,14 @@ SIM_CASE(consolidated_copies_that_fail) {
   assert_null(tdict_tensor_const_data(bytes));
   check_and_release(&w, src, move_with(&w, dst, tdict_cpu(), NULL));
   td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
-  assert_non_null(tdict_tensor_const_data(bytes)); /* written as a whole */
+  assert_non_null(tdict_tensor_const_data(bytes)); /* the whole storage was written */
   td_release(bytes, parts);
-  /* A new result: nothing is returned. */
+  /* A failed transfer to a new result returns nothing. */
   fail_call(CALL_COPY, 1);
   td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", tdict_to_device(w.c, src, w.device, NULL, &out, err));
 }
 
-/* Bytes that a transfer which runs earlier fails to write. */
+/* The source is lost because an earlier transfer fails to write it. */
 SIM_CASE(consolidated_source_is_lost_meanwhile) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
@@ -401,7 +406,7 @@ SIM_CASE(consolidated_sources_are_checked_by_leaf) {
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
   tdict_tensor *t = td_leaf(src, "group7.leaf723");
   void *data = tdict_tensor_data(t);
-  for (int k = 0; k < 3; k++) { /* unchanged, the last byte of a leaf, the padding after it */
+  for (int k = 0; k < 3; k++) { /* changes nothing, the last byte of a leaf, the padding after the leaf */
     td_ok(tdict_sim_hold(w.c, err));
     scoped_future f = move_async(&w, src, w.device, &o);
     if (k) spoil_bit(data, tdict_tensor_bytes(t) - (k == 1));
@@ -444,7 +449,7 @@ SIM_CASE(consolidated_transfers_survive_enomem) {
   }
 }
 
-/* A device of another context: the ordinary path names the leaf. */
+/* A tree on a device of another context is refused, and the error names the leaf. */
 SIM_CASE(consolidated_trees_of_another_context_are_refused) {
   scoped_place w = open_place(), other = open_place();
   scoped_tree src = consolidated(thousand_leaves(), NULL), there = to_device(&other, src, other.device);
@@ -453,7 +458,7 @@ SIM_CASE(consolidated_trees_of_another_context_are_refused) {
   assert_string_equal(td_last_error.path, "group0.leaf0");
 }
 
-/* Below another tree, a consolidated tree moves leaf by leaf, and its result is not consolidated. */
+/* A consolidated tree below another tree moves leaf by leaf, and its result is not consolidated. */
 GPU_CASE(consolidated_child_moves_by_leaf) {
   scoped_place w = open_place();
   tdict_tree *td = new_tree(), *child = NULL;

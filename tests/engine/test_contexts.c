@@ -6,7 +6,7 @@
 
 enum { OTHER_BYTES = 512 };
 
-/* Two contexts, each with a device sim:0 of its own. */
+/* Two contexts, each with its own device sim:0. */
 typedef struct neighbours {
   place own, other;
   tdict_tree *host, *here, *there; /* the same numbers on the host and on each device */
@@ -63,7 +63,7 @@ static void refuse_foreign_trees(neighbours *n) {
   check_tree_number(&n->other, n->there, 3);
 }
 
-/* A block that the program describes itself: the address tells whose it is. */
+/* Moves a tensor over device memory that the program describes. The address shows which context owns the memory. */
 static void tell_described_blocks_apart(neighbours *n) {
   const int64_t count = OTHER_BYTES;
   for (int i = 0; i < 2; i++) {
@@ -88,7 +88,7 @@ SIM_CASE(sim_devices_belong_to_their_context) {
   refuse_foreign_streams(&n);
   refuse_foreign_trees(&n);
   tell_described_blocks_apart(&n);
-  /* by way of the host, which is everybody's, pinned memory included */
+  /* both contexts may use host memory, also pinned memory */
   tdict_tree *back = moved(&n.other, n.there, tdict_cpu());
   tdict_tree *pinned = td_made(tree, tdict_pin_memory(n.other.c, back, NULL, &made, err));
   tdict_tree *again = moved(&n.own, pinned, tdict_sim(0));
@@ -125,7 +125,7 @@ SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
   assert_false(early);
 }
 
-/* The stream is checked first, so a program's mistake does not hang on how fast the copy was. */
+/* Wrong streams are refused also after the end of the transfer, so that the result does not depend on timing. */
 SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
   scoped_place w = place_sim(2, 0, 2);
   scoped_tree src = numbered_tree(&w, NULL, 5), out = NULL;
@@ -141,7 +141,7 @@ SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
   resume(&w);
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait(cancelled, NULL, err));
   tdict_future *futures[] = {move_async(&w, src, w.device, NULL),
-                             move_async(&w, dev, w.device, NULL), /* nothing had to be done */
+                             move_async(&w, dev, w.device, NULL), /* nothing is copied */
                              move_async(&w, dev, tdict_cpu(), NULL), cancelled};
   for (int k = 0; k < 4; k++) {
     while (!tdict_future_is_ready(futures[k])) usleep(100);
@@ -150,7 +150,7 @@ SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
     assert_null(out);
     if (k < 3) {
       td_ok(tdict_future_wait_on_stream(futures[k], s, NULL, err));
-      td_ok(tdict_future_wait_on_stream(futures[k], second, NULL, err)); /* of another device of the same kind */
+      td_ok(tdict_future_wait_on_stream(futures[k], second, NULL, err)); /* a stream of another device of the context */
       td_ok(tdict_future_wait_on_stream(futures[k], (tdict_stream){w.device, NULL}, NULL, err));
     } else {
       td_fails(TDICT_ECANCELLED, "", tdict_future_wait_on_stream(futures[k], s, &out, err));
@@ -176,7 +176,7 @@ SIM_CASE(streams_are_checked_for_capture_first) {
   h.ops.stream_capture_status = say_capturing;
   td_fails(TDICT_ECAPTURE, "captured", tdict_future_wait_on_stream(f, s, &out, err));
   td_fails(TDICT_ECAPTURE, "captured",
-           tdict_to_device(w.c, dev, w.device, &o, &out, err)); /* it is already on this device */
+           tdict_to_device(w.c, dev, w.device, &o, &out, err)); /* the tree is already on this device */
   td_fails(TDICT_ECAPTURE, "captured", tdict_record_stream(dev, s, err));
   td_fails(TDICT_ECAPTURE, "captured", tdict_stream_synchronize(w.c, s, err));
   shim_end(&h, w.d);
@@ -208,7 +208,7 @@ static void *no_block(void *user, size_t bytes) {
 }
 static void no_release(void *user, void *data, size_t bytes) { (void)user, (void)data, (void)bytes; }
 
-/* There is one cpu, so its index says nothing but 0; a tree must not say that it is on another one. */
+/* There is only one cpu, so calls refuse other indices than 0. */
 DEVICE_CASE(devices_with_bad_indices_are_refused) {
   scoped_context c = td_context(NULL);
   scoped_tree src = new_tree(), out = NULL;

@@ -1,5 +1,5 @@
-/* Trees of very many levels: every call takes time for each level, not for each pair of levels. A transfer that looks
- * at all levels above each leaf needs minutes here, and CTest ends the case. */
+/* Tests trees of very many levels. The time of a call must be linear in the number of levels. A transfer that visits
+ * all levels above each leaf would take minutes, and CTest would end the case. */
 #include "promises.h"
 #include "tdict/object.h"
 
@@ -13,7 +13,7 @@ static char *deep_path(void) {
   return path;
 }
 
-/* A leaf at each level beside the one at the end of the path. */
+/* Adds a leaf at each level of the path. */
 static void add_leaves(tdict_tree *td) {
   do td_put(td, "y", new_bytes(8, NULL));
   while (tdict_get_tree(td, "n", &td, NULL) == TDICT_OK);
@@ -49,7 +49,7 @@ GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
   tdict_future_release(f);
   td_ok(tdict_to_device(w.c, dev, tdict_cpu(), NULL, &back, err));
   assert_memory_equal(tdict_const_data(back, path), want, sizeof want);
-  td_ok(tdict_transfer_into(w.c, src, dev, NULL, err)); /* into leaves that were set one by one */
+  td_ok(tdict_transfer_into(w.c, src, dev, NULL, err)); /* into leaves that are not in one arena */
   assert_memory_equal(tdict_const_data(src, path), want, sizeof want);
   td_ok(tdict_pin_memory(w.c, back, NULL, &pinned, err));
   assert_true(tdict_is_pinned(pinned));
@@ -58,7 +58,7 @@ GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
 
 static void end_nothing(void *self) { (void)self; }
 
-/* An object without hooks at each level. */
+/* Each level has an object without hooks. */
 GPU_CASE(objects_of_deep_trees_take_time_for_each_level) {
   static const tdict_type type = TD_TYPE(.name = "still", .release = end_nothing);
   scoped_place w = place_open(2);

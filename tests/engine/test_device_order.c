@@ -1,6 +1,5 @@
-/* The library's own calls on device trees come after the transfers that have started on their bytes, and after what
- * tdict_record_stream() noted. A fence notes what the bytes are when a call waits for it, so that no test waits for
- * nothing to happen. */
+/* Tests that calls on device trees wait for earlier transfers of the same bytes and for recorded uses. A fence records
+ * the bytes at the moment when a call waits for it, so that no test has to wait for a fixed time. */
 #include "promises.h"
 #include "support/threads.h"
 
@@ -16,7 +15,7 @@ static bool rows_have(const place *w, const tdict_tree *td, uint64_t number) {
   return has_number(w, td_leaf(td, fields[0].path), number) && has_number(w, td_leaf(td, fields[1].path), number + 1);
 }
 
-/* What a call works on, and what it makes. */
+/* The trees of a call, and its result. */
 typedef struct things {
   const place *w;
   tdict_tree *dst, *src; /* both on the device, [ROWS] */
@@ -96,7 +95,7 @@ static things open_things(const place *w) {
 static void close_things(things *t) { td_release(t->dst, t->src, t->row, t->out); }
 #define scoped_things TD_SCOPED(close_things, things)
 
-/* Stands for a transfer. It ends when it is waited for, and writes the tensor then when it is to. */
+/* Stands in for a transfer, which ends when a call waits for it, and then writes the tensor if `writes` is not 0. */
 typedef struct transfer_stand_in {
   tdict_fence fence; /* first */
   tdict_fence_node node;
@@ -134,7 +133,7 @@ SIM_CASE(device_writers_wait_for_transfers) {
       begin_stand_in(&s, &w, td_leaf(t.dst, "x"), 100, writes ? 900 : 0);
       td_ok(kinds[i].run(&t, err));
       if (s.waits == 0 || !s.untouched) fail_msg("%s wrote beside a transfer", kinds[i].name);
-      assert_false(has_number(&w, td_leaf(t.dst, "x"), writes ? 900 : 100)); /* it came after */
+      assert_false(has_number(&w, td_leaf(t.dst, "x"), writes ? 900 : 100)); /* the call wrote after the transfer */
     }
 }
 
@@ -150,7 +149,7 @@ SIM_CASE(device_readers_wait_for_writers) {
     if (kinds[i].writes) assert_true(has_number(&w, td_leaf(t.dst, "x"), 900));
     if (t.out) assert_true(has_number(&w, td_leaf(t.out, "x"), 900));
     close_things(&t);
-    t = open_things(&w); /* two readers are no harm to each other */
+    t = open_things(&w); /* two readers do not conflict */
     begin_stand_in(&s, &w, td_leaf(t.src, "x"), 200, 0);
     td_ok(kinds[i].run(&t, err));
     assert_int_equal(s.waits, 0);
@@ -158,7 +157,7 @@ SIM_CASE(device_readers_wait_for_writers) {
   }
 }
 
-/* A call on a thread of its own. */
+/* A call on its own thread. */
 typedef struct call {
   things t;
   const kind *kind;
@@ -194,7 +193,7 @@ static void step_to_the_end(const place *w, tdict_future *f, const call *c) {
   assert_true(tdict_future_is_ready(f));
 }
 
-/* Beside real transfers, which stand still until the test lets them go on. */
+/* Calls run while real transfers are stopped, until the test lets the transfers continue. */
 SIM_CASE(device_calls_come_after_transfers) {
   scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++)
@@ -211,7 +210,7 @@ SIM_CASE(device_calls_come_after_transfers) {
       seen = finish(f);
       if (kinds[i].writes) assert_true(rows_have(&w, seen, 100));
       if (c.t.out) assert_true(has_number(&w, td_leaf(c.t.out, "x"), 900));
-      if (kinds[i].writes) { /* a transfer that starts later sees what the call wrote */
+      if (kinds[i].writes) { /* a later transfer reads what the call wrote */
         scoped_bytes now = get_bytes(&w, td_leaf(c.t.dst, "x"));
         tdict_release(seen);
         seen = finish(move_async(&w, c.t.dst, tdict_cpu(), &o));
@@ -222,7 +221,7 @@ SIM_CASE(device_calls_come_after_transfers) {
     }
 }
 
-/* A kernel of the program's that reads the bytes, noted by tdict_record_stream(). */
+/* Calls that write wait for a kernel of the program that reads the bytes, after tdict_record_stream(). */
 SIM_CASE(device_writers_wait_for_recorded_uses) {
   scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++) {

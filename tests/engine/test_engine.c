@@ -1,5 +1,5 @@
 /* Tests the order of transfers among themselves and relative to the program's streams. The simulated device is stopped
- * meanwhile, so only queued work can run later. */
+ * during the calls, so that the test sees which work is queued. */
 #include <stdatomic.h>
 
 #include "support/threads.h"
@@ -8,7 +8,7 @@
 
 enum { BYTES = 30000 };
 
-/* One pinned leaf that fits a slot, so that each transfer is one copy of the device. */
+/* Makes a tree with one leaf that fits into a slot, so that each transfer is one copy of the device. */
 static tdict_tree *one_leaf(tdict_memory *memory) { return bytes_tree("x", BYTES, memory); }
 static tdict_tree *one_there(const place *w) {
   tdict_tree *host = one_leaf(NULL), *there = to_device(w, host, w->device);
@@ -30,8 +30,8 @@ static void end(tdict_future *f) {
   tdict_future_release(f);
 }
 
-/* Copies trees[0] to trees[1], then trees[2] to trees[3], where a tree is in both copies. The second copy begins when
- * the first has ended. */
+/* Copies trees[0] to trees[1], then trees[2] to trees[3], where both copies use a common tree. Checks that the second
+ * copy begins after the end of the first. */
 static void check_second_waits(const place *w, tdict_tree *const trees[4]) {
   scoped_tree want_first = plain_copy(w, trees[0]), want_second = NULL;
   want_second = trees[2] == trees[1] ? tdict_retain(want_first) : plain_copy(w, trees[2]);
@@ -100,7 +100,8 @@ SIM_CASE(engine_readers_do_not_wait_for_each_other) {
   check_tree(&w, x, out);
 }
 
-/* Each step waits for the one before it, with futures released long before; many wait for one at once. */
+/* Each transfer of a chain waits for the previous one, although its future is released. Several transfers can wait for
+ * the same transfer. */
 SIM_CASE(engine_chains_and_fans) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *trees[9], *want;
@@ -119,7 +120,7 @@ SIM_CASE(engine_chains_and_fans) {
   expect_pending(1);
   td_ok(tdict_sim_resume(w.c, err));
   for (int i = 2; i < 9; i++) {
-    tdict_tree *back = to_device(&w, trees[i], tdict_cpu()); /* the last of each row */
+    tdict_tree *back = to_device(&w, trees[i], tdict_cpu()); /* the last tree of each chain */
     if (!tdict_tensor_const_data(td_leaf(back, "x"))) fail();
     check_and_release(&w, want, back);
   }
@@ -127,7 +128,7 @@ SIM_CASE(engine_chains_and_fans) {
   tdict_release(want);
 }
 
-/* Pointers to host memory wait. */
+/* A thread that asks for a pointer to host memory, which must wait for transfers. */
 typedef struct asker {
   pthread_t thread;
   tdict_tensor *t;
@@ -163,7 +164,7 @@ SIM_CASE(transfer_holds_back_host_pointers) {
   start_asking(&reader, td_leaf(x, "x"), false);
   assert_int_equal(atomic_load(&writer.stage), 1);
   for (int i = 0; i < 20000 && atomic_load(&reader.stage) < 2; i++) usleep(1000);
-  assert_int_equal(atomic_load(&reader.stage), 2);         /* reading beside a reader is no conflict */
+  assert_int_equal(atomic_load(&reader.stage), 2);         /* readers do not wait for readers */
   assert_non_null(tdict_tensor_data(td_leaf(there, "x"))); /* device addresses never wait */
   td_ok(tdict_sim_resume(w.c, err));
   pthread_join(writer.thread, NULL);
@@ -181,7 +182,7 @@ SIM_CASE(transfer_holds_back_host_pointers) {
   end(f);
 }
 
-/* A kernel of the program that waits to be told, then writes. */
+/* A kernel of the program that waits for `go`, then writes. */
 typedef struct kernel {
   tdict_stream stream;
   void *address;
@@ -204,7 +205,8 @@ static void check_all(const place *w, const tdict_tree *td, unsigned char byte) 
     if (bytes[i] != byte) fail_msg("byte %d is 0x%02x, wanted 0x%02x", i, bytes[i], byte);
 }
 
-/* What the program has queued on `after` (or on a blocking stream, which the legacy stream stands for) comes first. */
+/* Checks that transfers run after the program's work on `after`, or on a blocking stream if `after` is the legacy
+ * stream. */
 static void check_behind(const place *w, tdict_stream stream, tdict_stream after) {
   kernel k;
   scoped_tree there = one_there(w), other = one_there(w), host = one_leaf(w->pinned), out = NULL, fresh = NULL;
@@ -226,7 +228,7 @@ static void check_behind(const place *w, tdict_stream stream, tdict_stream after
   end(g);
   tdict_future_release(f);
   check_tree(w, want, other);
-  /* the kernel writes where a transfer then writes */
+  /* the kernel and the transfer write to the same tree */
   launch_kernel(&k, stream, other, 0x22);
   td_ok(tdict_transfer_into_async(w->c, other, host, &o, &f, err));
   td_rest();
@@ -240,7 +242,7 @@ SIM_CASE(transfer_after_a_stream) {
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   td_ok(tdict_stream_create(w.c, w.device, &t, err));
   check_behind(&w, s, s);
-  /* a stream that is not asked for holds nothing up: neither another one nor, when one is given, the legacy stream */
+  /* a transfer with `after` waits neither for other streams nor for the legacy stream */
   kernel k;
   tdict_tree *there = one_there(&w), *out = NULL;
   tdict_transfer_options o = td_with(tdict_transfer_options, after = t);

@@ -1,9 +1,10 @@
-/* Sweeps over driver faults: in every transfer the first, second, ... call of a kind fails, until a run meets none.
+/* Sweeps over driver faults: in each transfer, the first call of a kind fails, then the second and so on, until a run
+ * meets no fault.
  *
- * Each run has a context of its own, whose first transfer meets the fault, so that what is made once is made then.
- * After it: the answer is one that this kind of fault may have, bytes are right where it is good, the source is free,
- * the next transfer on the same context is right, and once the context has ended the driver holds what it held before.
- * Rows "fault ..." on the output are what scripts/sweep-faults collects. */
+ * Each run has its own context, and the fault is in its first transfer, which also creates the streams and the ring.
+ * After the fault, the status must be allowed for this kind, the bytes must be correct if the call succeeded, and no
+ * mark may be left on the source. The next transfer of the context must succeed, and nothing may leak when the context
+ * is destroyed. scripts/sweep-faults collects the lines "fault ..." of the output. */
 #include <sched.h>
 
 #include "fault_cases.h"
@@ -11,10 +12,10 @@
 
 enum { UNKNOWN = TDICT_CU_UNKNOWN, LAUNCH_FAILED = 719, MOST_FAULTS = 2000 };
 
-/* What may come of one fault. */
+/* The results that a fault may have. */
 typedef enum verdict {
   EITHER,       /* a clear error, or correct bytes */
-  GOES_ON,      /* correct bytes, by another way */
+  GOES_ON,      /* correct bytes, copied in another way */
   FAILS,        /* a clear error */
   FAILS_AT_LEAF /* a clear error with the path of a leaf or an object */
 } verdict;
@@ -28,7 +29,7 @@ static verdict verdict_of(fw_op op, tdict_fault_kind kind, tdict_cu code) {
   case TDICT_FAULT_EVENT_QUERY:
   case TDICT_FAULT_END:
     return GOES_ON;
-  case TDICT_FAULT_MODULE: /* without kernels, threads of the host convert, and nothing is narrowed */
+  case TDICT_FAULT_MODULE: /* without kernels, host threads convert, and nothing is packed */
     return GOES_ON;
   case TDICT_FAULT_POOL:
     return op == FW_CONTEXT ? EITHER : GOES_ON;
@@ -45,7 +46,7 @@ static verdict verdict_of(fw_op op, tdict_fault_kind kind, tdict_cu code) {
   }
 }
 
-/* The error says what happened: the driver's code, a sentence, a path that is one. */
+/* Checks that the error has the driver's code, a message, and an existing path or none. */
 static void check_clear(const fw_world *w, const fw_run *run, const char *where, tdict_cu code) {
   const tdict_error *e = &run->err;
   tdict_status wanted = code == TDICT_CU_OUT_OF_MEMORY ? TDICT_ENOMEM : TDICT_EDEVICE;
@@ -55,7 +56,7 @@ static void check_clear(const fw_world *w, const fw_run *run, const char *where,
   if (strlen(e->message) < 10) fail_msg("%s: the message is '%s'", where, e->message);
   char path[sizeof e->path];
   memcpy(path, e->path, sizeof path);
-  char *below = strstr(path, "m.flat."); /* what an object's flatten gives is no path of the tree */
+  char *below = strstr(path, "m.flat."); /* paths inside an object are not paths of the tree */
   if (below) below[strlen("m.flat")] = 0;
   if (path[0] && !tdict_has(fw_source(w, run->op), path)) fail_msg("%s: there is no '%s'", where, e->path);
 }
@@ -70,7 +71,7 @@ static void judge(const fw_world *w, const fw_run *run, verdict v, const char *w
   if (run->status == TDICT_OK && !run->done) fail_msg("%s: no error, and no result", where);
 }
 
-/* The transfer that nothing disturbs any more. */
+/* Makes the next transfer without a fault, and checks it. */
 static void check_next(fw_world *w, fw_run *run, const char *where) {
   fw_prepare(w, run);
   fw_do(w, run);
@@ -82,11 +83,11 @@ static void check_next(fw_world *w, fw_run *run, const char *where) {
 }
 
 typedef struct tally {
-  int64_t met, failed; /* faults that occurred; of these, how many returned an error */
-  int64_t calls;       /* of the kind in a run without faults */
+  int64_t met, failed; /* faults that occurred, and those that returned an error */
+  int64_t calls;       /* calls of the kind in a run without faults */
 } tally;
 
-/* One run with a fault; false when it met none. */
+/* Makes one run with a fault. Returns false if the fault did not occur. */
 static bool run_one(fw_world *w, fw_op op, const fw_variant *variant, const tdict_fault *fault, tdict_fault_kind kind,
                     tally *t) {
   char where[128];
@@ -121,12 +122,12 @@ static void sweep_kind(fw_world *w, fw_op op, const fw_variant *variant, tdict_f
   const int first = 1 + sanitized_first((int)(variant - fw_variants));
   tdict_fault fault = {.kinds = TDICT_FAULT_BIT(kind), .n = first, .code = code};
   while (run_one(w, op, variant, &fault, kind, &t)) {
-    assert_int_equal(SANITIZED_STEP * (t.met - 1) + first, fault.n); /* each before this one was met */
+    assert_int_equal(SANITIZED_STEP * (t.met - 1) + first, fault.n); /* all earlier faults occurred */
     fault.n += SANITIZED_STEP;
     if (fault.n > MOST_FAULTS) fail_msg("%s: there is no end", tdict_fault_kind_name(kind));
   }
-  /* The last run is without a fault: as many calls as faults were met, where one thread alone does all. How many copies
-   * are queued together depends on how fast the device is. */
+  /* No fault occurred in the last run. If one thread does all work, it makes as many calls as faults occurred. The
+   * number of copies that are queued together depends on the speed of the device. */
   bool alone = op != FW_TO_DEVICE_ASYNC && op != FW_TO_HOST_ASYNC && op != FW_INTO_HOST_ASYNC;
   bool steady = kind != TDICT_FAULT_COPY_IN && kind != TDICT_FAULT_COPY_OUT && kind != TDICT_FAULT_EVENT_QUERY;
   if (variant->num_threads == 0 && alone && steady)
@@ -168,7 +169,7 @@ GPU_CASE(faults_context) { sweep(FW_CONTEXT, 0, 1); }
 
 ALL_FAULT_CASES(faults_long)
 
-/* If no page-locked memory is available in any way, transfers use ordinary memory, and pinning returns an error. */
+/* If no page-locked memory is available, transfers use ordinary memory, and pinning returns an error. */
 GPU_CASE(faults_no_pinned_memory_at_all) {
   fw_world w;
   fw_open(&w);
@@ -198,8 +199,9 @@ GPU_CASE(faults_no_pinned_memory_at_all) {
   fw_close(&w);
 }
 
-/* From the n-th call on, of any kind, the device is lost. All later calls return this error, and none waits for ever.
- * The resources of the driver are lost with the device, so they are not counted. The sanitizer checks host memory. */
+/* Makes all driver calls from the n-th call on fail, as if the device were lost. All later calls return this error, and
+ * no call waits for ever. The resources of the driver are lost with the device, so they are not counted. The sanitizer
+ * checks host memory. */
 static bool lose(fw_world *w, fw_op op, const fw_variant *variant, int64_t n) {
   const tdict_fault lost = {.kinds = TDICT_FAULT_ALL, .n = n, .code = LAUNCH_FAILED, .lasts = true};
   const char *where = td_text("%s/%s, lost at call %lld", fw_op_name(op), variant->name, (long long)n);
@@ -241,7 +243,7 @@ static void lose_all(fw_op op) {
 SIM_CASE(faults_device_lost_to_device) { lose_all(FW_TO_DEVICE_ASYNC); }
 SIM_CASE(faults_device_lost_to_host) { lose_all(FW_INTO_HOST_ASYNC); }
 
-/* A copy that does not come to its end holds up its own transfer and nothing else. */
+/* A copy that does not end blocks only its own transfer. */
 GPU_CASE(faults_stalled_copy_is_waited_for) {
   fw_world w;
   fw_open(&w);
@@ -256,9 +258,9 @@ GPU_CASE(faults_stalled_copy_is_waited_for) {
     td_fails(TDICT_ETIMEDOUT, "has not ended", tdict_future_wait_for(f, 20000000, NULL, err));
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
     if (cancels) tdict_future_cancel(f);
-    assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING); /* what is under way is drained */
+    assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING); /* queued copies are still waited for */
     tdict_tree *other = NULL;
-    td_ok(tdict_to_device(c, w.one, w.device, NULL, &other, err)); /* others go on */
+    td_ok(tdict_to_device(c, w.one, w.device, NULL, &other, err)); /* other transfers still work */
     tdict_release(other);
     tdict_driver_fault_release(w.driver);
     if (cancels) {

@@ -1,6 +1,6 @@
-/* The sweeps of test_faults.c over the host's memory: the first, second, ... allocation fails until a run meets none;
- * once those of the calling thread are counted, once those of the pool, which has one thread here. Allocations of the
- * driver are not among them; test_faults.c lets these fail. */
+/* Sweeps over allocations of host memory like test_faults.c: the first allocation fails, then the second and so on,
+ * until a run meets no fault. One sweep counts the allocations of the calling thread, another one those of the pool's
+ * only thread. Allocations of the driver do not count; test_faults.c makes these fail. */
 #include "context.h"
 #include "core/sched/latch.h"
 #include "core/sched/pool.h"
@@ -10,7 +10,7 @@
 
 enum { MOST_FAULTS = 2000 };
 
-/* The fault of one thread. Faults of fail_alloc.h are a thread's own; this one can be set aside and taken up again. */
+/* The fault of one thread. In contrast to the faults of fail_alloc.h, it can be suspended and resumed. */
 typedef struct plan {
   bool set, active, hit, lasts;
   int64_t n; /* the allocation that fails, from 1 */
@@ -46,11 +46,11 @@ static bool end_here(void) {
   return own.hit;
 }
 
-/* The same on the only thread of a context's pool. */
+/* A task that sets or ends a fault on the only thread of a context's pool. */
 typedef struct order {
-  tdict_task task; /* first: the pool gives it back */
+  tdict_task task; /* first: the pool passes it to obey() */
   tdict_latch done;
-  int64_t n; /* 0: it ends */
+  int64_t n; /* 0: ends the fault */
   bool lasts, hit;
 } order;
 static void obey(tdict_task *task) {
@@ -70,7 +70,7 @@ static bool tell_pool(tdict_context *context, int64_t n, bool lasts) {
   return o.hit;
 }
 
-/* What is swept: whose allocations, and what fails. */
+/* The allocations of a sweep, and how they fail. */
 typedef struct sweep_of {
   bool pool; /* true: the allocations of the pool's thread; false: those of the caller */
   bool lasts;
@@ -89,7 +89,7 @@ static void judge(const fw_world *w, const fw_run *run, const char *where) {
   if (strlen(e->message) < 10) fail_msg("%s: the message is '%s'", where, e->message);
   char path[sizeof e->path];
   memcpy(path, e->path, sizeof path);
-  char *below = strstr(path, "m.flat."); /* what an object's flatten gives is no path of the tree */
+  char *below = strstr(path, "m.flat."); /* paths inside an object are not paths of the tree */
   if (below) below[strlen("m.flat")] = 0;
   if (path[0] && !tdict_has(fw_source(w, run->op), path)) fail_msg("%s: there is no '%s'", where, e->path);
 }

@@ -1,5 +1,5 @@
-/* Threads that cannot be started: the first, second, ... pthread_create of a context fails, until one meets none. The
- * simulated device's own threads are among them. */
+/* Tests threads that cannot be started. The first pthread_create() of a new context fails, then the second and so on,
+ * until a context meets no fault. The threads of the simulated device count, too. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 #include "support/driver_fault.h"
 #include "support/test.h"
 
-static int64_t fails_at, seen, started; /* main thread only: contexts start their threads in the call */
+static int64_t fails_at, seen, started; /* only used by the main thread, which starts all threads */
 static bool fired;
 
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
@@ -40,7 +40,7 @@ static void use(tdict_context *context, tdict_device device) {
   td_ok(tdict_to_device(context, td, device, NULL, &moved, err));
   td_ok(tdict_to_device(context, moved, tdict_cpu(), NULL, &back, err));
   assert_memory_equal(tdict_const_data(back, "t"), tdict_const_data(td, "t"), 3000000);
-  assert_int_equal(seen, 0); /* no call starts a thread */
+  assert_int_equal(seen, 0); /* transfers start no threads */
 }
 
 static tdict_driver *open_inner(void) {
@@ -75,8 +75,8 @@ GPU_CASE(faults_threads_of_a_context) {
       assert_int_equal(why.status, TDICT_ENOMEM);
       assert_true(strlen(why.message) > 10);
       assert_null(context);
-      if (fails_at <= o.num_threads) assert_int_equal(started, before); /* the pool's are joined */
-      td_ok(tdict_context_create_over(&o, driver, &context, err));      /* the next is correct */
+      if (fails_at <= o.num_threads) assert_int_equal(started, before); /* the pool's threads are joined */
+      td_ok(tdict_context_create_over(&o, driver, &context, err));      /* the next context works */
     } else {
       assert_int_equal(status, TDICT_OK);
     }
@@ -92,7 +92,7 @@ GPU_CASE(faults_threads_of_a_context) {
     if (!fired) break;
     assert_int_equal(met, fails_at);
   }
-  assert_int_equal(met, td_device().type == TDICT_DEVICE_SIM ? 7 : 4); /* and three engines */
+  assert_int_equal(met, td_device().type == TDICT_DEVICE_SIM ? 7 : 4); /* 4 threads of the pool, and 3 engines */
   printf("fault %s context any threads 0 %lld %lld\n", td_device().type == TDICT_DEVICE_SIM ? "sim" : "cuda",
          (long long)met, (long long)met);
 }

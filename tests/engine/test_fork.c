@@ -10,8 +10,8 @@
 #include "engine/transfer.h"
 #include "support/threads.h"
 
-/* In the child, the first call with another result ends the child, and its line is the exit status. cmocka's asserts
- * are the parent's. */
+/* Ends the child if the condition is false, with the line as the exit status. cmocka's asserts work only in the parent.
+ * */
 #define CHILD(true_one)                                                            \
   do {                                                                             \
     if (!(true_one)) {                                                             \
@@ -22,10 +22,10 @@
 
 typedef struct family {
   place w;
-  tdict_tree *host, *dev, *pinned, *dst; /* dst: on the simulated device, a pending transfer writes it */
+  tdict_tree *host, *dev, *pinned, *dst; /* dst: on the simulated device, written by `pending` */
   tdict_future *pending, *done;
   tdict_stream s;
-  void *cached; /* pages of the pinned pool that the parent keeps and the child does not have */
+  void *cached; /* pages of the parent's pinned pool, which the child does not have */
 } family;
 enum { CACHED_BYTES = 4 << 20 };
 
@@ -59,11 +59,11 @@ static void refuse_waits(family *f) {
     CHILD(tdict_future_wait_source(f->pending, NULL) == TDICT_EFORKED);
     CHILD(!tdict_future_is_ready(f->pending));
     tdict_future_cancel(f->pending);
-    (void)tdict_const_data(f->dst, "a"); /* no thread will ever write it: neither waits */
+    (void)tdict_const_data(f->dst, "a"); /* no thread will end the transfer, so the calls must not wait */
     (void)tdict_data(f->dst, "a");
   }
   CHILD(!out);
-  CHILD(tdict_future_wait(f->done, &out, NULL) == TDICT_OK); /* what has ended has ended */
+  CHILD(tdict_future_wait(f->done, &out, NULL) == TDICT_OK); /* the transfer ended before the fork */
 }
 static void refuse_memory(family *f) {
   tdict_tensor *t = NULL;
@@ -71,16 +71,16 @@ static void refuse_memory(family *f) {
   tdict_device_counts counts;
   tdict_context *c = f->w.c;
   const int64_t count = 100, cached = CACHED_BYTES;
-  CHILD(tdict_tensor_empty(TDICT_U8, 1, &cached, f->w.pinned, &t, NULL) == TDICT_EFORKED); /* what the parent keeps */
+  CHILD(tdict_tensor_empty(TDICT_U8, 1, &cached, f->w.pinned, &t, NULL) == TDICT_EFORKED); /* cached by the parent */
   CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.pinned, &t, NULL) == TDICT_EFORKED);
   CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.memory, &t, NULL) == TDICT_EFORKED);
   CHILD(tdict_tensor_zeros(TDICT_U8, 1, &count, tdict_device_memory(c, f->w.device), &t, NULL) == TDICT_EFORKED);
-  CHILD(tdict_tensor_clone(td_leaf(f->dev, "a"), NULL, &t, NULL) == TDICT_EFORKED); /* off the device */
+  CHILD(tdict_tensor_clone(td_leaf(f->dev, "a"), NULL, &t, NULL) == TDICT_EFORKED); /* would copy from the device */
   CHILD(tdict_stream_create(c, f->w.device, &s, NULL) == TDICT_EFORKED);
   CHILD(tdict_context_get_counts(c, f->w.device, &counts, NULL) == TDICT_EFORKED);
   CHILD(!t && !s.handle);
 }
-/* Plain memory is the child's own, and as it was. */
+/* Ordinary memory belongs to the child, and has its old contents. */
 static void use_host(family *f) {
   unsigned char want[16];
   scoped_tree td = NULL;
@@ -92,11 +92,11 @@ static void use_host(family *f) {
   CHILD(tdict_tensor_clone(td_leaf(f->host, "a"), NULL, &t, NULL) == TDICT_OK);
   CHILD(tdict_set(td, "a", t, NULL) == TDICT_OK);
 }
-/* Where the parent's pinned pages are, the child's next mapping may come to lie: nothing may take that away. */
+/* A new mapping of the child may be at the address of the parent's pinned pages. The library must not free it. */
 static void keep_own_pages(family *f) {
   unsigned char *own =
       mmap(f->cached, CACHED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  bool hole = own == f->cached; /* else the driver gave the pages */
+  bool hole = own == f->cached; /* otherwise the pages are the driver's */
   if (hole) memset(own, 7, CACHED_BYTES);
   tdict_context_trim(f->w.c, tdict_cpu(), 0);
   for (size_t i = 0; hole && i < CACHED_BYTES; i += 4096) CHILD(own[i] == 7);
@@ -108,7 +108,7 @@ static void let_all_go(family *f) {
   td_release(f->pending, f->done, f->host, f->dev, f->pinned, f->dst, f->w.c);
 }
 static void live_as_child(family *f) {
-  alarm(30); /* a child that hangs is ended, and seen */
+  alarm(30); /* ends a child that hangs, and the parent sees it */
   refuse_transfers(f);
   refuse_waits(f);
   refuse_memory(f);
@@ -124,7 +124,7 @@ static family begin_family(void) {
   f.dev = moved(&f.w, f.host, f.w.device);
   f.dst = numbered_tree(&f.w, NULL, 0);
   td_ok(tdict_pin_memory(f.w.c, f.host, NULL, &f.pinned, err));
-  tdict_release(f.pinned); /* something cached */
+  tdict_release(f.pinned); /* leaves a cached block */
   td_ok(tdict_pin_memory(f.w.c, f.host, NULL, &f.pinned, err));
   tdict_tensor *big = new_bytes(CACHED_BYTES, f.w.pinned);
   f.cached = big->data;
@@ -132,7 +132,7 @@ static family begin_family(void) {
   f.s = new_stream(&f.w);
   f.done = move_async(&f.w, f.host, f.w.device, NULL);
   td_ok(tdict_future_wait(f.done, NULL, err));
-  td_rest(); /* its threads sleep again */
+  td_rest(); /* until the context's threads sleep again */
   if (sim) {
     hold(&f.w);
     f.pending = copy_async(&f.w, f.dev, f.dst, NULL);
@@ -171,7 +171,8 @@ GPU_CASE(fork_is_refused) {
   }
 }
 
-/* Other threads may hold locks at the fork, and nobody gives them back in the child: asking a future must need none. */
+/* Other threads may hold locks at the fork, which no thread unlocks in the child. So calls on a future must not take
+ * these locks. */
 GPU_CASE(fork_ignores_locks_of_other_threads) {
   scoped_family f = begin_family();
   tdict_future *futures[] = {f.done, f.pending};
@@ -209,8 +210,8 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* As if every thread of the parent stood in the middle of a call: all locks that a program's call could meet are
- * taken. */
+/* Takes or releases all locks that a call of the program could take, as if each thread of the parent were inside a
+ * call. */
 static void lock_all(family *f, bool locks) {
   tdict_engine *e = tdict_context_engine(f->w.c);
   int (*fn)(pthread_mutex_t * lock) = locks ? pthread_mutex_lock : pthread_mutex_unlock;
@@ -251,13 +252,13 @@ static void refuse_streams(family *f) {
   CHILD(tdict_sim_launch(f->s, nothing, NULL, NULL) == TDICT_EFORKED);
   CHILD(tdict_sim_host_pointer(f->s, td_leaf(f->dev, "a")->data) == NULL);
 }
-/* The pool has no threads any more, so the calling one does all of it. */
+/* The pool has no threads in the child, so the caller visits all leaves. */
 static void visit_alone(family *f) {
   size_t seen = 0;
   const tdict_tree *one = f->host;
   CHILD(tdict_visit(f->w.c, &one, 1, see_leaf, &seen, NULL, NULL) == TDICT_OK);
   CHILD(seen == NUM_NUMBERED);
-  CHILD(tdict_context_pool(f->w.c) == NULL); /* whose lock a lost thread may hold */
+  CHILD(tdict_context_pool(f->w.c) == NULL); /* a lost thread may hold the pool's lock */
 }
 
 GPU_CASE(fork_holds_all_locks) {
@@ -305,7 +306,7 @@ static void *move_often(void *user) {
   return NULL;
 }
 
-/* Wherever the parent's threads are: a pointer of its trees is asked for in the child, and nobody is waited for. */
+/* Forks at random moments of transfers. In the child, accessors of the parent's trees must not wait. */
 SIM_CASE(fork_while_pointers_are_requested) {
   enum { FORKS = 100 };
   scoped_place w = place_open(3);
@@ -332,7 +333,7 @@ SIM_CASE(fork_while_pointers_are_requested) {
   assert_false(atomic_load(&m.fails));
 }
 
-/* The child may make a context of its own, and use it. */
+/* The child can create its own context and use it. */
 SIM_CASE(fork_makes_a_context_of_its_own) {
   if (THREAD_SANITIZED) td_skip("ThreadSanitizer allows no new threads after a fork");
   scoped_family f = begin_family();

@@ -1,4 +1,4 @@
-/* Tests futures: waits, polls, failures, early releases, and their statistics. */
+/* Tests futures: waits, polls, failures, early releases and statistics. */
 #include "core/base/clock.h"
 #include "support/guarded.h"
 #include "trees.h"
@@ -18,7 +18,7 @@ SIM_CASE(future_wait_for_times_out) {
   td_ok(tdict_sim_resume(w.c, err));
   td_ok(tdict_future_wait_for(f, INT64_MAX, &out, err)); /* no overflow */
   check_and_release(&w, src, out);
-  td_ok(tdict_future_wait_for(f, 0, &out, err)); /* it has ended */
+  td_ok(tdict_future_wait_for(f, 0, &out, err)); /* the transfer has ended */
   td_ok(tdict_future_wait_for(f, 0, NULL, err));
   td_release(f, out, src);
 }
@@ -42,7 +42,7 @@ SIM_CASE(future_poll) {
   assert_true(tdict_future_is_ready(f));
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
   tdict_future_release(f);
-  /* if nothing has to move, the transfer has ended when the call returns */
+  /* if nothing is copied, the transfer has ended when the call returns */
   scoped_tree there = to_device(&w, src, w.device), out = NULL;
   f = move_async(&w, there, w.device, NULL);
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
@@ -67,7 +67,7 @@ GPU_CASE(future_reports_failure) {
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EDEVICE);
   assert_ptr_equal(out, mark);
   tdict_future_release(f);
-  /* and of transfer_into the source's path, whatever has become of the source since */
+  /* after transfer_into, the error has the path in the source, even if the source has changed since */
   fail_call(CALL_COPY, 2);
   td_ok(tdict_transfer_into_async(w.c, there, src, &o, &f, err));
   td_ok(tdict_delete(src, "a", err));
@@ -82,7 +82,7 @@ static void note_log(void *user, int32_t level, const char *text) {
   (void)user, (void)level;
   if (strstr(text, "no call returned")) snprintf(logged, sizeof logged, "%s", text);
 }
-/* A future whose last reference is dropped without its error being returned is logged. */
+/* If the last reference of a future is released before its error is returned, the error is logged. */
 SIM_CASE(future_take_releases) {
   place w = open_wrapped(td_options(tdict_context_options, staging_bytes = STAGING, log = note_log));
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
@@ -134,7 +134,7 @@ GPU_CASE(future_stats) {
     assert_true(s.plan_seconds >= 0 && s.copy_seconds >= 0 && s.wait_seconds >= 0 && s.cpu_seconds >= 0);
     assert_true(s.total_seconds > 0 && s.total_seconds < 60 && s.plan_seconds <= s.total_seconds);
   }
-  /* from pinned memory, and to it; on the host */
+  /* from and to pinned memory, and on the host */
   tdict_tree *pinned = batch_tree(w.pinned);
   way v = way_at(0);
   tdict_transfer_stats s = nothing;
@@ -176,7 +176,7 @@ SIM_CASE(future_stats_refuses) {
   zero.struct_size = 3;
   td_fails(TDICT_EINVAL, "struct_size", tdict_future_get_stats(f, &zero, err));
   assert_int_equal(s.num_leaves, 0);
-  /* an older struct is filled as far as it goes, a newer one as far as is known */
+  /* a smaller struct is filled up to its size, a larger one up to the known fields */
   struct {
     tdict_transfer_stats s;
     unsigned char more[32];
@@ -202,7 +202,7 @@ GPU_CASE(future_released_early) {
   spoil_tree(&w, dst);
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
-    tdict_future_release(move_async(&w, src, w.device, &v.o)); /* nobody will ever have the result */
+    tdict_future_release(move_async(&w, src, w.device, &v.o)); /* no thread gets the result */
     tdict_future *f = copy_async(&w, src, dst, &v.o);
     tdict_future_release(f); /* the transfer ends without the future */
     check_and_release(&w, src, to_device(&w, dst, tdict_cpu()));
@@ -216,7 +216,7 @@ GPU_CASE(future_released_early) {
   assert_null(tdict_future_retain(NULL));
 }
 
-/* The source and the result live until the copy has ended, also if all others have released them. */
+/* The source and the result live until the copy has ended, even if the program has released them. */
 SIM_CASE(transfer_keeps_source_alive) {
   scoped_place w = open_wrapped(NULL);
   for (int pinned = 0; pinned < 2; pinned++)
@@ -227,11 +227,11 @@ SIM_CASE(transfer_keeps_source_alive) {
       tdict_tree *src = batch_tree(pinned ? w.pinned : NULL), *want = to_device(&w, src, w.device);
       td_ok(tdict_sim_hold(w.c, err));
       tdict_future *f = move_async(&w, src, w.device, &v.o);
-      tdict_release(src); /* the last of it; its memory is used again at once */
+      tdict_release(src); /* the last reference; the memory could be reused at once */
       scoped_tree other = batch_tree(pinned ? w.pinned : NULL);
       td_ok(tdict_sim_resume(w.c, err));
       check_and_spoil(&w, want, finish(f));
-      /* the other way: the device tree goes while it is read */
+      /* to the host: the device tree is released while it is read */
       v.o.pinned_result = pinned;
       scoped_tree twin = to_device(&w, want, tdict_cpu());
       td_ok(tdict_sim_hold(w.c, err));
@@ -242,14 +242,14 @@ SIM_CASE(transfer_keeps_source_alive) {
     }
 }
 
-/* Two nodes of a tree that share their list of leaves: each tensor is counted once and hangs twice. */
+/* Two nodes of a tree share their list of leaves. Each tensor is copied once, although it has two paths. */
 GPU_CASE(leaves_of_clones_are_sent_once) {
   enum { LEAVES = 7 };
   const int64_t shape[1] = {1000};
   scoped_place w = open_place();
   tdict_tree *src = td_made(tree, tdict_create(0, NULL, &made, err)), *part = NULL, *clone = NULL;
   td_ok(tdict_create(0, NULL, &part, err));
-  for (int i = 0; i < LEAVES; i++) { /* each alone in its storage, held by the tree only */
+  for (int i = 0; i < LEAVES; i++) { /* each in its own storage, with no other reference */
     tdict_tensor *t = NULL;
     const char *name = td_text("leaf %d", i);
     td_ok(tdict_tensor_zeros(TDICT_I32, 1, shape, NULL, &t, err));

@@ -1,4 +1,4 @@
-/* Tests the option keep, with which entries stay where they are. */
+/* Tests the option keep: kept entries are shared instead of copied. */
 #include "engine/engine.h"
 #include "trees.h"
 
@@ -7,7 +7,7 @@ static tdict_transfer_options keeping(void) {
   return td_with(tdict_transfer_options, keep = kept_patterns, num_keep = 3);
 }
 
-/* Which tensors these patterns keep. list.* keeps the tree list.n as a whole. */
+/* The paths of tensors that the patterns keep, and of others. list.* keeps the whole tree list.n. */
 static const char *const staying[] = {"meta.id", "meta.deep.x", "text", "deep.text", "list.a", "list.n.b"};
 static const char *const moving[] = {"obs", "deep.x.y", "other.texts"};
 static tdict_tree *mixed_sources(void) {
@@ -62,7 +62,7 @@ GPU_CASE(kept_entries_stay_where_they_are) {
   assert_true(tdict_get_device(src, &device) && device.type == TDICT_DEVICE_CPU);
 }
 
-/* Patterns that match nothing or everything, and tensors that are on the device already. */
+/* Patterns match nothing or everything, or tensors are already on the device. */
 GPU_CASE(kept_entries_all_or_none) {
   scoped_place w = open_place();
   scoped_tree src = mixed_sources(), out = NULL;
@@ -75,17 +75,17 @@ GPU_CASE(kept_entries_all_or_none) {
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, w.device));
   o.keep = all;
   o.num_keep = 1;
-  scoped_tree again = move_with(&w, src, w.device, &o); /* nothing moves: the source itself */
+  scoped_tree again = move_with(&w, src, w.device, &o); /* nothing is copied, so the source itself is returned */
   assert_ptr_equal(again, src);
   tdict_release(again);
   o.keep = obs;
   td_ok(tdict_set_device(src, NULL, err));
   td_ok(tdict_set(src, "obs", td_leaf(out, "obs"), err));
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &again, err)); /* is kept, and is on the one device already */
+  td_ok(tdict_to_device(w.c, src, w.device, &o, &again, err)); /* kept, and already on the device */
   assert_ptr_equal(td_leaf(again, "obs"), td_leaf(out, "obs"));
   assert_true(tdict_get_device(again, &device) && tdict_device_equal(device, w.device));
   tdict_release(again);
-  o.keep = NULL; /* no patterns are read */
+  o.keep = NULL; /* without patterns */
   o.num_keep = 0;
   td_ok(tdict_to_device(w.c, src, w.device, &o, &again, err));
   check_device(again, w.device);
@@ -135,7 +135,7 @@ DEVICE_CASE(kept_entries_are_not_written) {
     }
   }
   tdict_transfer_options o = keeping();
-  o.num_keep = 1; /* the texts are compared again */
+  o.num_keep = 1; /* "text" is not kept now, so its dtype is compared */
   td_fails_at(TDICT_EDTYPE, "the source is", "text", tdict_transfer_into(w.c, dst, src, &o, err));
   o.num_keep = 3;
   td_ok(tdict_rename(dst, "text", "texts", false, err));
@@ -163,7 +163,7 @@ DEVICE_CASE(kept_patterns_are_checked_first) {
   assert_null(f);
 }
 
-/* 30 levels above a kept tensor, so that every walk needs memory. */
+/* A kept tensor has 30 levels above it, so that each walk needs memory. */
 SIM_CASE(kept_entries_survive_enomem) {
   scoped_place w = open_place();
   scoped_tree src = mixed_sources();
@@ -194,7 +194,7 @@ SIM_CASE(kept_entries_survive_enomem) {
   }
 }
 
-/* With patterns, consolidated trees go leaf by leaf. */
+/* With patterns, consolidated trees move leaf by leaf. */
 GPU_CASE(kept_entries_of_consolidated_trees) {
   scoped_place w = open_place();
   scoped_tree td = mixed_sources(), src = NULL, out = NULL;

@@ -1,4 +1,4 @@
-/* Tests lanes: which slots a transfer leaves to others, and what it waits for if no slot is free. */
+/* Tests lanes: which slots a transfer leaves to other transfers, and what it waits for if no slot is free. */
 #include "engine/lane.h"
 
 #include "engine/lanes.h"
@@ -15,8 +15,8 @@ static place open_large(void) {
   return open_wrapped(&o);
 }
 
-/* A transfer with more chunks than the ring has slots waits for a stopped stream. Other transfers must still end. In
- * both directions, with few threads and with many. */
+/* While a transfer with more chunks than slots waits for a stopped stream, other transfers must still end, in both
+ * directions and with few or many threads. */
 SIM_CASE(lane_keeps_slots_free_for_others) {
   scoped_place w = open_large();
   scoped_tree src = bytes_tree("x", 2500000, NULL), other = bytes_tree("y", 300001, NULL);
@@ -31,13 +31,13 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
     one.num_threads = 1;
     td_ok(tdict_to_device_async(w.c, out ? device : src, out ? tdict_cpu() : w.device, &o, &first, err));
     while (atomic_load(&transfer_of(first)->slots_held) == 0) usleep(100);
-    td_rest(); /* it takes what it will */
+    td_rest(); /* until the transfer takes no more slots */
     td_ok(tdict_to_device_async(w.c, other, w.device, &one, &second, err));
     td_ok(tdict_future_wait_for(second, PATIENCE, &there, err));
     check_tree(&w, other, there);
     assert_false(tdict_future_is_ready(first));
     assert_in_range(atomic_load(&transfer_of(first)->slots_held), 1,
-                    29); /* 28, and one that was asked for before all others */
+                    29); /* 28 slots, and one that was requested before all others */
     td_release(there, second);
     atomic_store(&held.open, true);
     check_result(&w, src, first);
@@ -45,7 +45,7 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
   }
 }
 
-/* The transfer whose count is compared with the ring's slots each time a slot is returned. */
+/* The transfer whose count of slots is compared with the ring each time a slot is returned. */
 static _Atomic(tdict_future *) counted;
 static atomic_int num_returned, num_counted_twice;
 void __real_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
@@ -62,7 +62,7 @@ void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
   atomic_fetch_add(&num_returned, 1);
 }
 
-/* A slot that is back in the ring no longer counts for the transfer, so the peak cannot exceed the ring. */
+/* A returned slot no longer counts for the transfer, so the peak cannot exceed the slots of the ring. */
 SIM_CASE(lane_counts_returned_slots_no_more) {
   scoped_place w = open_large();
   tdict_tree *src = new_tree(), *there = NULL;
@@ -85,8 +85,8 @@ SIM_CASE(lane_counts_returned_slots_no_more) {
   tdict_release(src);
 }
 
-/* Others hold all slots except one. A transfer that asks for its first slot gets this slot, although slots are reserved
- * for others. */
+/* The test holds all slots except one. A transfer that asks for its first slot gets it, although some slots are
+ * reserved for other transfers. */
 GPU_CASE(lane_takes_the_last_slot) {
   scoped_place w = open_large();
   tdict_ring *ring = NULL;
@@ -102,7 +102,7 @@ GPU_CASE(lane_takes_the_last_slot) {
   give_slots(ring, taken, slots);
 }
 
-/* The ring is with somebody else: a transfer that was cancelled does not wait for it. */
+/* While the test holds all slots, a cancelled transfer does not wait for a slot. */
 GPU_CASE(lane_waits_no_longer_than_its_transfer) {
   scoped_place w = open_large();
   tdict_ring *ring = NULL;
@@ -120,7 +120,8 @@ GPU_CASE(lane_waits_no_longer_than_its_transfer) {
   give_slots(ring, taken, slots);
 }
 
-/* No stream can wait for another: threads that have filled slots find out, while the next stands without one. */
+/* Calls that make a stream wait fail. Some threads have filled slots when the call fails, and other threads wait for a
+ * slot. */
 static _Atomic(int) stopped;
 static atomic_bool goes_on;
 static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
@@ -147,21 +148,21 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", tdict_future_wait_for(f, PATIENCE, NULL, err));
   wrap.ops.stream_wait_event = wrap_wait;
   tdict_future_release(f);
-  for (int i = 0; i < 3; i++) { /* all slots are back */
+  for (int i = 0; i < 3; i++) { /* works only if all slots were returned */
     check_and_release(&w, src, to_device(&w, src, w.device));
   }
   tdict_stream_destroy(w.c, s);
 }
 
-/* A transfer that fails while the device stands still waits for copies that are under way: they read the program's
- * bytes. */
+/* If a transfer fails while the device is stopped, it waits for its queued copies, because they read memory of the
+ * program. */
 SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
   scoped_place w = open_large();
   scoped_tree src = new_tree();
   for (int i = 0; i < 3; i++) {
     const char key[2] = {(char)('a' + i), 0};
     td_put(src, key,
-           random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* a copy each: two are more than one carries */
+           random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* one copy each, because two leaves do not fit */
   }
   tdict_transfer_options o = threads(1);
   td_ok(tdict_sim_hold(w.c, err));
@@ -175,7 +176,7 @@ SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
   td_fails_at(TDICT_EDEVICE, "999", "c", tdict_future_wait_for(f, PATIENCE, NULL, err));
 }
 
-/* A large copy without a slot has an event, which the device gets back. */
+/* The event of a large copy without a slot is returned to the device. */
 GPU_CASE(lane_returns_its_events) {
   scoped_place w = open_place();
   scoped_tree src = new_tree();
@@ -188,7 +189,7 @@ GPU_CASE(lane_returns_its_events) {
   assert_int_equal(last.num_events, first.num_events);
 }
 
-/* Who looks whether its copies are done is told when the device cannot say, and the transfer has failed. */
+/* If a query of copies fails because the device is lost, the lane returns the error, and the transfer fails. */
 SIM_CASE(lane_reports_a_lost_device) {
   scoped_place w = open_large();
   const size_t line = 200000;

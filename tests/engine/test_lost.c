@@ -1,4 +1,4 @@
-/* Tests transfers that fail: cancellation, lost bytes, errors that no call asks for, and lost devices. */
+/* Tests transfers that fail: cancelled transfers, lost bytes, errors that no call returns, and lost devices. */
 #include "pair.h"
 #include "support/threads.h"
 enum { SLOW = 20 << 20 };
@@ -13,7 +13,7 @@ static tdict_status at_gate(const pair *self, const tdict_hook *hook, tdict_erro
 static void check_cancelled(tdict_future *f) {
   tdict_tree *out = NULL;
   td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(f, &out, err));
-  td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait_for(f, 0, &out, err)); /* as often as it is asked */
+  td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait_for(f, 0, &out, err)); /* each time */
   assert_null(out);
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
   assert_true(tdict_future_is_ready(f));
@@ -35,7 +35,7 @@ static void cancel_while_hooks_run(void) {
   check_number_and_release(&w, moved(&w, src, w.device), 1);
 }
 
-/* Behind another transfer, and before one that waits for it. */
+/* Cancels a transfer that waits for another transfer, while a third one waits for it. */
 static void cancel_while_waiting(void) {
   scoped_place w = place_sim(4, SLOW, 1);
   scoped_tree one = numbered_tree(&w, NULL, 2), two = numbered_tree(&w, NULL, 3), d = numbered_tree(&w, w.memory, 4);
@@ -48,13 +48,13 @@ static void cancel_while_waiting(void) {
   finish_copy(a);
   check_cancelled(b);
   td_fails(TDICT_EINVAL, "transfer into them failed",
-           tdict_future_wait(c, NULL, err)); /* it had its turn: to read what b was to write */
+           tdict_future_wait(c, NULL, err)); /* c still ran, and found the bytes that b did not write */
   tdict_future_release(c);
   check_tree_number(&w, d, 2);
   tdict_future_release(b);
 }
 
-/* Copies are queued, some done, more to come than the ring holds. */
+/* Cancels a transfer while some copies are done, some are queued, and others do not fit into the ring. */
 static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   enum { BYTES = 3 << 20 };
   tdict_context_options o = place_options(2);
@@ -77,8 +77,8 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
   tdict_driver_sim_count counts;
   tdict_driver_sim_counts(w.d, 0, &counts);
-  assert_int_equal(counts.num_pending, 0);               /* what was in flight is drained */
-  assert_true(counts.num_finished < BYTES / (16 << 10)); /* and nothing new was begun */
+  assert_int_equal(counts.num_pending, 0);               /* the copies in flight are done */
+  assert_true(counts.num_finished < BYTES / (16 << 10)); /* no new copy was begun */
   assert_null(tdict_data(dst, "x"));
   tdict_future_release(f);
   td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
@@ -97,13 +97,13 @@ static void cancel_what_has_ended(void) {
   td_ok(tdict_future_wait(f, &out, err));
   check_tree_number(&w, out, 6);
   td_release(f, out);
-  f = move_async(&w, src, tdict_cpu(), NULL); /* nothing travels: it has ended before it is handed out */
+  f = move_async(&w, src, tdict_cpu(), NULL); /* nothing is copied, so the call returns an ended future */
   tdict_future_cancel(f);
   out = finish(f);
   assert_ptr_equal(out, src);
 }
 
-/* At any time: it ends CANCELLED or DONE, and what it says is so. */
+/* Cancels transfers at random times. They end as CANCELLED or DONE, and the destination must match this state. */
 static void cancel_at_random(void) {
   scoped_place w = place_sim(3, 400e6, 1);
   scoped_tree src = numbered_tree(&w, NULL, 7), dst = numbered_tree(&w, w.memory, 0);
@@ -139,7 +139,7 @@ SIM_CASE(cancel_in_every_state) {
   cancel_at_random();
 }
 
-/* A future is cancelled and released at once. The transfer ends without it, and the context waits for this end. */
+/* A future is cancelled and released at once. The transfer still ends, and the context waits for this end. */
 SIM_CASE(cancel_and_release) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, NULL, 8);
@@ -149,10 +149,10 @@ SIM_CASE(cancel_and_release) {
   }
 }
 
-/* ---- bytes that never came ---- */
+/* ---- lost bytes ---- */
 
-/* While it is told so, the driver reports an error for each event and each stream that it is asked for. Whether the
- * library polls or waits depends on the time, so both fail. */
+/* While `is_failing`, queries and waits for events and streams return an error. Both fail, because it depends on the
+ * time whether the library polls or waits. */
 static shim failing;
 static atomic_bool is_failing;
 static tdict_cu answer(tdict_cu result) { return atomic_load(&is_failing) ? TDICT_CU_UNKNOWN : result; }
@@ -173,7 +173,7 @@ static void end_failing(const place *w) {
   shim_end(&failing, w->d);
 }
 
-/* A tree that was handed out before its transfer failed. */
+/* A transfer fails after the program got its result early. */
 static void lose_a_result(tdict_device to, bool pinned) {
   scoped_place w = place_sim(2, SLOW, 1);
   tdict_tree *src = numbered_tree(&w, to.type == TDICT_DEVICE_CPU ? w.memory : NULL, 10), *out = NULL;
@@ -196,7 +196,7 @@ static void lose_a_result(tdict_device to, bool pinned) {
   td_release(f, out);
   check_number_and_release(&w, src, 10);
 }
-/* The program changes a tree that it was handed before its transfer failed. */
+/* The program changes a result that it got before the transfer failed. */
 static void change_a_result(void) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, w.memory, 10), out = NULL;
@@ -211,13 +211,13 @@ static void change_a_result(void) {
   td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
   end_failing(&w);
 }
-/* A destination that a later transfer_into writes after all; its source is as good as ever. */
+/* The bytes of a destination are lost, and a later transfer_into writes them. The source stays valid. */
 static void lose_a_destination(bool on_device) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
               dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
   void *address = td_leaf(dst, "n.b")->data;
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which waits for a stream, too */
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, because this waits for a stream */
   begin_failing(&w, true);
   td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   end_failing(&w);
@@ -230,7 +230,7 @@ static void lose_a_destination(bool on_device) {
   assert_ptr_equal(tdict_data(dst, "n.b"), address);
   check_tree_number(&w, dst, 11);
 }
-/* An accessor that waits for the bytes is told when they do not come. */
+/* A thread in an accessor, which waits for the bytes and must return NULL if they are lost. */
 typedef struct waiter {
   const tdict_tree *td;
   const void *data;
@@ -274,8 +274,8 @@ SIM_CASE(lost_bytes_give_null) {
   lose_under_an_accessor(false);
 }
 
-/* A source whose release waits for the test: its transfer is past its last copy, and has not ended. On the program's
- * own thread, where a quick transfer may have left it, nothing can be waited for. */
+/* A source whose release waits for the test, so that its transfer has made its last copy but has not ended. The release
+ * does not wait on the program's own thread, where a fast transfer may release the source. */
 typedef struct late {
   pthread_t program;
   atomic_bool entered, may_go;
@@ -315,10 +315,10 @@ GPU_CASE(cancel_after_the_last_copy_changes_nothing) {
   td_release(host, out);
 }
 
-/* ---- errors that nobody was told ---- */
+/* ---- errors that no call has returned ---- */
 
 typedef struct heard {
-  pthread_mutex_t lock; /* guards the rest */
+  pthread_mutex_t lock; /* guards: all later fields */
   int errors;
   char text[1024];
 } heard;
@@ -353,7 +353,7 @@ GPU_CASE(unreported_errors_are_logged) {
   tdict_tree *good = numbered_tree(&w, NULL, 13), *bad = new_tree(), *out = NULL;
   pair *x = put_pair(bad, "n.pair", &pair_hooked, &p, 1);
   x->also = answer_eio;
-  /* told: by wait, by wait_for, by the call itself */
+  /* the error was returned by wait, by wait_for or by the call itself */
   tdict_future *f = move_async(&w, bad, w.device, NULL);
   td_fails(TDICT_EIO, "", tdict_future_wait(f, NULL, err));
   tdict_future_release(f);
@@ -361,7 +361,7 @@ GPU_CASE(unreported_errors_are_logged) {
   td_fails(TDICT_EIO, "", tdict_future_wait_for(f, (int64_t)10 * 1000000000, NULL, err));
   tdict_future_release(f);
   td_fails(TDICT_EIO, "", tdict_to_device(w.c, bad, w.device, NULL, &out, err));
-  /* nothing went wrong, or it was cancelled */
+  /* the transfer succeeded or was cancelled */
   f = move_async(&w, good, w.device, NULL);
   tdict_future_release(f);
   gate g = {0};
@@ -373,9 +373,9 @@ GPU_CASE(unreported_errors_are_logged) {
   while (!tdict_future_is_ready(f)) usleep(100);
   tdict_future_release(f);
   assert_int_equal(errors_of(&h), 0);
-  /* not reported: released after it has ended, and before */
+  /* the error was not returned: the future is released after or before the end */
   f = move_async(&w, bad, w.device, NULL);
-  assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EIO); /* neither a status nor a state says what went wrong */
+  assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EIO); /* a status or a state alone is not the error */
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
   tdict_future_release(f);
   for (int i = 0; i < 50000 && errors_of(&h) < 1; i++) usleep(100);
@@ -401,7 +401,7 @@ static void *close_place(void *user) {
   return NULL;
 }
 
-/* A transfer that fails while its context is being destroyed is still told. */
+/* The error of a transfer that fails while its context is destroyed is still logged. */
 GPU_CASE(unreported_errors_are_logged_until_destroy) {
   heard h = {.lock = PTHREAD_MUTEX_INITIALIZER};
   tdict_context_options o = place_options(2);
@@ -416,7 +416,7 @@ GPU_CASE(unreported_errors_are_logged_until_destroy) {
   gate_await(&g, 1);
   tdict_future_release(f);
   pthread_t thread = td_start(close_place, &w);
-  td_rest(); /* until the destroy waits */
+  td_rest(); /* until tdict_context_destroy() waits */
   gate_open(&g);
   assert_int_equal(pthread_join(thread, NULL), 0);
   assert_int_equal(errors_of(&h), 1);
@@ -429,8 +429,7 @@ GPU_CASE(unreported_errors_are_logged_until_destroy) {
 
 enum { LAUNCH_FAILED = 719 };
 static shim losing;
-static atomic_int copies_left,
-    copies_after; /* the copy that counts to zero returns LAUNCH_FAILED, and so do later ones */
+static atomic_int copies_left, copies_after; /* copies from number `copies_left` on return LAUNCH_FAILED */
 static tdict_cu_context lost_context;
 static bool loses(tdict_driver *d) {
   tdict_cu_context now = NULL;
@@ -474,13 +473,13 @@ static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *
   td_fails(TDICT_ELOST, "lost", tdict_record_stream(dst, (tdict_stream){w->device, NULL}, err));
   assert_null(out);
   assert_null(t);
-  assert_int_equal(atomic_load(&copies_after), 0); /* nothing was tried again */
+  assert_int_equal(atomic_load(&copies_after), 0); /* no copy was tried again */
   tdict_tree *copy = numbered_tree(w, NULL, 0);
   td_ok(tdict_transfer_into(w->c, copy, on_host, NULL, err)); /* from host to host */
   check_number_and_release(w, copy, 21);
 }
 
-/* The n-th copy of a transfer meets the loss; true when there was one. */
+/* Loses the device at copy number `n` of a transfer. Returns false if the transfer has fewer copies. */
 static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
   tdict_context_options o = place_options(2);
   o.staging_bytes = 256 << 10;
@@ -507,9 +506,9 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
     assert_int_equal(td_last_error.native, LAUNCH_FAILED);
     assert_true(tdict_has(host, td_last_error.path));
     assert_null(out);
-    atomic_store(&copies_after, 0); /* other workers' copies may have been on their way */
+    atomic_store(&copies_after, 0); /* other workers may have queued copies at the same time */
     check_stays_lost(&w, host, dev, host);
-    if (w.device.type == TDICT_DEVICE_SIM) { /* the other device is as good as ever */
+    if (w.device.type == TDICT_DEVICE_SIM) { /* the other device still works */
       td_ok(tdict_to_device(w.c, host, tdict_sim(1), &t, &out, err));
       check_number_and_release(&w, moved(&w, out, tdict_cpu()), 21);
     }

@@ -1,5 +1,5 @@
-/* Where leaves share a storage, lost bytes are recorded for each leaf. The leaves that the failed transfer should have
- * written are lost, and leaves that were written since are not. */
+/* Tests leaves that share a storage. Lost bytes are recorded for each leaf: leaves that a failed transfer should have
+ * written are lost until they are written again. */
 #include "promises.h"
 
 static const tdict_field fields[] = {
@@ -11,14 +11,14 @@ static tdict_tree *shared_tree(const place *w, tdict_memory *memory, uint64_t nu
   for (int i = 0; i < NUM_FIELDS; i++) put_number(w, td_leaf(td, fields[i].path), number + (uint64_t)i);
   return td;
 }
-/* Some leaves of it. */
+/* Returns a tree of one or two leaves of the tree. */
 static tdict_tree *part_of(const tdict_tree *td, const char *one, const char *other) {
   tdict_tree *part = new_tree();
   td_ok(tdict_set(part, one, td_leaf(td, one), err));
   if (other) td_ok(tdict_set(part, other, td_leaf(td, other), err));
   return part;
 }
-/* A transfer_into that is cancelled before its first copy has ended. */
+/* Starts a transfer into `dst` and cancels it before its first copy has ended. */
 static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   hold(w);
   scoped_future f = copy_async(w, src, dst, NULL);
@@ -26,12 +26,12 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   resume(w);
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_ECANCELLED);
 }
-/* Where the leaf is not. */
+/* Returns a device where the leaf is not. */
 static tdict_device away_from(const place *w, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? w->device : tdict_cpu();
 }
 
-/* Checks that accessors and transfers find these bytes in the leaf. */
+/* Checks that accessors and transfers read these bytes of the leaf. */
 static void check_there(const place *w, const tdict_tree *td, const char *path, uint64_t number) {
   scoped_tree part = part_of(td, path, NULL), out = NULL;
   assert_non_null(tdict_const_data(td, path));
@@ -57,7 +57,7 @@ SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
     scoped_tree src = shared_tree(&w, on_device ? NULL : w.memory, 10), dst = shared_tree(&w, memory, 20);
     scoped_tree a = part_of(src, "a", NULL), to_a = part_of(dst, "a", NULL), both = part_of(src, "a", "n.b"),
                 to_both = part_of(dst, "a", "n.b");
-    lose(&w, both, to_both); /* then a good one of a alone */
+    lose(&w, both, to_both); /* a transfer of "a" alone succeeds below */
     check_lost(&w, dst, "a");
     check_lost(&w, dst, "n.b");
     check_there(&w, dst, "c", 22);
@@ -65,7 +65,7 @@ SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
     check_there(&w, dst, "a", 10);
     check_lost(&w, dst, "n.b");
     check_there(&w, dst, "c", 22);
-    lose(&w, a, to_a); /* a is lost again, and b comes */
+    lose(&w, a, to_a); /* "a" is lost again, then both are written */
     td_ok(tdict_transfer_into(w.c, to_both, both, NULL, err));
     check_there(&w, dst, "a", 10);
     check_there(&w, dst, "n.b", 11);
@@ -81,7 +81,7 @@ static void give_columns(tdict_tree *td, const char *path, tdict_tensor *whole, 
   const tdict_tensor_range range = {1, first, count, 1};
   td_put(td, path, td_made(tensor, tdict_tensor_slice(whole, &range, &made, err)));
 }
-/* Columns of one matrix: they lie between each other. */
+/* Lost columns of a matrix are told apart, although they are interleaved. */
 SIM_CASE(lost_columns_are_told_apart) {
   scoped_place w = place_sim(2, 20e6, 1);
   tdict_tree *wholes[2], *left[2], *right[2];
@@ -105,7 +105,7 @@ SIM_CASE(lost_columns_are_told_apart) {
   for (int i = 0; i < 2; i++) td_release(wholes[i], left[i], right[i]);
 }
 
-/* Whatever of the library writes all elements brings the bytes back. */
+/* Each function that writes all elements makes lost bytes valid again. */
 SIM_CASE(lost_bytes_come_back_by_any_write) {
   scoped_place w = place_sim(2, 20e6, 1);
   for (int on_device = 0; on_device < 2; on_device++)
@@ -159,7 +159,7 @@ SIM_CASE(lost_rows_come_back_one_by_one) {
   for (int i = 0; i < 2; i++) tdict_release(columns[i]);
 }
 
-/* Comparing reads bytes: those that never came are refused, with their path. */
+/* Comparisons read elements, so they refuse lost bytes and return the path of the leaf. */
 SIM_CASE(lost_bytes_are_not_compared) {
   scoped_place w = place_sim(2, 20e6, 1);
   for (int on_device = 0; on_device < 2; on_device++) {

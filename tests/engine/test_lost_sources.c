@@ -11,7 +11,7 @@ static tdict_cu fail_copy_out(tdict_driver *d, void *host, const void *device, s
   (void)d, (void)device, (void)host, (void)bytes, (void)s;
   return TDICT_CU_UNKNOWN;
 }
-/* A transfer_into that fails. */
+/* Makes a transfer into `dst` that fails. */
 static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   shim_begin(&failing, w->d);
   failing.ops.copy_h2d_async = fail_copy_in;
@@ -20,14 +20,14 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   shim_end(&failing, w->d);
 }
 
-/* The call must be refused because of the leaf `path`. */
+/* Checks that the call is refused with the path of the lost leaf. */
 #define REFUSED(path_, call)                                   \
   do {                                                         \
     td_fails(TDICT_EINVAL, "transfer into them failed", call); \
     assert_string_equal(td_last_error.path, path_);            \
   } while (0)
 
-/* Only leaf "b" of three lies in memory whose bytes never came. */
+/* Checks that a tree is refused if the bytes of one of its three leaves are lost. */
 static void refuse(bool on_device, int32_t num_threads) {
   scoped_place w = place_open(2);
   tdict_device other = on_device ? tdict_cpu() : w.device;
@@ -56,10 +56,10 @@ static void refuse(bool on_device, int32_t num_threads) {
   if (!on_device) REFUSED("n.b", tdict_pin_memory(w.c, mixed, NULL, &out, err));
   assert_null(out);
   assert_null(f);
-  assert_true(has_number(&w, td_leaf(there, "n.b"), 2)); /* nothing was written, and nothing is lost by it */
+  assert_true(has_number(&w, td_leaf(there, "n.b"), 2)); /* the call has written and lost nothing */
   assert_true(has_number(&w, td_leaf(there, "z"), 9));
   assert_non_null(tdict_data(there, "n.b"));
-  td_ok(tdict_transfer_into(w.c, bad, good, NULL, err)); /* the bytes come after all */
+  td_ok(tdict_transfer_into(w.c, bad, good, NULL, err)); /* writes the lost bytes */
   td_ok(tdict_to_device(w.c, mixed, other, &o, &out, err));
   assert_true(has_number(&w, td_leaf(out, "n.b"), 1));
 }
@@ -70,7 +70,7 @@ GPU_CASE(lost_source_is_refused) {
   }
 }
 
-/* After a transfer that is cancelled, and after one that then writes the bytes. */
+/* A transfer is queued after a cancelled write, another transfer after a later successful write. */
 SIM_CASE(lost_source_of_a_queued_transfer) {
   scoped_place w = place_sim(4, 20e6, 1);
   scoped_tree src = numbered_tree(&w, NULL, 1), dst = numbered_tree(&w, w.memory, 2), out = NULL;
@@ -87,7 +87,7 @@ SIM_CASE(lost_source_of_a_queued_transfer) {
   td_release(lost, reads);
 }
 
-/* Beside an object whose hooks run before. */
+/* The tree also has an object, whose hooks run before the lost leaf is found. */
 GPU_CASE(lost_source_beside_an_object) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);
@@ -120,8 +120,8 @@ GPU_CASE(lost_source_of_a_tensor_copy) {
   assert_true(has_number(&w, into, 5));
 }
 
-/* Reads of one leaf that begin while a transfer into it comes to its bad end. It has many more, so that its end takes
- * long enough to be met. */
+/* Reads of one leaf that begin while a transfer into this leaf fails. The transfer has many other leaves, so that its
+ * end takes long enough for reads to overlap with it. */
 enum { ENDING_LEAVES = 30000, MOST_READS = 3000 };
 typedef struct reading {
   const place *w;
@@ -129,7 +129,7 @@ typedef struct reading {
   tdict_future *ending; /* the transfer; new reads begin until the transfer has ended */
   tdict_future *reads[MOST_READS];
   atomic_int begun;
-  int count, refused, strange; /* the thread's */
+  int count, refused, strange; /* only for the reading thread */
 } reading;
 static void *read_on(void *user) {
   reading *r = user;

@@ -1,10 +1,11 @@
-/* Concurrent use: threads that start transfers of overlapping trees in every direction, way and mode, write into the
- * same destinations, cancel, let go of what is in flight; objects whose hooks start transfers three deep; contexts that
- * are destroyed while transfers run. Bytes are stamped with generations (support/stamps.h), a watchdog ends what hangs.
+/* Tests concurrent use. Threads start transfers of overlapping trees in each direction, way and mode, write into the
+ * same destinations, cancel transfers, and release futures and trees early. Hooks of objects start nested transfers,
+ * and contexts are destroyed while transfers run. Bytes are stamped with generations (support/stamps.h), and a watchdog
+ * ends a test that hangs.
  *
- * Each case plays rounds for some seconds, each round with a context of its own; TDICT_TEST_SECONDS in the environment
- * makes it longer, TDICT_TEST_SEED other (see scripts/soak). Threads note the first thing that is wrong; the main
- * thread looks after each round. */
+ * Each case runs rounds for some seconds, and each round has its own context. The environment variables
+ * TDICT_TEST_SECONDS and TDICT_TEST_SEED set the time and the seed (see scripts/soak). Threads record the first error,
+ * and the main thread checks for it after each round. */
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -27,10 +28,10 @@ enum {
   NONE = -2
 };
 
-/* A transfer in flight and what its tree must be. */
+/* A transfer in flight, and the expected generation of its tree. */
 typedef struct pending {
   tdict_future *future;
-  int64_t generation; /* ANY: of one, whichever; NONE: nothing can be said, or it is not on the host */
+  int64_t generation; /* ANY: any one generation; NONE: not known, or not on the host */
   bool cancelled;
 } pending;
 
@@ -41,7 +42,7 @@ typedef struct player {
   uint64_t random;
   pthread_t thread;
   tdict_stream stream;
-  tdict_tree *own_host, *own_device; /* nobody else writes them */
+  tdict_tree *own_host, *own_device; /* written only by this thread */
   int64_t generation;
   pending pending[MAX_PENDING];
   int num_pending;
@@ -53,7 +54,7 @@ struct round_of {
   int pool_threads;
   _Atomic(bool) stop;
   const tdict_tree *sources[NUM_SOURCES], *nested, *writers[NUM_WRITERS];
-  tdict_tree *shared_device, *shared_host; /* written by several, each time whole */
+  tdict_tree *shared_device, *shared_host; /* several threads write whole trees */
   tdict_tree *racy_device;                 /* written by transfers that may be cancelled */
   pthread_mutex_t lock;                    /* guards: wrong */
   char wrong[512];
@@ -105,7 +106,7 @@ static tdict_context *draw_context(player *p) {
   return p->round->other && draw(p, 2) ? p->round->other : p->round->context;
 }
 
-/* The end of the oldest transfer in flight: waited for in one of several ways, and looked at. */
+/* Waits for the oldest transfer in flight in one of several ways, and checks its result. */
 static void settle(player *p, const char *what) {
   pending oldest = p->pending[0];
   tdict_error err = {0};
@@ -168,7 +169,7 @@ static void play_round_trip(player *p, const tdict_tree *src, int64_t generation
   if (start(p, there, tdict_cpu(), &f)) keep(p, f, generation);
 }
 
-/* A tree of its own, released while it travels. */
+/* Starts a transfer of a new tree, and releases the tree at once. */
 static void play_let_go(player *p) {
   tdict_future *f;
   tdict_tree *td = stamp_tree(70 + p->number);
@@ -201,10 +202,10 @@ static void play_cancel(player *p) {
   tdict_status status = tdict_future_wait(f, &td, &err);
   tdict_future_release(f);
   if (status == TDICT_ECANCELLED || !went_well(p, "cancelled", status, &err)) return;
-  if (move(p, td, tdict_cpu(), &back)) check_tree(p, "done in spite of cancel", back, ANY); /* it was too late */
+  if (move(p, td, tdict_cpu(), &back)) check_tree(p, "done in spite of cancel", back, ANY); /* cancelled too late */
 }
 
-/* Several write whole trees into one destination; whoever reads it sees one of them. */
+/* Writes a whole tree into a destination that several threads write. A reader must see exactly one of these trees. */
 static void play_shared_write(player *p) {
   round_of *r = p->round;
   tdict_future *f;
@@ -241,7 +242,7 @@ static void play_racy(player *p) {
   }
 }
 
-/* Write after read after write, each generation seen as it was. */
+/* Writes and reads this thread's own tree in turn. Each read must see the generation before it. */
 static void play_own(player *p) {
   tdict_future *f;
   const int64_t generation = ++p->generation;
@@ -266,7 +267,7 @@ static void play_pin(player *p) {
   if (draw(p, 2) && start(p, pinned, p->round->device, &f)) keep(p, f, NONE); /* direct copies */
 }
 
-/* What a kernel of the program would do: read the result on a stream that waits for it. */
+/* Stands in for a kernel of the program that reads the result on a stream that waits for the transfer. */
 typedef struct look {
   round_of *round;
   tdict_stream stream;
@@ -376,8 +377,7 @@ static void *play(void *argument) {
   return NULL;
 }
 
-/* Trees whose nodes and tensors are shared: sources have leaves of their own (generation 10, 11, ...) and common
- * ones. */
+/* Makes sources that share nodes and tensors. Each source also has its own leaves, of generation 10, 11 and so on. */
 static void make_sources(round_of *r) {
   tdict_tree *common = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(stamp_leaf(common, "l5", 2500, 1, err));
@@ -419,7 +419,7 @@ static tdict_driver *open_driver(const round_of *r, uint64_t seed) {
 static tdict_context *make_context(const round_of *r, tdict_driver *driver, uint64_t seed) {
   tdict_context *context = NULL;
   tdict_context_options o = td_with(tdict_context_options, device = r->device, num_threads = r->pool_threads);
-  o.staging_bytes = (size_t)64 << (10 + 4 * (seed % 2)); /* the least, or enough */
+  o.staging_bytes = (size_t)64 << (10 + 4 * (seed % 2)); /* the minimum, or more than needed */
   td_ok(tdict_context_create_over(&o, driver, &context, err));
   return context;
 }
@@ -453,7 +453,8 @@ static void release_trees(round_of *r) {
   for (int i = 0; i < NUM_THREADS; i++) td_release(r->players[i].own_host, r->players[i].own_device);
 }
 
-/* The context goes while transfers are in flight; trees before or after it; futures tell their ends all the same. */
+/* Destroys the context while transfers are in flight, and releases the trees before or after this. Futures must still
+ * report the end of their transfers. */
 static void end_round(round_of *r, uint64_t seed) {
   atomic_store(&r->stop, true);
   for (int i = 0; i < NUM_THREADS; i++) pthread_join(r->players[i].thread, NULL);

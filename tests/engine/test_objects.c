@@ -16,7 +16,7 @@ static const char *path_of(int i) {
   static const char *const paths[NUM_TYPES] = {"first", "n.hooked", "n.m.k", "z", "n.m.l", "y.y", "last"};
   return paths[i];
 }
-/* A tree of tensors with a pair of every type in it. */
+/* Makes a tree of tensors and of a pair of each type. */
 static tdict_tree *tree_of_all(const place *w, probe *p, uint64_t number, pair **pairs) {
   tdict_tree *td = numbered_tree(w, NULL, number);
   for (int i = 0; i < NUM_TYPES; i++) pairs[i] = put_pair(td, path_of(i), types[i], p, i);
@@ -43,7 +43,7 @@ static void check_same_paths(const tdict_tree *a, const tdict_tree *b) {
   assert_string_equal(one.text, two.text);
 }
 
-/* Tests how a pair of each type is transferred to a device. */
+/* Returns true if pairs of this type cannot be moved. */
 static bool stays_behind(const tdict_type *type) { return type == &pair_bare || type == &pair_pins; }
 
 GPU_CASE(objects_keep_their_type) {
@@ -93,14 +93,14 @@ GPU_CASE(objects_are_pinned_by_hook_or_flatten) {
     check_pair(&w, made, i, tdict_cpu());
   }
   assert_int_equal(atomic_load(&p.pins), 4);
-  assert_int_equal(atomic_load(&p.flattens), 1); /* its own hook is asked first */
+  assert_int_equal(atomic_load(&p.flattens), 1); /* a type's own hook is preferred */
   assert_int_equal(stats.num_objects, NUM_TYPES);
   assert_int_equal(stats.num_objects_pinned, 5);
   assert_int_equal(stats.num_objects_unpinned, 2);
   assert_int_equal(stats.num_objects_kept, 0);
 }
 
-/* Each hook waits until all run. */
+/* Hooks that wait until all of them run. */
 typedef struct meeting {
   gate gate;
   int wanted;
@@ -113,7 +113,7 @@ static tdict_status wait_for_all_hooks(const pair *self, const tdict_hook *hook,
   return wait_flag(&m->gate.open) ? TDICT_OK : TDICT_ETIMEDOUT;
 }
 
-/* way 0: async, 1: async with n threads, 2: waits, 3: waits with n threads, 4: pin_memory */
+/* Runs the hooks. `way` 0: asynchronous, 1: with COUNT threads, 2: blocking, 3: with COUNT threads, 4: pin_memory */
 static void run_meeting(int way) {
   enum { COUNT = 4 };
   scoped_probe p = {0};
@@ -149,7 +149,7 @@ GPU_CASE(objects_flatten_moves_in_one_plan) {
   check_pair(&w, a, 1, w.device);
   check_pair(&w, b, 2, w.device);
   check_tree_number(&w, out, 5);
-  /* one storage for all, in tree order; what hangs twice is sent once */
+  /* all tensors are in one storage in tree order, and a tensor with two paths is copied once */
   const tdict_tensor *order[] = {
       td_leaf(out, "a"), td_leaf(out, "n.b"), td_leaf(out, "n.m.c"), a->inp, a->tgt, td_leaf(out, "d"), b->inp, b->tgt};
   for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
@@ -179,7 +179,7 @@ GPU_CASE(objects_already_in_place_are_shared) {
   assert_ptr_equal(again, out);
   assert_int_equal(atomic_load(&p.unflattens), 1);
   tdict_release(again);
-  /* beside a tensor that is not */
+  /* with a tensor that is not on the device */
   td_ok(tdict_set_device(out, NULL, err));
   td_put(out, "new", new_bytes(100, NULL));
   put_number(&w, td_leaf(out, "new"), 77);
@@ -190,7 +190,7 @@ GPU_CASE(objects_already_in_place_are_shared) {
   assert_int_equal(atomic_load(&p.unflattens), 1);
 }
 
-/* An object that cannot be moved fails the call before anything has begun, and keep_objects lets it pass. */
+/* If an object cannot be moved, the call fails before it does anything. With keep_objects, the object is kept. */
 GPU_CASE(objects_without_hooks_are_kept_if_asked) {
   scoped_place w = place_open(2);
   for (int way = 0; way < 2 * 4; way++) {
@@ -225,12 +225,12 @@ GPU_CASE(objects_without_hooks_are_kept_if_asked) {
     assert_int_equal(kept == x, !is_pinned);
     assert_int_equal(tdict_tensor_is_pinned(kept->inp), is_pinned);
     tdict_release(src);
-    check_pair(&w, kept, 1, tdict_cpu()); /* the box lives on */
+    check_pair(&w, kept, 1, tdict_cpu()); /* the result keeps the object alive */
     check_number_and_release(&w, out, 6);
   }
 }
 
-/* Answers that hooks give instead of an object. */
+/* Results that hooks return instead of an object. */
 typedef enum answer {
   SAY_STATUS,
   SAY_MESSAGE,
@@ -249,7 +249,7 @@ static tdict_status say(const pair *self, tdict_error *err) {
       snprintf(err->message, sizeof err->message, "the file of pair %d does not exist", self->number);
     }
     return TDICT_EIO;
-  case SAY_MESSAGE: /* and no status in the struct */
+  case SAY_MESSAGE: /* without a status in the struct */
     if (err) snprintf(err->message, sizeof err->message, "the file of pair %d does not exist", self->number);
     return TDICT_EIO;
   case SAY_SILENT:
@@ -315,7 +315,7 @@ GPU_CASE(objects_failing_hook) {
   }
 }
 
-/* A flattened object may hold tensors and trees alone, and its tensors go by the rules of all others. */
+/* Flattens a pair to a tree that contains an object, which is not allowed. */
 static tdict_status nest_flatten(const void *self, tdict_tree **out, tdict_error *err) {
   const pair *own = self;
   tdict_status status = pair_flatten(self, out, err);
@@ -334,7 +334,8 @@ GPU_CASE(objects_flatten_refuses_objects) {
   assert_null(out);
 }
 
-/* Objects without flatten are refused before anything is written, and keep_objects leaves those of the destination. */
+/* Checks that objects without flatten are refused before anything is written. With keep_objects, the objects of the
+ * destination stay. */
 static void refuse_bare_pairs(const place *w, tdict_tree *dst, tdict_tree *src, probe *p) {
   pair *there = pair_at(dst, "n.pair", &pair_flat);
   put_pair(src, "bare", &pair_bare, p, 3);
@@ -371,7 +372,7 @@ GPU_CASE(objects_transfer_into) {
   assert_ptr_equal(td_leaf(dst, "a")->data, places[2]);
   check_tree_number(&w, dst, 10);
   for (int i = 0; i < 2; i++) assert_true(has_number(&w, i ? there->tgt : there->inp, pair_seed(1, i)));
-  assert_int_equal(there->number, 2); /* the object itself is as it was */
+  assert_int_equal(there->number, 2); /* the object itself has not changed */
   td_ok(tdict_transfer_into(w.c, dst, like, NULL, err));
   check_pair(&w, there, 2, w.device);
   td_ok(tdict_unlock(dst, err));
@@ -400,12 +401,12 @@ GPU_CASE(objects_is_pinned) {
   scoped_place w = place_open(2);
   scoped_tree td = new_tree();
   assert_true(tdict_is_pinned(td));
-  put_pair(td, "n.bare", &pair_bare, &p, 1); /* says nothing */
+  put_pair(td, "n.bare", &pair_bare, &p, 1); /* has no hook is_pinned */
   assert_true(tdict_is_pinned(td));
   pair *x = put_pair(td, "n.x", &pair_hooked, &p, 2);
   assert_false(tdict_is_pinned(td));
   assert_int_equal(atomic_load(&p.asks), 1);
-  for (int i = 0; i < 2; i++) { /* when all of it is */
+  for (int i = 0; i < 2; i++) { /* true only if both tensors are pinned */
     tdict_tensor **t = i ? &x->tgt : &x->inp, *pinned = NULL;
     td_ok(tdict_tensor_clone(*t, w.pinned, &pinned, err));
     tdict_tensor_release(*t);
@@ -416,7 +417,7 @@ GPU_CASE(objects_is_pinned) {
   assert_false(tdict_is_pinned(td));
 }
 
-/* The hook that keeps the object itself. */
+/* A hook that returns the object itself. */
 static tdict_status keep_itself(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const pair *own = self;
   (void)hook, (void)err;
@@ -452,12 +453,12 @@ GPU_CASE(pin_object) {
     bool makes = i < 3;
     td_ok(tdict_pin_object(w.c, ways[i], x, NULL, &out, err));
     assert_int_equal(out != x, makes);
-    check_pair(&w, x, i, tdict_cpu()); /* still the program's */
+    check_pair(&w, x, i, tdict_cpu()); /* still owned by the program */
     check_pair(&w, out, i, tdict_cpu());
     if (makes) {
       pair *made = out;
       assert_true(tdict_tensor_is_pinned(made->inp) && tdict_tensor_is_pinned(made->tgt));
-      td_ok(tdict_pin_object(w.c, ways[i], made, NULL, &again, err)); /* of pinned tensors */
+      td_ok(tdict_pin_object(w.c, ways[i], made, NULL, &again, err)); /* the tensors are already pinned */
       check_pair(&w, again, i, tdict_cpu());
       assert_ptr_equal(((pair *)again)->inp, made->inp);
       if (again != made) pair_release(again);
@@ -489,7 +490,7 @@ GPU_CASE(pin_object) {
   close_pairs(&w, &p);
 }
 
-/* Objects that the option keep names: no hook runs, also not for objects below a kept tree. */
+/* No hook runs for objects that the option keep names, or for objects below a kept tree. */
 GPU_CASE(objects_are_kept_by_patterns) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);
@@ -518,7 +519,7 @@ GPU_CASE(objects_are_kept_by_patterns) {
   check_tree_number(&w, out, 2);
   assert_int_equal(atomic_load(&p.flattens), 0);
   tdict_release(out);
-  /* The tensors of an object match no pattern, and entries after a flattened object do. */
+  /* Patterns do not match the tensors of an object, but they match entries after a flattened object. */
   static const char *const inside[] = {"?**.inp", "?n.flat.*", "last", "bare", "meta", "hooked"};
   o.keep = inside;
   o.num_keep = 6;

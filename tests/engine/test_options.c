@@ -1,10 +1,10 @@
-/* Tests the values that options of transfers may have, and option structs of other versions of the header. */
+/* Tests the allowed values of transfer options, and option structs of other versions of the header. */
 #include <time.h>
 
 #include "trees.h"
 #include "wrap.h"
 
-/* All five calls refuse the same options and change nothing. */
+/* Checks that all five calls refuse the options and change nothing. */
 static void refuse(const place *w, const tdict_transfer_options *o, tdict_status wanted, const char *text) {
   tdict_tree *src = batch_tree(NULL), *dst = to_device(w, src, w->device), *const mark = src, *out = mark;
   tdict_future *f = (tdict_future *)mark;
@@ -35,7 +35,7 @@ static void refuse_nulls(const place *w) {
   td_fails(TDICT_EINVAL, "out is NULL", tdict_to_device_async(w->c, src, w->device, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_transfer_into_async(w->c, src, src, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_pin_memory(w->c, src, NULL, NULL, err));
-  assert_int_equal(tdict_to_device(w->c, NULL, w->device, NULL, &out, NULL), TDICT_EINVAL); /* no error wanted */
+  assert_int_equal(tdict_to_device(w->c, NULL, w->device, NULL, &out, NULL), TDICT_EINVAL); /* no error struct */
   assert_ptr_equal(out, mark);
   assert_ptr_equal(f, mark);
   tdict_release(src);
@@ -107,7 +107,7 @@ DEVICE_CASE(transfer_refuses_bad_options) {
   refuse_stats(&w);
 }
 
-/* Structs of an older header are shorter, those of a newer one longer. */
+/* Structs of an older header are shorter, and structs of a newer header are longer. */
 DEVICE_CASE(transfer_option_sizes) {
   scoped_place w = open_place();
   struct {
@@ -126,11 +126,11 @@ DEVICE_CASE(transfer_option_sizes) {
   pin.o.struct_size = sizeof pin;
   scoped_tree src = batch_tree(NULL), out = NULL;
   check_and_release(&w, src, move_with(&w, src, w.device, &longer.o));
-  longer.more[20] = 1; /* something that this library does not know */
+  longer.more[20] = 1; /* a field that this library does not know */
   refuse(&w, &longer.o, TDICT_ENOTSUP, "struct_size");
   pin.more[0] = 1;
   td_fails(TDICT_ENOTSUP, "struct_size", tdict_pin_memory(w.c, src, &pin.o, &out, err));
-  /* older structs: further fields have their defaults, whatever bytes follow */
+  /* in older structs, missing fields have their defaults, whatever bytes follow */
   tdict_transfer_options old;
   const size_t sizes[] = {offsetof(tdict_transfer_options, mode), offsetof(tdict_transfer_options, num_threads),
                           offsetof(tdict_transfer_options, after), offsetof(tdict_transfer_options, pinned_result),
@@ -152,7 +152,7 @@ DEVICE_CASE(transfer_option_sizes) {
   }
 }
 
-/* A stream that is being captured is refused, and the capture stays valid. */
+/* Reports that the stream is being captured. Calls refuse such a stream. */
 static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
   (void)d, (void)s;
   *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
@@ -172,8 +172,8 @@ SIM_CASE(transfer_refuses_capturing_stream) {
   refuse(&w, &o, TDICT_EWRONGDEVICE, "sim:3");
 }
 
-/* With the device standing still: the call comes back before bytes have moved, by a thread of the pool; with
- * num_threads 0 when the last copy is queued. */
+/* While the device is stopped, asynchronous calls return before any byte has moved. With num_threads 0, they return
+ * when the last copy is queued. */
 SIM_CASE(transfer_async_returns_early) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL), small = new_tree(), pinned = new_tree();
@@ -188,7 +188,7 @@ SIM_CASE(transfer_async_returns_early) {
     const way v = way_at(i);
     const tdict_tree *trees[] = {src, small, pinned};
     for (int k = 0; k < 3; k++) {
-      if (v.o.num_threads == 0 && (k == 0 || v.o.mode == TDICT_MODE_BLOCKING)) continue; /* more than can be queued */
+      if (v.o.num_threads == 0 && (k == 0 || v.o.mode == TDICT_MODE_BLOCKING)) continue; /* too much to queue */
       poison(&w, w.memory, line_bytes(trees[k]));
       td_ok(tdict_sim_hold(w.c, err));
       scoped_future f = move_async(&w, trees[k], w.device, &v.o);

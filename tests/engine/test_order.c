@@ -1,16 +1,16 @@
-/* Tests the order of transfers: among themselves, after and before work on a program's stream. Also tests captured
- * streams. */
+/* Tests the order of transfers among themselves, and before and after work on the program's streams. Also tests
+ * captured streams. */
 #include "promises.h"
 
 #include <dlfcn.h>
 
 enum { SLOW = 20 << 20 }; /* bytes a second: a numbered tree takes 10 ms */
 
-/* A tree of a number on the device, by raw means. */
+/* Makes a tree of a number on the device, written without transfers. */
 static tdict_tree *numbered_on_device(const place *w, uint64_t number) { return numbered_tree(w, w->memory, number); }
 
-/* Read after write, write after read, write after write: on device memory and on host memory, queued while nothing can
- * run, with copies that take their time. */
+/* Checks reads after writes, writes after reads, and writes after writes, in device and host memory. All transfers are
+ * queued while the device is stopped, and copies are slow. */
 static void check_raw_war_waw(int32_t num_threads, int32_t mode) {
   scoped_place w = place_sim(4, SLOW, 1);
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = num_threads, mode = mode);
@@ -47,11 +47,11 @@ SIM_CASE(transfers_of_shared_bytes_wait_for_each_other) {
     for (int32_t n = -1; n <= 2; n++) check_raw_war_waw(n, mode);
 }
 
-/* Many transfers between six trees, started at once, against the same done one after the other. */
+/* Many transfers between six trees start at once. The results must be those of the same transfers one after another. */
 GPU_CASE(transfers_are_ordered) {
   enum { TREES = 6, STEPS = 240, SNAPSHOTS = STEPS };
   tdict_context_options small = place_options(4);
-  small.staging_bytes = 256 << 10; /* every tree is cut into many pieces */
+  small.staging_bytes = 256 << 10; /* each tree has many chunks */
   scoped_place w = place_over(&small);
   tdict_tree *trees[TREES];
   uint64_t model[TREES], wanted[SNAPSHOTS], x = 12345;
@@ -67,7 +67,7 @@ GPU_CASE(transfers_are_ordered) {
     static const int32_t counts[] = {1, 2, 4, -1};
     tdict_transfer_options o = threads(counts[x / 64 % 4]);
     o.mode = TDICT_MODE_AUTO + (int32_t)(x / 512 % 4);
-    if (from == to) { /* leaves a picture of it */
+    if (from == to) { /* takes a snapshot of the tree */
       wanted[num_snapshots] = model[from];
       snapshots[num_snapshots++] = move_async(&w, trees[from], from < 3 ? w.device : tdict_cpu(), &o);
     } else {
@@ -82,8 +82,8 @@ GPU_CASE(transfers_are_ordered) {
   for (int i = 0; i < TREES; i++) tdict_release(trees[i]);
 }
 
-/* Trees that only share a storage: leaves of one block. Copies out are much faster than copies in, so that one that
- * does not wait comes first. */
+/* Leaves of two trees are parts of one storage. Copies to the host are much faster, so a transfer that does not wait
+ * would read too early. */
 SIM_CASE(transfers_of_one_storage_are_ordered) {
   tdict_context_options o = place_options(4);
   tdict_sim_options sim = td_with(tdict_sim_options, h2d_bytes_per_second = 2e6);
@@ -112,7 +112,7 @@ SIM_CASE(transfers_of_one_storage_are_ordered) {
   finish_copy(one);
 }
 
-/* A stream on which a kernel waits at a gate, and one that legacy work waits for. */
+/* A stream on which a kernel waits at a gate. The legacy stream waits for it if it is a blocking stream. */
 typedef struct blocker {
   gate gate;
   kernel k;
@@ -163,7 +163,7 @@ SIM_CASE(transfer_after_stream) {
   check_pending(reads);
   check_pending(writes);
   check_pending(makes);
-  check_tree_number(&w, d2, 32); /* and nothing of it has been written */
+  check_tree_number(&w, d2, 32); /* no byte has been written */
   gate_open(&g);
   scoped_tree out = finish(reads);
   assert_true(has_number(&w, td_leaf(out, "a"), number_of_leaf(33, 0)));
@@ -173,8 +173,8 @@ SIM_CASE(transfer_after_stream) {
   tdict_release(finish(makes));
 }
 
-/* Without `after`: from the host into new device memory nothing is waited for, everything else follows the legacy
- * stream. */
+/* Without `after`, transfers from the host to new device memory do not wait, and all others wait for the legacy stream.
+ * */
 SIM_CASE(transfer_follows_the_legacy_stream) {
   scoped_place w = place_open(2);
   blocker b;
@@ -199,14 +199,14 @@ SIM_CASE(transfer_follows_the_legacy_stream) {
 SIM_CASE(wait_on_stream_orders) {
   for (int round = 0; round < 6; round++) {
     scoped_place w = place_sim(2, SLOW, 1);
-    tdict_memory *from = round >= 3 ? w.pinned : NULL; /* staged, or by the driver alone */
+    tdict_memory *from = round >= 3 ? w.pinned : NULL; /* through slots, or direct driver copies */
     tdict_transfer_options o = threads(round % 3 - 1);
     scoped_tree src = numbered_tree(&w, from, 50), out = NULL;
     TD_STREAM(s, w.c, w.device);
     poison_arena(&w, w.memory);
     hold(&w);
     tdict_future *f = move_async(&w, src, w.device, &o);
-    td_ok(tdict_future_wait_on_stream(f, s, &out, err)); /* at once: all is queued, nothing has run */
+    td_ok(tdict_future_wait_on_stream(f, s, &out, err)); /* returns when all copies are queued and none has run */
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
     assert_false(tree_has_number(&w, out, 50));
     kernel k[NUM_NUMBERED];
@@ -221,7 +221,8 @@ SIM_CASE(wait_on_stream_orders) {
   }
 }
 
-/* More than the staging ring holds: it returns when the last copy is queued. Read by a copy on the program's stream. */
+/* For a tree that is larger than the staging ring, the call returns when the last copy is queued. A copy on the
+ * program's stream reads the result. */
 GPU_CASE(wait_on_stream_orders_large_trees) {
   scoped_place w = place_open(4);
   enum { BYTES = 24 << 20 };
@@ -255,7 +256,7 @@ SIM_CASE(wait_on_stream_of_a_host_result) {
     tdict_future *f = move_async(&w, d, tdict_cpu(), &o);
     td_ok(tdict_future_wait_on_stream(f, s, &out, err));
     kernel k;
-    if (pinned) kernel_launch(&k, s, td_leaf(out, "d"), NULL, NULL); /* the last; host memory that the device reads */
+    if (pinned) kernel_launch(&k, s, td_leaf(out, "d"), NULL, NULL); /* reads the last leaf, in host memory */
     const unsigned char *a = tdict_const_data(out, "a");
     assert_non_null(a);
     check_tree_number(&w, out, 70); /* the accessor has waited for the whole storage */
@@ -281,7 +282,7 @@ SIM_CASE(wait_on_stream_refuses) {
   assert_null(out);
   resume(&w);
   tdict_release(finish(f));
-  /* what has ended says how it ended */
+  /* a call on an ended transfer returns its error */
   scoped_tree bad = new_tree();
   td_put(bad, "x", new_bytes(100, NULL));
   hold(&w);
@@ -292,7 +293,7 @@ SIM_CASE(wait_on_stream_refuses) {
   assert_null(out);
 }
 
-/* The source, through pointers kept from before, too, may be written when it returns. */
+/* When the call returns, the source may be written, also through pointers that the program got earlier. */
 SIM_CASE(wait_source) {
   for (int k = 0; k < 8; k++) {
     scoped_place w = place_sim(2, SLOW, 1);
@@ -305,7 +306,7 @@ SIM_CASE(wait_source) {
     number_tree(&w, src, 0); /* raw writes */
     check_number_and_release(&w, finish(f), 90);
   }
-  /* it tells what became of the transfer, and the source is free all the same */
+  /* the call returns the transfer's error, and the source may still be written */
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, w.pinned, 91);
   hold(&w);
@@ -319,7 +320,7 @@ SIM_CASE(wait_source) {
   assert_int_equal(counts.num_pending, 0);
 }
 
-/* Streams that are captured into a graph. The simulator has none: its table says that one is. */
+/* The stream that is captured into a graph. The simulator has no captures, so a shim reports the status. */
 static _Atomic(void *) captured;
 static shim capture_shim;
 static tdict_cu capture_status(tdict_driver *d, tdict_cu_stream s, int *status) {
@@ -362,7 +363,8 @@ SIM_CASE(transfer_refuses_capture) {
   shim_end(&capture_shim, w.d);
 }
 
-/* A real capture, begun and ended by libcuda's own calls: refused on its stream, and whole whatever transfers ran. */
+/* Functions of libcuda that begin and end a real capture. Calls refuse the captured stream, and other transfers do not
+ * end the capture. */
 typedef int (*begin_capture)(void *stream, int mode);
 typedef int (*end_capture)(void *stream, void **graph);
 typedef int (*destroy_graph)(void *graph);
@@ -382,10 +384,10 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
   *(void **)&destroy = symbol("cuGraphDestroy");
   TD_STREAM(s, w.c, w.device);
   scoped_tree src = numbered_tree(&w, NULL, 97), out = NULL, d = numbered_on_device(&w, 98);
-  for (int mode = 0; mode < 3; mode++) { /* global, of the thread, relaxed */
+  for (int mode = 0; mode < 3; mode++) { /* global, thread-local and relaxed */
     tdict_gpu_scope scope;
     void *graph = NULL;
-    td_ok(tdict_gpu_enter(w.gpu, &scope, err)); /* a current context for the capture */
+    td_ok(tdict_gpu_enter(w.gpu, &scope, err)); /* the capture needs a current context */
     assert_int_equal(begin(s.handle, mode), 0);
     tdict_gpu_leave(w.gpu, &scope);
     tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = -1, after = s);
@@ -394,7 +396,7 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
     for (int i = 0; i < 10; i++) {
       tdict_tree *to = moved(&w, src, w.device),
                  *back = moved(&w, to, tdict_cpu()); /* allocates, copies, frees, waits */
-      check_tree_number(&w, back, 97);               /* on the host: a plain copy of the driver would end the capture */
+      check_tree_number(&w, back, 97);               /* on the host: a driver copy would end the capture */
       td_release(back, to);
       check_number_and_release(&w, moved(&w, d, tdict_cpu()), 98);
     }

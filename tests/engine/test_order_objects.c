@@ -1,4 +1,4 @@
-/* Tests the order of transfers whose trees have objects with hooks: a transfer takes its turn after its hooks. */
+/* Tests the order of transfers whose trees have objects with hooks: a transfer begins after its hooks. */
 #include "pair.h"
 
 enum { SLOW = 20 << 20, BYTES = 1 << 20 }; /* a leaf takes 50 ms */
@@ -15,7 +15,7 @@ static tdict_tree *leaf_alone(const place *w, tdict_tensor *t, uint64_t number) 
   return td;
 }
 
-/* What another transfer writes to the source while the hooks run is read. */
+/* If another transfer writes the source while the hooks run, the new bytes are copied. */
 GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   scoped_probe p = {0};
   scoped_place w = place_open(4);
@@ -28,13 +28,14 @@ GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   object->user = &g;
   tdict_future *f = move_async(&w, src, w.device, NULL);
   gate_await(&g, 1);
-  td_ok(tdict_transfer_into(w.c, dst, dev, NULL, err)); /* waits for nobody */
+  td_ok(tdict_transfer_into(w.c, dst, dev, NULL, err)); /* waits for no transfer */
   gate_open(&g);
   scoped_tree out = finish(f);
   assert_true(has_number(&w, td_leaf(out, "x"), 2));
 }
 
-/* Read after write: the hooks are done long before the bytes have come, and the copies wait for them. */
+/* Read after write: the hooks end long before an earlier transfer has written the source, and the copies wait for this
+ * transfer. */
 SIM_CASE(transfer_with_hooks_reads_after_a_write) {
   for (int32_t n = -1; n < 3; n++) {
     place w = place_sim(4, SLOW, 1);

@@ -27,7 +27,7 @@ static tdict_tensor *random_floats(int64_t rows, int64_t columns, uint64_t seed)
   return t;
 }
 
-/* Moves the tree to the device, and compares the bytes there with `expected`. Returns the statistics. */
+/* Moves the tree to the device, and compares its bytes with `expected`. Returns the statistics. */
 static tdict_transfer_stats move(tdict_context *c, const tdict_tree *src, tdict_transfer_options o,
                                  const void *expected, size_t bytes) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -56,7 +56,7 @@ SIM_CASE(pageable_memory_is_read_in_place) {
   }
 }
 
-/* The copy reads the source when the copy runs. The source must live until then. */
+/* The device reads the source when the copy runs, so the source must live until then. */
 SIM_CASE(pageable_source_is_kept_until_it_is_read) {
   tdict_device device;
   scoped_context c = open_reader(true, &device);
@@ -80,8 +80,8 @@ SIM_CASE(pageable_source_is_kept_until_it_is_read) {
 
 static void drop_mapping(void *user) { munmap(user, (size_t)ITEMS * sizeof(float)); }
 
-/* A mapping of the program can be a file, so its bytes go through slots. So do conversions, gaps and narrowed
- * leaves. */
+/* Mapped memory can belong to a file, so its bytes go through slots, and so do leaves with conversions, gaps or packed
+ * elements. */
 SIM_CASE(pageable_leaves_that_stay_staged) {
   tdict_device device;
   scoped_context c = open_reader(true, &device);
@@ -102,7 +102,7 @@ SIM_CASE(pageable_leaves_that_stay_staged) {
   scoped_tree src = tree_of(t);
   assert_int_equal(move(c, src, o, mapped, bytes).staged_bytes, bytes);
   tdict_release(src);
-  /* integers that fit 16 bits, narrowed: the packed bytes are fewer */
+  /* packed: integers that fit into 16 bits */
   const int64_t count[] = {ITEMS};
   td_ok(tdict_tensor_empty(TDICT_I64, 1, count, NULL, &t, err));
   int64_t *values = tdict_tensor_data(t);

@@ -1,16 +1,16 @@
-/* Two devices of one context, while the first one's context is the thread's current one: from the host to the second
- * and back, from each to the other, as lines and as rectangles, over a link and without one. Every try has random bytes
- * of its own, put and read by means that are not the library's. */
+/* Tests transfers with two devices of one context, while the CUDA context of the first device is current: between the
+ * host and the second device, and between the devices, of contiguous and strided leaves, with and without a link. Each
+ * try has new random bytes, which the test writes and reads without the library. */
 #include "promises.h"
 
 enum { TRIES = 1000, ROWS = 512, COLUMNS = 7 };
 
-/* Device 0, which `w` has, and another one. */
+/* Device 0, which is in `w`, and another device. */
 typedef struct two {
   place w;
   tdict_device other;
-  raw_memory *raw; /* of the other */
-  uint64_t number; /* of the bytes made last */
+  raw_memory *raw; /* of the other device */
+  uint64_t number; /* of the latest bytes */
 } two;
 
 static two two_over(place w, int32_t other) {
@@ -31,7 +31,7 @@ static two two_open(void) {
 static void two_close(two *t) {
   tdict_cu_context current = NULL;
   assert_int_equal(t->w.d->ops->ctx_pop(t->w.d, &current), 0);
-  assert_ptr_equal(current, t->w.gpu->context); /* as it was found */
+  assert_ptr_equal(current, t->w.gpu->context); /* the same context as before */
   raw_close(t->raw);
   place_close(&t->w);
 }
@@ -68,14 +68,14 @@ static tdict_tree *tree_of(tdict_tensor *leaf) {
   td_put(td, "n.x", leaf);
   return td;
 }
-/* Every mode and several thread counts in turn. */
+/* Returns options with each mode and several numbers of threads in turn. */
 static tdict_transfer_options options_of(int i) {
   static const int32_t counts[] = {-1, 0, 1, 4};
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = counts[i / 4 % 4], mode = i % 4);
   return o;
 }
 
-/* Fresh bytes at `from`, moved to `to`, and read there. */
+/* Moves new bytes between two devices, and checks them. */
 static void one_way(two *t, tdict_device from, tdict_device to) {
   const int64_t shape[] = {ROWS, COLUMNS};
   tdict_memory *pinned = t->w.pinned;
@@ -111,7 +111,7 @@ GPU_CASE(two_devices_second_to_first) {
   one_way(&t, t.other, t.w.device);
 }
 
-/* Copies in pieces, and copies in both directions into existing memory. */
+/* Moves a large leaf, which needs several copies, in both directions, also into existing memory. */
 GPU_CASE(two_devices_large_leaf) {
   scoped_two t = two_open();
   scoped_tree one = tree_of(new_bytes(((int64_t)33 << 20) + 13, t.w.memory)), back = NULL;
@@ -125,7 +125,7 @@ GPU_CASE(two_devices_large_leaf) {
   check(&t, td_leaf(back, "n.x"));
 }
 
-/* A leaf with gaps between its rows, and one whose dimensions are swapped, from device to device. */
+/* Moves leaves with gaps between rows or with swapped dimensions from device to device. */
 static void strided_between(two *t, tdict_device from, tdict_device to) {
   const int64_t shape[] = {ROWS, COLUMNS};
   for (int i = 0; i < 8; i++) {
@@ -167,7 +167,7 @@ SIM_CASE(two_devices_without_a_link) {
   strided_between(&t, t.w.device, t.other);
 }
 
-/* A copy between devices that fails names its leaf, and the next one is correct. */
+/* Makes a copy between devices fail. The error must name the leaf, and the next transfer must succeed. */
 static tdict_cu refuse_copy(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                             tdict_cu_stream s) {
   (void)d, (void)rect, (void)to, (void)from, (void)s;
@@ -188,8 +188,8 @@ GPU_CASE(two_devices_copy_that_fails) {
   check(&t, td_leaf(out, "n.x"));
 }
 
-/* Where the devices are linked, their pools and their contexts let each other in, once; where that is refused, copies
- * arrive all the same. */
+/* Linked devices allow each other access to their pools and contexts once. If the driver refuses this, copies still
+ * work. */
 static _Atomic(int) let_ins, let_in_contexts;
 static const tdict_driver_ops *real_ops;
 static tdict_cu refuse_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {

@@ -7,7 +7,7 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* A plan from one host tree into another, its chunks cut anew. */
+/* Makes a plan from one host tree into another, with chunks of this size. */
 static tdict_plan plan_of(const place *w, const tdict_tree *src, const tdict_tree *dst, size_t chunk_bytes) {
   tdict_plan p;
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst};
@@ -16,7 +16,7 @@ static tdict_plan plan_of(const place *w, const tdict_tree *src, const tdict_tre
   return p;
 }
 
-/* The line that the plan's leaves make: elements in C order, zeros between. */
+/* Returns the bytes of the plan's line: the elements of each leaf in C order, and zeros in the gaps. */
 static unsigned char *line_of(const place *w, const tdict_plan *p) {
   unsigned char *line = td_zeros(1, p->line_bytes + 1);
   for (uint32_t i = 0; i < p->num_items; i++) {
@@ -47,7 +47,7 @@ static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
   return td;
 }
 
-/* Gathers a chunk with stores of this kind, and checks every byte of the chunk and the bytes after it. */
+/* Gathers a chunk with stores of this kind, and checks its bytes and the bytes after it. */
 static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsigned char *line, tdict_stream_kind kind) {
   enum { BEHIND = 64 };
   const size_t bytes = c->end - c->begin;
@@ -74,14 +74,14 @@ CASE(pieces_gather_and_scatter) {
     check_tree(&w, src, dst);
     spoil_tree(&w, dst);
     for (uint32_t i = p.num_chunks; i > 0; i--)
-      td_ok(tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best(), NULL, err)); /* in any order */
+      td_ok(tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best(), NULL, err)); /* in reverse order */
     check_tree(&w, src, dst);
     free(line);
     tdict_plan_reset(&p);
   }
 }
 
-/* Prefetching before a copy changes no bytes, whatever is stored before and after them. */
+/* Leaves of all lengths are gathered correctly, although copies prefetch the next bytes. */
 CASE(pieces_gather_leaves_of_every_length) {
   static const int64_t lengths[] = {0,    1,    255,  256,  257,   4000,  4095,  4096,  4097,  4351, 4352,
                                     4353, 4608, 8191, 8192, 12287, 12288, 16384, 40000, 70001, 3};
@@ -104,7 +104,8 @@ CASE(pieces_gather_leaves_of_every_length) {
   }
 }
 
-/* Leaves that lie on the device as on the line are one copy; gaps are bridged where they are nobody's. */
+/* If leaves have the same offsets on the device as on the line, one copy moves them all, with the gaps if these are
+ * free. */
 GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   tdict_context_options o = tdict_context_options_default();
   place w = open_wrapped(&o); /* slots larger than the tree */
@@ -130,7 +131,7 @@ GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   place_close(&w);
 }
 
-/* What was queued to the device, one copy after the other. */
+/* The copies that were queued, in order. */
 static struct {
   tdict_cu_copy lines[16];
   int count;
@@ -140,8 +141,8 @@ static tdict_cu note_h2d(tdict_driver *d, void *device, const void *host, size_t
   return wrap.real->copy_h2d_async(d, device, host, bytes, s);
 }
 
-/* Leaves of `bytes` bytes in one tensor on the device, at a distance of `step` bytes. The bytes between them belong to
- * the program. */
+/* Leaves of `bytes` bytes in one tensor on the device, at a distance of `step` bytes. The gaps belong to the program.
+ * */
 static tdict_tree *side_by_side(const place *w, int64_t bytes, int64_t step) {
   enum { LEAVES = 12 };
   const int64_t all = LEAVES * step, one = 1;
@@ -152,13 +153,13 @@ static tdict_tree *side_by_side(const place *w, int64_t bytes, int64_t step) {
   return td;
 }
 
-/* The copy that a chunk is, where it is one, is the one that would have been queued; no copy goes over bytes that are
- * not the chunk's. */
+/* If a chunk is one copy, tdict_pieces_as_copy() returns the copy that tdict_pieces_submit() would queue. No copy
+ * writes bytes outside of the chunk. */
 GPU_CASE(pieces_as_copy_is_the_copy_that_would_be_queued) {
   static const struct {
     int64_t bytes, step;
     size_t chunk;
-    bool one; /* every chunk is one copy */
+    bool one; /* each chunk is one copy */
   } cases[] = {{1024, 1024, 4096, true},  {1000, 1024, 4096, false}, {1000, 1024, 512, true},
                {1024, 2048, 4096, false}, {1024, 2048, 1024, true},  {1024, 1024, 1 << 20, true}};
   scoped_place w = open_wrapped(NULL);

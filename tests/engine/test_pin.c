@@ -1,4 +1,4 @@
-/* Tests pinning of trees, and the call that tells whether a tree is pinned. */
+/* Tests pinning of trees, and tdict_is_pinned(). */
 #include "trees.h"
 #include "wrap.h"
 
@@ -18,7 +18,7 @@ GPU_CASE(pin_memory_pins_and_shares) {
       assert_true(tdict_is_pinned(out));
       check_device(out, tdict_cpu());
       check_tree(&w, src, out);
-      assert_int_equal(tdict_get_device(out, NULL), tdict_get_device(src, NULL)); /* none, as before */
+      assert_int_equal(tdict_get_device(out, NULL), tdict_get_device(src, NULL)); /* neither tree has a device */
       assert_int_equal(tdict_batch_ndim(out), tdict_batch_ndim(src));
       leaf_list a = list_entries(src), b = list_entries(out);
       const tdict_tensor *block = NULL;
@@ -34,11 +34,11 @@ GPU_CASE(pin_memory_pins_and_shares) {
       if (block && stats.total_bytes) assert_in_range(stats.pin_path, TDICT_PIN_REGISTER, TDICT_PIN_DRIVER);
       free_list(&a);
       free_list(&b);
-      /* once more: nothing is left to do */
+      /* a second call copies nothing */
       tdict_tree *again = td_made(tree, tdict_pin_memory(w.c, out, NULL, &made, err));
       assert_ptr_equal(again, out);
       tdict_release(again);
-      /* the device reads it by itself */
+      /* the driver reads the leaves directly */
       if (block) {
         const way v = {
             .o = {.struct_size = sizeof v.o, .num_threads = 2, .mode = TDICT_MODE_NON_BLOCKING, .stats = &stats}};
@@ -78,7 +78,7 @@ CASE(pin_memory_without_device) {
   tdict_transfer_options t = td_with(tdict_transfer_options, pinned_result = true);
   td_fails(TDICT_ENODEVICE, "pinned memory", tdict_to_device(c, src, tdict_cpu(), &t, &out, err));
   assert_ptr_equal(out, mark);
-  /* what is pinned is shared, device or not */
+  /* pinned leaves are shared, also without a device */
   tdict_tree *pinned = new_tree();
   td_put(pinned, "x", claimed_view(NULL, 100));
   td_ok(tdict_pin_memory(c, pinned, NULL, &out, err));
@@ -94,7 +94,7 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
   assert_false(tdict_is_pinned(host));
   if (w.gpu) {
     scoped_tree there = to_device(&w, host, w.device), pinned = batch_tree(w.pinned);
-    assert_true(tdict_is_pinned(there)); /* no host leaf that is not */
+    assert_true(tdict_is_pinned(there)); /* has no host leaf that is not pinned */
     assert_true(tdict_is_pinned(pinned));
     td_ok(tdict_set_tree(td, "a.pinned", pinned, err));
     td_ok(tdict_set(td, "a.b.there", td_leaf(there, "action"), err));
@@ -104,7 +104,8 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
   }
 }
 
-/* The result is correct without memory, also for a tree that is deeper than the frames of the cursor. */
+/* tdict_is_pinned() is correct if allocations fail, also for trees that are deeper than the cursor's built-in frames.
+ * */
 GPU_CASE(is_pinned_needs_no_memory) {
   scoped_place w = open_place();
   scoped_tree td = batch_tree(w.pinned);
@@ -122,7 +123,7 @@ GPU_CASE(is_pinned_needs_no_memory) {
   }
 }
 
-/* Over its limit pinned memory is short, and the tree stays as it was; released memory is used again. */
+/* Above the limit of pinned memory, the call fails and the tree does not change. Released memory is reused. */
 GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_context_options o = td_with(tdict_context_options, pinned_bytes = (size_t)1 << 20, staging_bytes = STAGING);
   scoped_place w = place_around(td_context(&o));
@@ -135,8 +136,8 @@ GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_release(src);
 }
 
-/* How pinned memory is obtained, as the driver refuses one way after the other: one registration, smaller pieces if the
- * option asks for pieces, pages of the driver, and then none. Statistics and one line of the log say which. */
+/* Opens a driver that refuses one way to pin memory after the other: one registration, registered pieces if the option
+ * allows them, and pages of the driver. The statistics and one line of the log name the way that is used. */
 static tdict_driver *faulty_driver(void) {
   tdict_driver *inner = NULL, *driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
@@ -191,7 +192,7 @@ GPU_CASE(pin_memory_tries_one_way_after_the_other) {
       assert_int_equal(told, rows[i].path != TDICT_PIN_REGISTER);
       check_tree(&w, src, out);
       tdict_driver_fault_arm(driver, NULL);
-      tdict_tree *there = to_device(&w, out, w.device); /* copies are cut at the borders of small pieces, too */
+      tdict_tree *there = to_device(&w, out, w.device); /* copies are also cut at the borders of pieces */
       check_and_release(&w, src, there);
       tdict_release(out);
     }

@@ -5,7 +5,7 @@
 
 enum { TRIES = 1000, ROWS = 4096 };
 
-/* device 0 to device 1, and device 1 to the host, each while the context of device 0 is the thread's current one. */
+/* Moves trees from device 0 to device 1, and from there to the host, while the context of device 0 is current. */
 static void between_two(const place *w, tdict_device second, void (*make_current)(const place *w)) {
   const int64_t shape[] = {ROWS, 7};
   for (int i = 0; i < TRIES; i++) {
@@ -30,7 +30,7 @@ SIM_CASE(two_simulated_devices) {
   assert_int_equal(w.d->ops->ctx_pop(w.d, &popped), 0);
 }
 
-/* The same after streams of both devices, and with a tree that has leaves on both. */
+/* Does the same with `after` streams of both devices, and with a tree that has leaves on both devices. */
 SIM_CASE(two_simulated_devices_in_one_tree) {
   scoped_place w = place_sim(4, 50e6, 2);
   scoped_tree src = numbered_tree(&w, NULL, 5), one = moved(&w, src, tdict_sim(0)), two = moved(&w, src, tdict_sim(1)),
@@ -51,8 +51,8 @@ SIM_CASE(two_simulated_devices_in_one_tree) {
   }
 }
 
-/* Between two devices both legacy streams are followed: a kernel on a blocking stream of either one holds the copy
- * up. */
+/* A copy between two devices waits for the legacy streams of both: a kernel on a blocking stream of either device
+ * delays it. */
 static void behind_legacy_of(int ordinal, bool writes_existing) {
   scoped_place w = place_sim(4, 0, 2);
   scoped_tree src = numbered_tree(&w, NULL, 6), from = moved(&w, src, tdict_sim(1)), to = moved(&w, src, tdict_sim(0));
@@ -83,12 +83,13 @@ static void behind_legacy_of(int ordinal, bool writes_existing) {
   tdict_gpu_leave(gpu, &scope);
 }
 SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
-  behind_legacy_of(1, false); /* the source's, into new memory */
+  behind_legacy_of(1, false); /* of the source, into new memory */
   behind_legacy_of(1, true);
-  behind_legacy_of(0, true); /* the destination's */
+  behind_legacy_of(0, true); /* of the destination */
 }
 
-/* A tree on all devices: the copies wait for the legacy stream of each device, whichever ends last. */
+/* The copies of a tree with leaves on all devices wait for the legacy stream of each device. The stream of device
+ * `last` ends last. */
 static void on_all_devices(const place *w, int last) {
   enum { DEVICES = 8 };
   static const char *const names[DEVICES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -134,7 +135,7 @@ SIM_CASE(eight_simulated_devices_follow_all_legacy_streams) {
   for (int last = 0; last < 8; last++) on_all_devices(&w, last);
 }
 
-/* libcuda's calls, declared here so that a mistake in the library's own cannot hide itself. */
+/* Functions of libcuda, declared here so that an error in the library's declarations is detected. */
 typedef struct cu_calls {
   int (*device_get)(int *device, int ordinal);
   int (*device_count)(int *count);
@@ -190,7 +191,7 @@ CUDA_CASE(two_gpus_between_devices_and_back) {
   close_cu();
 }
 
-/* Every call of the library on the calling thread, whatever is current there. */
+/* A hook that does nothing, for the case that makes many calls with each kind of current context. */
 static tdict_status just_move(const pair *self, const tdict_hook *hook, tdict_error *err) {
   (void)self, (void)err, (void)hook;
   return TDICT_OK;
@@ -223,10 +224,10 @@ SIM_CASE(context_of_the_program_is_left_as_found_on_sim) {
   tdict_cu_context one, now;
   int mode;
   assert_int_equal(w.d->ops->ctx_retain(w.d, 1, &one), 0);
-  for (int k = 0; k < 3; k++) { /* none is current, that of the device, that of another */
+  for (int k = 0; k < 3; k++) { /* no current context, that of the device, that of another device */
     tdict_cu_context mine = k == 0 ? NULL : k == 1 ? w.gpu->context : one;
     if (mine) assert_int_equal(w.d->ops->ctx_push(w.d, mine), 0);
-    mode = TDICT_CU_CAPTURE_THREAD_LOCAL; /* and its capture mode */
+    mode = TDICT_CU_CAPTURE_THREAD_LOCAL; /* the calls must also keep the capture mode */
     w.d->ops->capture_mode(w.d, &mode);
     call_everything(&w);
     assert_int_equal(w.d->ops->ctx_current(w.d, &now), 0);

@@ -1,12 +1,12 @@
-/* Copies that a program makes by itself from pinned memory: one plain driver copy for each leaf and one for the whole
- * arena. What arrived is read by plain driver copies, too. */
+/* Tests that a program can copy from the library's pinned memory by driver calls: one plain copy for each leaf, and one
+ * for the whole arena. The results are read by plain copies, too. */
 #include "trees.h"
 
 #include "core/memory/pinned_pages.h"
 
 enum { MIB = 1 << 20, INVALID_VALUE = 1, PIECE = 8 * MIB };
 
-/* A simulated device has less memory, and its sizes lie around the same borders. */
+/* a simulated device has less memory, so its sizes are smaller */
 static const int64_t sim_sizes[] = {1, 33 * MIB + 17, 4095, 51200, MIB + 1, 5 * MIB};
 static const int64_t cuda_sizes[] = {1, 100000000, 4095, 51200, MIB + 1, 33 * MIB + 17, 1024ll * MIB, 4096ll * MIB};
 enum { MAX_SIZES = 8 };
@@ -22,7 +22,7 @@ static place open_with_pieces(size_t piece_bytes) {
   return place_around(td_context(&o));
 }
 
-/* Eight bytes at a time, since there are gigabytes of them. */
+/* Fills memory eight bytes at a time, because there are gigabytes of it. */
 static void fill_fast(char *bytes, size_t count) {
   uint64_t word = next_seed() * 0x9E3779B97F4A7C15u;
   size_t at = 0;
@@ -35,7 +35,7 @@ static void fill_fast(char *bytes, size_t count) {
 
 static void name_leaf(char *name, int i) { sprintf(name, "leaf%d", i); }
 
-/* A tree of leaves of these sizes in ordinary memory. */
+/* Makes a tree of leaves with these sizes in ordinary memory. */
 static tdict_tree *make_sources(const int64_t *sizes, int count) {
   tdict_tree *tree = new_tree();
   for (int i = 0; i < count; i++) {
@@ -48,7 +48,7 @@ static tdict_tree *make_sources(const int64_t *sizes, int count) {
   return tree;
 }
 
-/* Device bytes against host bytes, a part at a time. */
+/* Compares device bytes with host bytes, one part at a time. */
 static void check_device_bytes(const place *w, const char *device, const char *host, size_t bytes) {
   static char part[16 * MIB];
   for (size_t at = 0; at < bytes; at += sizeof part) {
@@ -58,7 +58,7 @@ static void check_device_bytes(const place *w, const char *device, const char *h
   }
 }
 
-/* One copy each way between pinned bytes and the device. */
+/* Makes one copy in each direction between pinned memory and the device, and checks the bytes. */
 static void copy_whole(const place *w, char *device, char *host, size_t bytes) {
   raw_fill(w->raw, device, POISON, bytes);
   int answer = raw_copy_in(w->raw, device, host, bytes);
@@ -71,7 +71,7 @@ static void copy_whole(const place *w, char *device, char *host, size_t bytes) {
   check_device_bytes(w, device, host, bytes);
 }
 
-/* Every leaf by itself, then all of their storage. The leaves hold what `sources` do, before and after. */
+/* Copies each leaf by itself, then the whole storage. Before and after, the leaves must have the bytes of `sources`. */
 static void check_tree_copies(const place *w, const tdict_tree *tree, const tdict_tree *sources, char *device) {
   leaf_list leaves = list_entries(tree), wanted = list_entries(sources);
   assert_int_equal(leaves.count, wanted.count);
@@ -96,7 +96,7 @@ static tdict_tree *pin(const place *w, const tdict_tree *sources) {
   return td_made(tree, tdict_pin_memory(w->c, sources, NULL, &made, err));
 }
 
-/* A tree in a storage of the pinned pool's, made from a schema. */
+/* Makes a tree from a schema, in one storage of the pinned pool. */
 static tdict_tree *make_from_schema(const place *w, const tdict_tree *sources) {
   static char names[MAX_SIZES][16];
   tdict_field fields[MAX_SIZES];
@@ -111,7 +111,7 @@ static tdict_tree *make_from_schema(const place *w, const tdict_tree *sources) {
   return out;
 }
 
-/* A tree that comes from the device into pinned memory. */
+/* Makes a tree that is moved from the device to pinned memory. */
 static tdict_tree *bring_back(const place *w, const tdict_tree *sources) {
   tdict_tree *there = NULL, *out = NULL;
   td_ok(tdict_to_device(w->c, sources, w->device, NULL, &there, err));
@@ -120,7 +120,7 @@ static tdict_tree *bring_back(const place *w, const tdict_tree *sources) {
   return out;
 }
 
-/* Device memory for the largest arena, of the context's. */
+/* Allocates device memory of the context for the largest arena. */
 static tdict_tensor *make_target(const place *w, const int64_t *sizes, int count) {
   int64_t bytes = 0;
   tdict_tensor *t = NULL;
@@ -147,7 +147,7 @@ GPU_CASE(pinned_trees_take_plain_copies) {
   }
   tdict_release(sources);
   tdict_context_trim(w.c, tdict_cpu(), 0);
-  for (int i = 0; i < count; i++) { /* each leaf alone, in a block of its own */
+  for (int i = 0; i < count; i++) { /* each leaf in its own block */
     sources = make_sources(&sizes[i], 1);
     tree = pin(&w, sources);
     check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
@@ -155,7 +155,7 @@ GPU_CASE(pinned_trees_take_plain_copies) {
   }
 }
 
-/* Blocks that are cut from what was freed, and blocks of neighbours that were put together again. */
+/* Copies from reused blocks: parts of freed blocks, and freed neighbours that were merged. */
 GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
   static const int64_t wholes[] = {40 * MIB}, thirds[] = {12 * MIB, 12 * MIB, 16 * MIB};
   scoped_place w = open_with_pieces(0);
@@ -172,17 +172,17 @@ GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
   }
   tree = pin(&w, sources);
   tdict_memory_counts counts = td_memory_counts(w.pinned);
-  assert_int_equal(counts.num_reused, 4); /* all of them from the first one's pages */
+  assert_int_equal(counts.num_reused, 4); /* all of them in the pages of the first block */
   check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
   td_release(tree, sources);
 }
 
-/* Memory in pieces: the driver refuses a copy across a border, but not copies that are cut there. The copies of the
- * library are correct. */
+/* If memory is registered in pieces, the driver refuses a copy across a border, but not copies that are split there.
+ * The library splits its copies. */
 GPU_CASE(pinned_pieces_end_at_their_borders) {
   static const int64_t sizes[] = {1, 7 * MIB, 4095, 3 * MIB + 5};
   static const size_t wanted[] = {PIECE, PIECE - 1, PIECE - TDICT_PINNED_GRAIN + 1};
-  for (int i = 0; i < 3; i++) { /* rounded up to the same */
+  for (int i = 0; i < 3; i++) { /* all are rounded up to PIECE */
     scoped_place w = open_with_pieces(wanted[i]);
     scoped_tensor target = make_target(&w, sizes, 4);
     tdict_tree *sources = make_sources(sizes, 4), *tree = pin(&w, sources), *there = NULL, *back;
@@ -203,7 +203,7 @@ GPU_CASE(pinned_pieces_end_at_their_borders) {
   }
 }
 
-/* A piece that no block is larger than is none, however large. */
+/* If pieces are larger than all blocks, memory is not split, whatever the size of the pieces. */
 GPU_CASE(pinned_pieces_of_any_size) {
   static const int64_t sizes[] = {9 * MIB};
   static const size_t wanted[] = {1, 9 * MIB, 12 * MIB, (size_t)1 << 62, SIZE_MAX - 1, SIZE_MAX};

@@ -24,8 +24,8 @@ static tdict_tree *big_tree(int leaves) {
   return td;
 }
 
-/* The caller does all of it, so its own clock is another way to know. Both directions: slots are emptied at the very
- * end, all of them when the tree is small. */
+/* The caller does all the work, so the statistics must agree with the CPU clock of its thread. Both directions are
+ * tested, because slots are emptied only at the end of a transfer to the host. */
 GPU_CASE(stats_count_processor_time) {
   scoped_place p = place_open(2);
   scoped_tree src = big_tree(2), there = NULL, back = NULL;
@@ -34,7 +34,7 @@ GPU_CASE(stats_count_processor_time) {
   for (int direction = 0; direction < 2; direction++) {
     double counted = 0, copied = 0, begin = 0;
     for (int i = -2; i < 40;
-         i++) { /* the first ones make the ring and the device's memory, which is no transfer's work */
+         i++) { /* the first transfers create the ring and the device memory, which does not count */
       if (i == 0) {
         counted = copied = 0;
         begin = cpu_now(CLOCK_THREAD_CPUTIME_ID);
@@ -52,7 +52,7 @@ GPU_CASE(stats_count_processor_time) {
   }
 }
 
-static int quota = -1; /* that the library finds; -1: the system's */
+static int quota = -1; /* that the library finds; -1: the quota of the system */
 int __real_tdict_quota_cpus(const char *root);
 int __wrap_tdict_quota_cpus(const char *root);
 int __wrap_tdict_quota_cpus(const char *root) {
@@ -60,7 +60,7 @@ int __wrap_tdict_quota_cpus(const char *root) {
   return quota < 0 ? __real_tdict_quota_cpus(root) : quota;
 }
 
-/* As in a container with a quota of one processor: one thread copies unless the program asks for more. */
+/* With a quota of one processor, as in a container, one thread copies unless the program asks for more. */
 GPU_CASE(transfer_keeps_to_the_quota) {
   quota = 1;
   scoped_place p = place_open(-1);
@@ -75,8 +75,8 @@ GPU_CASE(transfer_keeps_to_the_quota) {
   }
 }
 
-/* As under `taskset -c 0`: nobody may spin, since whom it waits for could not run, and the waiting caller works,
- * too. */
+/* With only one processor, as under `taskset -c 0`, no thread may spin, because then the other threads could not run. A
+ * caller that waits works, too. */
 GPU_CASE(transfer_on_one_processor) {
   cpu_set_t all, one;
   assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
@@ -94,7 +94,7 @@ GPU_CASE(transfer_on_one_processor) {
     tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = asked[i], stats = &stats);
     td_ok(tdict_to_device(p.c, src, p.device, &o, &there, err));
     assert_true(stats.num_threads >= 1);
-    if (asked[i] == -1) assert_int_equal(stats.num_threads, 1); /* more would only take turns */
+    if (asked[i] == -1) assert_int_equal(stats.num_threads, 1); /* more threads could not run at the same time */
     td_ok(tdict_to_device(p.c, there, tdict_cpu(), &o, &back, err));
     for (int leaf = 0; leaf < 6; leaf++) {
       const unsigned char *bytes = tdict_const_data(back, td_text("l%d", leaf));
@@ -102,7 +102,7 @@ GPU_CASE(transfer_on_one_processor) {
     }
     td_release(there, back);
   }
-  double begin = cpu_now(CLOCK_PROCESS_CPUTIME_ID); /* nothing is under way: threads that spin would be seen */
+  double begin = cpu_now(CLOCK_PROCESS_CPUTIME_ID); /* no transfer runs, so threads that spin would be noticed */
   const struct timespec pause = {0, 200000000};
   nanosleep(&pause, NULL);
   assert_true(cpu_now(CLOCK_PROCESS_CPUTIME_ID) - begin < 0.1);

@@ -1,6 +1,6 @@
-/* Reports of PyTorch about custom batches on their way through a loader's pin thread, told as tests of this library:
- * the type is lost, or the batch's own hook is not asked. There a mapping or sequence is taken apart and built anew as
- * a dict or list before anybody looks for a `pin_memory` of its own; here an object's hook is asked first. */
+/* Reports about PyTorch as tests of this library: the pin thread of a loader loses the type of a custom batch, or does
+ * not call its hook. PyTorch rebuilds a mapping or sequence as a dict or list before it looks for a method
+ * `pin_memory`. This library calls the hook of an object first. */
 #include "named_batch.h"
 
 static batch *batch_make(probe *p, int number) {
@@ -11,7 +11,7 @@ static batch *batch_make(probe *p, int number) {
   pair_release(x);
   return made;
 }
-/* With a pin hook of its own. */
+/* A type with its own hook pin_memory. */
 static const tdict_type training_batch =
     TD_TYPE(.name = "TrainingBatch", .release = pair_release, .pin_memory = batch_pin, .is_pinned = pair_is_pinned,
             .flatten = pair_flatten, .unflatten = batch_unflatten);
@@ -32,8 +32,8 @@ static void check_pinned(const place *w, const batch *b, int number) {
   assert_true(tdict_tensor_is_pinned(b->base.tgt));
 }
 
-/* "pin_memory may change the type of instance returned by collate_fn": the batch itself is a class derived from dict
- * with a `pin_memory` and a `to`; with pin_memory=True a plain dict comes back. */
+/* "pin_memory may change the type of instance returned by collate_fn": the class of the batch is derived from dict and
+ * has methods `pin_memory` and `to`. With pin_memory=True, the result is a plain dict. */
 GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);
@@ -46,7 +46,7 @@ GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
   assert_int_equal(atomic_load(&p.pins), 1);
   pair_release(out);
   pair_release(b);
-  scoped_tree td = new_tree(), pinned = NULL; /* and as the only thing in a tree */
+  scoped_tree td = new_tree(), pinned = NULL; /* as the only entry of a tree */
   put_batch(td, "batch", &training_batch, &p, 2);
   td_ok(tdict_pin_memory(w.c, td, NULL, &pinned, err));
   check_pinned(&w, batch_at(pinned, "batch", &training_batch), 2);
@@ -55,7 +55,7 @@ GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
 }
 
 /* "DataLoader w/ memory pinning doesn't allow returning custom dict objects from custom data collator": the class has
- * no pin hook, just a method; the method is gone after pinning, as a dict came back. */
+ * no `pin_memory`, but another method. The result of pinning is a dict without this method. */
 GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);
@@ -70,8 +70,8 @@ GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
   assert_int_equal(batch_area(batch_at(there, "values", &container)), 640 * 480 + 3);
 }
 
-/* "pin_memory *still* destroys custom containers": containers that carry metadata beside their tensors (names, sizes)
- * come back without it, also inside of lists and dicts. */
+/* "pin_memory *still* destroys custom containers": containers with tensors and metadata (names, sizes) lose the
+ * metadata, also inside of lists and dicts. */
 GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
   static const char *const paths[] = {"list.0", "list.1", "dict.a.b", "top"};
   scoped_probe p = {0};
@@ -95,7 +95,7 @@ GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
 }
 
 /* "DataLoader: `pin_memory` should respect object attributes before object collection type". The class is a mapping and
- * has a `pin_memory` of its own. PyTorch does not call it, and pins the members one by one, wherever the object is. */
+ * has its own `pin_memory`. PyTorch does not call it, but pins the members one by one. */
 GPU_CASE(pytorch_82185_own_hook_is_asked_before_the_container_rule) {
   static const char *const paths[] = {"batch", "in.a.dict.of.dicts", "list.0", "list.1"};
   scoped_place w = place_open(4);
@@ -106,7 +106,7 @@ GPU_CASE(pytorch_82185_own_hook_is_asked_before_the_container_rule) {
     assert_false(tdict_is_pinned(td));
     td_ok(tdict_pin_memory(w.c, td, td_options(tdict_pin_options, num_threads = num_threads), &pinned, err));
     assert_int_equal(atomic_load(&p.pins), 4);
-    assert_int_equal(atomic_load(&p.flattens), 0); /* it is a container, too: nobody took it apart */
+    assert_int_equal(atomic_load(&p.flattens), 0); /* the batch is also a container, but was not flattened */
     for (int i = 0; i < 4; i++) check_pinned(&w, batch_at(pinned, paths[i], &training_batch), i);
     assert_true(tdict_is_pinned(pinned));
   }

@@ -1,7 +1,7 @@
-/* Tests transfers of trees with ragged leaves: values and offsets move in one plan, in every mode. */
+/* Tests transfers of trees with ragged leaves: values and offsets move in one plan, in all modes. */
 #include "core/leaves/rows.h"
 
-/* A tree with a ragged leaf at "n.x" and a tensor at "t". */
+/* Makes a tree with a ragged leaf at "n.x" and a tensor at "t". */
 static tdict_tree *tree_of(const rows *r, tdict_memory *memory) {
   tdict_tree *td = TREE(r->count);
   td_put(td, "t", td_made(tensor, tdict_tensor_arange(TDICT_F32, 1, 1, r->count, &made, err)));
@@ -16,7 +16,7 @@ static void check_at(const tdict_ragged *leaf, tdict_device device) {
 DEVICE_CASE(ragged_moves_in_every_mode) {
   scoped_place w = open_place();
   scoped_rows r = rows_random(9, 3);
-  rows_add(&r, 40000); /* several slots of the staging ring */
+  rows_add(&r, 40000); /* needs several slots of the staging ring */
   for (int i = 0; i < NUM_WAYS; i++) {
     way v = way_at(i);
     tdict_tree *src = tree_of(&r, NULL), *pinned = NULL;
@@ -29,7 +29,7 @@ DEVICE_CASE(ragged_moves_in_every_mode) {
     const tdict_ragged *leaf = rows_get(there, "n.x");
     check_at(leaf, w.device);
     rows_check(&w, &r, leaf);
-    assert_int_equal(leaf == rows_get(src, "n.x"), !w.gpu); /* in place already: the same leaf */
+    assert_int_equal(leaf == rows_get(src, "n.x"), !w.gpu); /* already in place, so the same leaf is returned */
     v.o.pinned_result = w.gpu && i % 2;
     scoped_tree back = move_tree(&w, there, tdict_cpu(), &v);
     check_at(rows_get(back, "n.x"), tdict_cpu());

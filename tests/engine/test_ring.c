@@ -1,5 +1,4 @@
-/* Tests the slots of the staging ring, which transfers get them, and that a slot is not reused before its copy has
- * ended. */
+/* Tests which transfers get the slots of the staging ring, and that a slot is not reused before its copy has ended. */
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -31,7 +30,7 @@ static void close_bench(bench *b) {
 }
 #define scoped_bench TD_SCOPED(close_bench, bench)
 
-/* However long it takes. */
+/* Takes a slot, and waits as long as necessary. */
 static tdict_status take_one(tdict_ring *ring, tdict_slot **out, tdict_error *why) {
   tdict_status status;
   do status = tdict_ring_take(ring, 0, true, out, why);
@@ -50,7 +49,7 @@ CASE(ring_slot_sizes) {
   assert_int_equal(tdict_ring_slot_bytes((size_t)64 << 20), (size_t)2 << 20);
 }
 
-/* In a made-up machine whose second device is on another node than the default one. */
+/* The machine of this case has its default device on one node and the second device on another. */
 CASE(ring_lies_on_its_devices_node) {
   scoped_machine m = make_machine("0-1\n", NULL);
   put_nodes(&m, 1, 0);
@@ -78,7 +77,7 @@ GPU_CASE(ring_gives_each_slot_once) {
     for (int i = 0; i < count; i++) {
       td_ok(tdict_ring_take(b.ring, 0, i % 2, &slots[i], err));
       assert_non_null(slots[i]);
-      memset(slots[i]->data, i, b.ring->slot_bytes); /* its bytes are its own */
+      memset(slots[i]->data, i, b.ring->slot_bytes); /* no other slot has these bytes */
     }
     for (int i = 0; i < count; i++)
       for (size_t at = 0; at < b.ring->slot_bytes; at += 511) assert_int_equal((unsigned char)slots[i]->data[at], i);
@@ -87,14 +86,14 @@ GPU_CASE(ring_gives_each_slot_once) {
     tdict_ring_give(b.ring, slots[3], false);
     tdict_ring_give(b.ring, slots[5], false);
     td_ok(tdict_ring_take(b.ring, 0, true, &none, err));
-    assert_ptr_equal(none, slots[5]); /* last given, first taken */
+    assert_ptr_equal(none, slots[5]); /* the slot that was returned last is taken first */
     td_ok(tdict_ring_take(b.ring, 0, true, &none, err));
     assert_ptr_equal(none, slots[3]);
     for (int i = 0; i < count; i++) tdict_ring_give(b.ring, slots[i], false);
   }
 }
 
-/* Queues a copy out of the slot and gives it back busy. */
+/* Queues a copy from the slot, and returns the slot while it is busy. */
 static void give_busy(bench *b, tdict_slot *slot, tdict_cu_stream stream, void *device) {
   tdict_driver *d = b->gpu->driver;
   assert_int_equal(d->ops->copy_h2d_async(d, device, slot->data, 4096, stream), TDICT_CU_SUCCESS);
@@ -102,7 +101,7 @@ static void give_busy(bench *b, tdict_slot *slot, tdict_cu_stream stream, void *
   tdict_ring_give(b->ring, slot, true);
 }
 
-/* Where such a copy goes, and its stream. */
+/* Returns a destination and a stream for give_busy(). */
 static tdict_tensor *open_target(bench *b, tdict_cu_stream *stream) {
   const int64_t bytes = 4096;
   tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &bytes, b->w.memory, &made, err));
@@ -150,7 +149,7 @@ SIM_CASE(ring_waits_for_busy_slots) {
     give_busy(&b, slots[i], streams[i % 2], (char *)t->data + 4096 * i);
   }
   td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
-  assert_null(got); /* none is done */
+  assert_null(got); /* no copy has ended */
   taker waiting;
   start_taking(&waiting, &b);
   assert_int_equal(atomic_load(&waiting.stage), 1);
@@ -159,7 +158,7 @@ SIM_CASE(ring_waits_for_busy_slots) {
   assert_ptr_equal(waiting.slot, slots[0]); /* the oldest */
   td_ok(tdict_sim_step(b.w.c, 2, err));
   td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
-  assert_ptr_equal(got, slots[1]); /* now one is done, and taken without waiting */
+  assert_ptr_equal(got, slots[1]); /* its copy has ended, so it is taken without a wait */
   memset(got->data, POISON, 4096);
   td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
   assert_ptr_equal(got, slots[2]);
@@ -167,7 +166,7 @@ SIM_CASE(ring_waits_for_busy_slots) {
   assert_null(got);
   tdict_ring_give(b.ring, slots[1], false);
   td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
-  assert_ptr_equal(got, slots[1]); /* an idle one goes before busy ones */
+  assert_ptr_equal(got, slots[1]); /* an idle slot is preferred to busy slots */
   td_ok(tdict_sim_resume(b.w.c, err));
   tdict_slot *rest[64];
   for (int i = 3; i < count; i++) td_ok(take_one(b.ring, &rest[i], err));
@@ -180,7 +179,7 @@ SIM_CASE(ring_waits_for_busy_slots) {
   for (int i = 0; i < 2; i++) tdict_gpu_give_stream(b.gpu, streams[i]);
 }
 
-/* All slots are with others: whoever waits gets the one that is given back. */
+/* If all slots are taken, a thread that waits gets the next slot that is returned. */
 GPU_CASE(ring_waits_for_slots_of_others) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64];
@@ -194,7 +193,7 @@ GPU_CASE(ring_waits_for_slots_of_others) {
   for (int i = 0; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, i < 4 ? waiting[i].slot : slots[i], false);
 }
 
-/* One slot waits for a stream, and other transfers hold the rest. The slot that becomes free first is taken. */
+/* One slot waits for a stream, and other transfers have the other slots. The slot that becomes free first is taken. */
 SIM_CASE(ring_waits_for_whichever_comes_first) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64];
@@ -207,14 +206,14 @@ SIM_CASE(ring_waits_for_whichever_comes_first) {
   start_taking(&waiting, &b);
   assert_int_equal(atomic_load(&waiting.stage), 1);
   tdict_ring_give(b.ring, slots[1], false);
-  pthread_join(waiting.thread, NULL); /* the device still stands */
+  pthread_join(waiting.thread, NULL); /* the device is still stopped */
   assert_ptr_equal(waiting.slot, slots[1]);
   td_ok(tdict_sim_resume(b.w.c, err));
   for (int i = 1; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, slots[i], false);
   tdict_gpu_give_stream(b.gpu, stream);
 }
 
-/* Some are left: free ones, and busy ones that have become so. */
+/* A transfer leaves some slots to others, of those that are free and those that become free. */
 SIM_CASE(ring_keeps_slots_free) {
   enum { LEAVE = 3 };
   scoped_bench b = open_bench(64 << 10);
@@ -244,7 +243,7 @@ SIM_CASE(ring_keeps_slots_free) {
   tdict_gpu_give_stream(b.gpu, stream);
 }
 
-/* If the driver cannot tell whether a copy has ended, the slot stays with the ring. */
+/* If the driver cannot report whether a copy has ended, the slot stays in the ring. */
 SIM_CASE(ring_keeps_slots_when_waiting_fails) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64], *got = NULL;
@@ -260,7 +259,7 @@ SIM_CASE(ring_keeps_slots_when_waiting_fails) {
     assert_null(got);
   }
   td_ok(tdict_sim_resume(b.w.c, err));
-  for (int i = 0; i < b.ring->num_slots; i++) td_ok(take_one(b.ring, &slots[i], err)); /* all are there */
+  for (int i = 0; i < b.ring->num_slots; i++) td_ok(take_one(b.ring, &slots[i], err)); /* no slot was lost */
   td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
   assert_null(got);
   for (int i = 0; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, slots[i], false);

@@ -6,7 +6,7 @@ GPU_CASE(set_to_moves_first) {
   const tdict_device here = td_device(), cpu = tdict_cpu();
   scoped_tree td = TREE(4), want = TREE(4);
   scoped_tensor t = TENSOR(4, 3);
-  td_ok(tdict_set_to(r.context, td, "plain", t, err)); /* no device: as tdict_set() */
+  td_ok(tdict_set_to(r.context, td, "plain", t, err)); /* the tree has no device: same as tdict_set() */
   assert_ptr_equal(td_leaf(td, "plain"), t);
   td_ok(tdict_delete(td, "plain", err));
   td_ok(tdict_set_device(td, &here, err));
@@ -15,10 +15,10 @@ GPU_CASE(set_to_moves_first) {
   assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(td, "n.x")), here));
   assert_true(tdict_equal(td, want));
   tdict_tensor *there = td_leaf(td, "n.x");
-  td_ok(tdict_set_to(r.context, td, "y", there, err)); /* there already: shared */
+  td_ok(tdict_set_to(r.context, td, "y", there, err)); /* already on the device, so shared */
   assert_ptr_equal(td_leaf(td, "y"), there);
   td_ok(tdict_set_device(want, &cpu, err));
-  td_ok(tdict_set_to(r.context, want, "back", there, err)); /* and the other way */
+  td_ok(tdict_set_to(r.context, want, "back", there, err)); /* from the device to the host */
   assert_memory_equal(tdict_const_data(want, "back"), tdict_tensor_const_data(t), 4 * 3 * sizeof(float));
 }
 

@@ -1,9 +1,9 @@
-/* Transfers into sinks, which are storages whose bytes go to a callback: see tdict_storage_create_sink(). */
+/* Tests transfers into sinks: storages whose bytes go to a callback (tdict_storage_create_sink()). */
 #include "engine/engine.h"
 #include "support/unloaded.h"
 #include "trees.h"
 
-/* Receives the bytes of one sink. */
+/* The bytes that a sink receives, and the calls. */
 typedef struct bin {
   pthread_mutex_t lock; /* guards: times, num_writes, num_inside, most_inside */
   size_t bytes;
@@ -50,11 +50,11 @@ static void copy_elements(const tdict_tensor *t, unsigned char *to) {
   }
 }
 
-/* A tree of sinks with the keys of a host tree, whose leaves lie one after another with gaps in one bin. */
+/* A tree of sinks with the keys of a host tree. Its leaves are one after another in one bin, with gaps. */
 typedef struct twin {
   bin b;
   tdict_tree *tree;
-  unsigned char *want, *times; /* what the bin must hold after a transfer */
+  unsigned char *want, *times; /* the expected bin after a transfer */
 } twin;
 static twin *twin_create(const tdict_tree *tree) {
   twin *t = calloc(1, sizeof *t);
@@ -101,7 +101,7 @@ static void check_bin(twin *t) {
   assert_memory_equal(t->b.data, t->want, t->b.bytes);
   bin_clear(&t->b);
 }
-/* Sinks stay unreadable, also after a transfer into them. */
+/* Checks that sinks cannot be read, also after a transfer into them. */
 static void check_unreadable(const place *w, const tdict_tree *sinks) {
   scoped_leaf_list l = list_entries(sinks);
   tdict_tree *out = NULL;
@@ -137,13 +137,13 @@ DEVICE_CASE(sinks_receive_trees) {
   scoped_place w = open_place();
   send_all(&w);
 }
-/* Slots of several leaves, and batches of slots. */
+/* Slots have several leaves, and several slots are queued together. */
 DEVICE_CASE(sinks_receive_trees_through_large_slots) {
   scoped_place w = place_sized(16 << 20, -1);
   send_all(&w);
 }
 
-/* Strided device tensors, and bytes that come from a file and go to a file. */
+/* Moves strided device tensors, and bytes of unloaded leaves, into sinks. */
 DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
   scoped_place w = open_place();
   scoped_tree tree = td_tree("x:i32[70,300]"), there = NULL, turned = new_tree();
@@ -184,8 +184,7 @@ static tdict_tree *three_leaves(void) {
   return td;
 }
 
-/* Every write fails in turn. The error has the status, the errno and the text of the write, and the path of the
- * leaf. */
+/* Makes each write fail in turn. The error has the status, errno and text of the write, and the path of the leaf. */
 DEVICE_CASE(sink_write_that_fails) {
   scoped_place w = open_place();
   scoped_tree tree = three_leaves();
@@ -215,7 +214,7 @@ DEVICE_CASE(sink_write_that_fails) {
   twin_release(t);
 }
 
-/* Memory runs out at each allocation. */
+/* Makes each allocation fail in turn. */
 DEVICE_CASE(sinks_without_memory) {
   scoped_place w = open_place();
   scoped_tree tree = three_leaves(), there = to_device(&w, tree, w.device);

@@ -1,11 +1,11 @@
-/* Tests what transfers use and release: the bytes of the staging ring, counted in the driver's table, and everything
- * that could grow with each transfer. */
+/* Tests which resources transfers use and release: the bytes of the staging ring, counted in the driver's table, and
+ * all resources that could grow with each transfer. */
 #include <dirent.h>
 
 #include "trees.h"
 #include "wrap.h"
 
-/* Leaves of many sizes, 100 MiB in all; fewer with a sanitizer, because checking them takes long there. */
+/* The bytes of all leaves. With a sanitizer there are fewer, because the checks then take long. */
 #define TREE_BYTES ((size_t)(SANITIZED ? 40 : 100) << 20)
 static tdict_tree *large_tree(void) {
   tdict_tree *td = new_tree();
@@ -24,7 +24,7 @@ static void check_staging(size_t staging, bool all_ways) {
   tdict_tree *src = large_tree();
   poison(&w, w.memory, line_bytes(src));
   const int step = !all_ways ? NUM_WAYS : THREAD_SANITIZED ? 14 : SANITIZED ? 9 : 6;
-  for (int i = 3; i < NUM_WAYS; i += step) { /* i / 10: the mode; 3: from auto, 1 thread, a future */
+  for (int i = 3; i < NUM_WAYS; i += step) { /* i / 10 is the mode; 3 means auto, 1 thread, a future */
     way v = way_at(i);
     scoped_tree there = move_tree(&w, src, w.device, &v);
     if (i == 3) check_tree(&w, src, there);
@@ -48,17 +48,17 @@ static void check_staging(size_t staging, bool all_ways) {
   assert_int_equal(counts.peak_pinned_bytes, atomic_load(&wrap.peak_pinned));
   td_release(there, src);
   place_close(&w);
-  assert_int_equal(atomic_load(&wrap.pinned), 0); /* all of it was given back */
+  assert_int_equal(atomic_load(&wrap.pinned), 0); /* all pinned memory was freed */
 }
 
 GPU_CASE(staging_never_exceeds) { check_staging(STAGING, true); }
 GPU_CASE(staging_never_exceeds_other_sizes) {
   check_staging((size_t)64 << 10, false);
-  check_staging((size_t)5 << 20, false); /* registered pages of the library's own */
+  check_staging((size_t)5 << 20, false); /* pages of the library, which it registers */
   check_staging(((size_t)3 << 20) + 12345, false);
 }
 
-/* What needs no slots makes no ring. */
+/* The ring is created only when a transfer needs slots. */
 GPU_CASE(staging_is_made_when_needed) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL), there = NULL;
@@ -73,7 +73,7 @@ GPU_CASE(staging_is_made_when_needed) {
   check_tree(&w, src, staged);
 }
 
-/* Slots that the device still reads are not filled again before the read has ended, also if their thread has ended. */
+/* A slot that the device still reads is not filled again before the read has ended, even if its thread has ended. */
 SIM_CASE(staging_slots_in_flight_are_not_reused) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *src[4], *out[4] = {NULL};
@@ -81,7 +81,7 @@ SIM_CASE(staging_slots_in_flight_are_not_reused) {
   tdict_transfer_options o = threads(0);
   for (int i = 0; i < 4; i++) {
     src[i] = new_tree();
-    td_put(src[i], "x", random_tensor(TDICT_U8, SHAPE(STAGING / 4), NULL)); /* a quarter of the ring each */
+    td_put(src[i], "x", random_tensor(TDICT_U8, SHAPE(STAGING / 4), NULL)); /* a quarter of the ring */
   }
   tdict_release(to_device(&w, src[0], w.device));
   poison(&w, w.memory, STAGING / 4);
@@ -106,7 +106,7 @@ GPU_CASE(staging_without_pinned_memory) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
   v.o.stats = &stats;
-  fail_call(CALL_PIN, -1); /* both ways */
+  fail_call(CALL_PIN, -1); /* both kinds of pinning */
   scoped_tree there = move_tree(&w, src, w.device, &v);
   assert_int_equal(stats.pin_path, TDICT_PIN_PAGEABLE);
   assert_int_equal(atomic_load(&wrap.peak_pinned), 0);
@@ -115,7 +115,7 @@ GPU_CASE(staging_without_pinned_memory) {
   v.o.conversions = td_options(tdict_conversion, pattern = "**", dtype = TDICT_F64);
   v.o.num_conversions = 1;
   scoped_tree bytes = bytes_tree("a", 3000, NULL), wide = NULL, want = NULL;
-  wide = move_tree(&w, bytes, w.device, &v); /* a kernel cannot read the ring */
+  wide = move_tree(&w, bytes, w.device, &v); /* kernels cannot read this ring */
   td_ok(tdict_to_dtype(bytes, TDICT_F64, NULL, NULL, &want, err));
   check_tree(&w, want, wide);
 }
@@ -157,11 +157,11 @@ static void check_usage(const usage *a, const usage *b) {
   assert_int_equal(a->descriptors, b->descriptors);
 }
 
-/* One small transfer after the other, through every call; one thread each, since how many lanes are open at once is
- * chance. */
+/* Makes one small transfer with each call. Each uses one thread, because the number of lanes of several threads varies.
+ * */
 static void transfer_once(const place *w, tdict_tree *src, tdict_tree *kept, int i) {
-  way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten of them, all modes among them */
-  if (v.o.num_threads != 0) v.o.num_threads = 1; /* the library's choice may be several, too */
+  way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten ways, with all modes */
+  if (v.o.num_threads != 0) v.o.num_threads = 1; /* -1 can mean several threads */
   scoped_tree there = move_tree(w, src, w->device, &v);
   v.o.pinned_result = i % 2;
   scoped_tree back = move_tree(w, there, tdict_cpu(), &v);
@@ -181,7 +181,7 @@ GPU_CASE(context_counts_are_stable) {
     if (i == 9) first = now;
     if (i > 9 && i % 10 == 9) check_usage(&first, &now);
   }
-  assert_int_equal(first.memory.live_bytes, (line_bytes(src) + 255) / 256 * 256); /* `kept` alone */
+  assert_int_equal(first.memory.live_bytes, (line_bytes(src) + 255) / 256 * 256); /* only `kept` */
   assert_int_equal(first.pinned.live_bytes, 0);
   check_and_release(&w, src, kept);
   tdict_release(src);
@@ -189,7 +189,7 @@ GPU_CASE(context_counts_are_stable) {
   assert_int_equal(last.device.device_bytes, 0);
 }
 
-/* With many threads the counts are bounded by what may be open at once. */
+/* With many threads, the counts are limited by the number of lanes that may be open at once. */
 GPU_CASE(context_counts_are_bounded) {
   scoped_place w = open_place();
   scoped_tree src = batch_tree(NULL);

@@ -7,21 +7,21 @@
 
 enum { CPUS = 16 };
 
-/* What the result of the last call was built with, and the copies that were queued before. */
+/* How the result of the last call was built, and how many copies were queued before. */
 static struct building {
   bool is_watched;
   int num_calls, num_builders;
   int64_t copies_before;
 } building;
 
-/* The pool has threads for this many processors, so that the machine does not matter. */
+/* Replaces the number of processors, so that the machine does not matter. */
 int __real_tdict_pool_num_cpus(const tdict_pool *pool);
 int __wrap_tdict_pool_num_cpus(const tdict_pool *pool);
 int __wrap_tdict_pool_num_cpus(const tdict_pool *pool) {
   return building.is_watched ? CPUS : __real_tdict_pool_num_cpus(pool);
 }
 
-/* Waits until all other threads sleep. Threads that may copy have then queued all copies. */
+/* Waits until all other threads sleep before a result is built. Threads that may copy have then queued all copies. */
 tdict_status __real_tdict_result_build(const tdict_collected *collected, const tdict_tree *src, tdict_storage *arena,
                                        const tdict_device *device, tdict_tree **out, tdict_error *err);
 tdict_status __wrap_tdict_result_build(const tdict_collected *collected, const tdict_tree *src, tdict_storage *arena,
@@ -68,7 +68,7 @@ SIM_CASE(start_copies_before_it_builds_the_result) {
     else
       assert_in_range(building.num_builders, 3, CPUS - 1);
   }
-  /* the threads that copy are all that the option allows */
+  /* all threads that the option allows are copying */
   watch_move(&w, large, td_options(tdict_transfer_options, num_threads = 4));
   assert_in_range(building.copies_before, 1, INT32_MAX);
   assert_int_equal(building.num_builders, 0);

@@ -1,6 +1,6 @@
-/* Many threads move overlapping trees in both directions and in all modes, and release futures early. Every tree holds
- * one byte all over; transfers move whole trees, so that whoever looks must find one byte all over, whatever the order
- * was. */
+/* Many threads move overlapping trees in both directions and in all modes, and release futures early. All bytes of a
+ * tree are equal, and transfers move whole trees. So all bytes of a tree must be equal at any time, whatever the order
+ * of the transfers. */
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -14,7 +14,7 @@ typedef struct stress {
   place w;
   tdict_tree *host[NUM_TREES], *there[NUM_TREES];
   int64_t deadline_ns;
-  _Atomic(int) failures; /* threads count, the main thread looks */
+  _Atomic(int) failures; /* threads count failures, the main thread checks */
   _Atomic(int) rounds, torn;
 } stress;
 typedef struct stressor {
@@ -35,7 +35,7 @@ static tdict_tree *uniform_tree(tdict_memory *memory, unsigned char byte) {
   return td;
 }
 
-/* On any thread: no asserts. */
+/* Returns true if all bytes of the tree are equal. Runs on any thread, so it has no asserts. */
 static bool is_uniform(const tdict_tree *td) {
   int byte = -1;
   for (int i = 0; i < NUM_LEAVES; i++) {
@@ -97,7 +97,7 @@ static void one_round(stressor *r) {
     o.pinned_result = s->w.gpu && naive_below(n, 2);
     treat(r, tdict_to_device_async(s->w.c, there, tdict_cpu(), &o, &f, NULL), &f, true);
     break;
-  case 4: /* to the device and back: the first one's result is the second one's source */
+  case 4: /* to the device and back: the second transfer reads the result of the first */
     note(s, tdict_to_device(s->w.c, host, s->w.device, &o, &out, NULL));
     if (!out) break;
     treat(r, tdict_to_device_async(s->w.c, out, tdict_cpu(), &o, &f, NULL), &f, true);
@@ -133,7 +133,7 @@ static void run_stress(bool destroys) {
   assert_int_equal(atomic_load(&s.failures), 0);
   assert_int_equal(atomic_load(&s.torn), 0);
   assert_true(atomic_load(&s.rounds) > NUM_THREADS);
-  if (destroys) { /* with transfers under way that nobody holds any more */
+  if (destroys) { /* while transfers run whose futures are released */
     raw_close(s.w.raw);
     raw_close(s.w.host);
     tdict_context_destroy(s.w.c);
@@ -153,7 +153,7 @@ GPU_CASE(stress_context_destroyed_under_way) {
   for (int i = 0; i < 3; i++) run_stress(true);
 }
 
-/* A transfer that waits for others is started by the one that ends last. Its future may be released by then. */
+/* A transfer that waits for others is launched by the one that ends last, even if its future is released. */
 SIM_CASE(stress_chains_released_early) {
   scoped_place w = open_place();
   scoped_tree host = uniform_tree(NULL, 1), a = to_device(&w, host, w.device), b = to_device(&w, host, w.device);

@@ -48,7 +48,7 @@ static void *move_tree(void *user) {
   yard *y = user;
   tdict_tree *out = NULL;
   tdict_transfer_options options = tdict_transfer_options_default();
-  options.num_threads = 1; /* a pool thread copies, and this thread waits for the future */
+  options.num_threads = 1; /* a pool thread copies, while this thread waits for the future */
   options.mode = TDICT_MODE_NON_BLOCKING_PIN;
   tdict_status status = tdict_to_device(y->c, y->tree, tdict_sim(0), &options, &out, NULL);
   if (status == TDICT_OK) tdict_release(out);
@@ -57,8 +57,8 @@ static void *move_tree(void *user) {
   return NULL;
 }
 
-/* Runs `wait` on a thread until the thread sleeps, cancels the thread, and returns whether it ended while the device
- * was held. */
+/* Runs `wait` on a thread until the thread sleeps, and cancels the thread. Checks whether the thread ends while the
+ * device is stopped. */
 static void cancel_while_held(yard *y, void *(*wait)(void *), bool ends_at_once) {
   void *result = NULL;
   td_ok(tdict_sim_hold(y->c, err));
@@ -79,7 +79,7 @@ static void cancel_while_held(yard *y, void *(*wait)(void *), bool ends_at_once)
 /* Calls that wait for a future are cancellation points. Another thread can wait for the same future. */
 SIM_CASE(cancelled_waits_hold_no_lock) {
   void *(*const waits[])(void *) = {wait_for_future, wait_with_limit, wait_for_source};
-  alarm(60); /* a call that waits forever ends the program */
+  alarm(60); /* ends the program if a call waits for ever */
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
     scoped_yard y;
     open_yard(&y);
@@ -89,7 +89,7 @@ SIM_CASE(cancelled_waits_hold_no_lock) {
   alarm(0);
 }
 
-/* A blocking transfer is no cancellation point: the thread ends after the call. */
+/* A blocking transfer is not a cancellation point, so the thread ends after the call. */
 SIM_CASE(cancelled_transfers_end_first) {
   yard y;
   alarm(60);

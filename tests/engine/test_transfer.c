@@ -1,8 +1,9 @@
-/* Tests transfers in every mode, with every number of threads and kind of leaf, in both directions: the result, what it
- * shares, and what is refused. */
+/* Tests transfers in all modes and directions, with all numbers of threads and kinds of leaves: the result, the leaves
+ * that it shares, and refused calls. */
 #include "trees.h"
 
-/* From the host to new device memory, checked and spoiled, so that the next one cannot find its bytes there. */
+/* Moves a tree from the host to new device memory. Overwrites each result, so that reused memory has no correct bytes.
+ * */
 static void move_in(const place *w, tree_kind kind) {
   scoped_tree src = make_tree(w, kind);
   poison(w, w->memory, line_bytes(src));
@@ -22,7 +23,7 @@ DEVICE_CASE(transfer_every_mode) {
       continue;
     }
     if (kind == TREE_PINNED || kind == TREE_MIXED) continue;
-    scoped_tree src = make_tree(&w, (tree_kind)kind); /* on the host, nothing has to move */
+    scoped_tree src = make_tree(&w, (tree_kind)kind); /* on the host, nothing is copied */
     for (int i = 0; i < NUM_WAYS; i++) {
       const way v = way_at(i);
       scoped_tree there = move_tree(&w, src, w.device, &v);
@@ -38,7 +39,7 @@ GPU_CASE(transfer_round_trip) {
     check_tree(&w, src, there);
     const int step = kind == TREE_BATCH || kind == TREE_TINY || kind == TREE_MIXED
                          ? WAYS_STEP
-                         : 3 * WAYS_STEP; /* all ways for some */
+                         : 3 * WAYS_STEP; /* all ways for some kinds */
     for (int i = 0; i < 2 * NUM_WAYS; i += step) {
       way v = way_at(i / 2);
       v.o.pinned_result = i % 2;
@@ -52,7 +53,7 @@ GPU_CASE(transfer_round_trip) {
   }
 }
 
-/* Strided leaves of a device go to the host, and to plain ones on the device by way of transfer_into. */
+/* Moves strided leaves of a device to the host, and copies them into contiguous leaves on the device. */
 GPU_CASE(transfer_strided_device_leaves) {
   scoped_place w = open_place();
   scoped_tree src = strided_tree(), there = to_device(&w, src, w.device), views = new_tree(), want = new_tree();
@@ -85,13 +86,13 @@ DEVICE_CASE(transfer_same_place_shares) {
   assert_ptr_equal(again, there);
   tdict_release(again);
   const way all = way_at(0);
-  again = move_tree(&w, there, (tdict_device){TDICT_DEVICE_AUTO, 0}, &all); /* auto is the context's own */
+  again = move_tree(&w, there, (tdict_device){TDICT_DEVICE_AUTO, 0}, &all); /* auto is the device of the context */
   assert_ptr_equal(again, there);
   tdict_release(again);
   tdict_tree *home = to_device(&w, host, tdict_cpu());
   assert_ptr_equal(home, host);
   tdict_release(home);
-  /* some leaves are on the device already and stay the same tensors */
+  /* leaves that are already on the device are shared */
   tdict_tree *mixed = new_tree();
   tdict_tensor *stays = td_leaf(there, "obs.pixels");
   td_ok(tdict_set(mixed, "a.stays", stays, err));
@@ -105,7 +106,7 @@ DEVICE_CASE(transfer_same_place_shares) {
   assert_int_equal(td_leaf(moved, "a.goes") == td_leaf(mixed, "a.goes"), !w.gpu);
   tdict_tree *trees[] = {moved, mixed, there, host};
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
-  /* a tree without leaves: shared when it has the device already, else a new one that has it */
+  /* a tree without leaves is shared if it has the device, otherwise copied */
   tdict_tree *empty = new_tree(), *placed = to_device(&w, empty, w.device), *same = to_device(&w, placed, w.device);
   tdict_device device;
   assert_true(tdict_get_device(placed, &device) && tdict_device_equal(device, w.device));
@@ -115,7 +116,7 @@ DEVICE_CASE(transfer_same_place_shares) {
   for (size_t i = 0; i < 3; i++) tdict_release(more[i]);
 }
 
-/* All leaves that travelled: one storage, tree order, each at the next multiple of 256. */
+/* Checks that all copied leaves are in one storage in tree order, each at the next multiple of 256. */
 static void check_arena(const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   const tdict_tensor *first = NULL;
@@ -159,7 +160,7 @@ GPU_CASE(transfer_shared_leaves_sent_once) {
     v.o.stats = &stats;
     scoped_tree there = move_tree(&w, src, w.device, &v);
     check_tree(&w, src, there);
-    /* once each: both, x, y, top, overlap, a last column, rows */
+    /* each counts once: both, x, y, top, overlap, a last column, rows */
     assert_int_equal(stats.total_bytes, 400 + 77 + 24 + 1000 + 1000 + 160 + 4000);
     assert_int_equal(stats.num_leaves, 12);
     assert_int_equal(stats.num_shared_leaves, 5);
@@ -177,7 +178,7 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
   tdict_tree *src = batch_tree(NULL), *next = NULL, *got = NULL;
   tdict_device device;
   td_ok(tdict_get_tree(src, "next", &next, err));
-  tdict_lock(next); /* a part of it */
+  tdict_lock(next); /* locks only a part */
   tdict_tree *there = to_device(&w, src, w.device);
   assert_int_equal(tdict_batch_ndim(there), 1);
   assert_int_equal(tdict_batch_size(there)[0], 16);
@@ -186,10 +187,10 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
   assert_int_equal(tdict_batch_ndim(got), 1);
   assert_true(tdict_get_device(got, &device) && tdict_device_equal(device, w.device));
   assert_false(tdict_is_locked(there));
-  assert_true(tdict_is_locked(got)); /* by the tree above it */
+  assert_true(tdict_is_locked(got)); /* locked by its parent */
   td_ok(tdict_get_tree(there, "next", &got, err));
   assert_true(tdict_is_locked(got));
-  td_ok(tdict_unlock(got, err)); /* the lock is the result's own */
+  td_ok(tdict_unlock(got, err)); /* the source stays locked */
   assert_true(tdict_is_locked(next));
   td_ok(tdict_get_tree(there, "obs", &got, err));
   assert_false(tdict_is_locked(got));
@@ -204,7 +205,7 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
 }
 
-/* The result is in the memory that was given. */
+/* The result is in the memory of the option. */
 GPU_CASE(transfer_into_given_memory) {
   scoped_place w = open_place();
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);
@@ -213,7 +214,7 @@ GPU_CASE(transfer_into_given_memory) {
   tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v), *copied = move_tree(&w, src, tdict_cpu(), &v);
   assert_true(tdict_is_pinned(back));
   check_tree(&w, src, back);
-  assert_true(tdict_is_pinned(copied)); /* plain leaves are copied, pinned ones shared */
+  assert_true(tdict_is_pinned(copied)); /* ordinary leaves are copied, pinned leaves would be shared */
   check_tree(&w, src, copied);
   tdict_tree *same = move_tree(&w, copied, tdict_cpu(), &v);
   assert_ptr_equal(same, copied);
@@ -255,7 +256,7 @@ DEVICE_CASE(transfer_refuses_absent_device) {
                                  {TDICT_DEVICE_SIM, 99},
                                  {TDICT_DEVICE_CUDA, 99},
                                  {77, 0}};
-  for (size_t i = w.device.type == TDICT_DEVICE_SIM; i < 4; i++) { /* a context on sim may have cuda devices as well */
+  for (size_t i = w.device.type == TDICT_DEVICE_SIM; i < 4; i++) { /* a context on sim may also have cuda devices */
     td_fails(TDICT_ENODEVICE, "", tdict_to_device(w.c, src, absent[i], NULL, &out, err));
     td_fails(TDICT_ENODEVICE, "", tdict_to_device_async(w.c, src, absent[i], NULL, &f, err));
   }
@@ -278,7 +279,7 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_to_device(w.c, src, w.device, NULL, &out, err));
   tdict_tree *dst = td_tree("a.here:f32[8] a.there:f32[8]");
   td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_transfer_into(w.c, dst, src, NULL, err));
-  /* memory of another place than the one moved to */
+  /* memory of another device than the target */
   tdict_transfer_options o =
       td_with(tdict_transfer_options, memory = w.gpu ? w.memory : tdict_device_memory(w.c, tdict_sim(0)));
   tdict_tree *plain = batch_tree(NULL);

@@ -1,10 +1,10 @@
-/* Tests copies into existing trees in every direction and layout: only the elements are written, and what is refused
- * writes nothing. */
+/* Tests copies into existing trees in every direction and layout: only the elements are written, and refused calls
+ * write nothing. */
 #include "trees.h"
 
 enum { PLAIN, TURNED, BACKWARDS, NUM_LAYOUTS };
 
-/* A tensor like `t` in `memory`, its whole storage filled with 0xA5. */
+/* Makes a tensor like `t` in `memory`, whose whole storage is filled with 0xA5. */
 static tdict_tensor *like_tensor(const place *w, const tdict_tensor *t, tdict_memory *memory, int layout) {
   int ndim = tdict_tensor_ndim(t);
   int64_t shape[8];
@@ -25,14 +25,16 @@ static tdict_tensor *like_tensor(const place *w, const tdict_tensor *t, tdict_me
   return made;
 }
 
-/* Rows that go backwards, and those of many dimensions, are driver copies of their own: large tensors do without. */
+/* Returns the layout of a leaf. Backward rows and rows of many dimensions need one driver copy each, so large tensors
+ * do not have these layouts. */
 static int layout_at(const tdict_tensor *t, size_t i) {
   int layout = (int)(i % NUM_LAYOUTS);
   if (layout == BACKWARDS && tdict_tensor_numel(t) > 2000) layout = TURNED;
   return layout == TURNED && tdict_tensor_ndim(t) > 2 && tdict_tensor_numel(t) > 20000 ? PLAIN : layout;
 }
 
-/* A tree like `src` whose leaves are in `memory`, laid out in turn if asked for; nodes as there. */
+/* Makes a tree with the nodes of `src` and leaves in `memory`, which are plain or, with `strided`, have all layouts in
+ * turn. */
 static tdict_tree *like_tree(const place *w, const tdict_tree *src, tdict_memory *memory, bool strided) {
   tdict_tree *dst = new_tree();
   scoped_leaf_list l = list_entries(src);
@@ -45,7 +47,7 @@ static tdict_tree *like_tree(const place *w, const tdict_tree *src, tdict_memory
   return dst;
 }
 
-/* What the storage of `got` must hold: the elements of `want`, every other byte 0xA5 as before. To be freed. */
+/* Returns the expected storage of `got`: the elements of `want`, and 0xA5 in all other bytes. The caller frees it. */
 static unsigned char *expect_leaf(const place *w, const tdict_tensor *want, const tdict_tensor *got) {
   check_same_shape(want, got);
   naive_layout layout = naive_layout_of(got), c = layout;
@@ -82,7 +84,7 @@ static void check_written(const place *w, const tdict_tree *want, const tdict_tr
   free_list(&b);
 }
 
-/* Every way from src into destinations of `memory`, plain and strided ones. */
+/* Copies src in all ways into plain and strided destinations in `memory`. */
 static void copy_everywhere(const place *w, const tdict_tree *src, tdict_memory *memory) {
   for (int strided = 0; strided < 2; strided++) {
     scoped_tree dst = like_tree(w, src, memory, strided);
@@ -105,7 +107,7 @@ static void copy_everywhere(const place *w, const tdict_tree *src, tdict_memory 
   }
 }
 
-/* The leaves of a tree, strided as in the source, on the device: clones would be plain. */
+/* Makes a copy of the tree on the device with strided leaves. Clones would be contiguous. */
 static tdict_tree *strided_there(const place *w, const tdict_tree *src) {
   tdict_tree *dst = like_tree(w, src, w->memory, true);
   const way v = {.o = tdict_transfer_options_default()};
@@ -145,7 +147,7 @@ DEVICE_CASE(transfer_into_keeps_addresses) {
   scoped_leaf_list before = list_entries(dst);
   void *addresses[16];
   for (size_t i = 0; i < before.count; i++) addresses[i] = before.tensors[i] ? before.tensors[i]->data : NULL;
-  tdict_lock(dst); /* contents may change, keys may not */
+  tdict_lock(dst); /* a lock allows changes of elements, but not of keys */
   td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   check_tree(&w, src, dst);
   td_ok(tdict_transfer_into(w.c, dst, other, NULL, err));
@@ -174,7 +176,7 @@ DEVICE_CASE(transfer_into_async) {
   check_result(&w, src, f);
 }
 
-/* The keys of two trees are compared, not their order. */
+/* The order of keys may differ between the trees. */
 DEVICE_CASE(transfer_into_matches_keys) {
   scoped_place w = open_place();
   scoped_tree src = td_tree("a:i32[70] b.c:u8[9] b.d:f64[33]"), dst = td_tree("gone:u8[1]");
@@ -190,7 +192,7 @@ typedef struct refusal {
   const char *path;
 } refusal;
 
-/* Nothing is written: every leaf of dst is as it was. */
+/* Checks that the call is refused and does not change any leaf of dst. */
 static void check_refused(const place *w, const tdict_tree *src, tdict_tree *dst, refusal wanted) {
   spoil_tree(w, dst);
   tdict_future *f = NULL;
@@ -220,8 +222,8 @@ DEVICE_CASE(transfer_into_checks_first) {
   const int64_t wrong[] = {100}, longer[] = {101}, one_more[] = {4, 25, 1};
   struct {
     refusal wanted;
-    const char *path;     /* where dst differs */
-    tdict_tensor *tensor; /* taken; NULL: a tree is put there, or the key deleted */
+    const char *path;     /* the path at which dst differs */
+    tdict_tensor *tensor; /* owned; NULL: puts a tree at the path or deletes the key */
     bool deletes;
   } cases[] = {
       {{TDICT_ESHAPE, "a.b.y"}, "a.b.y", random_tensor(TDICT_F32, 1, wrong, NULL), false},
@@ -254,7 +256,7 @@ DEVICE_CASE(transfer_into_checks_first) {
   td_ok(tdict_transfer_into(w.c, empty, empty, NULL, err));
 }
 
-/* Leaves that are parts of larger tensors: what lies between them belongs to somebody. */
+/* Leaves are parts of larger tensors. The bytes between them must not be written. */
 DEVICE_CASE(transfer_into_leaves_gaps_alone) {
   scoped_place w = open_place();
   tdict_memory *memories[] = {w.memory, NULL, w.pinned};
@@ -289,7 +291,7 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone) {
     }
 }
 
-/* Destinations whose addresses follow each other by chance, in storages of their own, from one source storage. */
+/* Copies from one storage into destinations with separate storages, whose addresses happen to be adjacent. */
 GPU_CASE(transfer_into_neighbouring_allocations) {
   scoped_place w = open_place();
   tdict_memory *memories[] = {w.memory, w.pinned};
@@ -302,7 +304,7 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
       unsigned char bytes[3 * 4096];
       td_fill_random(bytes, sizeof bytes, next_seed());
       raw_write(raw_of(&w, td_leaf(src, "a")), td_leaf(src, "a")->data, bytes, sizeof bytes);
-      tdict_tensor *many[64]; /* those that happen to be neighbours are taken */
+      tdict_tensor *many[64]; /* neighbours among these are used */
       for (int i = 0; i < 64; i++) many[i] = like_tensor(&w, td_leaf(src, "a"), memories[to], PLAIN);
       int found = 0;
       for (int i = 0; i < 64 && !found; i++)
@@ -326,7 +328,7 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
     }
 }
 
-/* Bytes are unspecified where both sides overlap, and that is all. */
+/* If source and destination overlap, only the common bytes are unspecified. */
 DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash) {
   scoped_place w = open_place();
   scoped_tree src = new_tree(), dst = new_tree();
@@ -336,6 +338,6 @@ DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash) {
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
     copy_tree(&w, src, dst, &v);
-    copy_tree(&w, src, src, &v); /* all of it onto itself: nothing changes */
+    copy_tree(&w, src, src, &v); /* a copy onto itself changes nothing */
   }
 }

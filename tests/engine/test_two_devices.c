@@ -5,7 +5,7 @@
 #include "engine/transfer.h"
 #include "trees.h"
 
-/* The same context, seen from each of its two devices. */
+/* One context, as a place for each of its two devices. */
 typedef struct pair {
   place zero, one;
 } pair;
@@ -63,7 +63,7 @@ SIM_CASE(consolidate_refuses_two_devices) {
   td_release(one, src, batch);
 }
 
-/* The second device is on memory node 1, the default one's node is not known. */
+/* The second device is on memory node 1, and the node of the default device is not known. */
 SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   scoped_pair p = open_pair();
   const place *w = &p.zero;
@@ -73,7 +73,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   td_ok(tdict_devices_gpu(tdict_context_devices(w->c), tdict_sim(1), &gpu, err));
   gpu->node = 1;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(100000), NULL));
-  for (int i = 0; i < 4; i++) { /* each finds only the other's block */
+  for (int i = 0; i < 4; i++) { /* only the block of the other device is cached */
     scoped_tree there = to_device(w, src, tdict_sim(i % 2)), home = NULL;
     td_ok(tdict_to_device(w->c, there, tdict_cpu(), &o, &home, err));
     check_tree(w, src, home);
@@ -84,7 +84,8 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   assert_int_equal(counts.num_reused, 2);
 }
 
-/* Leaves of both devices and of the host in turn. Leaves that are on the target already stay. */
+/* Moves trees whose leaves are on both devices and on the host in turn. Leaves that are already on the target are
+ * shared. */
 static void move_mixed(const pair *p, tree_kind kind) {
   const place *w = &p->zero;
   tdict_tree *src = make_tree(w, kind);
@@ -116,9 +117,10 @@ SIM_CASE(transfer_from_several_devices) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) move_mixed(&p, (tree_kind)kind);
 }
 
-/* A call that does not wait queues a whole leaf by itself; a strided one, which is many copies, is for a thread. */
+/* An asynchronous call queues the copy of a contiguous leaf itself. A strided leaf needs many copies, which a pool
+ * thread queues. */
 SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
-  pool_gate wait_events[2][64]; /* its thread looks at one after it was opened */
+  pool_gate wait_events[2][64]; /* pool threads still use a gate after it was opened */
   scoped_pair p = open_pair();
   place *w = &p.zero;
   tdict_pool *pool = tdict_context_engine(w->c)->config.pool;

@@ -1,11 +1,11 @@
-/* Transfers of leaves whose bytes are not in memory: a callback reads them into slots, or straight into a host
- * result. */
+/* Tests transfers of leaves whose bytes are not in memory. A callback reads them into slots, or directly into a result
+ * on the host. */
 #include "engine/engine.h"
 #include "support/threads.h"
 #include "support/unloaded.h"
 #include "trees.h"
 
-/* A place with large slots, so that several threads fill a slot together. */
+/* Opens a place with large slots, so that several threads fill one slot. */
 static place open_large_world(void) { return place_sized(16 << 20, -1); }
 
 static const tree_kind host_kinds[] = {TREE_BATCH, TREE_TINY, TREE_LARGE, TREE_STRIDED, TREE_ODD, TREE_SHARED};
@@ -48,7 +48,7 @@ DEVICE_CASE(unloaded_trees_go_through_large_slots) {
   move_all(&w, 2 * WAYS_STEP);
 }
 
-/* Leaves that exist: poisoned, then written from the twin. */
+/* Copies unloaded leaves into existing leaves, whose old bytes are overwritten with poison first. */
 DEVICE_CASE(unloaded_trees_go_into_trees) {
   static const tree_kind kinds[] = {TREE_BATCH, TREE_LARGE, TREE_ODD, TREE_TINY};
   scoped_place w = open_place();
@@ -115,7 +115,7 @@ DEVICE_CASE(unloaded_consolidated_tree) {
   check_and_release(&w, tree, move_with(&w, twin, w.device, td_options(tdict_transfer_options, check_sources = true)));
 }
 
-/* A tree of three leaves that need several chunks, the middle one over columns. */
+/* Makes a tree of three leaves that need several chunks. The middle leaf is a slice of columns. */
 static tdict_tree *three_leaves(void) {
   tdict_tree *td = td_tree("a:f32[30011]");
   td_put(td, "n.columns", sliced(random_tensor(TDICT_U8, SHAPE(9, 9000), NULL), (tdict_tensor_range){1, 100, 8000, 1}));
@@ -123,7 +123,8 @@ static tdict_tree *three_leaves(void) {
   return td;
 }
 
-/* Every read fails in turn. The status, the path and the message are the read's, and later transfers succeed. */
+/* Makes each read fail in turn. The error has the status and message of the read and the path of the leaf, and later
+ * transfers succeed. */
 static void fail_each_read(const place *w, const way *v, disk_fault fault) {
   static const char *const texts[NUM_DISK_FAULTS] = {"the disk is on fire", "wanted", "wanted", "wanted",
                                                      "without a message",   "999"};
@@ -172,8 +173,7 @@ DEVICE_CASE(unloaded_part_that_fails) {
     }
 }
 
-/* Reads go straight to where the bytes are needed: into a slot, no more at once than a slot holds, or into the
- * result. */
+/* Reads go directly to where the bytes are needed: into a slot, at most one slot per read, or into the result. */
 DEVICE_CASE(unloaded_reads_need_no_copy) {
   scoped_place w = open_place();
   scoped_tree tree = make_tree(&w, TREE_LARGE), out = NULL;
@@ -203,7 +203,8 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
   }
 }
 
-/* check_sources hashes only what is in memory: nothing is read twice, and changes elsewhere are still found. */
+/* check_sources hashes only leaves in memory. Unloaded leaves are not read twice, and changes of other leaves are still
+ * found. */
 DEVICE_CASE(unloaded_sources_are_not_hashed) {
   scoped_place w = open_place();
   scoped_tree tree = three_leaves(), out = NULL;
@@ -245,7 +246,7 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
     assert_int_equal(d.begun, 2);
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
     assert_int_equal(d.released, 0);
-    /* one more read begins for each that ends */
+    /* when a read ends, one more begins */
     disk_permit(&d, 1);
     disk_await(&d, 3);
     td_rest();
@@ -257,7 +258,7 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
     void *answer;
     assert_int_equal(pthread_join(waiter, &answer), 0);
     assert_ptr_equal(answer, f);
-    assert_int_equal(d.begun, d.ended); /* the source is free: every read has ended */
+    assert_int_equal(d.begun, d.ended); /* all reads of the source have ended */
     td_ok(tdict_future_wait(f, &out, err));
     assert_int_equal(d.released, 1);
     check_and_release(&w, tree, out);
@@ -265,7 +266,7 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
   tdict_release(tree);
 }
 
-/* Readers do not wait for each other. */
+/* Transfers that read the same source do not wait for each other. */
 DEVICE_CASE(unloaded_source_of_two_transfers) {
   scoped_place w = open_place();
   scoped_tree tree = make_tree(&w, TREE_LARGE);
@@ -281,7 +282,7 @@ DEVICE_CASE(unloaded_source_of_two_transfers) {
   for (int i = 0; i < 2; i++) check_result(&w, tree, f[i]);
 }
 
-/* A cancelled transfer begins no read, and ends when those that have begun have ended. */
+/* A cancelled transfer begins no more reads, and ends when its running reads have ended. */
 DEVICE_CASE(unloaded_transfer_is_cancelled) {
   scoped_place w = open_place();
   scoped_tree tree = make_tree(&w, TREE_LARGE), out = NULL;
@@ -304,7 +305,7 @@ DEVICE_CASE(unloaded_transfer_is_cancelled) {
   }
 }
 
-/* The first allocation fails, then the second, and so on: of the constructors, and of a transfer on this thread. */
+/* Makes each allocation fail in turn, in the constructors and in a transfer on this thread. */
 DEVICE_CASE(unloaded_without_memory) {
   scoped_place w = open_place();
   scoped_tree tree = three_leaves();
@@ -336,7 +337,7 @@ DEVICE_CASE(unloaded_without_memory) {
       assert_true(n > 3);
       break;
     }
-    if (status == TDICT_OK) { /* some allocations only make it faster */
+    if (status == TDICT_OK) { /* some allocations only make the transfer faster */
       check_and_release(&w, tree, out);
       out = NULL;
       continue;

@@ -1,4 +1,4 @@
-/* Patterns of the options keep and conversions that match nothing, and the counts of matches. */
+/* Tests patterns of the options keep and conversions that match nothing, and the counts of matches. */
 #include "pair.h"
 
 enum { MOST = 3 };
@@ -17,7 +17,7 @@ static const refused cases[] = {
     {{"**.x"}, {NULL}, "**.x", "options.keep[0] matches no entry; a leading ?", 0, 0},
     {{"a.b"}, {NULL}, "a.b", "options.keep[0] matches no entry", 0, 0},
     {{"n"}, {NULL}, NULL, NULL, 1, 0},          /* a kept tree counts once */
-    {{"n", "n.b"}, {NULL}, NULL, NULL, 1, 0},   /* is hidden by the first pattern, but has a match */
+    {{"n", "n.b"}, {NULL}, NULL, NULL, 1, 0},   /* the second pattern is hidden by the first, but has a match */
     {{"n", "n.m.c"}, {NULL}, NULL, NULL, 1, 0}, /* below a kept tree */
     {{"n", "n.m.x"}, {NULL}, "n.m.x", "options.keep[1] matches no entry; keys: c", 0, 0},
     {{"**", "a"}, {NULL}, NULL, NULL, 3, 0}, /* a, n and d */
@@ -41,7 +41,7 @@ static size_t count(const char *const *texts) {
   return n;
 }
 
-/* The ways in which patterns are given: each call that takes them. */
+/* All calls that accept patterns. */
 enum { TO_DEVICE, ASYNC, INTO, TO_DEVICES, PIN, NUM_WAYS };
 typedef struct trial {
   const place *w;

@@ -1,5 +1,5 @@
-/* Tests transfers with a driver that fails: the call returns the status and the path of the leaf, releases what it has
- * allocated, and the next transfer is correct. */
+/* Tests transfers whose driver calls fail. The call returns the status and the path of the leaf and releases its
+ * memory, and the next transfer is correct. */
 #include <sys/mman.h>
 
 #include "engine/transfer.h"
@@ -70,7 +70,7 @@ static void check_field(const field *f, int call, const way *v, tdict_tree *out)
   tdict_release(out);
 }
 
-/* The n-th call of a kind fails, for n = 1, 2, ... until the transfer has had no such call left to fail. */
+/* Makes the n-th call of a kind fail, for n = 1, 2 and so on, until the transfer makes fewer such calls. */
 static int sweep(const field *f, call_kind kind, int call, const way *v) {
   int failures = 0;
   for (int n = 1; n < 500; n++) {
@@ -84,7 +84,7 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
     bool failed = atomic_load(&wrap.fail_after[kind]) == 0;
     fail_call(kind, 0);
     if (status == TDICT_OK) {
-      check_field(f, call, v, out); /* it may have got along without the call that failed */
+      check_field(f, call, v, out); /* the transfer may not need the call that failed */
     } else {
       failures++;
       assert_true(failed);
@@ -96,10 +96,10 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
       assert_int_equal(td_memory_counts(f->w.memory).live_bytes, before.live_bytes);
       assert_int_equal(td_memory_counts(f->w.pinned).live_bytes, pinned_before.live_bytes);
       out = NULL;
-      td_ok(run_call(f, call, v, &out, err)); /* the next one is correct */
+      td_ok(run_call(f, call, v, &out, err)); /* the next transfer is correct */
       check_field(f, call, v, out);
     }
-    /* the source of some and destination of others */
+    /* this tree is the source of some calls and the destination of others */
     if (call == COPY_WITHIN || call == COPY_IN) check_tree(&f->w, f->src, f->there);
     if (!failed) return failures;
   }
@@ -114,7 +114,7 @@ static void sweep_kind(call_kind kind, bool must_fail) {
     for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
       const way v = way_at(i);
       int some = sweep(&f, kind, call, &v);
-      bool blocking = v.o.mode != TDICT_MODE_NON_BLOCKING_PIN; /* may wait for its stream instead */
+      bool blocking = v.o.mode != TDICT_MODE_NON_BLOCKING_PIN; /* these modes may wait for the stream instead */
       if (must_fail && call != PIN && !some && (kind == CALL_COPY || !blocking))
         fail_msg("call %d by way %d never fails", call, i);
       failures += some;
@@ -129,7 +129,7 @@ GPU_CASE(work_survives_failing_waits_for_streams) { sweep_kind(CALL_STREAM_SYNC,
 GPU_CASE(work_survives_failing_wait_events) { sweep_kind(CALL_WAIT, false); }
 GPU_CASE(work_survives_failing_allocations) { sweep_kind(CALL_ALLOC, false); }
 
-/* Streams and events are kept, so that only a fresh context makes any. */
+/* Uses a new context for each run, because later transfers reuse streams and events. */
 static void sweep_fresh(call_kind kind) {
   scoped_context beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
   int failures = 0;
@@ -174,7 +174,7 @@ static void sweep_fresh(call_kind kind) {
 GPU_CASE(work_survives_failing_streams) { sweep_fresh(CALL_STREAM); }
 GPU_CASE(work_survives_failing_events) { sweep_fresh(CALL_EVENT); }
 
-/* Host memory that runs out while a transfer starts, step by step: on the calling thread, so nothing is under way. */
+/* Makes each allocation of a transfer fail in turn. The caller does all the work, so no other thread allocates. */
 GPU_CASE(transfer_survives_enomem) {
   scoped_field f = open_field();
   for (int call = 0; call < NUM_CALLS; call++)
@@ -202,7 +202,7 @@ GPU_CASE(transfer_survives_enomem) {
     }
 }
 
-/* Several leaves share a slot; the one whose copy is refused is named. */
+/* If several leaves share a slot, the error names the leaf whose copy fails. */
 GPU_CASE(work_names_the_leaf_at_fault) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *apart = new_tree();
@@ -220,23 +220,23 @@ GPU_CASE(work_names_the_leaf_at_fault) {
     fail_call(CALL_COPY, i + 1);
     td_fails_at(TDICT_EDEVICE, "", path, tdict_transfer_into(w.c, home, apart, NULL, err));
   }
-  fail_call(CALL_COPY, 1); /* one copy for all of them: the first */
+  fail_call(CALL_COPY, 1); /* all leaves are in one copy, so the first is named */
   td_fails_at(TDICT_EDEVICE, "", "a.leaf0", tdict_transfer_into(w.c, whole, src, NULL, err));
   tdict_tree *trees[] = {src, apart, whole, home};
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
 }
 
-/* After the first failure nothing new is started, whoever works. */
+/* After the first failure, no worker begins another chunk. */
 GPU_CASE(work_stops_after_a_failure) {
   tdict_sim_options sim = tdict_sim_options_default();
-  sim.h2d_bytes_per_second = 20e6; /* 512 copies take 1.6 s: the thread whose copy fails may come to tell it late */
+  sim.h2d_bytes_per_second = 20e6; /* 512 copies take 1.6 s, because the thread whose copy fails may report it late */
   scoped_place w = open_wrapped(td_options(tdict_context_options, sim = &sim, staging_bytes = STAGING));
   scoped_tree src = bytes_tree("x", (int64_t)64 << 20, NULL), out = NULL;
   tdict_transfer_options o = threads(8);
   const int64_t before = atomic_load(&wrap.calls[CALL_COPY]);
   fail_call(CALL_COPY, 3);
   td_fails(TDICT_EDEVICE, "", tdict_to_device(w.c, src, w.device, &o, &out, err));
-  assert_in_range(atomic_load(&wrap.calls[CALL_COPY]) - before, 3, 512); /* of 1024 */
+  assert_in_range(atomic_load(&wrap.calls[CALL_COPY]) - before, 3, 512); /* of 1024 copies */
   assert_null(out);
 }
 
@@ -249,8 +249,7 @@ static bool has_huge_pages(void) {
   fclose(file);
   return read && (strstr(text, "[always]") || strstr(text, "[madvise]"));
 }
-/* The system's word: the mapping that holds the address asks for huge pages. How many it has got depends on what is
- * free. */
+/* Returns whether the mapping of the address asks for huge pages. The system may still not have enough of them. */
 static bool asks_for_huge_pages(const void *address) {
   char line[512];
   bool here = false, asks = false;
@@ -288,7 +287,7 @@ SIM_CASE(work_touches_new_results_ahead) {
   scoped_tree there = to_device(&w, src, w.device);
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *f = move_async(&w, there, tdict_cpu(), NULL);
-  while (!(is_there & 1)) { /* this would wait for ever otherwise */
+  while (!(is_there & 1)) { /* would never end if the page were not touched */
     usleep(100);
     assert_int_equal(mincore(((tdict_transfer *)f)->targets[0].storage->data, 4096, &is_there), 0);
   }

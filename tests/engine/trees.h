@@ -1,5 +1,5 @@
-/* Trees to move: one for each kind of leaf that a transfer treats differently. Every leaf is random and unlike any
- * other. Thread rule: the main thread. */
+/* Trees to move: one for each kind of leaf that a transfer treats differently. All leaves have different random bytes.
+ * Thread rule: the main thread. */
 #ifndef TDICT_TESTS_ENGINE_TREES_H
 #define TDICT_TESTS_ENGINE_TREES_H
 
@@ -10,11 +10,11 @@
 
 typedef enum tree_kind {
   TREE_BATCH,   /* seven leaves, nested, views of one storage, with a batch size */
-  TREE_TINY,    /* 300 leaves of a few bytes, each with a storage of its own */
+  TREE_TINY,    /* 300 leaves of a few bytes, each with its own storage */
   TREE_LARGE,   /* one leaf that needs many slots */
   TREE_STRIDED, /* permuted, stepped, backwards and repeated leaves */
-  TREE_ODD,     /* every dtype, scalars, leaves without elements, an empty tree, a deep one */
-  TREE_SHARED,  /* leaves at two keys, a tree at two places, views of one storage */
+  TREE_ODD,     /* all dtypes, scalars, leaves without elements, an empty tree, a deep tree */
+  TREE_SHARED,  /* leaves with two keys, a tree at two paths, views of one storage */
   TREE_PINNED,  /* pinned leaves of many sizes, a pinned view of the program, and an unpinned view with the flag */
   TREE_MIXED,   /* pinned and pageable leaves in turn */
   NUM_TREE_KINDS
@@ -29,13 +29,13 @@ static inline tdict_tensor *random_tensor(tdict_dtype dtype, int ndim, const int
   if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), next_seed());
   return t;
 }
-/* A tree of one leaf of random bytes. */
+/* Makes a tree with one leaf of random bytes. */
 static inline tdict_tree *bytes_tree(const char *path, int64_t count, tdict_memory *memory) {
   tdict_tree *td = new_tree();
   td_put(td, path, random_tensor(TDICT_U8, SHAPE(count), memory));
   return td;
 }
-/* A view in place of a tensor. */
+/* Replaces a tensor by a slice of it. */
 static inline tdict_tensor *sliced(tdict_tensor *t, tdict_tensor_range range) {
   tdict_tensor *view = td_made(tensor, tdict_tensor_slice(t, &range, &made, err));
   tdict_tensor_release(t);
@@ -143,7 +143,7 @@ static inline tdict_tree *shared_tree(void) {
 }
 
 static inline void release_tensor(void *user) { tdict_tensor_release(user); }
-/* A view of the program's own over pinned memory, which says that it is pinned. */
+/* Makes a tensor over memory of the program, which has the flag for pinned memory. */
 static inline tdict_tensor *claimed_view(tdict_memory *memory, int64_t count) {
   tdict_tensor *below = random_tensor(TDICT_U8, SHAPE(count), memory), *t = NULL;
   tdict_tensor_desc v = desc_of(tdict_tensor_data(below), TDICT_U8, &count);
@@ -166,7 +166,7 @@ static inline tdict_tree *pinned_tree(tdict_memory *pinned) {
 }
 
 static inline tdict_tree *mixed_tree(tdict_memory *pinned) {
-  const int64_t unit = SANITIZED ? 1979 : 7919; /* 9 or 34 MB together */
+  const int64_t unit = SANITIZED ? 1979 : 7919; /* all leaves have 9 or 34 MB */
   tdict_tree *td = new_tree();
   for (int i = 0; i < 24; i++)
     td_put(td, td_text("m%d", i), random_tensor(TDICT_U8, SHAPE(100 + unit * i * i), i % 2 ? pinned : NULL));

@@ -1,6 +1,5 @@
-/* A driver whose calls are counted and made to fail on demand: the simulated one, or CUDA's. One a program. The driver
- * is the context's, which closes it. Thread rule: set up on the main thread while no transfer is under way; counts and
- * failures are atomic. */
+/* A simulated or CUDA driver whose calls are counted, and fail on demand. A program has one such driver, which its
+ * context owns. Threads: set it up on the main thread while no transfer runs; counts and failures are atomic. */
 #ifndef TDICT_TESTS_ENGINE_WRAP_H
 #define TDICT_TESTS_ENGINE_WRAP_H
 
@@ -27,13 +26,13 @@ static struct wrap {
   const tdict_driver_ops *real;
   tdict_driver_ops ops;
   _Atomic(int64_t) calls[NUM_CALL_KINDS];
-  _Atomic(int64_t) fail_after[NUM_CALL_KINDS]; /* the call that finds 1 fails; 0: none; -1: all fail */
+  _Atomic(int64_t) fail_after[NUM_CALL_KINDS]; /* a call that finds 1 fails; 0: none fails; -1: all fail */
   _Atomic(int64_t) pinned, peak_pinned;        /* allocated and registered minus freed */
   _Atomic(int64_t) copied_bytes;
-  _Atomic(int64_t) beside; /* copies of batches but the first of each, which is the call */
+  _Atomic(int64_t) beside; /* copies in batches, except the first of each, which counts as the call */
 } wrap;
 
-/* True when the call must fail. */
+/* Counts a call. Returns true if it must fail. */
 static inline bool wrap_call(call_kind kind) {
   atomic_fetch_add(&wrap.calls[kind], 1);
   int64_t left = atomic_load(&wrap.fail_after[kind]);
@@ -124,7 +123,7 @@ static inline tdict_driver *open_driver(const tdict_sim_options *sim) {
 #endif
 }
 
-/* A place over the wrapped driver, whose counts begin at 0; options may be NULL. */
+/* Opens a place over the wrapped driver, and sets its counts to 0. `options` may be NULL. */
 static inline place open_wrapped(const tdict_context_options *options) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = td_with(tdict_context_options, staging_bytes = STAGING);
@@ -154,19 +153,19 @@ static inline place open_wrapped(const tdict_context_options *options) {
   wrap.ops.stream_wait_event = wrap_wait;
   wrap.driver->ops = &wrap.ops;
   tdict_context *c = td_made(context, tdict_context_create_over(&o, wrap.driver, &made, err));
-  tdict_driver_release(wrap.driver); /* the context's from here on */
+  tdict_driver_release(wrap.driver); /* now owned by the context */
   return place_around(c);
 }
-/* Makes the n-th call of the kind from now on fail, once. 0: no call fails. */
+/* Makes the n-th call of the kind from now on fail once. With 0, no call fails. */
 static inline void fail_call(call_kind kind, int64_t n) { atomic_store(&wrap.fail_after[kind], n); }
 
-/* The simulated device's work that is queued and not finished. */
+/* Returns the number of operations of the simulated device that are queued and not done. */
 static inline int64_t num_pending(void) {
   tdict_driver_sim_count count;
   tdict_driver_sim_counts(wrap.driver, 0, &count);
   return count.num_pending;
 }
-/* Waits, for some seconds at most, until that many are queued, then until no more can come. */
+/* Checks that exactly `wanted` operations are queued when all threads wait. Waits for them for some seconds at most. */
 static inline void expect_pending(int64_t wanted) {
   for (int i = 0; i < 5000 && num_pending() < wanted; i++) usleep(1000);
   td_rest();

@@ -69,7 +69,7 @@ def run(genmc, root, changed, model):
 
 
 def attempt(genmc, root, entry):
-    """Runs the models on a copy of the source that the entry changes. Returns true if the models find an error exactly if the entry expects one."""
+    """Runs the models on a source that the entry changes. Returns true if the result is as the entry expects."""
     models = MODELS if entry.case == "none" else [entry.case]
     models = [m for m in models if m.startswith("latch") == ("latch" in entry.file)]
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-/* Tests which threads work on a transfer, in which chunks, and the results. */
+/* Tests which threads work on a transfer, the size of its chunks, and the results. */
 #include "core/sched/gate.h"
 #include "engine/plan/choose.h"
 #include "engine/transfer.h"
@@ -8,7 +8,7 @@
 #include "support/threads.h"
 
 typedef enum source_kind { MEMORY, FILES, PACKED } source_kind;
-/* Chooses for a plan of this many bytes, which is never run. */
+/* Returns the choice for a plan of `bytes` bytes, which is never run. */
 static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
                                source_kind kind) {
   tdict_wire wire = {.slot_bytes = bytes, .packs = true};
@@ -47,7 +47,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
       const tdict_choice c = choose(&w, i % 3 ? TDICT_WAY_STAGE_IN : TDICT_WAY_STAGE_OUT, sizes[i], asked, waits);
       assert_in_range(c.how.num_workers, 1, threads + 1);
       if (asked > 0) assert_int_equal(c.how.num_workers, asked);
-      if (asked > 0) assert_false(c.how.on_caller); /* n threads of the pool */
+      if (asked > 0) assert_false(c.how.on_caller); /* only threads of the pool */
       if (asked == 0) assert_true(c.how.on_caller && c.how.num_workers == 1);
       if (asked < 0) assert_in_range(c.how.num_workers, 1, cpus);
       if (asked < 0 && !waits) assert_false(c.how.on_caller);
@@ -57,7 +57,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
     }
 }
 
-/* Copies on the host leave a processor to the program where there are more than three. */
+/* On machines with more than three processors, copies on the host leave one processor to the program. */
 GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
   scoped_place w = place_sized(64 << 20, 16);
   const tdict_cpus set = td_cpus(0, 7);
@@ -77,11 +77,11 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
   assert_int_equal(tdict_context_num_threads(w.c), 16);
 }
 
-/* Reading files takes more threads than copying, up to the number of processors. */
+/* A transfer that reads files uses more threads than one that only copies, up to the number of processors. */
 GPU_CASE(choose_more_threads_for_files) {
   scoped_place w = place_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
-  for (int cpus = 6; cpus <= 20; cpus += 7) { /* the pool may run on fewer processors */
+  for (int cpus = 6; cpus <= 20; cpus += 7) { /* the number of processors that the pool may use */
     const tdict_cpus set = td_cpus(0, cpus - 1);
     (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
     const int wanted = cpus < 16 ? cpus : 16;
@@ -97,7 +97,7 @@ GPU_CASE(choose_more_threads_for_files) {
   }
 }
 
-/* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
+/* The caller sends a tree of a few bytes. If a tree needs two chunks, both are about equal. */
 GPU_CASE(choose_caller_moves_small_trees) {
   scoped_place w = open_place();
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
@@ -108,10 +108,10 @@ GPU_CASE(choose_caller_moves_small_trees) {
   assert_in_range(two.row.chunk_bytes, slot / 2, slot / 2 + 256);
 }
 
-/* The waiting caller does what no thread of the pool has begun. */
+/* A caller that waits runs the tasks that no thread of the pool has begun. */
 GPU_CASE(choose_caller_needs_no_free_thread) {
   pool_gate wait_events[3];
-  scoped_place w = place_sized(STAGING, 3); /* its threads look at the events after these are open */
+  scoped_place w = place_sized(STAGING, 3); /* its threads are blocked until the gates open */
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = bytes_tree("x", 9 << 20, NULL);
   for (int i = 0; i < 3; i++) pool_gate_close(pool, &wait_events[i]);
@@ -119,7 +119,7 @@ GPU_CASE(choose_caller_needs_no_free_thread) {
   for (int i = 0; i < 3; i++) pool_gate_open(&wait_events[i]);
 }
 
-/* Threads that look for tasks, and a caller that looks for the end: what machines of more than two CPUs do. */
+/* Pool threads spin for tasks, and the caller spins for the end, as on machines with more than two CPUs. */
 GPU_CASE(choose_spinning_threads_move_every_byte) {
   scoped_place w = open_place();
   tdict_engine *engine = tdict_context_engine(w.c);
@@ -146,8 +146,8 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
     }
 }
 
-/* All threads of the pool are blocked. A caller that moves a few pinned leaves queues their copies itself, and its wait
- * ends. */
+/* While all threads of the pool are blocked, a caller that moves a few pinned leaves queues their copies itself, and
+ * its wait ends. */
 GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   pool_gate wait_events[2];
   scoped_place w = place_sized(STAGING, 2); /* as above */
@@ -163,7 +163,7 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   for (int i = 0; i < 2; i++) pool_gate_open(&wait_events[i]);
 }
 
-/* But where another transfer writes the leaves first the call does not wait for that. */
+/* If another transfer still writes the pinned leaves, the call does not wait for it. */
 SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   scoped_place w = open_place();
   scoped_tree src = bytes_tree("x", 3 << 20, NULL), pinned = bytes_tree("x", 3 << 20, w.pinned);
@@ -183,15 +183,14 @@ SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   tdict_stream_destroy(w.c, held.s);
 }
 
-/* The call returns, even if it has more pinned leaves than a stream takes without waiting, and must wait for a stopped
- * stream. */
+/* A call returns even if it has too many pinned leaves to queue at once, and its copies wait for a stopped stream. */
 SIM_CASE(choose_calls_do_not_wait_for_copies) {
   scoped_place w = open_place();
   enum { LEAVES = 7 };
   scoped_tree src = new_tree(), there = NULL;
   for (int i = 0; i < LEAVES; i++) {
     const char key[2] = {(char)('a' + i), 0};
-    td_put(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* two are more than a copy carries */
+    td_put(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* two leaves do not fit into one copy */
   }
   held_stream held;
   hold_stream(&w, &held);
@@ -210,7 +209,8 @@ static void *wait_beside(void *future) {
   return NULL;
 }
 
-/* What the call left is done once, whoever asks and however: by the pool when nobody waits. */
+/* Ends a transfer in one of several ways. The rest of its work is done exactly once: by a thread that waits, or by the
+ * pool if no thread waits. */
 static void end_of(const place *w, const tdict_tree *src, int how, tdict_stream s) {
   tdict_tree *there = NULL;
   pthread_t beside;

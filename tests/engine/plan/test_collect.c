@@ -1,16 +1,16 @@
-/* Trees with enough leaves for several threads: the plan must be that of one thread, whatever other entries are between
- * the leaves. */
+/* Tests plans that several threads make. They must be equal to the plan of one thread, whatever other entries are
+ * between the leaves. */
 #include "core/tensor/slow_fence.h"
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
 #include "engine/trees.h"
 #include "support/threads.h"
 
-enum { MANY = 20000, SOME = 700 }; /* SOME: read by several threads where there are four, marked by one */
+enum { MANY = 20000, SOME = 700 }; /* SOME: several of four threads read the leaves, one thread marks them */
 
 typedef enum oddity { ODD_NONE, ODD_TWICE, ODD_STRIDED, ODD_TREE, NUM_ODDITIES } oddity;
 
-/* Leaves of one size, or of many, each with its own storage, and something else near the end. */
+/* Makes a tree of leaves with separate storages, of one or many sizes, and with another entry near the end. */
 static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < count; i++) {
@@ -27,7 +27,7 @@ static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
   return td;
 }
 
-/* Collects a plan, and writes to *found what only the starting call must know. */
+/* Collects a plan, and writes to *found what only the starting call needs. */
 static tdict_plan collect(const place *w, const tdict_tree *src, int helpers, bool borrows, tdict_collected *found) {
   tdict_engine *engine = tdict_context_engine(w->c);
   tdict_plan p;
@@ -65,7 +65,7 @@ static void check_same_plan(const tdict_plan *a, const tdict_plan *b) {
   }
 }
 
-/* Nobody but the tree holds a leaf, and nothing stands on it. */
+/* Checks that only the tree has references to its leaves, and that no mark is left on them. */
 static void check_let_go(const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   for (size_t i = 0; i < l.count; i++) {
@@ -89,8 +89,7 @@ GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
       assert_int_equal(one.num_new_dims, several.num_new_dims);
       td_ok(tdict_plan_cut(&helped, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
       td_ok(tdict_plan_cut(&alone, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
-      check_same_plan(&alone,
-                      &helped); /* whether or not a leaf is common: what the first plan holds is not for the second */
+      check_same_plan(&alone, &helped); /* ignores which leaves are shared, because the first plan retains some */
       tdict_plan_reset(&helped);
       tdict_plan_reset(&alone);
       helped = collect(&w, src, 4, borrows, &several);
@@ -113,7 +112,7 @@ GPU_CASE(many_leaves_arrive) {
   }
 }
 
-/* The threads that mark the sources also say where the copies go. */
+/* The threads that mark the sources also set the destination addresses. */
 GPU_CASE(many_leaves_are_placed_by_several_threads) {
   scoped_place w = open_place();
   scoped_tree src = many_tree(MANY, false, ODD_NONE);
@@ -121,7 +120,7 @@ GPU_CASE(many_leaves_are_placed_by_several_threads) {
   check_result(&w, src, move_async(&w, src, w.device, &o));
 }
 
-/* A source on which somebody else's mark lies, found by one of the threads. */
+/* One of several threads finds the mark of another context's transfer on a source. */
 GPU_CASE(many_marks_with_a_transfer_of_another_context) {
   scoped_place w = open_place();
   tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
@@ -129,14 +128,14 @@ GPU_CASE(many_marks_with_a_transfer_of_another_context) {
   begin_use(&stranger, td_leaf(src, "leaf12345")->storage, true);
   stranger.thread = td_start(end_later, &stranger);
   td_ok(tdict_to_device(w.c, src, w.device, NULL, &out, err));
-  assert_true(stranger.ended); /* it wrote what was to be read */
+  assert_true(stranger.ended); /* the transfer waited until the other transfer had written */
   end_use(&stranger);
   check_and_release(&w, src, out);
   check_let_go(src);
   tdict_release(src);
 }
 
-/* What lies in a slot is read no more: its source is free while the device still copies. */
+/* A source is released as soon as its bytes are in a slot, while the device still copies. */
 SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
   scoped_place w = open_place();
   scoped_tree src = tiny_tree(NULL), out = NULL;
@@ -157,7 +156,7 @@ SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
   check_let_go(src);
 }
 
-/* The memory of a plan serves the next one, its contents do not: whatever a leaf was, it is looked at again. */
+/* A plan reuses the memory of an earlier plan, but not its contents: each leaf is examined again. */
 GPU_CASE(plans_see_what_has_changed) {
   scoped_place w = open_place();
   scoped_tree src = tiny_tree(NULL), out = NULL;
@@ -178,7 +177,7 @@ GPU_CASE(plans_see_what_has_changed) {
     check_tree(&w, src, out);
     assert_int_equal(stats.num_shared_leaves, k % 6 == 4);
     td_release(out);
-    if (k % 6 == 1) { /* a driver copy of its own when there is nothing to pack it with */
+    if (k % 6 == 1) { /* needs its own driver copy, because no other leaf shares the slot */
       scoped_tree one = new_tree();
       td_ok(tdict_set(one, "one", td_leaf(src, "group5.leaf155"), err));
       td_ok(tdict_to_device(w.c, one, w.device, &o, &out, err));
@@ -188,7 +187,7 @@ GPU_CASE(plans_see_what_has_changed) {
   }
 }
 
-/* Small pinned leaves of a tree are packed, so they are read like any others; one alone is a copy of its own. */
+/* Several small pinned leaves are packed into a slot like ordinary leaves. A single small leaf is one driver copy. */
 GPU_CASE(many_small_pinned_leaves_are_uniform) {
   enum { FEW = 300 };
   scoped_place w = open_place();
@@ -206,7 +205,7 @@ GPU_CASE(many_small_pinned_leaves_are_uniform) {
   assert_int_equal(one.way_bytes[TDICT_WAY_DIRECT], 4000);
   tdict_plan_reset(&p);
   tdict_plan_reset(&one);
-  snprintf(path, sizeof path, "large"); /* too large to be packed: it is asked about, and stays where it is */
+  snprintf(path, sizeof path, "large"); /* too large to be packed, so the driver reads it in place */
   td_put(src, path, random_tensor(TDICT_U8, SHAPE(65536), w.pinned));
   p = collect(&w, src, 0, false, &found);
   assert_int_equal(found.num_uniform, FEW);

@@ -1,4 +1,4 @@
-/* Tests which leaves are the same bytes of one storage, and which only look so. */
+/* Tests how the plan finds leaves with the same bytes of one storage. */
 #include "engine/plan/item.h"
 #include "engine/trees.h"
 
@@ -18,7 +18,7 @@ CASE(same_bytes_are_found) {
   tdict_tensor *column = sliced(tdict_tensor_retain(t), (tdict_tensor_range){1, 0, 1, 1});
   tdict_tensor *back = sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 0, 1, 1});
   tdict_tensor *other = random_tensor(TDICT_F32, SHAPE(6, 8), NULL);
-  assert_int_equal(find(&same, t), TDICT_SHARED); /* of an empty table */
+  assert_int_equal(find(&same, t), TDICT_SHARED); /* the table is empty */
   assert_true(tdict_same_bytes_add(&same, t, 7));
   assert_int_equal(find(&same, t), 7);
   assert_int_equal(find(&same, flat), 7); /* another shape over the same bytes */
@@ -28,7 +28,7 @@ CASE(same_bytes_are_found) {
   assert_int_equal(find(&same, back), TDICT_SHARED);
   assert_int_equal(find(&same, other), TDICT_SHARED);
   assert_true(tdict_same_bytes_add(&same, turned, 8));
-  assert_true(tdict_same_bytes_add(&same, half, 9)); /* all three begin at one address */
+  assert_true(tdict_same_bytes_add(&same, half, 9)); /* all three leaves begin at the same address */
   assert_int_equal(find(&same, turned_too), 8);
   assert_int_equal(find(&same, half), 9);
   assert_int_equal(find(&same, t), 7);
@@ -38,7 +38,7 @@ CASE(same_bytes_are_found) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tdict_tensor_release(all[i]);
 }
 
-/* The same address in storages of their own: the program's business, and no sharing. */
+/* Leaves at the same address in different storages are not treated as the same bytes. */
 CASE(same_bytes_needs_one_storage) {
   tdict_same_bytes same = {0};
   unsigned char bytes[64];
@@ -65,7 +65,7 @@ CASE(same_bytes_table_grows) {
   for (int i = 0; i < COUNT; i++) assert_int_equal(find(&same, all[i]), i);
   tdict_same_bytes_reset(&same);
   for (int i = 0; i < COUNT; i++) tdict_tensor_release(all[i]);
-  tdict_tensor *none = random_tensor(TDICT_U8, SHAPE(0), NULL); /* nothing to send twice */
+  tdict_tensor *none = random_tensor(TDICT_U8, SHAPE(0), NULL); /* has no bytes to share */
   assert_true(tdict_same_bytes_add(&same, none, 3));
   assert_int_equal(find(&same, none), TDICT_SHARED);
   tdict_tensor_release(none);

@@ -1,5 +1,5 @@
-/* Destinations that share bytes: if bytes would be written from two sources, the call is refused before it writes. All
- * other transfers work as before. */
+/* Tests destinations that share bytes. If two different sources would be written to the same bytes, the call is refused
+ * before it writes. All other transfers work. */
 #include "engine/trees.h"
 
 #define REFUSED(w, src, dst, path_, other)                                                      \
@@ -42,14 +42,14 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
   td_ok(tdict_set(dst, "n.z", t, err));
   REFUSED(&w, src, dst, "n.z", "a");
   assert_true(is_zero(&w, t) && is_zero(&w, td_leaf(dst, "n.b")));
-  td_ok(tdict_set(other, "n.z", from, err)); /* one source for both is none too many */
+  td_ok(tdict_set(other, "n.z", from, err)); /* the same source for both destinations is allowed */
   td_ok(tdict_set(other, "n.b", td_leaf(src, "n.b"), err));
   td_ok(tdict_set(other, "a", from, err));
   td_ok(tdict_transfer_into(w.c, dst, other, NULL, err));
   check_tensor(&w, from, t, "a");
 }
 
-/* One tensor at one path of a tree that hangs at two. */
+/* A destination contains the same child tree twice, so one tensor has two paths. */
 DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
   scoped_place w = open_place();
   tdict_tree *src = new_tree(), *dst = new_tree(), *child = new_tree(), *same = new_tree();
@@ -90,13 +90,13 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
     else
       td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
     assert_int_equal(is_zero(&w, whole), parts[i].overlap);
-    td_ok(tdict_transfer_into(w.c, dst, same, NULL, err)); /* parts of one matrix as theirs are */
+    td_ok(tdict_transfer_into(w.c, dst, same, NULL, err)); /* the sources overlap in the same way */
     for (int k = 0; k < 2; k++)
       check_tensor(&w, td_leaf(same, k ? "b" : "a"), td_leaf(dst, k ? "b" : "a"), k ? "b" : "a");
   }
 }
 
-/* Memory of the program's own that two tensors were made over. */
+/* Two tensors wrap overlapping memory of the program. */
 CASE(transfer_into_refuses_memory_wrapped_twice) {
   scoped_place w = open_place();
   unsigned char memory[200] = {0};
@@ -115,7 +115,7 @@ CASE(transfer_into_refuses_memory_wrapped_twice) {
   }
 }
 
-/* Columns that lie between one another, each wrapped by itself: they have one layout, and no byte in common. */
+/* Two tensors wrap interleaved columns of the program's memory. They share no bytes, so the call succeeds. */
 CASE(transfer_into_takes_columns_of_two_storages) {
   scoped_place w = open_place();
   unsigned char memory[200];
@@ -158,15 +158,15 @@ CASE(transfer_into_finds_two_among_many) {
     const int first = 97 * round, second = MANY - 1 - 3 * round;
     snprintf(path, sizeof path, "k%d", second);
     t = rows_of(all, 0, 10 * order[first] + (order[first] ? -9 : 9),
-                10); /* one byte of it, and nine of a neighbour's */
+                10); /* overlaps one byte of the leaf and nine of a neighbour */
     td_put(dst, path, t);
     td_fails(TDICT_EINVAL, "shares bytes with", tdict_transfer_into(w.c, dst, src, NULL, err));
     tdict_tensor_release(all);
   }
 }
 
-/* A leaf that many lie between, in the order of addresses, and the one that it overlaps. A leaf with gaps ends after
- * all. */
+/* In the order of addresses, many leaves are between two leaves that overlap. Another leaf with gaps ends after all of
+ * them. */
 CASE(transfer_into_finds_leaves_far_apart) {
   enum { SMALL = 40 };
   scoped_place w = open_place();
@@ -177,7 +177,7 @@ CASE(transfer_into_finds_leaves_far_apart) {
   td_put(src, "wide", random_tensor(TDICT_U8, SHAPE(2, 1), NULL));
   td_put(dst, "long", rows_of(all, 0, 900, 500));
   td_ok(tdict_set(src, "long", from, err));
-  for (int i = 0; i < SMALL; i++) { /* 2 bytes of 10, each from where the long one has them */
+  for (int i = 0; i < SMALL; i++) { /* 2 of each 10 bytes, from the same source bytes as "long" */
     snprintf(path, sizeof path, "k%d", i);
     td_put(dst, path, rows_of(all, 0, 1000 + 10 * i, 2));
     td_put(src, path, rows_of(from, 0, 100 + 10 * i, 2));

@@ -5,7 +5,7 @@
 #include "engine/plan/collect.h"
 #include "engine/trees.h"
 
-/* What the last call of the next two functions has found, besides the plan. */
+/* The other result of the last call of the next two functions. */
 static tdict_collected found;
 
 static tdict_plan collect(const place *w, const tdict_tree *src, int32_t mode) {
@@ -34,7 +34,7 @@ GPU_CASE(plan_ways) {
   td_put(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
-  assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_STAGE_IN); /* packed: nobody needs to be asked */
+  assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_STAGE_IN); /* packed, without a question to the driver */
   assert_int_equal(way_of(&p, src, "claimed"), TDICT_WAY_DIRECT);
   assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_STAGE_IN); /* the driver was asked */
   assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
@@ -69,7 +69,8 @@ GPU_CASE(plan_ways) {
   tdict_plan_reset(&p);
 }
 
-/* Every byte of every item is in exactly one chunk, whose first item holds its begin; slots are not overfilled. */
+/* Checks that each byte of each item is in exactly one chunk, that each chunk begins in its first item, and that chunks
+ * fit into slots. */
 static void check_chunks(const tdict_plan *p, size_t chunk_bytes) {
   size_t covered = 0, last_end = 0;
   for (uint32_t i = 0; i < p->num_chunks; i++) {
@@ -116,7 +117,8 @@ GPU_CASE(plan_chunks_cover_the_line) {
   }
 }
 
-/* The device has something to do soon, and no thread has a large chunk when the others are done. */
+/* The first chunks are small, so that the device starts early. The last chunks are small, so that all threads end at
+ * about the same time. */
 GPU_CASE(plan_chunks_grow_and_shrink) {
   scoped_place w = open_place();
   scoped_tree src = bytes_tree("x", 10 << 20, NULL);
@@ -141,7 +143,7 @@ GPU_CASE(plan_chunks_grow_and_shrink) {
   tdict_plan_reset(&p);
 }
 
-/* One run of pinned leaves is one copy; small ones here and there go through slots; large ones are split. */
+/* Adjacent pinned leaves are one copy, scattered small leaves go through slots, and large leaves are split. */
 GPU_CASE(plan_packs_small_pinned_leaves) {
   scoped_place w = open_place();
   scoped_tree batch = batch_tree(w.pinned), many = tiny_tree(w.pinned), large = new_tree();
@@ -150,7 +152,7 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   tdict_plan_stage_small(&p);
   td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
   assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], tdict_plan_bytes(&p));
-  assert_int_equal(p.num_chunks, 1); /* the gaps of an arena are nobody's */
+  assert_int_equal(p.num_chunks, 1); /* the copy may overwrite the gaps of an arena */
   tdict_plan_reset(&p);
   p = collect(&w, many, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
@@ -168,7 +170,7 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   tdict_plan_reset(&p);
 }
 
-/* Gaps belong to nobody only between whole leaves of an arena. */
+/* A copy may overwrite a gap only if it is between whole leaves of an arena. */
 GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
   scoped_place w = open_place();
   scoped_tree batch = batch_tree(NULL), there = to_device(&w, batch, w.device);
@@ -182,8 +184,8 @@ GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
   assert_false(tdict_plan_gap_is_free(alone));
 }
 
-/* Leaves of one schema that differ in one thing each: pinned, strided, of another dtype, twice as large, there
- * already. */
+/* Makes leaves that differ from the first in one property: pinned, strided, another dtype, twice as large, already on
+ * the device. */
 enum { VARIANTS = 6, VARIED = 40 };
 static tdict_tensor *variant(const place *w, int kind) {
   const int turn[] = {1, 0};
@@ -208,7 +210,8 @@ static tdict_tensor *variant(const place *w, int kind) {
   }
 }
 
-/* A plan lies in the memory of the one before it: nothing of that one shows, whatever is different about the tree. */
+/* A plan reuses the memory of the previous plan. Nothing is left of the old plan, whatever the difference between the
+ * trees. */
 GPU_CASE(plan_memory_serves_every_schema) {
   scoped_place w = open_place();
   for (int step = 0; step < 4 * VARIANTS * VARIANTS; step++) {
@@ -224,7 +227,7 @@ GPU_CASE(plan_memory_serves_every_schema) {
     if (step < 2) continue;
     tdict_plan spare;
     tdict_plan_take_used(&tdict_context_engine(w.c)->used_plan, &spare);
-    assert_true(spare.cap >= VARIED); /* so it is used again */
+    assert_true(spare.cap >= VARIED); /* the memory is kept for reuse */
     tdict_plan_give_used(&tdict_context_engine(w.c)->used_plan, &spare);
   }
 }

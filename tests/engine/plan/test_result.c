@@ -9,7 +9,7 @@ static tdict_collected collect(const place *w, const tdict_tree *src, bool pins,
   tdict_collected found = {.plan = p};
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices,
                           .device = tdict_cpu(),
-                          .want_pinned = pins}; /* so that every plain leaf travels */
+                          .want_pinned = pins}; /* so that each ordinary leaf is copied */
   td_ok(tdict_plan_collect(&found, &r, src, err));
   return found;
 }
@@ -44,11 +44,12 @@ CASE(result_places_leaves_in_its_storage) {
     free_list(&b);
     tdict_plan_reset(&p);
     td_release(arena, src);
-    tdict_release(out); /* the last of the arena */
+    tdict_release(out); /* releases the last leaves of the arena */
   }
 }
 
-/* A tree that several threads build: enough leaves of several shapes, then a child, an empty slot and more leaves. */
+/* Makes a tree whose result several threads build: many leaves of several shapes, then a child, a deleted entry and
+ * more leaves. */
 static tdict_tree *large_tree(void) {
   static const char *const kinds[] = {"f32[3]", "f32[3]", "i64[]", "u8[2,5]", "f32[4]", "i32[4]", "u8[5,2]", "f64[0]"};
   scoped_tree few = td_tree("y:f32[2] z:i64[]");
@@ -88,7 +89,7 @@ static void check_builders(const place *w, const tdict_tree *src) {
   free_list(&b);
   tdict_plan_reset(&p);
   td_release(out[0], out[1]);
-  assert_int_equal(arena->refs, 1); /* each leaf was released */
+  assert_int_equal(arena->refs, 1); /* all leaves have been released */
   tdict_storage_release(arena);
 }
 
@@ -125,7 +126,7 @@ CASE(result_paths_by_number) {
   }
   tdict_leaf_path(src, n, path, sizeof path); /* past the last */
   assert_string_equal(path, "");
-  tdict_leaf_path(src, n - 1, path, 6); /* cut to what fits */
+  tdict_leaf_path(src, n - 1, path, 6); /* truncated to the buffer */
   assert_true(strlen(path) < 6);
 }
 

@@ -1,4 +1,4 @@
-/* The tuning table: the built-in table, and which tables are refused. */
+/* Tests the built-in tuning table, and which tables are refused. */
 
 #include "engine/plan/tuning.h"
 #include "support/test.h"

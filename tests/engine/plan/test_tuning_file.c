@@ -1,5 +1,5 @@
-/* Tests files of tuning tables: a written table is read again, and for each kind of wrong line the error names the
- * file, the line and the word. */
+/* Tests files of tuning tables. A written table can be read, and for each kind of wrong line, the error names the file,
+ * the line and the word. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ static file write_file(const char *text, size_t bytes) {
 #define IN "in max 4096 4096 1 2 0 0 50\n"
 #define OUT "out max 4096 4096 2 2 0 0 50\n"
 
-/* `words` are in the message, which begins with the file's name and line. */
+/* `words` must be in the message, which must begin with the name of the file and the line. */
 static void refused(const char *text, size_t bytes, int line, const char *words) {
   file f = write_file(text, bytes);
   tdict_tuning t, before;
@@ -81,7 +81,7 @@ CASE(tuning_file_accepts_comments_and_blanks) {
   assert_int_equal(t.rows[TDICT_TUNING_OUT][0].streaming, 1);
   assert_true(t.rows[TDICT_TUNING_OUT][0].up_to_bytes == SIZE_MAX);
   assert_string_equal(machine, "what is   written here");
-  tdict_tuning known = tdict_tuning_default(); /* of what is not named */
+  tdict_tuning known = tdict_tuning_default(); /* for directions that the file does not have */
   for (int d = TDICT_TUNING_OUT_NEW; d <= TDICT_TUNING_HOST; d++) {
     assert_int_equal(t.num_rows[d], known.num_rows[d]);
     for (int i = 0; i < known.num_rows[d]; i++) check_same_row(&t.rows[d][i], &known.rows[d][i]);
@@ -137,7 +137,7 @@ CASE(tuning_file_refuses_files_it_cannot_read) {
   td_fails(TDICT_EIO, "/dev/full", tdict_tuning_write("/dev/full", &t, "", err));
 }
 
-/* One leaf of 64 KiB in chunks of 4 KiB by one thread, which no other table would choose. */
+/* Moves a leaf of 64 KiB, which must go in chunks of 4 KiB. No other table would choose this size. */
 static void check_rows_are_used(tdict_context *c) {
   enum { BYTES = 64 << 10 };
   scoped_tree src = NULL, out = NULL;
@@ -151,10 +151,10 @@ static void check_rows_are_used(tdict_context *c) {
   assert_int_equal(stats.num_threads, 1);
 }
 
-/* The context's own call. */
+/* tdict_context_create() reads the file. */
 DEVICE_CASE(context_tuning_file) {
   file f = write_file(HEAD IN OUT, sizeof HEAD IN OUT - 1), bad = write_file(HEAD "in\n", sizeof HEAD "in\n" - 1);
-  tdict_context *c = td_context(NULL); /* skips where there is no such device */
+  tdict_context *c = td_context(NULL); /* skips the case if there is no such device */
   tdict_context_destroy(c);
   tdict_context_options o = td_with(tdict_context_options, device = td_device(), tuning_file = f.path);
   td_ok(tdict_context_create(&o, &c, err));
@@ -182,7 +182,7 @@ CASE(tuning_file_refuses_a_fifo) {
   tdict_context *c = NULL;
   tdict_tuning t = tdict_tuning_default();
   tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu(), tuning_file = path);
-  alarm(30); /* a blocking open would wait for ever for the other end */
+  alarm(30); /* a blocking open() would wait for a writer for ever */
   td_fails_at(TDICT_EFORMAT, "is a FIFO, wanted a regular file", path, tdict_context_create(&o, &c, err));
   td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_tuning_write(path, &t, "", err));
   alarm(0);
