@@ -1,5 +1,4 @@
-/* Fake machines: a temporary folder with the files of sysfs that placement.c reads, and devices that use this folder.
- * */
+/* Fake machines: a temporary folder with the files of sysfs that placement.c reads, and devices that use the files. */
 #ifndef TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 #define TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 

@@ -51,8 +51,7 @@ GPU_CASE(kept_blocks_are_reused_without_the_driver) {
   shim_end(&counting, b.d);
 }
 
-/* An allocation reuses the smallest block that fits and is at most an eighth too large. The excess counts as live
- * memory, too. */
+/* An allocation reuses the smallest block that fits and is at most an eighth too large. The excess counts as live. */
 GPU_CASE(kept_blocks_are_reused_by_size) {
   scoped_fixture b = fixture_open(NULL);
   tdict_block small = fixture_take(&b, 900 * KIB), fits = fixture_take(&b, 1000 * KIB),

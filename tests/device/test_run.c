@@ -90,8 +90,7 @@ GPU_CASE(run_returns_when_the_work_is_done) {
   }
 }
 
-/* A run on a stream reads what an earlier copy on the stream has written, and a later copy reads the result of the run.
- * */
+/* A run on a stream reads the bytes of an earlier copy on the stream, and a later copy reads the result of the run. */
 GPU_CASE(run_on_a_stream_is_ordered_with_its_work) {
   scoped_run_case c;
   tdict_kernel_work work;

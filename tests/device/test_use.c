@@ -1,5 +1,4 @@
-/* Tests uses: fences for the work that a program has queued on a stream. Here the work is a function that waits at a
- * gate. */
+/* Tests uses: fences for the work that a program has queued on a stream. Here a function waits at a gate. */
 #include "device/use.h"
 
 #include "context.h"

@@ -47,8 +47,7 @@ static bool is_named(const char *list, const char *name) {
 
 /* ---- recorded choices ---- */
 
-/* A choice that was not 0. It is identified by the thread's own count of choices, which does not depend on other
- * threads. */
+/* A choice that was not 0. The thread's own count of choices identifies it, whatever the other threads do. */
 enum { READ_BYTES = 1 << 20 };
 #define LIST_BYTES ((size_t)1 << 34) /* of address space */
 typedef struct choice {

@@ -106,8 +106,7 @@ int dst_choose_thread(const int *threads, int count, bool can_stay);
 /* Gives the thread the lowest priority. */
 void dst_give_way(int thread);
 uint64_t dst_new_priority(void);
-/* Returns true if a misfortune of the kind should happen now. If the caller makes it happen, it calls
- * dst_misfortune_happened(). */
+/* Returns true if a misfortune of the kind should happen now. The caller then calls dst_misfortune_happened(). */
 bool dst_misfortune(enum dst_misfortune kind);
 void dst_misfortune_happened(enum dst_misfortune kind);
 bool dst_call_fails(enum dst_misfortune kind); /* calls both functions */

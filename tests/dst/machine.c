@@ -111,8 +111,7 @@ DST_EXPORT FILE *popen(const char *command, const char *mode) {
   return DST_REAL(popen)(command, mode);
 }
 
-/* Finds no library of the system, because a real driver or NCCL would start threads that the scheduler does not know.
- * */
+/* Finds no library of the system, because a real driver or NCCL would start threads without the scheduler. */
 DST_EXPORT void *dlopen(const char *path, int flags) {
   return DST_REAL(dlopen)(dst_active() && path && !strchr(path, '/') ? "dst-opens-no-library" : path, flags);
 }

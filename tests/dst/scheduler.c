@@ -9,8 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* An early timeout advances the time by at most MOST_EARLY_NS, because longer timeouts only serve to detect lost
- * threads. */
+/* An early timeout advances the time by at most MOST_EARLY_NS, because longer timeouts only detect lost threads. */
 enum { STEP_NS = 50, MOST_EARLY_NS = 1000000000 };
 
 dst_world dst_the;

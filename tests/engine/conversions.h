@@ -29,8 +29,7 @@ static inline tdict_transfer_options converting(const tdict_conversion *conversi
   return o;
 }
 
-/* A leaf and its conversion. The table has each kind: to narrower and wider dtypes, from and to integers, bools and
- * small floats, and with a scale. */
+/* A leaf and its conversion: to a narrower or wider dtype, from or to integers, bools and small floats, or scaled. */
 typedef struct pair_of {
   const char *path;
   tdict_dtype from, to;

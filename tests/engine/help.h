@@ -85,8 +85,7 @@ static inline void check_tensor(const place *w, const tdict_tensor *want, const 
              b[at], a[at]);
   }
 }
-/* Checks that two trees have the same keys in the same order, and the same shapes and elements. Strides and devices may
- * differ. */
+/* Checks that two trees have the same order of keys, shapes and elements. Strides and devices may differ. */
 static inline void check_tree(const place *w, const tdict_tree *want, const tdict_tree *got) {
   leaf_list a = list_entries(want), b = list_entries(got);
   assert_int_equal(a.count, b.count);

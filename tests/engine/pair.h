@@ -142,8 +142,8 @@ static inline pair *pair_at(const tdict_tree *td, const char *path, const tdict_
   td_ok(tdict_get_object(td, path, type, &self, err));
   return self;
 }
-/* Waits until all pairs are released, because a thread of the pool may release the last pair. Fails after a time limit.
- * */
+/* Waits until all pairs are released, because a thread of the pool may release the last one. Fails after a time
+ * limit. */
 static inline void check_gone(probe *p) {
   for (int i = 0; i < PROMISE_LONG_MS * 10 && atomic_load(&p->live); i++) usleep(100);
   assert_int_equal(atomic_load(&p->live), 0);

@@ -109,8 +109,7 @@ static inline void check_number_and_release(const place *p, tdict_tree *td, uint
 }
 /* Returns the address of the first leaf's storage, which is the arena of a result. */
 static inline void *arena_of(const tdict_tree *td) { return td_leaf(td, numbered[0].path)->storage->data; }
-/* Allocates memory for the arena of such a tree, fills it with poison and frees it, so that the next allocation gets
- * it. */
+/* Allocates memory for the arena of such a tree, poisons it and frees it, so that the next allocation gets it. */
 static inline void poison_arena(const place *p, tdict_memory *memory) {
   size_t at = 0;
   for (int i = 0; i < NUM_NUMBERED; i++)

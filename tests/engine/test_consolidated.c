@@ -21,8 +21,7 @@ static tdict_tree *consolidated(tdict_tree *td, tdict_memory *memory) {
   tdict_release(td);
   return out;
 }
-/* Checks that both trees have one storage, the same offsets of leaves, and the same key tables, batch sizes and locks.
- * */
+/* Checks that both trees have one storage and the same offsets of leaves, key tables, batch sizes and locks. */
 static void check_layout(const tdict_tree *src, const tdict_tree *out) {
   assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
   scoped_tensor from = td_made(tensor, tdict_consolidated_bytes(src, &made, err)), to = NULL;
@@ -72,8 +71,7 @@ DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
   }
 }
 
-/* A tree in pinned memory moves to the device and back by one copy, in all modes, with any number of threads, in
- * blocking and asynchronous calls. */
+/* A tree in pinned memory moves to the device and back by one copy, in all modes, with any number of threads. */
 GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = td_made(tree, tdict_consolidate(plain, w.pinned, &made, err));
@@ -97,8 +95,7 @@ GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
   }
 }
 
-/* An unlocked tree moves leaf by leaf. Its leaves are not one stretch, because copies must not overwrite the padding.
- * */
+/* An unlocked tree moves leaf by leaf, because copies must not overwrite the padding between the leaves. */
 GPU_CASE(consolidated_tree_moves_by_leaf_after_unlock) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = NULL;
@@ -276,8 +273,7 @@ GPU_CASE(consolidated_empty_trees_move) {
   }
 }
 
-/* A transfer into a consolidated tree of the same structure is one copy. Into other trees, leaves are copied one by
- * one, with the usual errors. */
+/* A transfer into a consolidated tree of the same structure is one copy. Into other trees, leaves move one by one. */
 GPU_CASE(consolidated_tree_is_copied_into_trees) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *first = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, first, w.device);
@@ -358,8 +354,7 @@ SIM_CASE(consolidated_copies_that_fail) {
     if (l.tensors[i]) assert_null(tdict_tensor_const_data(l.tensors[i]));
   free_list(&l);
   td_fails_at(TDICT_EINVAL, "lost", "group0.leaf0", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-  /* A transfer of another tree writes all leaves except one, then a second transfer writes this leaf. The padding stays
-   * lost and does not matter. */
+  /* Two transfers of another tree write all leaves but one, then this leaf. The padding stays lost. */
   tdict_tree *parts = td_made(tree, tdict_clone(src, &made, err));
   static const char *const groups[] = {"group0", "group1", "group2", "group3", "group4",
                                        "group5", "group6", "group7", "group8", "group9"};

@@ -100,8 +100,7 @@ SIM_CASE(engine_readers_do_not_wait_for_each_other) {
   check_tree(&w, x, out);
 }
 
-/* Each transfer of a chain waits for the previous one, although its future is released. Several transfers can wait for
- * the same transfer. */
+/* Transfers wait for each other in a chain, with released futures, and several transfers wait for the same one. */
 SIM_CASE(engine_chains_and_fans) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *trees[9], *want;
@@ -205,8 +204,7 @@ static void check_all(const place *w, const tdict_tree *td, unsigned char byte) 
     if (bytes[i] != byte) fail_msg("byte %d is 0x%02x, wanted 0x%02x", i, bytes[i], byte);
 }
 
-/* Checks that transfers run after the program's work on `after`, or on a blocking stream if `after` is the legacy
- * stream. */
+/* Checks that transfers run after the work on `after`, or on a blocking stream if `after` is the legacy stream. */
 static void check_behind(const place *w, tdict_stream stream, tdict_stream after) {
   kernel k;
   scoped_tree there = one_there(w), other = one_there(w), host = one_leaf(w->pinned), out = NULL, fresh = NULL;

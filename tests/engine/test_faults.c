@@ -1,5 +1,4 @@
-/* Sweeps over driver faults: in each transfer, the first call of a kind fails, then the second and so on, until a run
- * meets no fault.
+/* Sweeps over driver faults: the first call of a kind in a transfer fails, then the second, until no fault occurs.
  *
  * Each run has its own context, and the fault is in its first transfer, which also creates the streams and the ring.
  * After the fault, the status must be allowed for this kind, the bytes must be correct if the call succeeded, and no
@@ -199,9 +198,9 @@ GPU_CASE(faults_no_pinned_memory_at_all) {
   fw_close(&w);
 }
 
-/* Makes all driver calls from the n-th call on fail, as if the device were lost. All later calls return this error, and
- * no call waits for ever. The resources of the driver are lost with the device, so they are not counted. The sanitizer
- * checks host memory. */
+/* Makes all driver calls from the n-th on fail, as if the device were lost. All later calls fail, and none waits for
+ * ever. The resources of the driver are lost with the device, so they are not counted. The sanitizer checks host
+ * memory. */
 static bool lose(fw_world *w, fw_op op, const fw_variant *variant, int64_t n) {
   const tdict_fault lost = {.kinds = TDICT_FAULT_ALL, .n = n, .code = LAUNCH_FAILED, .lasts = true};
   const char *where = td_text("%s/%s, lost at call %lld", fw_op_name(op), variant->name, (long long)n);

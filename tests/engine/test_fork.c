@@ -10,8 +10,8 @@
 #include "engine/transfer.h"
 #include "support/threads.h"
 
-/* Ends the child if the condition is false, with the line as the exit status. cmocka's asserts work only in the parent.
- * */
+/* Ends the child if the condition is false, with the line as the exit status. The asserts of cmocka are for the
+ * parent. */
 #define CHILD(true_one)                                                            \
   do {                                                                             \
     if (!(true_one)) {                                                             \
@@ -171,8 +171,7 @@ GPU_CASE(fork_is_refused) {
   }
 }
 
-/* Other threads may hold locks at the fork, which no thread unlocks in the child. So calls on a future must not take
- * these locks. */
+/* Other threads may hold locks at the fork. No thread unlocks them in the child, so calls must not take them. */
 GPU_CASE(fork_ignores_locks_of_other_threads) {
   scoped_family f = begin_family();
   tdict_future *futures[] = {f.done, f.pending};

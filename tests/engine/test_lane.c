@@ -120,8 +120,7 @@ GPU_CASE(lane_waits_no_longer_than_its_transfer) {
   give_slots(ring, taken, slots);
 }
 
-/* Calls that make a stream wait fail. Some threads have filled slots when the call fails, and other threads wait for a
- * slot. */
+/* Makes stream_wait_event() fail while some threads have filled slots and other threads wait for a slot. */
 static _Atomic(int) stopped;
 static atomic_bool goes_on;
 static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {

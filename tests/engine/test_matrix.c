@@ -1,7 +1,7 @@
 /* Tests concurrent use. Threads start transfers of overlapping trees in each direction, way and mode, write into the
- * same destinations, cancel transfers, and release futures and trees early. Hooks of objects start nested transfers,
- * and contexts are destroyed while transfers run. Bytes are stamped with generations (support/stamps.h), and a watchdog
- * ends a test that hangs.
+ * same destinations, cancel transfers, and release futures and trees early. Hooks start nested transfers, and contexts
+ * are destroyed while transfers run. Bytes have stamps of generations (support/stamps.h). A watchdog ends a test that
+ * hangs.
  *
  * Each case runs rounds for some seconds, and each round has its own context. The environment variables
  * TDICT_TEST_SECONDS and TDICT_TEST_SEED set the time and the seed (see scripts/soak). Threads record the first error,
@@ -453,8 +453,7 @@ static void release_trees(round_of *r) {
   for (int i = 0; i < NUM_THREADS; i++) td_release(r->players[i].own_host, r->players[i].own_device);
 }
 
-/* Destroys the context while transfers are in flight, and releases the trees before or after this. Futures must still
- * report the end of their transfers. */
+/* Destroys the context while transfers are in flight, and the trees before or after it. Futures stay valid. */
 static void end_round(round_of *r, uint64_t seed) {
   atomic_store(&r->stop, true);
   for (int i = 0; i < NUM_THREADS; i++) pthread_join(r->players[i].thread, NULL);

@@ -334,8 +334,7 @@ GPU_CASE(objects_flatten_refuses_objects) {
   assert_null(out);
 }
 
-/* Checks that objects without flatten are refused before anything is written. With keep_objects, the objects of the
- * destination stay. */
+/* Checks that objects without flatten are refused before anything is written, and are left alone with keep_objects. */
 static void refuse_bare_pairs(const place *w, tdict_tree *dst, tdict_tree *src, probe *p) {
   pair *there = pair_at(dst, "n.pair", &pair_flat);
   put_pair(src, "bare", &pair_bare, p, 3);

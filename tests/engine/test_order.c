@@ -173,8 +173,7 @@ SIM_CASE(transfer_after_stream) {
   tdict_release(finish(makes));
 }
 
-/* Without `after`, transfers from the host to new device memory do not wait, and all others wait for the legacy stream.
- * */
+/* Without `after`, transfers wait for the legacy stream, except those from the host to new device memory. */
 SIM_CASE(transfer_follows_the_legacy_stream) {
   scoped_place w = place_open(2);
   blocker b;
@@ -221,8 +220,8 @@ SIM_CASE(wait_on_stream_orders) {
   }
 }
 
-/* For a tree that is larger than the staging ring, the call returns when the last copy is queued. A copy on the
- * program's stream reads the result. */
+/* For a tree larger than the staging ring, the call returns when the last copy is queued. The stream reads the
+ * result. */
 GPU_CASE(wait_on_stream_orders_large_trees) {
   scoped_place w = place_open(4);
   enum { BYTES = 24 << 20 };
@@ -363,8 +362,7 @@ SIM_CASE(transfer_refuses_capture) {
   shim_end(&capture_shim, w.d);
 }
 
-/* Functions of libcuda that begin and end a real capture. Calls refuse the captured stream, and other transfers do not
- * end the capture. */
+/* Functions of libcuda that begin and end a real capture. Transfers on other streams must not end the capture. */
 typedef int (*begin_capture)(void *stream, int mode);
 typedef int (*end_capture)(void *stream, void **graph);
 typedef int (*destroy_graph)(void *graph);

@@ -34,8 +34,7 @@ GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   assert_true(has_number(&w, td_leaf(out, "x"), 2));
 }
 
-/* Read after write: the hooks end long before an earlier transfer has written the source, and the copies wait for this
- * transfer. */
+/* Read after write: the hooks end long before an earlier transfer has written the source, but the copies wait. */
 SIM_CASE(transfer_with_hooks_reads_after_a_write) {
   for (int32_t n = -1; n < 3; n++) {
     place w = place_sim(4, SLOW, 1);

@@ -104,8 +104,7 @@ CASE(pieces_gather_leaves_of_every_length) {
   }
 }
 
-/* If leaves have the same offsets on the device as on the line, one copy moves them all, with the gaps if these are
- * free. */
+/* If leaves have the same offsets on the device as on the line, one copy moves them all, with the gaps if allowed. */
 GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   tdict_context_options o = tdict_context_options_default();
   place w = open_wrapped(&o); /* slots larger than the tree */
@@ -141,8 +140,7 @@ static tdict_cu note_h2d(tdict_driver *d, void *device, const void *host, size_t
   return wrap.real->copy_h2d_async(d, device, host, bytes, s);
 }
 
-/* Leaves of `bytes` bytes in one tensor on the device, at a distance of `step` bytes. The gaps belong to the program.
- * */
+/* Makes leaves of `bytes` bytes at a distance of `step` bytes in one device tensor. The gaps belong to the program. */
 static tdict_tree *side_by_side(const place *w, int64_t bytes, int64_t step) {
   enum { LEAVES = 12 };
   const int64_t all = LEAVES * step, one = 1;

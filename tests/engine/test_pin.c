@@ -104,8 +104,7 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
   }
 }
 
-/* tdict_is_pinned() is correct if allocations fail, also for trees that are deeper than the cursor's built-in frames.
- * */
+/* tdict_is_pinned() is correct if allocations fail, also for trees deeper than the cursor's built-in frames. */
 GPU_CASE(is_pinned_needs_no_memory) {
   scoped_place w = open_place();
   scoped_tree td = batch_tree(w.pinned);

@@ -88,8 +88,7 @@ SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
   behind_legacy_of(0, true); /* of the destination */
 }
 
-/* The copies of a tree with leaves on all devices wait for the legacy stream of each device. The stream of device
- * `last` ends last. */
+/* The copies of a tree on all devices wait for all legacy streams, of which that of device `last` ends last. */
 static void on_all_devices(const place *w, int last) {
   enum { DEVICES = 8 };
   static const char *const names[DEVICES] = {"a", "b", "c", "d", "e", "f", "g", "h"};

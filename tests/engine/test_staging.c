@@ -157,8 +157,8 @@ static void check_usage(const usage *a, const usage *b) {
   assert_int_equal(a->descriptors, b->descriptors);
 }
 
-/* Makes one small transfer with each call. Each uses one thread, because the number of lanes of several threads varies.
- * */
+/* Makes one small transfer with each call. Each uses one thread, because with more threads the number of lanes
+ * varies. */
 static void transfer_once(const place *w, tdict_tree *src, tdict_tree *kept, int i) {
   way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten ways, with all modes */
   if (v.o.num_threads != 0) v.o.num_threads = 1; /* -1 can mean several threads */

@@ -2,8 +2,7 @@
  * that it shares, and refused calls. */
 #include "trees.h"
 
-/* Moves a tree from the host to new device memory. Overwrites each result, so that reused memory has no correct bytes.
- * */
+/* Moves a tree to new device memory. Overwrites each result, so that reused memory has no correct bytes. */
 static void move_in(const place *w, tree_kind kind) {
   scoped_tree src = make_tree(w, kind);
   poison(w, w->memory, line_bytes(src));

@@ -25,16 +25,14 @@ static tdict_tensor *like_tensor(const place *w, const tdict_tensor *t, tdict_me
   return made;
 }
 
-/* Returns the layout of a leaf. Backward rows and rows of many dimensions need one driver copy each, so large tensors
- * do not have these layouts. */
+/* Returns the layout of a leaf. Large tensors do not have layouts whose rows need a driver copy each. */
 static int layout_at(const tdict_tensor *t, size_t i) {
   int layout = (int)(i % NUM_LAYOUTS);
   if (layout == BACKWARDS && tdict_tensor_numel(t) > 2000) layout = TURNED;
   return layout == TURNED && tdict_tensor_ndim(t) > 2 && tdict_tensor_numel(t) > 20000 ? PLAIN : layout;
 }
 
-/* Makes a tree with the nodes of `src` and leaves in `memory`, which are plain or, with `strided`, have all layouts in
- * turn. */
+/* Makes a tree like `src` with leaves in `memory`, which are plain or, with `strided`, have all layouts in turn. */
 static tdict_tree *like_tree(const place *w, const tdict_tree *src, tdict_memory *memory, bool strided) {
   tdict_tree *dst = new_tree();
   scoped_leaf_list l = list_entries(src);

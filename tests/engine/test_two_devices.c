@@ -84,8 +84,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   assert_int_equal(counts.num_reused, 2);
 }
 
-/* Moves trees whose leaves are on both devices and on the host in turn. Leaves that are already on the target are
- * shared. */
+/* Moves trees whose leaves are on both devices and the host in turn. Leaves already on the target are shared. */
 static void move_mixed(const pair *p, tree_kind kind) {
   const place *w = &p->zero;
   tdict_tree *src = make_tree(w, kind);
@@ -117,8 +116,8 @@ SIM_CASE(transfer_from_several_devices) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) move_mixed(&p, (tree_kind)kind);
 }
 
-/* An asynchronous call queues the copy of a contiguous leaf itself. A strided leaf needs many copies, which a pool
- * thread queues. */
+/* An asynchronous call queues the copy of a contiguous leaf, but leaves the many copies of a strided leaf to a
+ * thread. */
 SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
   pool_gate wait_events[2][64]; /* pool threads still use a gate after it was opened */
   scoped_pair p = open_pair();

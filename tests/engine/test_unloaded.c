@@ -123,8 +123,8 @@ static tdict_tree *three_leaves(void) {
   return td;
 }
 
-/* Makes each read fail in turn. The error has the status and message of the read and the path of the leaf, and later
- * transfers succeed. */
+/* Makes each read fail in turn. The error has the read's status and message and the leaf's path. Later reads
+ * succeed. */
 static void fail_each_read(const place *w, const way *v, disk_fault fault) {
   static const char *const texts[NUM_DISK_FAULTS] = {"the disk is on fire", "wanted", "wanted", "wanted",
                                                      "without a message",   "999"};
@@ -203,8 +203,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
   }
 }
 
-/* check_sources hashes only leaves in memory. Unloaded leaves are not read twice, and changes of other leaves are still
- * found. */
+/* check_sources hashes only leaves in memory. Unloaded leaves are not read twice, and other changes are still found. */
 DEVICE_CASE(unloaded_sources_are_not_hashed) {
   scoped_place w = open_place();
   scoped_tree tree = three_leaves(), out = NULL;

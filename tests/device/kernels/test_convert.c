@@ -60,8 +60,7 @@ static void check_elements(const char *what, tdict_dtype dtype, const void *foun
   }
 }
 
-/* Converts adjacent elements on the device. `out` has the old bytes of the destination, then the new. Returns the
- * result. */
+/* Converts adjacent elements on the device. `out` has the destination's old bytes, then the new. Returns the result. */
 static uint64_t convert_there(const areas *a, const tdict_cast *cast, void *out, const void *src, size_t count) {
   const size_t to = tdict_dtype_bytes(cast->to), from = tdict_dtype_bytes(cast->from);
   tdict_block dst_block = fixture_take(&a->b, count * to), src_block = fixture_take(&a->b, count * from);
@@ -215,8 +214,7 @@ GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
   assert_int_equal(pairs, 17 * 17 - 2 * 15);
 }
 
-/* Scale and offset: the float32 element is multiplied by the scale and rounded, then the offset is added and rounded.
- * */
+/* An element is multiplied by the scale as float32 and rounded, then the offset is added, and the sum is rounded. */
 GPU_CASE(kernel_scales_elements) {
   static const float factors[][2] = {{1 / 255.0F, -0.5F}, {2, 0}, {-0.1F, 1e-3F}, {1e38F, 0}, {1e-40F, 1e-42F}};
   scoped_areas a = areas_open(1);

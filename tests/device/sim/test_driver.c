@@ -83,8 +83,7 @@ CASE(sim_driver_is_counted) {
   tdict_driver_release(NULL);
 }
 
-/* Makes each call that allocates until a call fails. Returns true if no call failed. In both cases, nothing may leak.
- * */
+/* Makes each call that allocates until a call fails. Returns true if no call failed. Nothing may leak. */
 static bool use_all(tdict_driver *d, const unsigned char *src, unsigned char *back, size_t bytes) {
   const tdict_driver_ops *t = d->ops;
   tdict_cu_context context;

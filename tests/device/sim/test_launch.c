@@ -1,5 +1,4 @@
-/* Tests launches of kernels on the simulated driver: their order, the addresses that they may access, and refused
- * launches. */
+/* Tests launches of kernels on the simulated driver: their order, allowed addresses, and refused launches. */
 #include "device/kernels/host.h"
 #include "device/sim/table.h"
 

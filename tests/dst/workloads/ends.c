@@ -38,8 +38,7 @@ static void start_shared(stage *s) {
   s->futures[0] = f;
   for (int i = 1; i < NUM_PLAYERS; i++) s->futures[i] = tdict_future_retain(f);
 }
-/* Waits for the future in one of several ways, or not at all, and releases it. All threads may release at the same
- * time. */
+/* Waits for the future in one of several ways, or not at all, and releases it, maybe at the same time as others. */
 static void end_shared(stage *s, tdict_future *f) {
   const uint64_t way = dst_roll(8);
   model_look look = model_device_look(tdict_sim(0));
@@ -117,8 +116,7 @@ static void lose(int number, void *data) {
 
 /* ---- work on a stream that waits for a transfer ---- */
 
-/* Queues a kernel that must wait for a transfer. The copies wait for a gate on the second device, so nothing but the
- * wait keeps the first device from running the kernel too early. */
+/* Queues a kernel that must wait for a transfer. A gate on the second device delays the copies. */
 static void look_early(stage *s) {
   model_gate gate;
   model_reader reader;

@@ -52,8 +52,7 @@ static void note_start(player *p, int64_t generation) {
   p->live |= 1u << generation;
   if (!dst_has_crashed()) p->durable |= 1u << generation;
 }
-/* Records that a save has succeeded. Saves of one file run in the order of their starts, so this save has overwritten
- * earlier generations. */
+/* Records that a save has succeeded. Earlier saves of the file ran before it, so their generations are overwritten. */
 static void note_success(player *p, int64_t generation) {
   const uint32_t later = ~((1u << generation) - 1);
   p->live &= later;

@@ -171,8 +171,7 @@ static void go_to(stage *s, const tdict_loader_state *state) {
   s->batch = state->batch;
 }
 
-/* Checks the loader after a batch has failed. The batch counts as taken. Without `continue_on_error`, the error stays
- * until the position is set. */
+/* Checks the loader after a failed batch, which counts as taken. Without `continue_on_error`, the error stays. */
 static void after_failure(stage *s, bool is_expected) {
   const tdict_loader_state state = read_state(s);
   if (is_expected) model_true(state.epoch == s->epoch && state.batch == s->batch + 1);

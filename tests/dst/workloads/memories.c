@@ -1,8 +1,7 @@
 /* Memories and streams of devices: allocators of the program, memory that is freed while a stream still reads it, and
  * conversions, fills and copies within a device.
  *
- * Each thread has its own trees. All threads share the devices, whose counts are compared with the counts of the
- * simulated driver. */
+ * Each thread has its own trees. All share the devices, whose counts are compared with the simulated driver. */
 #include <pthread.h>
 #include <stdatomic.h>
 

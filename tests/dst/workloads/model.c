@@ -257,8 +257,8 @@ static void element_of(int number, model_stamp stamp, int64_t index, void *out) 
   }
 }
 
-/* Writes all elements of a leaf if `write` is not NULL, otherwise compares them. Returns false if an element differs.
- * */
+/* Writes all elements of a leaf to `write`, or compares them if `write` is NULL. Returns false if an element
+ * differs. */
 static bool visit_elements(const tdict_tensor *t, int number, const model_rows *rows, char *write, const char *read) {
   const leaf *l = &leaves[number];
   const int64_t *strides = tdict_tensor_strides(t);

@@ -28,8 +28,7 @@ void model_calm(bool is_calm);
 /* Returns true if a misfortune has happened since model_begin(). */
 bool model_was_unlucky(void);
 
-/* Resets and returns the error of this thread, which is the last argument of a call inside model_ok() or model_may().
- * */
+/* Resets and returns the error of this thread, the last argument of a call inside model_ok() or model_may(). */
 tdict_error *model_error(void);
 /* Returns true if the call succeeded, and false if it failed because of a misfortune. Any other failure ends the
  * program, and so does a successful call that wrote an error. */
@@ -105,13 +104,12 @@ model_rows model_rows_slice(const model_rows *rows, int64_t first, int64_t count
 
 /* Makes a tree in host memory with these rows. Returns NULL after a misfortune. */
 tdict_tree *model_tree(const model_rows *rows);
-/* Makes the same tree without strides in one storage of `memory`, in the layout of tdict_create_from(). Returns NULL
- * after a misfortune. */
+/* Does the same in one storage of `memory`, in the layout of tdict_create_from(). Returns NULL after a misfortune. */
 tdict_tree *model_block(const model_rows *rows, tdict_memory *memory);
 /* Returns the MODEL_NUM_LEAVES fields of a row in trees of this width. They are valid until a call with another width,
  * which only the main thread may make, while no other thread runs. */
 const tdict_field *model_fields(int64_t width);
-/* Writes row `row` of a contiguous tree. A tree without batch dimensions has only row 0. Returns false if an accessor
+/* Writes row `row` of a contiguous tree. Without batch dimensions, there is only row 0. Returns false if an accessor
  * returned NULL. */
 bool model_write_row(tdict_tree *td, int64_t row, model_stamp stamp, int64_t width);
 /* Writes the rows through accessors. Returns false if an accessor returned NULL. */
@@ -156,8 +154,7 @@ bool model_write_on(model_writer *w, tdict_tree *td, tdict_stream stream, const 
 void model_synchronize(model_world *w, tdict_stream stream);
 /* Returns true if the tree, in host memory, has the bytes of these rows. */
 bool model_has(const tdict_tree *td, const model_rows *rows);
-/* Returns the generation of the first row of a host tree. Does not check the other rows. Fails if an accessor returns
- * NULL. */
+/* Returns the generation of a host tree's first row. Ignores the other rows. Fails if an accessor returns NULL. */
 int64_t model_generation(const tdict_tree *td);
 /* Returns the number of bytes of all elements of a tree with these rows. */
 size_t model_bytes(const model_rows *rows);

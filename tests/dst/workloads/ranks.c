@@ -67,8 +67,7 @@ static model_rows joined_rows(const script_call *c, int call) {
     for (int64_t i = 0; i < c->counts[r]; i++) joined.stamps[joined.count++] = rows_of(call, r, c->counts[r]).stamps[i];
   return joined;
 }
-/* Makes a tree in host memory or on the communicator's device, where calls need it that write in place. Returns NULL
- * after a misfortune. */
+/* Makes a tree on the host or, for calls that write in place, on the device. Returns NULL after a misfortune. */
 static tdict_tree *make_tree(stage *s, const model_rows *rows, bool in_place) {
   tdict_tree *td = dst_roll(2) ? model_tree(rows) : model_block(rows, NULL), *there = NULL;
   const bool moves = td && s->device.type != TDICT_DEVICE_CPU && (in_place || dst_roll(2));
@@ -187,8 +186,7 @@ static tdict_status make_call(stage *s, int call, int rank, taking *t) {
   }
 }
 
-/* Returns the statuses with which a call may fail. After a misfortune, a rank may also get the error of another rank.
- * */
+/* Returns the statuses with which a call may fail. After a misfortune, a rank may also get another rank's error. */
 static uint32_t allowed_of(const stage *s, call_kind kind) {
   const uint32_t lost = 1u << TDICT_ELOST | 1u << TDICT_ETIMEDOUT | 1u << TDICT_ECANCELLED | 1u << TDICT_EIO |
                         1u << TDICT_ENOMEM | 1u << TDICT_EDEVICE;

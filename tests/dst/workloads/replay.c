@@ -1,9 +1,8 @@
 /* A replay buffer with a writer, and a loader that draws its rows.
  *
- * The writer appends and rewrites rows. The contents of the buffer after each write are a version, which the writer
- * records. The loader reads all rows of a batch between two writes. So a batch must equal the rows of one version,
- * which is not older than the epoch and not newer than the delivery. A stamp has the numbers of the write and the row,
- * so a batch shows which rows it has. */
+ * The writer appends and rewrites rows, and records the contents of the buffer after each write as a version. The
+ * loader reads all rows of a batch between two writes. So a batch must equal the rows of one version, which is not
+ * older than the epoch and not newer than the delivery. Stamps contain the numbers of the write and the row. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -148,8 +147,8 @@ static bool is_version(const version *v, const model_rows *rows) {
     if (v->stamps[row_of(rows->stamps[i])] != rows->stamps[i]) return false;
   return true;
 }
-/* Checks that all rows are from one version, `oldest` or later. If rows are fetched one by one, each row may be from
- * another version. */
+/* Checks that all rows are from one version, `oldest` or later. Rows that are fetched one by one may differ in
+ * version. */
 static void check_rows(stage *s, const model_rows *rows, int oldest) {
   bool is_found = false;
   pthread_mutex_lock(&s->lock);

@@ -1,9 +1,8 @@
 /* A context that is destroyed under load.
  *
- * Threads start transfers and leave them in flight. One thread then destroys the context, which must wait for the
- * transfers. At the same time, other threads wait for futures, read results, and release trees and futures, all of
- * which stay valid. A failed future whose error was not read writes to the log, but never after the context is
- * destroyed. */
+ * Threads start transfers and leave them in flight. One thread then destroys the context, which must wait for them. At
+ * the same time, other threads wait for futures, read results, and release trees and futures, which stay valid. A
+ * failed future whose error was not read writes to the log, but never after the end of the context. */
 #include <stdatomic.h>
 
 #include "context.h"

@@ -135,9 +135,8 @@ static void let_go(stage *s) {
   }
 }
 
-/* Shuts a gate, and returns options for a transfer that waits for the gate. The starting call returns before the
- * copies, and the transfer uses one thread of the pool. Only one gate may be shut at a time. Returns false after a
- * misfortune. */
+/* Shuts a gate, and returns options for a transfer that waits for the gate. The starting call returns early, and the
+ * transfer uses one thread. Only one gate may be shut at a time. Returns false after a misfortune. */
 static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   *o = roll_options();
   o->num_threads = 1;
@@ -387,8 +386,7 @@ static void play(int number, void *data) {
   }
 }
 
-/* Checks after all transfers that the sources are unchanged, and that each contested tree has the generation of its
- * record. */
+/* Checks after all transfers that the sources are unchanged, and that contested trees have the recorded generation. */
 static void check_all(stage *s) {
   const model_look on_device = model_device_look(tdict_sim(0));
   model_look look = model_plain_look();

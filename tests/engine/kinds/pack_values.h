@@ -11,8 +11,7 @@
 
 enum { PV_BLOCK = 32768 }; /* bytes of a block */
 
-/* The range of the elements. Each size is tested with the largest difference that fits, and with a difference larger by
- * one. */
+/* The range of the elements. Each size is tested with the largest difference that fits, and with one more. */
 typedef enum pv_kind {
   PV_EQUAL,    /* one value */
   PV_BYTE,     /* differences up to 255 */

@@ -232,8 +232,7 @@ SIM_CASE(burst_failure_fails_all_its_lanes) {
   }
 }
 
-/* A lane of a failed transfer drops copies that are not queued, and waits for its copies on the streams of other lanes.
- * */
+/* A lane of a failed transfer drops copies that are not queued, and waits for its copies on other lanes' streams. */
 SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
   scoped_hand h;
   open_hand(&h);

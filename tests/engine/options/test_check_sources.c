@@ -1,5 +1,4 @@
-/* Tests the option check_sources: if a source changes while it is read, the transfer fails, and the error names the
- * leaf. */
+/* Tests the option check_sources: if a source changes while it is read, the transfer fails and names the leaf. */
 #include "engine/promises.h"
 
 enum { SLOW = 20 << 20 };

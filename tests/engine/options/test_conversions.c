@@ -145,8 +145,7 @@ GPU_CASE(conversions_of_tied_leaves) {
   tdict_tensor_release(t);
 }
 
-/* The first matching pattern is used, kept entries are not converted, and the leaves of a consolidated tree are
- * converted one by one. */
+/* The first matching pattern is used, kept entries are not converted, and consolidated trees move leaf by leaf. */
 GPU_CASE(conversions_and_other_options) {
   scoped_place w = open_place();
   scoped_tree src = td_tree("a.x:u8[70] a.y:u8[70] kept:u8[70]"), out = NULL, whole = NULL;
@@ -319,8 +318,7 @@ DEVICE_CASE(conversions_survive_enomem) {
   TD_WITHOUT_MEMORY(move_and_drop(&w, there, tdict_cpu(), &o, err));
 }
 
-/* The results do not depend on the floating-point environment of the threads that create the context or start the
- * transfer. */
+/* The floating-point environment of the threads that create the context or start the transfer has no effect. */
 DEVICE_CASE(conversions_in_any_float_env) {
   for (int i = 0; i < TD_FLOAT_ENVS; i++) {
     (void)td_float_env_set(i);

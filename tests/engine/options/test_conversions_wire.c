@@ -48,8 +48,7 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
   }
 }
 
-/* If the program names a wire dtype, elements are rounded twice. Within the host or one device, the name has no effect.
- * */
+/* If the program names a wire dtype, elements are rounded twice. Within the host and in place, it has no effect. */
 GPU_CASE(conversions_with_a_named_wire) {
   enum { COUNT = 30001 };
   scoped_place w = open_place();

@@ -115,8 +115,7 @@ GPU_CASE(hook_sets_in_pin_memory) {
     }
 }
 
-/* Moves objects that are already on a device to the same device and back. They are pinned only if the tree has no
- * device, or for a pinned result. */
+/* Moves objects from a device to the same device and back. Device tensors are not pinned. */
 GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
   scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)

@@ -302,8 +302,7 @@ GPU_CASE(hook_sees_cancel) {
   check_wrong(&p);
 }
 
-/* If a hook fails, the other hooks see that the transfer is cancelled. Their own errors come later and do not replace
- * the first error. */
+/* If a hook fails, the other hooks see a cancelled transfer. Their own errors do not replace the first error. */
 static tdict_status fail_when_told(const pair *self, const tdict_hook *hook, tdict_error *err) {
   cancelling *c = self->user;
   (void)err;
@@ -327,8 +326,7 @@ GPU_CASE(hook_sees_failure) {
   assert_true(atomic_load(&c.saw));
 }
 
-/* The settings of nested hooks: each hook moves a tree of tensors, and a pair one level deeper, down to level `depth`.
- * */
+/* The settings of nested hooks: each moves a tree of tensors, and a pair one level deeper, down to level `depth`. */
 typedef struct nest {
   place *w;
   int depth, num_threads;

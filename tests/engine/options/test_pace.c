@@ -151,8 +151,7 @@ SIM_CASE(pace_ends_with_a_cancel) {
   }
 }
 
-/* A transfer with a low rate uses few threads, so the other threads of the pool stay free. With a high rate, it uses as
- * many threads as without a rate. */
+/* With a low rate, a transfer uses few threads. With a high rate, it uses as many threads as without a rate. */
 SIM_CASE(pace_leaves_threads_to_the_program) {
   scoped_place w = open_watched();
   scoped_tree td = bytes_tree("x", 8 << 20, NULL);

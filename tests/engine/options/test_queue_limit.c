@@ -119,17 +119,15 @@ static int queued_after(int done, int num_queued, bool pinned) {
   return pinned || num_queued < 4 || done % 2 ? num_queued : num_queued - 1;
 }
 
-/* Waits until at least `least` copies are queued and all threads wait. Checks that at most `most` are queued. If
- * several threads fill one slot, a thread that waits for it queues the burst, so one more copy may be queued than by
- * one thread. */
+/* Checks that `least` to `most` copies are queued when all threads wait. If several threads fill one slot, a thread
+ * that waits for the slot queues the burst, so one more copy may be queued than by one thread. */
 static void expect_queued(int least, int most) {
   for (int i = 0; i < 5000 && num_pending() < least; i++) usleep(1000);
   td_rest();
   assert_in_range(num_pending(), least, most);
 }
 
-/* Checks that `num_queued` chunks are queued while none finishes. Then each finished chunk lets another chunk be
- * queued. */
+/* Checks that `num_queued` chunks are queued while none finishes, and then one more for each finished chunk. */
 static void expect_queued_chunks(const place *w, size_t limit, int num_queued) {
   for (int k = 0; k < 4; k++) {
     const int num_chunks = 2 * num_queued + 5;
@@ -255,8 +253,7 @@ static size_t peak_queued(const place *w, const tdict_tree *src, tdict_device to
   return stats.peak_queued_bytes;
 }
 
-/* While no copy finishes, the threads queue as much as the limit allows. Bytes in an unfinished burst count, but are
- * not queued. */
+/* While no copy finishes, the threads queue as much as the limit allows. Bytes in the burst count, too. */
 SIM_CASE(queue_limit_has_a_default) {
   enum { CHUNK = 2 << 20 };
   scoped_place w = open_counted(DEFAULT_SLOTS, false);
@@ -274,8 +271,7 @@ SIM_CASE(queue_limit_has_a_default) {
   }
 }
 
-/* Only transfers that are faster with it have the default limit: large ones from ordinary host memory to a device,
- * without packing. */
+/* The default limit is only for large transfers from ordinary host memory to a device, without packing. */
 SIM_CASE(queue_limit_has_a_default_for_few_transfers) {
   enum { LARGE = DEFAULT_FROM + 1000 };
   scoped_place w = open_counted(DEFAULT_SLOTS, false);

@@ -118,8 +118,7 @@ static void check_wide(const place *w, const tdict_tree *td, uint64_t number) {
       fail_msg("leaf '%s' does not hold the bytes of number %d", wide_names[i], (int)number);
 }
 
-/* Two workers overwrite a tree. Both wait for the recorded work and for the stream `after`, and either of these may end
- * last. */
+/* Two workers overwrite a tree. Both wait for the recorded work and the stream `after`, whichever ends last. */
 SIM_CASE(record_stream_and_after_hold_each_worker) {
   tdict_context_options c = place_options(2);
   c.staging_bytes = WIDE_STAGING; /* one worker cannot queue all copies */
@@ -180,8 +179,7 @@ SIM_CASE(record_stream_reports_failed_waits) {
   check_tree_number(&w, dst, 8);
 }
 
-/* A thread that writes to pinned memory through an accessor. While a kernel reads the memory, it is not reused, and
- * writers wait. */
+/* A thread that writes to pinned memory through an accessor, and must wait while a kernel reads the memory. */
 typedef struct writer {
   tdict_tree *td;
   atomic_bool started, has;

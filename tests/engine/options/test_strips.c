@@ -5,8 +5,7 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* The strips follow one another and cover the chunk. Each begins at a multiple of 256 and names the item at this
- * offset. */
+/* The strips follow one another and cover the chunk. Each begins at a multiple of 256, and names its first item. */
 GPU_CASE(strips_cover_the_chunk) {
   scoped_place w = open_place();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};

@@ -209,8 +209,7 @@ static void *wait_beside(void *future) {
   return NULL;
 }
 
-/* Ends a transfer in one of several ways. The rest of its work is done exactly once: by a thread that waits, or by the
- * pool if no thread waits. */
+/* Ends a transfer in one of several ways. A thread that waits or the pool must do the rest of the work exactly once. */
 static void end_of(const place *w, const tdict_tree *src, int how, tdict_stream s) {
   tdict_tree *there = NULL;
   pthread_t beside;

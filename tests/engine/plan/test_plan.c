@@ -69,8 +69,8 @@ GPU_CASE(plan_ways) {
   tdict_plan_reset(&p);
 }
 
-/* Checks that each byte of each item is in exactly one chunk, that each chunk begins in its first item, and that chunks
- * fit into slots. */
+/* Checks that each byte is in exactly one chunk, that a chunk begins in its first item, and that chunks fit into
+ * slots. */
 static void check_chunks(const tdict_plan *p, size_t chunk_bytes) {
   size_t covered = 0, last_end = 0;
   for (uint32_t i = 0; i < p->num_chunks; i++) {
@@ -117,8 +117,8 @@ GPU_CASE(plan_chunks_cover_the_line) {
   }
 }
 
-/* The first chunks are small, so that the device starts early. The last chunks are small, so that all threads end at
- * about the same time. */
+/* The first chunks are small, so that the device starts early, and so are the last, so that all threads end
+ * together. */
 GPU_CASE(plan_chunks_grow_and_shrink) {
   scoped_place w = open_place();
   scoped_tree src = bytes_tree("x", 10 << 20, NULL);
@@ -210,8 +210,7 @@ static tdict_tensor *variant(const place *w, int kind) {
   }
 }
 
-/* A plan reuses the memory of the previous plan. Nothing is left of the old plan, whatever the difference between the
- * trees. */
+/* A plan reuses the memory of the previous plan, but not its contents, whatever the difference between the trees. */
 GPU_CASE(plan_memory_serves_every_schema) {
   scoped_place w = open_place();
   for (int step = 0; step < 4 * VARIANTS * VARIANTS; step++) {
