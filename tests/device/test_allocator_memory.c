@@ -82,7 +82,7 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
   assert_true(tdict_device_equal(tdict_memory_device(m), td_device()));
   scoped_tree src = tree_of(COUNT, 1), out = NULL;
   tdict_tree *back = NULL;
-  for (int k = 0; k < 4 * 3; k++) { /* the result of a transfer */
+  for (int k = 0; k < 4 * 3; k++) { /* results of transfers */
     tdict_transfer_options t = td_with(tdict_transfer_options, memory = m, mode = k / 3, num_threads = k % 3 - 1);
     td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
     assert_int_equal(atomic_load(&o.allocated), k + 1);

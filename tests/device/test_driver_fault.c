@@ -184,7 +184,7 @@ CASE(driver_fault_stalls_until_released) {
     while (!tdict_driver_fault_is_stalled(d) && atomic_load(&c.result) == -1) usleep(1000);
     td_rest();
     assert_int_equal(atomic_load(&c.result), -1);
-    CU(SUCCESS, event_query, c.event); /* other calls go on */
+    CU(SUCCESS, event_query, c.event); /* other calls are not delayed */
     if (round < 2)
       tdict_driver_fault_release(d);
     else
@@ -219,7 +219,7 @@ CASE(driver_fault_calls_the_around_hook) {
   tdict_driver_fault_set_around(d, NULL);
 }
 
-/* The controls of the simulated device work also if the driver is wrapped, here twice. */
+/* The controls of the simulated device also work if the driver is wrapped, here twice. */
 CASE(driver_fault_wraps_a_held_device) {
   tdict_sim_options sim = sim_options(false);
   scoped_driver inner = NULL, middle = NULL, d = NULL;

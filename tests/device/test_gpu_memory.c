@@ -1,5 +1,4 @@
-/* Tests device memory: sizes and counts, reuse, copies of rectangles in three directions, and the state after
- * failures. */
+/* Tests device memory: sizes, counts, reuse, copies of rectangles in three directions, and the state after failures. */
 #include "device/gpu.h"
 
 #include "core/memory/pinned_pool.h"

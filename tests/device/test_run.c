@@ -160,8 +160,8 @@ static tdict_status noted_wait_on_stream(tdict_fence *fence, void *device, void 
   return TDICT_OK;
 }
 
-/* The stream waits for the fences of the order. The host waits only for a fence that cannot be queued on a stream. If a
- * fence is missing, nothing is launched. */
+/* The stream waits for the fences of the order. The host waits only for fences that a stream cannot wait for. If the
+ * list of fences is incomplete, nothing is launched. */
 GPU_CASE(run_waits_for_the_fences_of_its_order) {
   static const tdict_fence_ops queued = {noted_poll, noted_wait, noted_wait_on_stream, note_reference, note_reference};
   static const tdict_fence_ops waited = {noted_poll, noted_wait, NULL, note_reference, note_reference};
@@ -279,7 +279,7 @@ static struct load_shim {
   shim s;
   int loads, unloads;
   tdict_cu result; /* what module_load returns; SUCCESS: the call is forwarded */
-  int capture;     /* the status that stream_capture_status reports */
+  int capture;     /* what stream_capture_status reports */
 } loading;
 static tdict_cu counted_load(tdict_driver *d, const char *image, tdict_cu_module *out) {
   loading.loads++;

@@ -68,8 +68,7 @@ static void run_slowly(void *user) {
   usleep(30000);
   atomic_store((atomic_bool *)user, true);
 }
-/* A failed query or a failed push of the context says nothing about the work, so the use is not done before the
- * work. */
+/* If a query or a push of the context fails, the work may still run, so the use must not be reported as done. */
 SIM_CASE(use_is_not_done_when_a_driver_call_fails) {
   static const tdict_fault_kind kinds[] = {TDICT_FAULT_EVENT_QUERY, TDICT_FAULT_CTX_PUSH};
   tdict_sim_options sim = tdict_sim_options_default();
@@ -172,7 +171,7 @@ SIM_CASE(use_create_fails_without_leaks) {
   use = use_of(&b, s);
   x.ops.stream_wait_event = refuse_wait;
   td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", use->ops->wait_on_stream(use, b.gpu, s.handle, err));
-  x.ops.event_query = event_fault; /* an event whose query fails never completes, so no call may wait for it */
+  x.ops.event_query = event_fault; /* a wait for an event whose query fails would never end */
   x.ops.event_synchronize = event_fault;
   assert_true(use->ops->poll(use));
   assert_true(use->ops->wait(use, INT64_MAX));

@@ -1,7 +1,7 @@
-/* The functions that a compiler calls with -fsanitize=thread. Objects that are compiled with this option are linked
- * with this library instead of ThreadSanitizer's library. Each atomic access becomes a decision unless DST_ATOMIC is 0.
- * Plain accesses are not decisions, because the program has no data races (other runs check this with ThreadSanitizer).
- * Every access is sequentially consistent. */
+/* Implements the functions that the compiler calls with -fsanitize=thread. Objects that are compiled with this option
+ * are linked with this library instead of ThreadSanitizer's library. Each atomic access becomes a decision unless
+ * DST_ATOMIC is 0. Plain accesses are not decisions, because the program has no data races (other runs check this with
+ * ThreadSanitizer). Every access is sequentially consistent. */
 #include "dst/dst.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@
     }                                                                                                         \
     return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);       \
   }
-/* clang's form: returns the old value. */
+/* clang calls this form, which returns the old value. */
 #define COMPARE_EXCHANGE_VALUE(bits, type)                                                                 \
   type __tsan_atomic##bits##_compare_exchange_val(volatile type *at, type expected, type value, int order, \
                                                   int failed_order);                                       \

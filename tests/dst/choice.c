@@ -1,5 +1,5 @@
-/* Implements the choices: a seeded generator, the settings that follow from the seed, the lists of choices that
- * scripts/dst records and shortens, and the two ways to choose a thread. */
+/* Implements choices: a seeded generator, the settings of a seed, the lists of choices that scripts/dst records and
+ * shortens, and the two ways to choose a thread. */
 #include "dst/dst.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static struct settings {
   unsigned stay;      /* chances out of 256 */
   uint64_t pct_steps; /* priorities change at random steps below this */
   int depth;
-  uint64_t rarity[DST_NUM_KINDS]; /* one call in this many; 0: never */
+  uint64_t rarity[DST_NUM_KINDS]; /* one of this many calls fails; 0: none */
 } settings;
 static const char *const kind_names[DST_NUM_KINDS] = {"spurious", "early_timeout", "alloc", "thread", "driver", "io"};
 static unsigned allowed; /* the allowed kinds, as bits */
@@ -147,7 +147,7 @@ static uint64_t change_steps[16], lowest = FIRST_LOW;
 
 int dst_choose_thread(const int *threads, int count, bool can_stay) {
   /* The algorithm of Burckhardt et al. (2010): the thread with the highest priority runs. At depth - 1 steps, the
-   * running thread gets a priority that is lower than the first priority of each thread. */
+   * running thread gets a priority below all initial priorities. */
   for (int i = 0; i < settings.depth - 1; i++)
     if (settings.is_pct && dst_the.num_steps == change_steps[i])
       dst_the.threads[dst_the.current].priority = FIRST_LOW + (uint64_t)i;

@@ -64,7 +64,7 @@ typedef struct dst_thread {
 
 typedef struct dst_world {
   bool is_on;
-  bool is_atomic; /* accesses to atomic variables are decisions */
+  bool is_atomic; /* if accesses to atomic variables are decisions */
   int num_threads, current;
   int64_t now_ns;
   uint64_t seed, hash, num_steps, num_switches, most_steps, stop_step;
@@ -78,8 +78,8 @@ static inline dst_thread *dst_me(void) { return &dst_the.threads[dst_self]; }
 
 /* ---- scheduler.c ---- */
 
-/* A decision: lets the scheduler choose the next thread. Returns when this thread runs again. The caller has set the
- * state of the thread if it must wait; the state is DST_READY afterwards. */
+/* Makes a decision: the scheduler chooses the next thread. Returns when this thread runs again. If the thread must
+ * wait, the caller has set its state, which is DST_READY afterwards. */
 void dst_decide(const char *call, void *site);
 /* Sets the state of the current thread and waits until the thread can run. */
 void dst_wait(dst_state state, void *object, int64_t deadline_ns, const char *call, void *site);
@@ -121,7 +121,7 @@ void dst_choice_write(void);
 
 void dst_report_start(void);
 void dst_record(int from, int next, const char *call, void *site);
-/* Keeps the stack of a call that fails. */
+/* Records the stack of a call that fails. */
 void dst_record_misfortune(const char *name);
 /* Prints the threads and the last decisions, and ends the process. */
 /* Installs a stack for signals, on which this thread can print a report. */
@@ -140,7 +140,7 @@ void *dst_real(const char *name); /* the replaced function of libc */
     real_;                                                  \
   })
 int64_t dst_ns(const struct timespec *t);
-/* While spared, no allocation of this thread fails. Calls may be nested. */
+/* Starts or ends a section in which no allocation of this thread fails. Calls may be nested. */
 void dst_scheduler_spare(bool is_spared);
 /* Allocates memory; not subject to misfortunes. */
 void *dst_alloc(size_t bytes);

@@ -38,7 +38,7 @@ int dst_name_find(int folder, const char *name);
 const char *dst_name_at(int folder, size_t *position);
 /* Changes one or two names at once. */
 void dst_names_change(const dst_name_change *changes, int count);
-/* Makes the bytes of a file, or the names of a folder, safe from a crash. */
+/* Makes the bytes of a file, or the names of a folder, durable. */
 void dst_inode_sync(int number);
 /* Called before each call on files. Crashes the file system if this is the chosen call. */
 void dst_crash_count(void);

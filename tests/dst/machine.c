@@ -25,7 +25,7 @@ void *dst_real(const char *name) {
   return function;
 }
 
-/* ---- processors and numbers of processes ---- */
+/* ---- processors and process numbers ---- */
 
 DST_EXPORT int sched_getaffinity(pid_t process, size_t bytes, cpu_set_t *out) {
   if (!dst_active()) return DST_REAL(sched_getaffinity)(process, bytes, out);

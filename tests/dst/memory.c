@@ -1,6 +1,6 @@
-/* Replaces the allocation of memory, so that addresses depend on the calls of the program only. Blocks of a size class
- * are reused last in, first out. The first bytes of a freed block are overwritten, so that a use after free is likely
- * to be noticed. Thread rule: thread-safe. */
+/* Replaces the allocation of memory, so that addresses depend only on the calls of the program. In a size class, the
+ * block that was freed last is reused first. The first bytes of a freed block are overwritten, so that a use after free
+ * is likely to be noticed. Thread rule: thread-safe. */
 #include "dst/dst.h"
 
 #include <errno.h>
@@ -100,7 +100,7 @@ static void *allocate(size_t bytes, size_t alignment, bool clears) {
 
 static header *header_of(void *at) {
   header *h = (header *)(void *)((char *)at - STEP);
-  if (h->magic != MAGIC) dst_die("free or realloc of an address that is no block, or of a block that was freed");
+  if (h->magic != MAGIC) dst_die("free or realloc of an address that is not an allocated block");
   return h;
 }
 

@@ -26,18 +26,18 @@ DST_EXPORT int pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexatt
 
 DST_EXPORT int pthread_mutex_destroy(pthread_mutex_t *mutex) {
   if (!dst_active()) return DST_REAL(pthread_mutex_destroy)(mutex);
-  if (lock_of(mutex)->owner) dst_die("a mutex is destroyed that thread %d holds", lock_of(mutex)->owner - 1);
+  if (lock_of(mutex)->owner) dst_die("a mutex is destroyed while thread %d holds it", lock_of(mutex)->owner - 1);
   for (int i = 0; i < dst_the.num_threads; i++) {
     const dst_thread *t = &dst_the.threads[i];
     if ((t->state == DST_MUTEX && t->object == mutex) || (t->state == DST_CONDITION && t->mutex == lock_of(mutex)))
-      dst_die("a mutex is destroyed for which thread %d waits", i);
+      dst_die("a mutex is destroyed while thread %d waits for it", i);
   }
   lock_of(mutex)->kind = -1;
   return 0;
 }
 
 static void check_mutex(const dst_lock *lock) {
-  if (lock->kind == -1) dst_die("a mutex is used that was destroyed");
+  if (lock->kind == -1) dst_die("a destroyed mutex is used");
 }
 
 DST_EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex) {
@@ -96,7 +96,7 @@ DST_EXPORT int pthread_cond_destroy(pthread_cond_t *condition) {
   for (int i = 0; i < dst_the.num_threads; i++) {
     const dst_thread *t = &dst_the.threads[i];
     if (t->state == DST_CONDITION && t->object == condition && !t->was_woken)
-      dst_die("a condition is destroyed for which thread %d waits", i);
+      dst_die("a condition is destroyed while thread %d waits for it", i);
   }
   return 0;
 }
@@ -190,7 +190,7 @@ DST_EXPORT int pthread_rwlock_init(pthread_rwlock_t *lock, const pthread_rwlocka
 
 DST_EXPORT int pthread_rwlock_destroy(pthread_rwlock_t *lock) {
   if (!dst_active()) return DST_REAL(pthread_rwlock_destroy)(lock);
-  if (lock_of(lock)->owner || lock_of(lock)->readers) dst_die("a read-write lock is destroyed that a thread holds");
+  if (lock_of(lock)->owner || lock_of(lock)->readers) dst_die("a read-write lock is destroyed while a thread holds it");
   return 0;
 }
 

@@ -89,13 +89,13 @@ static dst_thread *find(pthread_t thread) {
     dst_thread *t = &dst_the.threads[i];
     if (!t->is_free && pthread_equal(t->real, thread)) return t;
   }
-  dst_die("a thread is joined or detached that does not exist");
+  dst_die("a thread that does not exist is joined or detached");
 }
 
 DST_EXPORT int pthread_join(pthread_t thread, void **result) {
   if (!dst_active()) return DST_REAL(pthread_join)(thread, result);
   dst_thread *t = find(thread);
-  if (t->is_detached || t == dst_me()) dst_die("a thread is joined that is detached, or the thread itself");
+  if (t->is_detached || t == dst_me()) dst_die("a thread joins itself or a detached thread");
   dst_me()->target = (int)(t - dst_the.threads);
   dst_wait(DST_JOIN, t, DST_FOREVER, "pthread_join", DST_SITE);
   reap(t, result);

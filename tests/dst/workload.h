@@ -1,5 +1,6 @@
 /* Functions for workloads of the simulation. A workload is a file that defines dst_workload(). The program dst_NAME
- * runs the workload under the scheduler, or with real threads and no misfortunes. All functions are thread-safe. */
+ * runs the workload under the scheduler, or with real threads and no misfortunes. Thread rule: all functions are
+ * thread-safe. */
 #ifndef TDICT_TESTS_DST_WORKLOAD_H
 #define TDICT_TESTS_DST_WORKLOAD_H
 

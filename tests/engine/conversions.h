@@ -1,5 +1,5 @@
 /* Conversions for tests of transfers, trees of sources, and a check of the results by the slow conversion of
- * core/tensor/naive_convert.h. Thread rule: the main thread. */
+ * core/tensor/naive_convert.h. Thread rule: only the main thread. */
 #ifndef TDICT_TESTS_ENGINE_CONVERSIONS_H
 #define TDICT_TESTS_ENGINE_CONVERSIONS_H
 

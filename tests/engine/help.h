@@ -1,5 +1,5 @@
 /* Helpers for tests of transfers: they read leaves without the library, compare trees, and list all ways to transfer.
- * trees.h has trees to move. The caller releases the objects that these functions return. Threads: only the main
+ * trees.h has trees to move. The caller releases the objects that these functions return. Thread rule: only the main
  * thread. */
 #ifndef TDICT_TESTS_ENGINE_HELP_H
 #define TDICT_TESTS_ENGINE_HELP_H
@@ -110,7 +110,7 @@ static inline void check_device(const tdict_tree *td, tdict_device device) {
 /* Overwrites the bytes of a tree of the test, so that reused memory has no correct bytes. */
 static inline void spoil_tree(const place *w, const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
-  const tdict_storage *filled = NULL; /* leaves that follow each other often share a storage */
+  const tdict_storage *filled = NULL; /* successive leaves often share a storage */
   for (size_t i = 0; i < l.count; i++) {
     if (!l.tensors[i] || l.tensors[i]->storage == filled) continue;
     fill_storage(w, l.tensors[i], POISON);

@@ -1,4 +1,4 @@
-/* Types with each subset of the hooks pin_memory, to_device and flatten, for the tests of transfers and of loaders. */
+/* Types with each subset of the hooks pin_memory, to_device and flatten, for tests of transfers and loaders. */
 #ifndef TDICT_TESTS_ENGINE_HOOK_SETS_H
 #define TDICT_TESTS_ENGINE_HOOK_SETS_H
 

@@ -11,7 +11,7 @@ typedef struct pair pair;
 typedef struct probe {
   atomic_int live, pins, moves, flattens, unflattens, asks;
   atomic_int wrong;  /* wrong values that hooks have found */
-  atomic_int inside; /* hooks that run now */
+  atomic_int inside; /* the number of hooks that are running */
   atomic_int most_inside;
 } probe;
 struct pair {

@@ -1,5 +1,5 @@
 /* The place of a test of transfers: a context, its device, and raw access to device and host memory without the
- * library. Threads: only the main thread. */
+ * library. Thread rule: only the main thread. */
 #ifndef TDICT_TESTS_ENGINE_PLACE_H
 #define TDICT_TESTS_ENGINE_PLACE_H
 
@@ -28,10 +28,10 @@ static inline place place_on(tdict_context *c, tdict_device device) {
   p.pinned = tdict_pinned_memory(c);
   return p;
 }
-/* The place owns the context. */
+/* These return a place, which owns the context. */
 static inline place place_around(tdict_context *c) { return place_on(c, td_device()); }
 static inline place place_over(const tdict_context_options *options) { return place_around(td_context(options)); }
-/* `num_threads`: -1 lets the library choose. */
+/* With `num_threads` -1, the library chooses the number of threads. */
 static inline place place_sized(size_t staging_bytes, int32_t num_threads) {
   return place_over(td_options(tdict_context_options, staging_bytes = staging_bytes, num_threads = num_threads));
 }

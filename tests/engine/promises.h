@@ -1,6 +1,6 @@
 /* Helpers for tests of what transfers promise: trees whose bytes follow from a number, gates that block a function
  * until the test opens them, kernels of the simulated device, and a shim over the driver's table. The caller releases
- * the objects that these functions return. Threads: only the main thread, except where noted. */
+ * the objects that these functions return. Thread rule: only the main thread, except where noted. */
 #ifndef TDICT_TESTS_ENGINE_PROMISES_H
 #define TDICT_TESTS_ENGINE_PROMISES_H
 

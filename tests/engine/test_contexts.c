@@ -184,7 +184,7 @@ SIM_CASE(streams_are_checked_for_capture_first) {
   tdict_release(td_made(tree, tdict_to_device(w.c, dev, w.device, &o, &made, err)));
 }
 
-/* The transfer succeeded before the device was lost, so the wait succeeds and writes no error. */
+/* If the device is lost after the end of a transfer, a wait succeeds and writes no error. */
 static tdict_cu lose_the_device(tdict_driver *d, tdict_cu_stream s, int *status) {
   return (void)d, (void)s, (void)status, TDICT_CU_ILLEGAL_ADDRESS;
 }

@@ -5,7 +5,7 @@
 
 enum { LEVELS = THREAD_SANITIZED ? 50000 : 200000 };
 
-/* Returns a path of `count` keys. */
+/* Returns a path of LEVELS + 1 keys. */
 static char *deep_path(void) {
   char *path = td_alloc(2 * LEVELS + 2);
   for (int i = 0; i < LEVELS; i++) memcpy(path + 2 * i, "n.", 2);

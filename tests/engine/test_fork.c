@@ -12,12 +12,12 @@
 
 /* Ends the child if the condition is false, with the line as the exit status. The asserts of cmocka are for the
  * parent. */
-#define CHILD(true_one)                                                            \
-  do {                                                                             \
-    if (!(true_one)) {                                                             \
-      fprintf(stderr, "in the child, line %d: not so: %s\n", __LINE__, #true_one); \
-      _exit(1);                                                                    \
-    }                                                                              \
+#define CHILD(true_one)                                                              \
+  do {                                                                               \
+    if (!(true_one)) {                                                               \
+      fprintf(stderr, "in the child, line %d: not true: %s\n", __LINE__, #true_one); \
+      _exit(1);                                                                      \
+    }                                                                                \
   } while (0)
 
 typedef struct family {

@@ -54,7 +54,7 @@ GPU_CASE(future_reports_failure) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *const mark = src, *out = mark, *there = NULL;
   td_put(src, "fine", random_tensor(TDICT_U8, SHAPE(SLOT), NULL));             /* fills a slot */
-  td_put(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(SLOT), NULL)); /* so does this one */
+  td_put(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(SLOT), NULL)); /* fills the next slot */
   there = to_device(&w, src, w.device);
   fail_call(CALL_COPY, 2);
   tdict_transfer_options o = threads(1);
@@ -223,7 +223,7 @@ SIM_CASE(transfer_keeps_source_alive) {
     for (int i = 0; i < NUM_WAYS; i += 2) {
       way v = way_at(i);
       if (v.o.num_threads == 0 && (!pinned || v.o.mode == TDICT_MODE_BLOCKING))
-        continue; /* waits for the device here */
+        continue; /* the call itself would wait for the device */
       tdict_tree *src = batch_tree(pinned ? w.pinned : NULL), *want = to_device(&w, src, w.device);
       td_ok(tdict_sim_hold(w.c, err));
       tdict_future *f = move_async(&w, src, w.device, &v.o);

@@ -132,14 +132,14 @@ SIM_CASE(cancel_in_every_state) {
   cancel_while_hooks_run();
   cancel_while_waiting();
   for (int32_t mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
-    for (int64_t steps = 0; steps < 8; steps += 3) /* one driver copy, or many */
+    for (int64_t steps = 0; steps < 8; steps += 3) /* steps need a mode with many copies */
       if (!steps || mode == TDICT_MODE_AUTO || mode == TDICT_MODE_NON_BLOCKING_PIN)
         cancel_in_flight(mode, steps ? 2 : 1, steps);
   cancel_what_has_ended();
   cancel_at_random();
 }
 
-/* A future is cancelled and released at once. The transfer still ends, and the context waits for this end. */
+/* Cancels a future and releases it at once. The transfer still ends, and the context waits for this end. */
 SIM_CASE(cancel_and_release) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, NULL, 8);

@@ -186,8 +186,8 @@ static void play_let_go(player *p) {
   tdict_tree *back = NULL;
   tdict_status status = tdict_future_wait(f, &td, &err);
   tdict_future_release(f);
-  if (went_well(p, "of a tree let go of", status, &err) && move(p, td, tdict_cpu(), &back))
-    check_tree(p, "of a tree let go of", back, 70 + p->number);
+  if (went_well(p, "of a released tree", status, &err) && move(p, td, tdict_cpu(), &back))
+    check_tree(p, "of a released tree", back, 70 + p->number);
   td_release(back, td);
 }
 
@@ -247,7 +247,7 @@ static void play_own(player *p) {
   tdict_future *f;
   const int64_t generation = ++p->generation;
   if (!stamp_refill(p->own_host, generation)) {
-    wrong(p->round, "an accessor of the thread's own source gives NULL");
+    wrong(p->round, "an accessor of the thread's own source returns NULL");
     return;
   }
   if (!start_into(p, p->own_host, p->own_device, &f)) return;

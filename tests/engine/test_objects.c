@@ -168,7 +168,7 @@ GPU_CASE(objects_flatten_moves_in_one_plan) {
   assert_int_equal(atomic_load(&p.unflattens), 2);
 }
 
-/* An object that is already on the device is neither flattened nor copied. The result has the object itself. */
+/* An object that is already on the device is shared: it is neither flattened nor copied. */
 GPU_CASE(objects_already_in_place_are_shared) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);

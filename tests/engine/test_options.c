@@ -97,7 +97,7 @@ DEVICE_CASE(transfer_refuses_bad_options) {
   o = tdict_transfer_options_default();
   o = tdict_transfer_options_default();
   const tdict_stream host = {tdict_cpu(), NULL};
-  o.after = host; /* the cpu has no streams */
+  o.after = host; /* refused, because the cpu has no streams */
   tdict_tree *src = batch_tree(NULL), *like = batch_tree(NULL), *dst = to_device(&w, like, w.device);
   td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_transfer_into(w.c, dst, src, &o, err));
   td_release(src, like, dst);

@@ -258,7 +258,7 @@ SIM_CASE(wait_on_stream_of_a_host_result) {
     if (pinned) kernel_launch(&k, s, td_leaf(out, "d"), NULL, NULL); /* reads the last leaf, in host memory */
     const unsigned char *a = tdict_const_data(out, "a");
     assert_non_null(a);
-    check_tree_number(&w, out, 70); /* the accessor has waited for the whole storage */
+    check_tree_number(&w, out, 70); /* an accessor waits for the whole storage */
     if (pinned) {
       assert_true(kernel_saw(&k, number_of_leaf(70, 3)));
       kernel_end(&k);
@@ -393,7 +393,7 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
     td_fails(TDICT_ECAPTURE, "captured", tdict_record_stream(d, s, err));
     for (int i = 0; i < 10; i++) {
       tdict_tree *to = moved(&w, src, w.device),
-                 *back = moved(&w, to, tdict_cpu()); /* allocates, copies, frees, waits */
+                 *back = moved(&w, to, tdict_cpu()); /* these allocate, copy, free and wait */
       check_tree_number(&w, back, 97);               /* on the host: a driver copy would end the capture */
       td_release(back, to);
       check_number_and_release(&w, moved(&w, d, tdict_cpu()), 98);

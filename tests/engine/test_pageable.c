@@ -1,4 +1,4 @@
-/* Tests devices that can read pageable memory: which leaves are copied without a slot. */
+/* Tests which leaves are copied without a slot on devices that can read pageable memory. */
 #include <sys/mman.h>
 
 #include "help.h"
@@ -86,7 +86,7 @@ SIM_CASE(pageable_leaves_that_stay_staged) {
   tdict_device device;
   scoped_context c = open_reader(true, &device);
   tdict_transfer_options o = tdict_transfer_options_default();
-  /* a file that the program has mapped */
+  /* maps a file */
   const size_t bytes = (size_t)ITEMS * sizeof(float);
   FILE *file = tmpfile();
   assert_non_null(file);

@@ -1,4 +1,4 @@
-/* Tests how much processor time a transfer takes, and transfers of a process that may use only one processor. */
+/* Tests the processor time of transfers, and transfers of a process that may use only one processor. */
 #include "promises.h"
 
 #include <sched.h>

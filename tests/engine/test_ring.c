@@ -213,7 +213,7 @@ SIM_CASE(ring_waits_for_whichever_comes_first) {
   tdict_gpu_give_stream(b.gpu, stream);
 }
 
-/* A transfer leaves some slots to others, of those that are free and those that become free. */
+/* With LEAVE, some slots stay free for other transfers, also when busy slots become free. */
 SIM_CASE(ring_keeps_slots_free) {
   enum { LEAVE = 3 };
   scoped_bench b = open_bench(64 << 10);

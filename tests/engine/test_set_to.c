@@ -1,4 +1,4 @@
-/* Tests tensors that are set in trees on another device, which moves them first. */
+/* Tests tdict_set_to(), which moves a tensor to the device of the tree. */
 #include "core/ops/rig.h"
 
 GPU_CASE(set_to_moves_first) {

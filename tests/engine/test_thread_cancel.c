@@ -115,7 +115,7 @@ static void *wait_for_batch(void *user) {
   return NULL;
 }
 
-/* A thread that waits for a batch takes none, so another thread gets the first batch. */
+/* If a thread is cancelled while it waits for a batch, another thread gets this batch. */
 SIM_CASE(cancelled_loaders_lose_no_batch) {
   yard y;
   void *result = NULL;

@@ -167,7 +167,7 @@ DEVICE_CASE(transfer_into_async) {
   assert_ptr_equal(out, dst);
   check_written(&w, src, dst);
   td_release(f, out);
-  /* the destination is released while it is written */
+  /* releases the destination while it is written */
   tdict_tree *late = like_tree(&w, src, w.memory, false);
   td_ok(tdict_transfer_into_async(w.c, late, src, NULL, &f, err));
   tdict_release(late);

@@ -40,7 +40,7 @@ SIM_CASE(transfer_between_two_devices) {
       check_device(zero, tdict_sim(0));
       check_tree(w, src, zero);
       spoil_tree(&p.one, one);
-      copy_tree(w, zero, one, &v); /* and back into the existing tree */
+      copy_tree(w, zero, one, &v); /* back into the existing tree */
       check_tree(&p.one, src, one);
       spoil_tree(w, zero);
     }

@@ -18,7 +18,7 @@ static bool has_unloaded(const tdict_tree *td) {
   return found;
 }
 
-/* Moves the twin in one way to the device and to the host. */
+/* Moves the twin to the device and to the host with the options of one way. */
 static void move_twin(const place *w, const tdict_tree *tree, const tdict_tree *twin, const way *v) {
   scoped_tree there = move_tree(w, twin, w->device, v), back = NULL;
   check_tree(w, tree, there);
@@ -326,7 +326,7 @@ DEVICE_CASE(unloaded_without_memory) {
   tdict_storage_release(s);
   tdict_tree *twin = disk_twin(&d, tree, 100, 1), *out = NULL;
   tdict_transfer_options o = threads(0);
-  tdict_release(to_device(&w, twin, w.device)); /* rings, streams and events exist now */
+  tdict_release(to_device(&w, twin, w.device)); /* creates the ring, streams and events */
   for (int64_t n = 0;; n++) {
     tdict_error err;
     td_fail_alloc(n, false);

@@ -35,7 +35,7 @@ static void close_field(field *f) {
 }
 #define scoped_field TD_SCOPED(close_field, field)
 
-/* Runs one call; *out is its result. */
+/* Makes one call and sets *out to its result. */
 static tdict_status run_call(const field *f, int call, const way *v, tdict_tree **out, tdict_error *err) {
   const place *w = &f->w;
   const tdict_tree *src = call == MOVE_IN || call == COPY_IN ? (v->o.num_threads == 2 ? f->pinned : f->src) : f->there;
@@ -136,7 +136,7 @@ static void sweep_fresh(call_kind kind) {
   for (int call = 0; call < NUM_CALLS; call++)
     for (int n = 1 + sanitized_first(call); n < 60; n += SANITIZED_STEP) {
       field f = {.w = open_wrapped(NULL), .src = fault_tree(NULL), .pinned = fault_tree(NULL)};
-      /* the device's trees, without transfers */
+      /* makes the trees on the device without transfers */
       f.there = new_tree(), f.device_dst = new_tree(), f.host_dst = fault_tree(NULL);
       leaf_list l = list_entries(f.src);
       for (size_t i = 0; i < l.count; i++) {
@@ -240,7 +240,7 @@ GPU_CASE(work_stops_after_a_failure) {
   assert_null(out);
 }
 
-/* Returns whether the kernel gives huge pages to programs that ask for them. */
+/* Returns true if the kernel provides huge pages to programs that request them. */
 static bool has_huge_pages(void) {
   char text[128] = "";
   FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
@@ -277,8 +277,7 @@ SIM_CASE(work_new_results_lie_on_huge_pages) {
   tdict_release(there);
 }
 
-/* The device is stopped and writes nothing to the result, so its pages are present only because a thread has touched
- * them. */
+/* The device is stopped and writes nothing, so pages of the result are present only if a thread has touched them. */
 SIM_CASE(work_touches_new_results_ahead) {
   scoped_place w = open_place();
   scoped_tree src = new_tree();

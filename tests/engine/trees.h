@@ -1,5 +1,5 @@
-/* Trees to move: one for each kind of leaf that a transfer treats differently. All leaves have different random bytes.
- * Thread rule: the main thread. */
+/* Trees for tests of transfers, one for each kind of leaf that transfers treat differently. All leaves have different
+ * random bytes. Thread rule: only the main thread. */
 #ifndef TDICT_TESTS_ENGINE_TREES_H
 #define TDICT_TESTS_ENGINE_TREES_H
 
@@ -9,7 +9,7 @@
   (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 
 typedef enum tree_kind {
-  TREE_BATCH,   /* seven leaves, nested, views of one storage, with a batch size */
+  TREE_BATCH,   /* seven nested leaves, which are views of one storage, and a batch size */
   TREE_TINY,    /* 300 leaves of a few bytes, each with its own storage */
   TREE_LARGE,   /* one leaf that needs many slots */
   TREE_STRIDED, /* permuted, stepped, backwards and repeated leaves */

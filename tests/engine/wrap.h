@@ -1,5 +1,5 @@
 /* A simulated or CUDA driver whose calls are counted, and fail on demand. A program has one such driver, which its
- * context owns. Threads: set it up on the main thread while no transfer runs; counts and failures are atomic. */
+ * context owns. Thread rule: set it up on the main thread while no transfer runs; counts and failures are atomic. */
 #ifndef TDICT_TESTS_ENGINE_WRAP_H
 #define TDICT_TESTS_ENGINE_WRAP_H
 

@@ -1,5 +1,5 @@
-/* Compiled only, never run (gcc -fsyntax-only): compares each declaration of device/cuda/cuda_api.h and each constant
- * of device/driver.h with cuda.h. A wrong name, version, signature, layout or number is a compile error. */
+/* Compares each declaration of device/cuda/cuda_api.h and each constant of device/driver.h with cuda.h. This file is
+ * only compiled (gcc -fsyntax-only). A wrong name, version, signature, layout or number is a compile error. */
 #include <cuda.h>
 #include <cudaTypedefs.h>
 

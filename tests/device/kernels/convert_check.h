@@ -1,5 +1,5 @@
-/* Conversions of many elements on a device, compared with core/tensor/convert.h bit by bit. Any NaN equals any
- * NaN. Thread rule: the main thread. */
+/* Converts many elements on a device, and compares the results with core/tensor/convert.h bit by bit. Any NaN equals
+ * any NaN. Thread rule: only the main thread. */
 #ifndef TDICT_TESTS_DEVICE_KERNELS_CONVERT_CHECK_H
 #define TDICT_TESTS_DEVICE_KERNELS_CONVERT_CHECK_H
 
@@ -7,7 +7,7 @@
 #include "core/tensor/convert.h"
 #include "device/gpu_help.h"
 
-/* Adjacent elements of two dtypes. */
+/* The dtypes and the number of elements of a conversion. */
 typedef struct convert_pair {
   tdict_dtype to, from;
   size_t count;

@@ -128,7 +128,7 @@ GPU_CASE(kernel_converts_random_floats) {
   TD_FREED uint64_t *bits = malloc(MANY * sizeof *bits);
   td_fill_random(bits, MANY * sizeof *bits, 42);
   for (int t = 0; t < 6; t++) check_conversion(&a, tos[t], TDICT_F32, bits, MANY);
-  /* Few random float64 are in the range of a small float, so choose the exponents around this range. */
+  /* Few random bit patterns are in the range of a small float, so the exponents are chosen around this range. */
   rng r = {8};
   for (size_t i = 0; i < MANY; i++)
     if (i % 8) bits[i] = (bits[i] & ~((uint64_t)0x7ff << 52)) | (uint64_t)pick(&r, 1023 - 160, 1023 + 140) << 52;

@@ -99,7 +99,7 @@ CASE(sim_free_refuses) {
   CU(INVALID_VALUE, mem_free, dev + 1);
   CU(INVALID_VALUE, mem_free, host);
   CU(INVALID_VALUE, mem_free, NULL);
-  CU(INVALID_VALUE, mem_free_async, dev, s); /* not from a pool */
+  CU(INVALID_VALUE, mem_free_async, dev, s); /* not allocated from a pool */
   CU(SUCCESS, mem_free, dev);
   CU(INVALID_VALUE, mem_free, dev);
   CU(SUCCESS, mem_free_async, pooled, s);

@@ -75,7 +75,7 @@ CASE(sim_steps_follow_the_order_of_calls) {
   launch_note(a, &t, &entries[1], 1);
   tdict_cu_stream c = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   trace_entry last;
-  launch_note(c, &t, &last, 2); /* could begin at once */
+  launch_note(c, &t, &last, 2); /* nothing on its stream delays it */
   td_rest();
   td_ok(tdict_driver_sim_step(d, 4, err));
   for (int i = 0; i < 3; i++) assert_int_equal(t.order[i], i);
@@ -251,7 +251,7 @@ static tdict_cu_event record(tdict_driver *d, tdict_cu_stream s) {
   return e;
 }
 
-/* Simulates a latency without a rate. The three operations of the stream take turns on two engines. */
+/* Simulates a latency without a rate. Two engines run the three operations of the stream in turn. */
 CASE(sim_virtual_time_jumps) {
   tdict_sim_options o = virtual_options(false, 1);
   scoped_table d = open_table(&o);

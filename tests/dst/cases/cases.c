@@ -30,7 +30,7 @@ static void start(int number, void *(*run)(void *)) {
 }
 static void join(int number) { pthread_join(threads[number], NULL); }
 
-/* ---- repeats: everything that could differ between two runs enters the decisions or the output ---- */
+/* ---- repeats: all that could differ between two runs changes the decisions or the output ---- */
 
 static _Atomic(uint64_t) counter, mixed;
 
@@ -70,7 +70,7 @@ static void repeats(void) {
 
 static bool is_ready;
 
-/* `if` instead of `while`: a spurious wakeup ends the wait. */
+/* Uses `if` instead of `while`, so a spurious wakeup ends the wait. */
 static void *wait_once(void *argument) {
   (void)argument;
   pthread_mutex_lock(&lock);

@@ -1,8 +1,8 @@
-/* Model of the words of a ring: the sources of src/services/share with one trainer and NUM_WORKERS workers, each a
- * thread instead of a process. Each worker publishes NUM_BATCHES batches and leaves the ring. If IS_CLOSED is 0, the
+/* Model of the words of a ring: the sources of src/services/share, with one trainer and NUM_WORKERS workers, which are
+ * threads instead of processes. Each worker publishes NUM_BATCHES batches and leaves the ring. If IS_CLOSED is 0, the
  * trainer must get each batch once, in the order of its worker, with the bytes that the worker wrote, and then learn
  * that no worker is left. If IS_CLOSED is 1, the trainer takes one batch and destroys the ring, and the workers must
- * end. No thread may wait for a change that has happened. */
+ * end. No thread may wait for a change that has already happened. */
 #include "model.h"
 
 #include "core/base/error.h"

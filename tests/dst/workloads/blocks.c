@@ -1,4 +1,4 @@
-/* Blocks that are locked, sent, unlocked, changed and sent again.
+/* Locked trees that are sent, unlocked, changed and sent again.
  *
  * Two threads send one locked tree, whose plan the library keeps. A third thread sometimes unlocks the tree, changes it
  * and locks it again. Trees are blocks of tdict_create_from(), consolidated trees, or trees with one storage for each
@@ -42,7 +42,7 @@ static tdict_tree *make_tree(stage *s, int64_t generation) {
 
 static void check_extra(const tdict_tree *td, int64_t generation) {
   const int64_t *extra = tdict_const_data(td, "extra");
-  if (!extra || extra[0] != generation || extra[ROWS - 1] != generation) dst_fail("the added tensor has other bytes");
+  if (!extra || extra[0] != generation || extra[ROWS - 1] != generation) dst_fail("the added tensor has wrong bytes");
 }
 
 static model_look look_at(tdict_device device, bool has_extra) {
@@ -98,7 +98,7 @@ static void change_tree(stage *s) {
   const model_rows rows = rows_of(s, s->generation + 1);
   const int64_t count = ROWS;
   tdict_tensor *t = NULL;
-  if (way == 0 && !s->has_extra) { /* new bytes at the old addresses; the accessors wait for transfers */
+  if (way == 0 && !s->has_extra) { /* writes new bytes at the old addresses, after a wait for transfers */
     model_true(model_write(s->tree, &rows));
     s->generation++;
     return;

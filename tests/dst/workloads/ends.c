@@ -17,7 +17,7 @@ typedef struct stage {
   pthread_barrier_t barrier;
   tdict_tree *source, *target;
   model_rows rows;                    /* the rows of the source, or of the last write into the target */
-  tdict_future *futures[NUM_PLAYERS]; /* one handle for each thread; NULL: a misfortune */
+  tdict_future *futures[NUM_PLAYERS]; /* one handle for each thread, or NULL after a misfortune */
   bool needs_copy, meets_again;       /* for this turn; meets_again: all threads release together */
 } stage;
 
@@ -148,9 +148,8 @@ static void look_early(stage *s) {
 
 /* ---- a transfer that waits for work on a stream ---- */
 
-/* Makes a transfer wait for a kernel that waits for a gate. The kernel writes the tree that the transfer reads, or
- * reads the tree that the transfer overwrites. A lane that does not wait would copy or overwrite the old bytes too
- * early. */
+/* Makes a transfer wait for a kernel that waits for a gate. The kernel writes the source of the transfer, or reads its
+ * destination. A lane that does not wait would copy or overwrite the old bytes too early. */
 static void copy_late(stage *s) {
   static int64_t generation = 500;
   const bool writes = dst_roll(2);

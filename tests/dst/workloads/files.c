@@ -2,7 +2,7 @@
  *
  * Each thread has a file in one of the formats, saves new generations of a tree, and loads the file in several ways. A
  * file has a record of the generations that it may hold. A save that has succeeded must survive a crash. A save that
- * runs during a crash leaves the old or the new tree, and never a mixture. */
+ * runs during a crash leaves either the old or the new tree. */
 #include <dirent.h>
 #include <ftw.h>
 #include <stdatomic.h>

@@ -28,7 +28,7 @@ typedef struct stage {
   tdict_loader *loader;
   tdict_loader_options options;
   dataset_kind kind;
-  int64_t length, num_batches; /* samples; batches of an epoch */
+  int64_t length, num_batches; /* numbers of samples, and of batches in an epoch */
   int64_t fail_at;             /* the fetch of this sample fails, or NONE */
   uint64_t delay_us;
   tdict_sampler *order;
@@ -124,7 +124,7 @@ static void look_on(void *user) {
   const look_on_stream *l = user;
   const int64_t *stamps = tdict_sim_host_pointer(l->stream, l->address);
   if (memcmp(stamps, l->rows.stamps, (size_t)l->rows.count * sizeof stamps[0]) != 0)
-    dst_fail("on a stream, a batch has other rows");
+    dst_fail("on a stream, a batch has wrong rows");
 }
 static void launch_look(stage *s, const tdict_tree *batch, const model_rows *rows) {
   look_on_stream *l = &s->looks[s->num_looks];

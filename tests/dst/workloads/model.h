@@ -19,7 +19,7 @@
 
 /* ---- the status of calls ---- */
 
-/* Begins a workload: from now on, misfortunes may happen, and each call may fail because of one. */
+/* Begins a workload. From now on, misfortunes may happen, which can make calls fail. */
 void model_begin(void);
 /* Ends a workload: misfortunes no longer happen. */
 void model_end(void);
@@ -71,7 +71,7 @@ void model_next_transfer_works(model_world *w);
 /* Destroys the context. All results must have been released. Checks that the driver holds no memory or stream. */
 void model_close(model_world *w);
 
-/* Runs `body` on `count` threads, at most 8, with the numbers 0, 1, and so on. Returns when all have ended. */
+/* Runs `body` on `count` threads, at most 8, with the numbers from 0 on. Returns when all threads have ended. */
 void model_run(int count, void (*body)(int number, void *data), void *data);
 
 /* A stream that waits until the gate is opened. While a gate is shut, no kernel of its device runs, and transfers that
@@ -92,7 +92,7 @@ enum { MODEL_MOST_ROWS = 64, MODEL_NUM_LEAVES = 6 };
 typedef int64_t model_stamp;
 /* Returns the stamp of a row in trees of a generation. */
 static inline model_stamp model_stamp_of(int64_t generation, int64_t row) { return generation * 1024 + row; }
-/* The rows of a tree of one generation: `first`, first + 1, and so on. */
+/* The rows of a tree. model_rows_of() returns rows `first`, first + 1 and so on of one generation. */
 typedef struct model_rows {
   int64_t count;
   int64_t width; /* elements of a row of the largest leaf */

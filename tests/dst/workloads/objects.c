@@ -213,7 +213,7 @@ static void check_result(const wanted *w, const tdict_tree *td) {
   model_true(tdict_device_equal(tdict_tensor_device(t), w->device) && tdict_tensor_numel(t) == ROWS);
   if (w->device.type == TDICT_DEVICE_CPU)
     model_true(memcmp(tdict_tensor_const_data(t), rows.stamps, ROWS * sizeof rows.stamps[0]) == 0);
-  if (w->has_stone) { /* on the host, whatever the target is */
+  if (w->has_stone) { /* stays on the host, whatever the target is */
     const wanted on_host = {w->world, w->generation, tdict_cpu(), false};
     check_part(&on_host, object_of(td, "stone", &stone)->tree, w->generation, 0);
   }

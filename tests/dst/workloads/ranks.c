@@ -2,7 +2,7 @@
  *
  * All ranks make the same blocking or asynchronous calls, which a script lists. Each rank checks its results against
  * the rows that all ranks passed to the call. In some runs, a function of a rank's table fails, or a rank ends between
- * two calls or is late. Each call then has the right result, or an error. A rank that gets an error aborts its
+ * two calls or is late. Each call then returns the right result or an error. A rank that gets an error aborts its
  * communicator, as a program would, so no rank waits for ever. */
 #include <stdatomic.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ typedef enum call_kind {
   MISMATCH, /* the ranks pass different roots */
   NUM_CALL_KINDS
 } call_kind;
-/* One call of the script. All ranks read it. */
+/* One call of the script. All ranks make the same calls. */
 typedef struct script_call {
   call_kind kind;
   int32_t root, peer; /* SEND: from root to peer */
@@ -140,7 +140,7 @@ static tdict_tree *make_given(stage *s, int call, int rank) {
 
 /* ---- calls ---- */
 
-/* Makes a call, or starts it if *future is not NULL. */
+/* Makes a blocking or asynchronous call. */
 static tdict_status make_call(stage *s, int call, int rank, taking *t) {
   const script_call *c = &s->script[call];
   tdict_comm *comm = s->comms[rank];
@@ -288,7 +288,7 @@ static void check_result(stage *s, int call, int rank, const taking *t) {
     if (rank == c->peer) check_rows(s, t->result, &of_root);
     break;
   default:
-    dst_fail("a call with different roots has succeeded");
+    dst_fail("a call with different roots succeeded");
   }
 }
 

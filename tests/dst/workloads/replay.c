@@ -24,7 +24,7 @@ typedef struct stage {
   tdict_replay *replay;
   tdict_tree *tree;
   tdict_loader *loader;
-  bool is_collated; /* the rows of a batch are fetched one by one */
+  bool is_collated; /* if the rows of a batch are fetched one by one */
   tdict_device device;
   int64_t batch_size;
   pthread_mutex_t lock; /* guards: versions, num_versions */
@@ -191,7 +191,7 @@ static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t 
 
 /* Takes the batches of an epoch. An error stays until the loader is restarted. */
 static void take_epoch(stage *s) {
-  /* A write may be making the last version now, so the version before counts, too. */
+  /* The write of the last version may not be done, so the version before it is also possible. */
   const int newest = num_versions(s) - 1, oldest = newest > 0 ? newest - 1 : 0;
   const int64_t before = s->versions[oldest].num_filled;
   uint64_t seen = 0;

@@ -2,8 +2,8 @@
  *
  * The trainer and the workers have one context each. A worker fills a slot from its device or by plain writes,
  * publishes the slot, and sometimes leaves the ring in the middle of a slot. The trainer takes batches, starts their
- * transfer, and gives the slots back while the transfers still read them. Each batch has the number of its worker and
- * its own number, so the trainer detects lost, repeated and mixed batches. */
+ * transfers, and returns the slots while transfers still read them. Each batch has the number of its worker and its own
+ * number, so the trainer detects lost, repeated and mixed batches. */
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* A context that is destroyed under load.
+/* A context that is destroyed while transfers run.
  *
  * Threads start transfers and leave them in flight. One thread then destroys the context, which must wait for them. At
  * the same time, other threads wait for futures, read results, and release trees and futures, which stay valid. A

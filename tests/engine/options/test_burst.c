@@ -1,4 +1,4 @@
-/* Tests copies that are queued together: when, by which thread, and what happens if this fails. */
+/* Tests bursts: when and by which thread copies are queued together, and what happens if this fails. */
 
 #include "device/use.h"
 #include "engine/lane.h"

@@ -79,7 +79,7 @@ DEVICE_CASE(conversions_into_a_destination) {
   }
 }
 
-/* An element that does not fit fails the transfer: to the device, to the host and within the host. */
+/* If an element does not fit, the transfer fails, to the device, to the host and within the host. */
 DEVICE_CASE(conversions_report_elements_out_of_range) {
   scoped_place w = open_place();
   tdict_tree *src = new_tree(), *out = NULL, *there;

@@ -91,7 +91,7 @@ static bool fail_once(faulty_way which, uint32_t kinds, int64_t n, int32_t mode,
     assert_null(out);
     const bool is_launch = kinds == TDICT_FAULT_BIT(TDICT_FAULT_LAUNCH);
     if (is_launch && !strstr(e.message, "cuLaunchKernel")) fail_msg("%s: %s", names[which], e.message);
-    if (is_launch && !tdict_has(f.source, e.path)) fail_msg("%s: '%s' is no path of a leaf", names[which], e.path);
+    if (is_launch && !tdict_has(f.source, e.path)) fail_msg("%s: '%s' is not the path of a leaf", names[which], e.path);
     if (is_launch && which == WAY_INTO) assert_null(tdict_tensor_const_data(td_leaf(f.dst, e.path)));
     td_ok(transfer(&f, which, &out, err));
   }

@@ -229,7 +229,7 @@ GPU_CASE(hook_sets_pin_several_objects_without_memory) {
   }
 }
 
-/* Fails in a step that moves tensors after the hook pin_memory. */
+/* A hook that fails while the tensors of a pinned object are moved. */
 static tdict_status no_unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
   (void)self, (void)tree, (void)out, (void)err;
   return TDICT_EFORMAT;

@@ -61,7 +61,7 @@ GPU_CASE(hook_knows_its_context_and_device) {
   td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
   assert_int_equal(s.calls, 1);
   tdict_release(out);
-  /* to the cpu only `to_device` is asked, and results are plain */
+  /* to the cpu, only the hook `to_device` is called, and nothing is pinned */
   s.calls = 1;
   s.memory = tdict_device_memory(w.c, tdict_cpu());
   out = moved(&w, src, tdict_cpu());

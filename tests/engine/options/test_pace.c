@@ -118,7 +118,7 @@ CASE(pace_holds_on_the_host) {
   tdict_context_destroy(c);
 }
 
-/* A pace sleeps no longer than needed, and a pause does not make later copies faster. */
+/* Threads wait no longer than needed, and after a pause, later copies are not faster. */
 CASE(pace_does_not_catch_up) {
   tdict_pace *pace = NULL;
   td_ok(tdict_pace_create(RATE, &pace, err));

@@ -36,7 +36,7 @@ GPU_CASE(plan_ways) {
   assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
   assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_STAGE_IN); /* packed, without a question to the driver */
   assert_int_equal(way_of(&p, src, "claimed"), TDICT_WAY_DIRECT);
-  assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_STAGE_IN); /* the driver was asked */
+  assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_STAGE_IN); /* the driver does not confirm it */
   assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
   assert_int_equal(way_of(&p, src, "plain"), TDICT_WAY_STAGE_IN);
   assert_false(found.reads_device || p.writes_existing);
@@ -52,7 +52,7 @@ GPU_CASE(plan_ways) {
     tdict_plan_reset(&p);
   }
   scoped_tree there = to_device(&w, src, w.device), plain = to_device(&w, there, tdict_cpu());
-  p = collect_pair(&w, there, plain, TDICT_MODE_BLOCKING); /* never a pageable copy out */
+  p = collect_pair(&w, there, plain, TDICT_MODE_BLOCKING); /* copies to pageable memory use slots in all modes */
   assert_true(found.reads_device && p.writes_existing);
   assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_OUT], tdict_plan_bytes(&p));
   tdict_plan_reset(&p);

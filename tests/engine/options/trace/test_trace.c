@@ -276,7 +276,7 @@ SIM_CASE(trace_leaves_out_unfinished_copies) {
   start(&p, 0);
   hold(&p);
   tdict_transfer_options o = threads(0);
-  tdict_future *f = move_async(&p, src, p.device, &o); /* the caller has queued the copy */
+  tdict_future *f = move_async(&p, src, p.device, &o); /* the caller queues the copy */
   facts seen = read_trace(&p);
   assert_int_equal(fact(&seen, "copy_bytes"), LEAF);
   assert_int_equal(fact(&seen, "stream_transfer"), 0);
