@@ -1,4 +1,4 @@
-/* Helpers for tests of a gpu: a context whose GPU is current, and a shim that makes calls of the driver fail. */
+/* Helpers for tests of a GPU: a context whose GPU is current, and a shim that makes calls of the driver fail. */
 #ifndef TDICT_TESTS_DEVICE_GPU_HELP_H
 #define TDICT_TESTS_DEVICE_GPU_HELP_H
 

@@ -164,7 +164,7 @@ typedef struct opener {
 } opener;
 static void *open_later(void *user) {
   opener *x = user;
-  td_rest(); /* until the other thread has released the memory, or waits */
+  td_rest(); /* until the other thread has released the tree, or waits */
   atomic_store(&x->early, atomic_load(&x->o->released) != 0);
   open_gate(x->g);
   return NULL;
@@ -222,7 +222,7 @@ GPU_CASE(memory_create_refuses) {
   a.device.index = 61;
   td_fails(TDICT_ENODEVICE, "", tdict_memory_create(b.context, &a, &m, err));
   assert_null(m);
-  /* an allocator without free memory, and one of another device than the result */
+  /* an allocator without free memory, and an allocator of the wrong device */
   m = memory_of(b.context, &o, td_device(), false);
   tdict_tree *src = tree_of(5000, 5), *out = NULL;
   tdict_transfer_options t = td_with(tdict_transfer_options, memory = m);

@@ -235,7 +235,7 @@ CASE(devices_create_survives_enomem) {
     refused = td_fail_alloc_stop();
     assert_true(status == TDICT_OK || (refused && status == TDICT_ENOMEM));
     assert_true((devices == NULL) == (status != TDICT_OK));
-    tdict_devices_destroy(devices); /* not NULL if only the first use of the pool failed */
+    tdict_devices_destroy(devices); /* exists if only the first use of the pool failed */
     tdict_driver_sim_counts(d, 0, &n);
     assert_int_equal(n.num_streams + n.num_events + n.num_allocations, 0);
     assert_int_equal(atomic_load(&d->refs), 1);

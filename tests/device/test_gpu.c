@@ -269,7 +269,7 @@ GPU_CASE(gpu_open_refuses_absent_ordinals) {
   assert_null(gpu);
 }
 
-/* Makes one call fail while a GPU is opened. `calls_left` is the number of calls before the failing call. */
+/* Makes one call fail while a GPU is opened, after `calls_left` other calls. */
 static shim opening;
 static int calls_left;
 static tdict_cu next_call(tdict_cu result) { return calls_left-- == 0 ? TDICT_CU_UNKNOWN : result; }
@@ -404,7 +404,7 @@ CASE(gpu_open_survives_enomem) {
     refused = td_fail_alloc_stop();
     assert_true(status == TDICT_OK || (refused && status == TDICT_ENOMEM));
     if (!refused) break;
-    tdict_gpu_release(gpu); /* not NULL if only the first use of the pool failed */
+    tdict_gpu_release(gpu); /* exists if only the first use of the pool failed */
     gpu = NULL;
     tdict_driver_sim_counts(d, 0, &n);
     assert_int_equal(n.num_streams + n.num_events + n.num_allocations, 0);

@@ -251,7 +251,7 @@ GPU_CASE(gpu_memory_copies_rectangles) {
   check_copies(&b, raw, TDICT_COPY_WITHIN);
 }
 
-/* Copies to the host go in pieces if a row is wider than the pinned buffer, or if the buffer cannot hold all rows. */
+/* Copies to the host are split if a row is wider than the pinned buffer, or if the buffer cannot hold all rows. */
 GPU_CASE(gpu_memory_copies_to_host_in_pieces) {
   static const rect_case large[] = {{3 * MIB + 5, 2, 3 * MIB + 7, 3 * MIB + 11},
                                     {700, 5000, 750, 800},

@@ -25,7 +25,7 @@ uint64_t dst_random_bits(void) {
 static struct settings {
   bool is_pct;
   unsigned stay;      /* chances out of 256 */
-  uint64_t pct_steps; /* priorities change at random steps below this */
+  uint64_t pct_steps; /* priorities change at random steps up to this step */
   int depth;
   uint64_t rarity[DST_NUM_KINDS]; /* one of this many calls fails; 0: none */
 } settings;
@@ -65,7 +65,7 @@ static int compare(const void *a, const void *b) {
   return x->count < y->count ? -1 : x->count > y->count;
 }
 
-/* Returns memory for a list. Uses mmap(), so that the program's own addresses stay the same. */
+/* Returns memory for a list. Uses mmap(), so that the addresses of the program's own memory do not change. */
 static void *map_list(void) {
   void *list =
       DST_REAL(mmap)(NULL, LIST_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -139,8 +139,8 @@ static int highest(const int *threads, int count) {
   return best;
 }
 
-/* At a change, a thread gets FIRST_LOW or a little more. Initial priorities are higher, and those of threads that gave
- * way are lower. */
+/* At a change of priorities, a thread gets FIRST_LOW or a little more. Initial priorities are higher, and those of
+ * threads that gave way are lower. */
 #define FIRST_LOW (UINT64_C(1) << 32)
 enum { FAIR_STEPS = 1000 };
 static uint64_t change_steps[16], lowest = FIRST_LOW;

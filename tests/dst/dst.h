@@ -50,7 +50,7 @@ typedef struct dst_thread {
   dst_lock *mutex; /* the mutex of the condition */
   int64_t deadline_ns;
   int target;     /* the thread to join */
-  bool was_woken; /* by a condition or futex call, or spuriously */
+  bool was_woken; /* by a condition or a futex, or spuriously */
   bool is_detached;
   bool is_free; /* the number may be given to another thread */
   uint64_t priority;
@@ -83,7 +83,7 @@ static inline dst_thread *dst_me(void) { return &dst_the.threads[dst_self]; }
 void dst_decide(const char *call, void *site);
 /* Sets the state of the current thread and waits until the thread can run. */
 void dst_wait(dst_state state, void *object, int64_t deadline_ns, const char *call, void *site);
-/* Waits until the new thread runs first; makes a last decision and gives the token away for good. */
+/* The first function waits until a new thread may run. The second makes the last decision of a thread. */
 void dst_take_token(int self);
 void dst_end_thread(void);
 /* Adds a thread that can run to the table. Returns its number. */

@@ -15,7 +15,7 @@
 enum { NUM_KEPT = 50, NUM_MISFORTUNES = 8, MOST_FRAMES = 12 };
 
 typedef struct record {
-  uint64_t step, repeats; /* repeats: further decisions of the thread at the same place */
+  uint64_t step, repeats; /* repeats: further decisions at the same place */
   int64_t now_ns;
   int from, next;
   const char *call;
@@ -59,7 +59,7 @@ static const char *place_of(const void *address, char *text, size_t bytes) {
   return text;
 }
 
-/* Does the same for the call before a return address. */
+/* Writes the place of the call that has this return address. */
 static const char *call_of(const void *address, char *text, size_t bytes) {
   return place_of(address ? (const char *)address - 1 : NULL, text, bytes);
 }

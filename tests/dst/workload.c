@@ -23,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: random_state
 static uint64_t random_state;
 
 uint64_t dst_roll(uint64_t n) {
-  if (!dst_is_simulated()) pthread_mutex_lock(&lock); /* no lock under the scheduler: a roll is not a decision */
+  if (!dst_is_simulated()) pthread_mutex_lock(&lock); /* under the scheduler, a lock would be a decision */
   uint64_t x = random_state += UINT64_C(0x9e3779b97f4a7c15);
   if (!dst_is_simulated()) pthread_mutex_unlock(&lock);
   x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

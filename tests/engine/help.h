@@ -13,7 +13,7 @@ enum { POISON = 0xA5, STAGING = 1 << 20, SLOT = STAGING / 32 };
 
 static inline place open_place(void) { return place_sized(STAGING, -1); }
 
-/* Fill the whole storage of a tensor with one byte, or read it. */
+/* These fill the whole storage of a tensor with one byte, or read it. */
 static inline void fill_storage(const place *w, const tdict_tensor *t, unsigned char byte) {
   raw_fill(raw_of(w, t), t->storage->data, byte, t->storage->bytes);
 }
@@ -163,9 +163,9 @@ typedef struct way {
   bool async;
 } way;
 enum { NUM_WAYS = 4 * 5 * 2 };
-enum { WAYS_STEP = SANITIZED_STEP }; /* the step of cases that use all ways for many trees */
-/* The step of cases that use about six ways for each of many trees. A prime, so that all modes and numbers of threads
- * occur. */
+enum { WAYS_STEP = SANITIZED_STEP }; /* the step between ways in cases with many trees */
+/* The step between ways in cases that use about six ways for each of many trees. A prime, so that all modes and numbers
+ * of threads occur. */
 enum { FEW_WAYS_STEP = SANITIZED ? 17 : 7 };
 static inline way way_at(int i) {
   static const int32_t threads[] = {0, 1, 2, 8, -1};

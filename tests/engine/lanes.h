@@ -1,4 +1,4 @@
-/* Helpers that create transfers without a call, for tests of lanes and slots. */
+/* Helpers that create transfers without a public call, for tests of lanes and slots. */
 #ifndef TDICT_TESTS_ENGINE_LANES_H
 #define TDICT_TESTS_ENGINE_LANES_H
 

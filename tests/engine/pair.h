@@ -10,7 +10,7 @@ typedef struct pair pair;
 /* The counts of the hooks of a test. */
 typedef struct probe {
   atomic_int live, pins, moves, flattens, unflattens, asks;
-  atomic_int wrong;  /* wrong values that hooks have found */
+  atomic_int wrong;  /* how many wrong values the hooks have found */
   atomic_int inside; /* the number of hooks that are running */
   atomic_int most_inside;
 } probe;

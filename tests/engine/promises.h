@@ -131,7 +131,7 @@ static inline void check_pending(tdict_future *f) {
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
 }
 
-/* A gate, at which a function waits until the gate is opened. Thread-safe. */
+/* A gate at which a function waits until the test opens it. Thread-safe. */
 typedef struct gate {
   atomic_int entered;
   atomic_bool open;

@@ -342,7 +342,7 @@ SIM_CASE(consolidated_source_may_change_after_the_call) {
   check_tree(&w, plain, out);
 }
 
-/* If the copy fails, all leaves are lost. The error names no leaf, because the copy has all leaves. */
+/* If the copy fails, all leaves are lost. The error names no leaf, because the copy is for all leaves. */
 SIM_CASE(consolidated_copies_that_fail) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);

@@ -125,7 +125,7 @@ SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
   assert_false(early);
 }
 
-/* Wrong streams are refused also after the end of the transfer, so that the result does not depend on timing. */
+/* Wrong streams are also refused after the end of the transfer, so that the result does not depend on timing. */
 SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
   scoped_place w = place_sim(2, 0, 2);
   scoped_tree src = numbered_tree(&w, NULL, 5), out = NULL;

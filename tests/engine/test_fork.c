@@ -96,7 +96,7 @@ static void use_host(family *f) {
 static void keep_own_pages(family *f) {
   unsigned char *own =
       mmap(f->cached, CACHED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  bool hole = own == f->cached; /* otherwise the pages are the driver's */
+  bool hole = own == f->cached; /* otherwise the pages belong to the driver */
   if (hole) memset(own, 7, CACHED_BYTES);
   tdict_context_trim(f->w.c, tdict_cpu(), 0);
   for (size_t i = 0; hole && i < CACHED_BYTES; i += 4096) CHILD(own[i] == 7);
@@ -108,7 +108,7 @@ static void let_all_go(family *f) {
   td_release(f->pending, f->done, f->host, f->dev, f->pinned, f->dst, f->w.c);
 }
 static void live_as_child(family *f) {
-  alarm(30); /* ends a child that hangs, and the parent sees it */
+  alarm(30); /* ends a child that hangs; the parent checks for this */
   refuse_transfers(f);
   refuse_waits(f);
   refuse_memory(f);

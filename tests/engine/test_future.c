@@ -67,7 +67,7 @@ GPU_CASE(future_reports_failure) {
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EDEVICE);
   assert_ptr_equal(out, mark);
   tdict_future_release(f);
-  /* after transfer_into, the error has the path in the source, even if the source has changed since */
+  /* after transfer_into, the error has the path in the source, even if the source has changed */
   fail_call(CALL_COPY, 2);
   td_ok(tdict_transfer_into_async(w.c, there, src, &o, &f, err));
   td_ok(tdict_delete(src, "a", err));

@@ -375,7 +375,7 @@ GPU_CASE(unreported_errors_are_logged) {
   assert_int_equal(errors_of(&h), 0);
   /* the error was not returned: the future is released after or before the end */
   f = move_async(&w, bad, w.device, NULL);
-  assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EIO); /* a status or a state alone is not the error */
+  assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EIO); /* a status or a state does not count as the error */
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
   tdict_future_release(f);
   for (int i = 0; i < 50000 && errors_of(&h) < 1; i++) usleep(100);
@@ -429,7 +429,7 @@ GPU_CASE(unreported_errors_are_logged_until_destroy) {
 
 enum { LAUNCH_FAILED = 719 };
 static shim losing;
-static atomic_int copies_left, copies_after; /* copies from number `copies_left` on return LAUNCH_FAILED */
+static atomic_int copies_left, copies_after; /* the copy that counts copies_left to 0 and all later copies fail */
 static tdict_cu_context lost_context;
 static bool loses(tdict_driver *d) {
   tdict_cu_context now = NULL;

@@ -26,7 +26,7 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   resume(w);
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_ECANCELLED);
 }
-/* Returns a device where the leaf is not. */
+/* Returns another device than that of the leaf. */
 static tdict_device away_from(const place *w, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? w->device : tdict_cpu();
 }
@@ -57,7 +57,7 @@ SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
     scoped_tree src = shared_tree(&w, on_device ? NULL : w.memory, 10), dst = shared_tree(&w, memory, 20);
     scoped_tree a = part_of(src, "a", NULL), to_a = part_of(dst, "a", NULL), both = part_of(src, "a", "n.b"),
                 to_both = part_of(dst, "a", "n.b");
-    lose(&w, both, to_both); /* a transfer of "a" alone succeeds below */
+    lose(&w, both, to_both); /* a later transfer of "a" alone succeeds */
     check_lost(&w, dst, "a");
     check_lost(&w, dst, "n.b");
     check_there(&w, dst, "c", 22);

@@ -70,7 +70,7 @@ GPU_CASE(lost_source_is_refused) {
   }
 }
 
-/* A transfer is queued after a cancelled write, another transfer after a later successful write. */
+/* One transfer is queued after a cancelled write of its source, and another after a successful write. */
 SIM_CASE(lost_source_of_a_queued_transfer) {
   scoped_place w = place_sim(4, 20e6, 1);
   scoped_tree src = numbered_tree(&w, NULL, 1), dst = numbered_tree(&w, w.memory, 2), out = NULL;

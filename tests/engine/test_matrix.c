@@ -242,7 +242,7 @@ static void play_racy(player *p) {
   }
 }
 
-/* Writes and reads this thread's own tree in turn. Each read must see the generation before it. */
+/* Writes and reads this thread's own tree in turn. Each read must see the latest write. */
 static void play_own(player *p) {
   tdict_future *f;
   const int64_t generation = ++p->generation;

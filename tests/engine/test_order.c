@@ -6,7 +6,7 @@
 
 enum { SLOW = 20 << 20 }; /* bytes a second: a numbered tree takes 10 ms */
 
-/* Makes a tree of a number on the device, written without transfers. */
+/* Makes a tree of a number on the device without a transfer. */
 static tdict_tree *numbered_on_device(const place *w, uint64_t number) { return numbered_tree(w, w->memory, number); }
 
 /* Checks reads after writes, writes after reads, and writes after writes, in device and host memory. All transfers are
@@ -82,8 +82,8 @@ GPU_CASE(transfers_are_ordered) {
   for (int i = 0; i < TREES; i++) tdict_release(trees[i]);
 }
 
-/* Leaves of two trees are parts of one storage. Copies to the host are much faster, so a transfer that does not wait
- * would read too early. */
+/* Leaves of two trees are parts of one storage. Copies to the host are faster than copies to the device, so a read that
+ * does not wait would come too early. */
 SIM_CASE(transfers_of_one_storage_are_ordered) {
   tdict_context_options o = place_options(4);
   tdict_sim_options sim = td_with(tdict_sim_options, h2d_bytes_per_second = 2e6);

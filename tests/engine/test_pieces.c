@@ -104,7 +104,8 @@ CASE(pieces_gather_leaves_of_every_length) {
   }
 }
 
-/* If leaves have the same offsets on the device as on the line, one copy moves them all, with the gaps if allowed. */
+/* If leaves have the same offsets on the device as on the line, one copy moves them all, including gaps that may be
+ * overwritten. */
 GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   tdict_context_options o = tdict_context_options_default();
   place w = open_wrapped(&o); /* slots larger than the tree */

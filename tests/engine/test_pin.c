@@ -135,8 +135,8 @@ GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_release(src);
 }
 
-/* Opens a driver that refuses one way to pin memory after the other: one registration, registered pieces if the option
- * allows them, and pages of the driver. The statistics and one line of the log name the way that is used. */
+/* Opens a driver that can refuse each way to pin memory: one registration, registered pieces if the option asks for
+ * them, and pages of the driver. The statistics and one line of the log name the way that is used. */
 static tdict_driver *faulty_driver(void) {
   tdict_driver *inner = NULL, *driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();

@@ -5,7 +5,7 @@
 #include "trees.h"
 #include "wrap.h"
 
-/* The bytes of all leaves. With a sanitizer there are fewer, because the checks then take long. */
+/* The bytes of all leaves, fewer with a sanitizer, because the checks then take long. */
 #define TREE_BYTES ((size_t)(SANITIZED ? 40 : 100) << 20)
 static tdict_tree *large_tree(void) {
   tdict_tree *td = new_tree();
@@ -54,7 +54,7 @@ static void check_staging(size_t staging, bool all_ways) {
 GPU_CASE(staging_never_exceeds) { check_staging(STAGING, true); }
 GPU_CASE(staging_never_exceeds_other_sizes) {
   check_staging((size_t)64 << 10, false);
-  check_staging((size_t)5 << 20, false); /* pages of the library, which it registers */
+  check_staging((size_t)5 << 20, false); /* the library registers its own pages */
   check_staging(((size_t)3 << 20) + 12345, false);
 }
 

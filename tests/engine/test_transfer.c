@@ -189,7 +189,7 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
   assert_true(tdict_is_locked(got)); /* locked by its parent */
   td_ok(tdict_get_tree(there, "next", &got, err));
   assert_true(tdict_is_locked(got));
-  td_ok(tdict_unlock(got, err)); /* the source stays locked */
+  td_ok(tdict_unlock(got, err)); /* does not unlock the source */
   assert_true(tdict_is_locked(next));
   td_ok(tdict_get_tree(there, "obs", &got, err));
   assert_false(tdict_is_locked(got));
@@ -204,7 +204,7 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
 }
 
-/* The result is in the memory of the option. */
+/* The result is in the memory that the option names. */
 GPU_CASE(transfer_into_given_memory) {
   scoped_place w = open_place();
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);

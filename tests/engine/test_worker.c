@@ -229,7 +229,7 @@ GPU_CASE(work_names_the_leaf_at_fault) {
 /* After the first failure, no worker begins another chunk. */
 GPU_CASE(work_stops_after_a_failure) {
   tdict_sim_options sim = tdict_sim_options_default();
-  sim.h2d_bytes_per_second = 20e6; /* 512 copies take 1.6 s, because the thread whose copy fails may report it late */
+  sim.h2d_bytes_per_second = 20e6; /* so slow that 512 copies take 1.6 s, because a failure may be reported late */
   scoped_place w = open_wrapped(td_options(tdict_context_options, sim = &sim, staging_bytes = STAGING));
   scoped_tree src = bytes_tree("x", (int64_t)64 << 20, NULL), out = NULL;
   tdict_transfer_options o = threads(8);

@@ -166,7 +166,7 @@ static inline tdict_tree *pinned_tree(tdict_memory *pinned) {
 }
 
 static inline tdict_tree *mixed_tree(tdict_memory *pinned) {
-  const int64_t unit = SANITIZED ? 1979 : 7919; /* all leaves have 9 or 34 MB */
+  const int64_t unit = SANITIZED ? 1979 : 7919; /* 9 or 34 MB in all */
   tdict_tree *td = new_tree();
   for (int i = 0; i < 24; i++)
     td_put(td, td_text("m%d", i), random_tensor(TDICT_U8, SHAPE(100 + unit * i * i), i % 2 ? pinned : NULL));

@@ -165,7 +165,7 @@ static inline int64_t num_pending(void) {
   tdict_driver_sim_counts(wrap.driver, 0, &count);
   return count.num_pending;
 }
-/* Checks that exactly `wanted` operations are queued when all threads wait. Waits for them for some seconds at most. */
+/* Checks that exactly `wanted` operations are queued when all threads wait. Waits some seconds at most. */
 static inline void expect_pending(int64_t wanted) {
   for (int i = 0; i < 5000 && num_pending() < wanted; i++) usleep(1000);
   td_rest();

@@ -13,7 +13,7 @@
 #define TDICT_CUDA 1
 #endif
 
-/* What the body of a case gets: a driver, with the primary context of device 0 current. */
+/* The arguments of a case's body: a driver, whose primary context of device 0 is current. */
 typedef struct fixture {
   tdict_driver *d;
   const tdict_driver_ops *ops;

@@ -324,7 +324,7 @@ static void capture_modes(fixture *b) {
 CUDA_CASE(cuda_capture_mode_exchange_gpu) { on_gpu(capture_modes); }
 CASE(cuda_capture_mode_exchange_fake) { on_fake(capture_modes); }
 
-/* Uses calls that the table does not have, in order to begin a capture. */
+/* Begins a capture by functions of libcuda that are not in the table. */
 static void capture_status(fixture *b) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *graph = NULL, *found;
   assert_non_null(library);
@@ -417,7 +417,7 @@ CASE(cuda_reports_init_failure) {
   settings->init_result = TDICT_CU_NO_DEVICE;
   td_fails(TDICT_ENODEVICE, "cuInit returned CUDA_ERROR_NO_DEVICE (a text", open_cuda(&d, err));
   assert_int_equal(td_last_error.native, TDICT_CU_NO_DEVICE);
-  settings->init_result = 803; /* the stand-in knows no name of this code */
+  settings->init_result = 803; /* the stand-in has no name for this code */
   td_fails(TDICT_ENODEVICE, "unknown error code", open_cuda(&d, err));
   assert_int_equal(td_last_error.native, 803);
   assert_null(d);

@@ -86,7 +86,7 @@ CASE(sim_copy_refuses_bad_addresses) {
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *host = make_pinned(d, BYTES, 5);
   char *dev = make_device(d, BYTES), *next = make_device(d, BYTES);
-  assert_ptr_equal(next, dev + 70144); /* the blocks have no gap but the rounding to 512 bytes */
+  assert_ptr_equal(next, dev + 70144); /* the only gap between the blocks is the rounding to 512 bytes */
   CU(INVALID_VALUE, copy_h2d_async, dev + 1, host, BYTES, s);
   CU(INVALID_VALUE, copy_h2d_async, dev + BYTES, host, 1, s);
   CU(INVALID_VALUE, copy_d2h_async, host, dev + 2, BYTES - 1, s);

@@ -42,7 +42,7 @@ CASE(sim_step_finishes_the_given_count) {
   td_ok(tdict_driver_sim_step(d, 1, err)); /* runs the copy; the event after the copy needs no step */
   CU(SUCCESS, event_query, e);
   assert_int_equal(finished(d), 2);
-  td_ok(tdict_driver_sim_step(d, 2, err)); /* in the order of the calls: the function on b, then the copy */
+  td_ok(tdict_driver_sim_step(d, 2, err)); /* runs in the order of the calls: the function on b, then the copy */
   assert_int_equal(t.count, 2);
   assert_int_equal(t.order[1], 1);
   assert_memory_equal(back, src, BYTES);
@@ -361,7 +361,7 @@ static void query(tdict_driver *d, tdict_cu_stream s, int times) {
 }
 
 /* The function begins at 1 ms and runs until the gate opens. The copy ends at 2 ms. No thread waits, so only queries
- * move the clock. They do not while the function runs or the device is held. */
+ * move the clock, except while the function runs or the device is held. */
 CASE(sim_virtual_time_waits_for_functions) {
   enum { QUERIES_PER_MS = 1000 };
   tdict_sim_options o = virtual_options(true, 1);

@@ -120,7 +120,7 @@ static void lost_wakeup(void) {
   }
 }
 
-/* Loses updates only if the threads change between the two atomic accesses. */
+/* Loses updates if another thread runs between the two atomic accesses. */
 static void *add_in_two_steps(void *argument) {
   (void)argument;
   for (int i = 0; i < UPDATES; i++) atomic_store(&counter, atomic_load(&counter) + 1);
@@ -212,7 +212,7 @@ static void write_file(const char *path, const char *text, bool syncs) {
   close(fd);
 }
 
-/* Replaces a file. Flushes its bytes before the rename only with DST_SYNCS. */
+/* Replaces a file. Only with DST_SYNCS, its bytes are flushed before the rename. */
 static void replace_file(void *data) {
   const bool syncs = getenv("DST_SYNCS") != NULL;
   (void)data;

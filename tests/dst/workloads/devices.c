@@ -126,7 +126,7 @@ static void spread_and_gather(stage *s, int64_t generation) {
 
 static void check_promise(stage *s, const parts *p, const model_rows *rows, const tdict_tree *all) {
   model_true(tdict_num_keys(all) == (size_t)p->count && tdict_batch_ndim(all) == 0);
-  for (int i = p->count - 1; i >= 0; i--) { /* the last device is checked first, because it gets its bytes last */
+  for (int i = p->count - 1; i >= 0; i--) { /* the last device gets its bytes last, so it is checked first */
     const char key[2] = {(char)('0' + i), 0};
     tdict_tree *part = NULL;
     model_true(tdict_get_tree(all, key, &part, NULL) == TDICT_OK);

@@ -38,7 +38,8 @@ static void start_shared(stage *s) {
   s->futures[0] = f;
   for (int i = 1; i < NUM_PLAYERS; i++) s->futures[i] = tdict_future_retain(f);
 }
-/* Waits for the future in one of several ways, or not at all, and releases it, maybe at the same time as others. */
+/* Waits for the future in one of several ways, or not at all, and releases it, sometimes together with other
+ * threads. */
 static void end_shared(stage *s, tdict_future *f) {
   const uint64_t way = dst_roll(8);
   model_look look = model_device_look(tdict_sim(0));

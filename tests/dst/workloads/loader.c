@@ -3,7 +3,7 @@
  * One thread takes batches and compares each batch with the rows that a sampler names for this position. It also saves
  * states and returns to them. Another thread reads statistics and states at the same time. Some fetches fail. Batches
  * stay on the host, or arrive on the device, where work on a stream reads them. When the thread stops, the loader is
- * destroyed in whatever state it is. */
+ * destroyed in any state. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>

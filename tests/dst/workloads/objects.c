@@ -149,7 +149,7 @@ static model_rows rows_of(int64_t generation) { return model_rows_of(generation,
 /* Returns the generation of the tree in a crate. */
 static int64_t inner(int64_t generation) { return generation + 100; }
 
-/* Makes a tree with `depth` nested crates. Returns NULL after a misfortune. */
+/* Makes a tree with nested crates, `depth` levels deep. Returns NULL after a misfortune. */
 static tdict_tree *make_nest(int64_t generation, int depth, bool fails) {
   const model_rows rows = rows_of(generation);
   tdict_tree *td = model_tree(&rows);

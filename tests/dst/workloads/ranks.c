@@ -2,8 +2,8 @@
  *
  * All ranks make the same blocking or asynchronous calls, which a script lists. Each rank checks its results against
  * the rows that all ranks passed to the call. In some runs, a function of a rank's table fails, or a rank ends between
- * two calls or is late. Each call then returns the right result or an error. A rank that gets an error aborts its
- * communicator, as a program would, so no rank waits for ever. */
+ * two calls, or a rank is late. Each call then returns the right result or an error. A rank that gets an error aborts
+ * its communicator, as a program would, so no rank waits for ever. */
 #include <stdatomic.h>
 #include <unistd.h>
 

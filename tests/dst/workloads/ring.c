@@ -17,9 +17,9 @@ enum { NUM_WORKERS = 2, MOST_BATCHES = 6, MOST_HELD = 3, ROWS = 2, WIDTH = 40, M
 typedef struct worker {
   int sockets[2]; /* ends of the trainer and of the worker */
   bool is_added;
-  int num_batches;                       /* that the worker will publish */
+  int num_batches;                       /* to publish in all */
   bool leaves_slot;                      /* leaves while it fills a slot */
-  _Atomic(int) num_published, num_begun; /* begun: also counts a call that has not returned */
+  _Atomic(int) num_published, num_begun; /* begun: includes a call that has not returned */
   int num_taken;
 } worker;
 /* A batch that the trainer has sent to the device. */
@@ -145,7 +145,7 @@ static bool take(stage *s, tdict_tree **held, int *num_held) {
   const uint32_t allowed = 1u << TDICT_ETIMEDOUT | 1u << TDICT_ENOTFOUND;
   const bool are_all_gone = atomic_load(&s->num_active) == 0;
   if (!model_may(allowed, tdict_share_ring_take(s->ring, MILLISECOND, &slot, model_error()))) {
-    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* full slots never time out */
+    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* a full slot is never missed */
     give_back(s, held, num_held);                                             /* the workers may wait for these slots */
     return may_come;
   }

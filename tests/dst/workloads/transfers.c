@@ -427,8 +427,8 @@ static bool pin_large_leaf(stage *s, tdict_tree *td) {
   return is_ok;
 }
 
-/* Chooses about half of the kinds of actions for a run. If an error needs only a few kinds, they follow each other more
- * often than in a run of all kinds (Groce and others, Swarm Testing, 2012). */
+/* Chooses about half of the kinds of actions for a run. An error that needs a few kinds is then more likely than with
+ * all kinds (Groce and others, Swarm Testing, 2012). */
 static void choose_kinds(stage *s) {
   for (int kind = 0; kind < NUM_KINDS; kind++)
     if (dst_roll(2)) s->kinds[s->num_kinds++] = kind;

@@ -11,7 +11,7 @@
 
 enum { CHUNKS = 12, LANES = 2, BYTES = CHUNKS * SLOT };
 
-/* A transfer that is created without a call. Each leaf is one chunk and fills one slot. There are two lanes. */
+/* A transfer that the test creates itself. Each leaf is one chunk and fills one slot. There are two lanes. */
 typedef struct hand {
   place w;
   tdict_transfer *t;

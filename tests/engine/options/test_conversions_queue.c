@@ -85,7 +85,8 @@ GPU_CASE(conversions_of_a_batch_need_one_launch) {
   }
 }
 
-/* Kernels read up to 1 MiB of a transfer from pinned sources. Other leaves are copied through slots. */
+/* Kernels read up to 1 MiB of a transfer from pinned sources. More converted leaves go through slots, and other pinned
+ * leaves are copied directly. */
 GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
   scoped_place w = open_place();
   scoped_tree src = td_tree_in(w.pinned, "plain:i32[70000]");
@@ -133,7 +134,7 @@ GPU_CASE(conversions_fill_large_slots) {
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = converting(&c, 1, &s);
   scoped_tree out = move_counted(&w, src, &o);
-  assert_int_equal(s.num_chunks, 3); /* 384 KiB each: the tuning row of 1 MiB, not of 4 MiB */
+  assert_int_equal(s.num_chunks, 3); /* of 384 KiB, as in the tuning row for 1 MiB */
   assert_int_equal(num_copies, 3);
   assert_int_equal(num_launches, 3);
   check_halves(&w, td_leaf(src, "a"), td_leaf(out, "a"));

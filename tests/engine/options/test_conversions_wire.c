@@ -21,7 +21,7 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
   } wires[] = {{TDICT_U8, TDICT_F32, 1, 1, 4, 1},
                {TDICT_F32, TDICT_BF16, 2, 2, 2, 4},
                {TDICT_F16, TDICT_BF16, 2, 2, 2, 2},
-               {TDICT_F32, TDICT_I64, 8, 4, 8, 4}, /* not on the device, where range errors come too late */
+               {TDICT_F32, TDICT_I64, 8, 4, 8, 4}, /* not on the device: range errors would come too late */
                {TDICT_I64, TDICT_U8, 1, 8, 1, 8}};
   enum { COUNT = 40000 };
   scoped_place w = open_place();
@@ -48,7 +48,8 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
   }
 }
 
-/* If the program names a wire dtype, elements are rounded twice. Within the host and in place, it has no effect. */
+/* If the program names a wire dtype, elements are rounded twice. Within the host and in place, the name has no
+ * effect. */
 GPU_CASE(conversions_with_a_named_wire) {
   enum { COUNT = 30001 };
   scoped_place w = open_place();

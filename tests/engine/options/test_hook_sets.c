@@ -180,7 +180,8 @@ GPU_CASE(hook_sets_pin_several_objects_at_once) {
   }
 }
 
-/* While the hooks of all objects run at the same time, each allocation in one of them fails once. */
+/* While the hooks of all objects run at the same time, one allocation in one hook fails. The case tries each
+ * allocation. */
 typedef struct shortage {
   meeting meeting;
   int number; /* the object whose hook gets no memory */

@@ -214,7 +214,7 @@ SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
   td_release(out, src, c, s.driver, inner);
 }
 
-/* The failed call creates the stream of the hooks, because a transfer without hooks does not create a stream. */
+/* The call that fails creates the stream of the hooks, because the transfer creates no other stream. */
 SIM_CASE(hook_needs_its_stream) {
   static const tdict_fault fault = {
       .kinds = TDICT_FAULT_BIT(TDICT_FAULT_STREAM_CREATE), .n = 1, .code = TDICT_CU_OUT_OF_MEMORY};

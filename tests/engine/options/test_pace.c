@@ -1,4 +1,4 @@
-/* Tests the option max_bytes_per_second: how many bytes have begun to be copied at each moment of virtual time.
+/* Tests the option max_bytes_per_second: at each moment of virtual time, how many bytes have begun to be copied.
  * __wrap_clock_gettime and __wrap_nanosleep are in virtual_clock.h. */
 #include "engine/options/pace.h"
 

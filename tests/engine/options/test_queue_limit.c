@@ -114,7 +114,8 @@ SIM_CASE(queue_limit_holds_with_few_slots) {
 }
 
 /* Returns the number of queued chunks after `done` chunks have finished. Chunks of pinned memory are queued one by one.
- * Of ordinary memory, only the first chunk is queued alone, then two together, as soon as both fit into the limit. */
+ * Of ordinary memory, the first chunk is queued alone, then two chunks at a time, as soon as both fit into the
+ * limit. */
 static int queued_after(int done, int num_queued, bool pinned) {
   return pinned || num_queued < 4 || done % 2 ? num_queued : num_queued - 1;
 }

@@ -62,7 +62,7 @@ GPU_CASE(strips_queue_full_slots_once) {
     }
 }
 
-/* All threads of one or three transfers share one slot. A thread that keeps the slot while it waits would be a
+/* All threads of one or three transfers share one slot. If a thread kept the slot while it waits, this would be a
  * deadlock. */
 GPU_CASE(strips_wait_without_a_slot) {
   enum { AT_ONCE = 3 };
@@ -93,7 +93,7 @@ GPU_CASE(strips_wait_without_a_slot) {
 }
 
 /* Several threads fill one chunk whose copy must wait for a stopped stream. One thread queues the copy. The streams of
- * the other threads must not wait, because the next transfers use them. Otherwise the case never ends. */
+ * the other threads must not wait, because the next transfers use them. Otherwise the case would never end. */
 SIM_CASE(strips_queue_waits_only_before_copies) {
   scoped_place w = place_sized(64 << 20, 8);
   scoped_tree src = bytes_tree("x", 350000, NULL);

@@ -97,7 +97,7 @@ GPU_CASE(choose_more_threads_for_files) {
   }
 }
 
-/* The caller sends a tree of a few bytes. If a tree needs two chunks, both are about equal. */
+/* The caller sends a tree of a few bytes. If a tree needs two chunks, they have about the same size. */
 GPU_CASE(choose_caller_moves_small_trees) {
   scoped_place w = open_place();
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);

@@ -89,7 +89,7 @@ GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
       assert_int_equal(one.num_new_dims, several.num_new_dims);
       td_ok(tdict_plan_cut(&helped, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
       td_ok(tdict_plan_cut(&alone, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
-      check_same_plan(&alone, &helped); /* ignores which leaves are shared, because the first plan retains some */
+      check_same_plan(&alone, &helped); /* ignores which leaves are shared, since the first plan retains some */
       tdict_plan_reset(&helped);
       tdict_plan_reset(&alone);
       helped = collect(&w, src, 4, borrows, &several);

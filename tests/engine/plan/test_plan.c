@@ -5,7 +5,7 @@
 #include "engine/plan/collect.h"
 #include "engine/trees.h"
 
-/* The other result of the last call of the next two functions. */
+/* The second result of the latest call of the next two functions. */
 static tdict_collected found;
 
 static tdict_plan collect(const place *w, const tdict_tree *src, int32_t mode) {

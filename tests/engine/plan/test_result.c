@@ -48,8 +48,8 @@ CASE(result_places_leaves_in_its_storage) {
   }
 }
 
-/* Makes a tree whose result several threads build. After many leaves, it has a child, a deleted entry and more
- * leaves. */
+/* Makes a tree that is large enough for several threads to build its result. After many leaves, it has a child, a
+ * deleted entry and more leaves. */
 static tdict_tree *large_tree(void) {
   static const char *const kinds[] = {"f32[3]", "f32[3]", "i64[]", "u8[2,5]", "f32[4]", "i32[4]", "u8[5,2]", "f64[0]"};
   scoped_tree few = td_tree("y:f32[2] z:i64[]");
