@@ -22,8 +22,8 @@ static const char *scope_leaves(tdict_gpu *gpu, tdict_cu_context outside) {
   if (exchange_mode(d, TDICT_CU_CAPTURE_RELAXED) != TDICT_CU_CAPTURE_RELAXED) return "not relaxed inside";
   if (tdict_gpu_enter(gpu, &inner, NULL) != TDICT_OK) return "not entered twice";
   tdict_gpu_leave(gpu, &inner);
-  if (d->ops->ctx_current(d, &current) || current != gpu->context) return "not current after the inner one";
-  if (exchange_mode(d, TDICT_CU_CAPTURE_RELAXED) != TDICT_CU_CAPTURE_RELAXED) return "the inner one reset the mode";
+  if (d->ops->ctx_current(d, &current) || current != gpu->context) return "not current after the inner scope";
+  if (exchange_mode(d, TDICT_CU_CAPTURE_RELAXED) != TDICT_CU_CAPTURE_RELAXED) return "the inner scope reset the mode";
   tdict_gpu_leave(gpu, &outer);
   if (d->ops->ctx_current(d, &current) || current != outside) return "another context is current afterwards";
   if (exchange_mode(d, mode) != TDICT_CU_CAPTURE_THREAD_LOCAL) return "another mode afterwards";

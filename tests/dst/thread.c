@@ -21,8 +21,8 @@ typedef struct start {
 
 static pthread_key_t last_key;
 
-/* libc runs the destructors of keys at most PTHREAD_DESTRUCTOR_ITERATIONS times. This one ends the thread in the last
- * round, after which no other destructor can run. */
+/* Ends the thread as the last destructor. libc runs the destructors in at most PTHREAD_DESTRUCTOR_ITERATIONS rounds,
+ * and this function waits for the last round. */
 static void count_destructors(void *value) {
   const intptr_t round = (intptr_t)value;
   if (round < PTHREAD_DESTRUCTOR_ITERATIONS)

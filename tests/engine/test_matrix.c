@@ -1,7 +1,7 @@
 /* Tests concurrent use. Threads start transfers of overlapping trees in each direction, way and mode, write into the
  * same destinations, cancel transfers, and release futures and trees early. Hooks start nested transfers, and contexts
- * are destroyed while transfers run. Bytes have stamps of generations (support/stamps.h). A watchdog ends a test that
- * hangs.
+ * are destroyed while transfers run. The bytes show the generation of a tree (support/stamps.h). A watchdog ends a test
+ * that hangs.
  *
  * Each case runs rounds for some seconds, and each round has its own context. The environment variables
  * TDICT_TEST_SECONDS and TDICT_TEST_SEED set the time and the seed (see scripts/soak). Threads record the first error,

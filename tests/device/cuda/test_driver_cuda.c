@@ -94,7 +94,7 @@ static void check_range(fixture *b, void *address, size_t bytes, bool device) {
   for (int i = 0; i < 2; i++) {
     tdict_cu_pointer p;
     memset(&p, 0xA5, sizeof p);
-    cu_ok(pointer(b->d, (char *)address + (i ? bytes - 1 : 0), &p)); /* of the first or the last byte */
+    cu_ok(pointer(b->d, (char *)address + (i ? bytes - 1 : 0), &p)); /* asks for the first and the last byte */
     assert_true(p.known);
     assert_int_equal(p.device, device);
     assert_int_equal(p.ordinal, 0);

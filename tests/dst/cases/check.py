@@ -69,7 +69,7 @@ def seeds_that_find(case, text, program=PROGRAM, **more):
 
 
 def test_planted():
-    """Planted errors are found."""
+    """The scheduler finds planted errors."""
     need(seeds_that_find("spurious_wakeup", "the wait ended too early", DST_RARITY_spurious="5") >= 5,
          "the wait without a loop was not found")
     need(seeds_that_find("spurious_wakeup", "", DST_OFF="spurious") == 0, "a spurious wakeup without permission")
@@ -77,13 +77,13 @@ def test_planted():
 
 
 def test_planted_atomic():
-    """A switch between two atomic accesses is possible at the atomic level only."""
+    """Threads can switch between two atomic accesses only if atomic accesses are decisions."""
     need(seeds_that_find("lost_update", "an update was lost", PROGRAM_ATOMIC, DST_POLICY="random") >= 10, "not found")
     need(seeds_that_find("lost_update", "", PROGRAM_ATOMIC, DST_ATOMIC="0") == 0, "found without switches")
 
 
 def test_deadlock():
-    """A deadlock names the threads, their locks, and the calls."""
+    """The report of a deadlock names the threads, their locks, and the calls."""
     reports = [run("deadlock", seed, DST_POLICY="random") for seed in range(1, 21)]
     found = [text for code, text in reports if code != 0]
     need(found, "no seed found the deadlock")
@@ -106,7 +106,7 @@ def counts(output):
 
 
 def test_misfortunes():
-    """Each kind happens at least once in some seeds, and never if it is switched off."""
+    """Each kind of misfortune happens in some seeds, and never if it is switched off."""
     often = {f"DST_RARITY_{kind}": "3" for kind in ("spurious", "early_timeout", "alloc", "thread", "driver", "io")}
     found = counts(run("misfortunes", 1, **often)[1])
     need(all(found.values()), f"some kinds never happened: {found}")
@@ -121,7 +121,7 @@ def test_misfortunes():
 
 
 def test_crash():
-    """A crash tears a file whose bytes were not flushed, and only such a file."""
+    """A crash damages a file only if its bytes were not flushed."""
     need(seeds_that_find("crash", "the file is neither old nor new") >= 10, "no crash lost bytes that were not flushed")
     need(seeds_that_find("crash", "", DST_SYNCS="1") == 0, "a crash lost bytes that were flushed")
 

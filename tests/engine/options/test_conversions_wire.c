@@ -93,7 +93,7 @@ GPU_CASE(conversions_with_a_named_wire) {
   assert_null(out);
 }
 
-/* Within a device, only contiguous tensors whose elements always fit are converted. */
+/* Within a device, tensors are converted only if they are contiguous and all values of their dtype fit. */
 GPU_CASE(conversions_within_a_device) {
   scoped_place w = open_place();
   scoped_tree src = make_sources(&w, 0), there = to_device(&w, src, w.device);

@@ -81,7 +81,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
 GPU_CASE(choose_more_threads_for_files) {
   scoped_place w = place_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
-  for (int cpus = 6; cpus <= 20; cpus += 7) { /* the number of processors that the pool may use */
+  for (int cpus = 6; cpus <= 20; cpus += 7) { /* the processors that the pool may use */
     const tdict_cpus set = td_cpus(0, cpus - 1);
     (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
     const int wanted = cpus < 16 ? cpus : 16;
