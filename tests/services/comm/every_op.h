@@ -6,14 +6,14 @@
 #include "support/take_comm.h"
 
 enum { OP_BROADCAST, OP_SCATTER, OP_BROADCAST_INTO, OP_GATHER_TO, OP_ALL_GATHER, OP_STACK, OP_REDUCE, NUM_OPS };
-enum { OP_FIRST_MATCHING = OP_BROADCAST_INTO }; /* from here on, all ranks have a tree */
+enum { OP_FIRST_MATCHING = OP_BROADCAST_INTO }; /* from here on, the trees of all ranks must match */
 static const char *const op_names[] = {"broadcast",  "scatter",          "broadcast_into", "gather",
                                        "all_gather", "all_gather_stack", "all_reduce"};
 
 /* The arguments of one rank. */
 typedef struct op_args {
   int op;
-  tdict_tree *tree; /* on ranks other than the root, broadcast and scatter pass NULL instead */
+  tdict_tree *tree; /* broadcast and scatter get NULL on ranks other than the root, unless `always_passes` is set */
   bool always_passes;
   int root, dim;
   tdict_reduce_op reduce;
@@ -22,7 +22,7 @@ typedef struct op_args {
   bool has_bad_option;
 } op_args;
 
-/* The caller releases *out, which stays NULL if the call has no result. */
+/* Makes the call of one rank. The caller releases *out, which stays NULL if the call has no result. */
 static inline tdict_status op_call(rig_rank *r, const op_args *a, tdict_tree **out, tdict_error *err) {
   tdict_tree *src = r->rank == a->root || a->always_passes ? a->tree : NULL;
   tdict_comm_options o = a->options ? *a->options : tdict_comm_options_default();
@@ -47,7 +47,7 @@ static inline tdict_status op_call(rig_rank *r, const op_args *a, tdict_tree **o
   }
 }
 
-/* The arguments of all ranks; `user` of the rig. */
+/* The arguments of all ranks. The rig's `user` points to them. */
 typedef struct op_case {
   op_args of[THREAD_MOST_RANKS];
 } op_case;
@@ -56,7 +56,7 @@ static inline void op_try(rig_rank *r) {
   rig_keep(r, op_call(r, &c->of[r->rank], &r->got, err));
 }
 
-/* A tree of three tensors; all ranks make equal trees from equal arguments. */
+/* Makes a tree of three tensors. Ranks that pass equal arguments get equal trees. */
 static inline tdict_tree *op_tree(const char *second_key, tdict_dtype dtype, int64_t size) {
   tdict_field fields[3];
   memset(fields, 0, sizeof fields);

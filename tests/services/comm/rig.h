@@ -1,5 +1,5 @@
-/* Ranks as threads, for the tests of communicators. A case describes in a function what one rank does. Ranks do not
- * assert: they note the first thing that is wrong, and the main thread fails. */
+/* Runs ranks as threads, for the tests of communicators. A case passes a function that does the work of one rank. Ranks
+ * do not assert: they note the first error, and the main thread then fails the case. */
 #ifndef TDICT_TESTS_SERVICES_COMM_RIG_H
 #define TDICT_TESTS_SERVICES_COMM_RIG_H
 
@@ -15,11 +15,11 @@ typedef struct rig_rank {
   rig *rig;
   int rank;
   tdict_comm_table table;
-  tdict_comm *comm; /* NULL if the case wants none */
+  tdict_comm *comm; /* NULL if the case needs no communicators */
   tdict_error error;
   char wrong[400];
-  int status;      /* for the case: what its call returned */
-  tdict_tree *got; /* for the case: the result; released with the rig */
+  int status;      /* the status that the case's call returned */
+  tdict_tree *got; /* the result of the case's call; released with the rig */
   int64_t took_ns;
   pthread_t thread;
 } rig_rank;
@@ -40,7 +40,7 @@ static inline void rig_note(rig_rank *r, const char *where, int line, const char
   do {                                                                      \
     if (!(condition)) rig_note((r), __FILE__, __LINE__, "not " #condition); \
   } while (0)
-/* The call must succeed. `err` is in scope for the call. */
+/* Makes a call and notes an error if the call fails. The call can use `err`. */
 #define rig_ok(r, call)                                                                                            \
   do {                                                                                                             \
     tdict_error *err = &(r)->error;                                                                                \
@@ -52,7 +52,7 @@ static inline void rig_note(rig_rank *r, const char *where, int line, const char
       rig_note((r), __FILE__, __LINE__, rig_text_);                                                                \
     }                                                                                                              \
   } while (0)
-/* Keeps the status and the error of a call. */
+/* Makes a call and keeps its status, its error and its time. */
 #define rig_keep(r, call)                       \
   do {                                          \
     tdict_error *err = &(r)->error;             \
@@ -83,7 +83,7 @@ static inline tdict_context *rig_context(void) {
   td_at_end(rig_end);
   return rig_shared_context = td_context(td_options(tdict_context_options, num_threads = 2));
 }
-/* Ranks on the device of the run. */
+/* Creates a rig whose ranks use the device of the run. */
 static inline rig *rig_create(int world) { return rig_create_on(world, rig_context(), td_device(), true); }
 
 static inline void *rig_thread(void *rank) {
@@ -91,7 +91,7 @@ static inline void *rig_thread(void *rank) {
   r->rig->run(r);
   return NULL;
 }
-/* Lets every rank run a function on its own thread, and fails if a rank has noted something. */
+/* Runs a function on a thread for each rank, and fails if a rank has noted an error. */
 static inline void rig_run(rig *g, void (*run)(rig_rank *r), void *user) {
   g->run = run;
   g->user = user;

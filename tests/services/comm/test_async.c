@@ -5,9 +5,9 @@
 
 enum { MOST_CALLS = 12 };
 typedef struct async_case {
-  tdict_tree *src; /* of rank 0 */
+  tdict_tree *src; /* the source of rank 0 */
   tdict_tree *part[THREAD_MOST_RANKS];
-  tdict_tree *sum[THREAD_MOST_RANKS]; /* "x" F32 [4] */
+  tdict_tree *sum[THREAD_MOST_RANKS]; /* on each rank: "x" F32 [4] */
   const int64_t *counts;
 } async_case;
 
@@ -16,7 +16,7 @@ static void wait_for(rig_rank *r, tdict_future *future, tdict_tree **out) {
   tdict_future_release(future);
 }
 
-/* Starts every kind of call before it waits for the first. */
+/* Starts all kinds of asynchronous calls, and waits for them afterwards. */
 static void start_all(rig_rank *r) {
   async_case *c = r->rig->user;
   const int world = r->rig->world, next = (r->rank + 1) % world, last = (r->rank + world - 1) % world;
@@ -32,7 +32,7 @@ static void start_all(rig_rank *r) {
   tdict_comm_options o = tdict_comm_options_default();
   if (r->rank == 0) o.counts = counts;
   rig_ok(r, tdict_comm_scatter_async(r->comm, src, 0, &o, &f[n++], err));
-  memset(counts, 0, sizeof counts); /* the call has a copy */
+  memset(counts, 0, sizeof counts); /* the call has copied the counts */
   rig_ok(r, tdict_comm_all_reduce_async(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, &f[n++], err));
   rig_ok(r, tdict_comm_gather_async(r->comm, part, world - 1, NULL, &f[n++], err));
   rig_ok(r, tdict_comm_all_gather_stack_async(r->comm, c->sum[r->rank], NULL, &f[n++], err));
@@ -40,7 +40,7 @@ static void start_all(rig_rank *r) {
   if (r->rank == 0) rig_ok(r, tdict_comm_send_async(r->comm, part, next, NULL, &f[n++], err));
   rig_ok(r, tdict_comm_receive_async(r->comm, last, NULL, &f[n++], err));
   if (r->rank != 0) rig_ok(r, tdict_comm_send_async(r->comm, part, next, NULL, &f[n++], err));
-  rig_ok(r, td_comm_all_reduce(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, err)); /* waits for its turn */
+  rig_ok(r, td_comm_all_reduce(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, err)); /* runs after the others */
   for (int i = 0; i < n; i++) wait_for(r, f[i], &got[i]);
   const int sent = r->rank == 0 ? 8 : 9, received = r->rank == 0 ? 9 : 8;
   rig_true(r, r->rank != 0 || got[0] == c->src);
@@ -82,7 +82,7 @@ CASE(comm_async_calls_run_in_order) {
   }
 }
 
-/* After the call, the program may change the keys of the source and release the source. */
+/* Starts a call, then changes the keys of its source and releases the source. */
 static void start_and_change(rig_rank *r) {
   tdict_future *future = NULL;
   tdict_tree *src = NULL;
@@ -105,8 +105,8 @@ CASE(comm_async_calls_keep_their_arguments) {
   }
 }
 
-/* A communicator has one thread after its first call. The caller may have made the call itself, before that thread runs
- * and names itself. */
+/* A communicator has one thread after its first call. The caller may carry out this call itself before the thread has
+ * started and set its name. */
 CASE(comm_thread_has_a_name) {
   enum { WORLD = 3 };
   scoped_rig g = rig_create(WORLD);
@@ -142,7 +142,7 @@ CASE(comm_async_calls_report_errors_with_the_path) {
   }
 }
 
-/* Wakes no thread of the library, so that the thread of a queue sleeps. */
+/* If `wakes_nobody` is set, wakes no thread of the library, so the thread of a queue keeps sleeping. */
 static _Atomic(bool) wakes_nobody;
 int __real_pthread_cond_signal(pthread_cond_t *cond);
 int __wrap_pthread_cond_signal(pthread_cond_t *cond);
@@ -150,7 +150,7 @@ int __wrap_pthread_cond_signal(pthread_cond_t *cond) {
   return wakes_nobody ? 0 : __real_pthread_cond_signal(cond); /* __wrap_pthread_cond_signal */
 }
 
-/* The thread on which the table exchanged headers. */
+/* The thread on which headers were exchanged last. */
 static pthread_t exchanged_on;
 static tdict_status (*real_exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                      tdict_error *err);
@@ -159,7 +159,7 @@ static tdict_status note_exchange(void *self, const void *src, void *dst, size_t
   exchanged_on = pthread_self();
   return real_exchange(self, src, dst, num_bytes, timeout_ns, err);
 }
-/* A communicator of one rank whose table notes its thread. */
+/* Makes a communicator of one rank whose table notes the thread that exchanges headers. */
 static tdict_comm *lonely_comm(rig *g, bool on_calling_thread) {
   tdict_comm_table table = g->ranks[0].table;
   real_exchange = table.exchange;
@@ -184,7 +184,7 @@ CASE(comm_calls_are_made_by_the_thread_that_waits) {
   td_ok(tdict_comm_broadcast_into_async(comm, tree, 0, NULL, &first, err));
   td_ok(tdict_comm_broadcast_into_async(comm, tree, 0, NULL, &second, err));
   assert_false(tdict_future_is_ready(first));
-  td_ok(tdict_future_take(second, NULL, err)); /* makes both calls */
+  td_ok(tdict_future_take(second, NULL, err)); /* this thread makes both calls */
   assert_true(pthread_equal(exchanged_on, pthread_self()));
   assert_true(tdict_future_is_ready(first));
   wakes_nobody = false;
@@ -247,7 +247,7 @@ CASE(comm_calls_refuse_options_that_they_do_not_use) {
   td_ok(td_comm_all_reduce(comm, tree, TDICT_REDUCE_SUM, NULL, err)); /* the communicator stays usable */
 }
 
-/* Destroying the communicator waits for calls that nobody waited for. */
+/* Destroys the communicator before anybody waits for its calls. The destruction must wait for them. */
 static void start_and_destroy(rig_rank *r) {
   tdict_future *future[5];
   for (int i = 0; i < 5; i++)

@@ -11,12 +11,12 @@ const char *__asan_default_options(void) { return "allocator_may_return_null=1:m
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=1024"; }
 
-/* What the ranks do. Some messages are sent only in these cases. */
+/* What the ranks do. Some messages are only sent under these conditions. */
 typedef struct scene {
   int op;
   bool has_other_tree; /* rank 1 has a tree with another schema, so the ranks exchange their schemas */
   bool has_bad_option; /* rank 1 passes a bad argument, so its error is sent */
-  bool has_no_tree;    /* rank 0 passes a bad argument */
+  bool has_no_tree;    /* rank 0 passes no tree */
   bool has_counts;
 } scene;
 static const scene scenes[] = {
@@ -103,7 +103,6 @@ static void check_rank(const rig_rank *r) {
   assert_true(r->took_ns < 20 * RIG_SECOND);
 }
 
-/* Runs the scene of a case. */
 static rig *run_case(damage_case *c) {
   make_case(c);
   rig *g = rig_create(WORLD);
@@ -113,7 +112,7 @@ static rig *run_case(damage_case *c) {
   drop_case(c);
   return g;
 }
-/* Runs the scene with a damaged byte in call `call` of rank `rank`; bits 0: without damage. */
+/* Runs the scene with damage in one byte of call `call` of rank `rank`. If `bits` is 0, nothing is damaged. */
 static rig *run_scene(const scene *s, int rank, int call, size_t byte, unsigned char bits) {
   return run_case(&(damage_case){.s = s, .rank = rank, .call = call, .byte = byte, .bits = bits});
 }
@@ -150,13 +149,12 @@ SIM_CASE(comm_survives_damaged_messages_on_devices) {
   assert_true(num_runs > 4000 / (7 * SANITIZED_STEP) && num_errors > num_runs / 4);
 }
 
-/* Runs a case, and returns true if the rank returned TDICT_ENOMEM. */
 static bool is_short_of_memory(damage_case *c) {
   scoped_rig g = run_case(c);
   const bool is_short = g->ranks[c->rank].status == TDICT_ENOMEM;
   return is_short;
 }
-/* Each allocation of a rank fails once: first with undamaged messages, then with a random damage in each message. */
+/* Lets each allocation of a rank fail once: with undamaged messages, then with random damage in each message. */
 static void damage_without_memory(const scene *s, rng *random, int *num_short) {
   scoped_rig whole = run_scene(s, 0, 0, 0, 0);
   for (int rank = 0; rank < WORLD; rank++) {

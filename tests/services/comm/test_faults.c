@@ -13,7 +13,7 @@ static bool is_lost(const tdict_tree *tree) {
   return lost;
 }
 
-/* Sets the arguments of a call that succeeds. Trees are blocks, or the tensors of in-place trees are separate. */
+/* Sets the arguments of a call that succeeds. With `separate`, trees are not blocks: `z` has its own storage. */
 static void set_args(op_case *c, int op, bool separate) {
   memset(c, 0, sizeof *c);
   for (int r = 0; r < WORLD; r++) {
@@ -45,8 +45,8 @@ static int count_calls(int op, bool separate, int rank) {
   return count;
 }
 
-/* Rank `dead` dies in call `n` of its table. No rank waits for long, and no tree is half written. Returns false if the
- * machine was so slow that another rank reached its time limit before the death. */
+/* Lets rank `dead` die in call `n` of its table. Checks that no rank waits for long and no tree is half written.
+ * Returns false if the machine was so slow that another rank reached its time limit before the death. */
 static bool die_once(int op, int dead, int n, bool silent, int64_t timeout_ns, int losses[NUM_OPS]) {
   scoped_tree good = op_good_tree();
   scoped_rig g = rig_create(WORLD);
@@ -75,7 +75,7 @@ static bool die_once(int op, int dead, int n, bool silent, int64_t timeout_ns, i
   return has_died;
 }
 
-/* Each rank dies in each call of its table, in each operation. */
+/* Lets each rank die in each call of its table, in each operation. */
 static void die_everywhere(bool silent) {
   int deaths = 0, losses[NUM_OPS] = {0};
   for (int op = 0; op < NUM_OPS; op++)
@@ -118,7 +118,6 @@ static void come_or_not(rig_rank *r) {
   r->error = error;
 }
 
-/* A rank that never calls. */
 DEVICE_CASE(comm_absent_ranks_are_reported_within_the_time_limit) {
   tdict_comm_options o = td_with(tdict_comm_options, timeout_ns = RIG_SECOND / 10);
   for (int op = 0; op < NUM_OPS; op++)

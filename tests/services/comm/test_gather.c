@@ -47,7 +47,7 @@ static void release_parts(gather_case *c, int world) {
   for (int r = 0; r < world; r++) tdict_release(c->part[r]);
 }
 
-/* Checks that a tree is the parts of all ranks, one after another. */
+/* Checks that a tree consists of the parts of all ranks, in order. */
 static void check_joined(const gather_case *c, int world, int dim, const tdict_tree *got) {
   scoped_tree whole = tree_on_host(got);
   int64_t from = 0;
@@ -147,7 +147,7 @@ static void check_scatter(rig *g, rng *random, int i) {
 }
 DEVICE_CASE(comm_scatter_cuts_the_tree_of_the_root) { rig_in_worlds(4, 24, check_scatter); }
 
-/* One message for a tree: one gather for equal parts; for others one message for each rank that has elements. */
+/* A tree needs one message: a gather if the parts are equal, else a message for each rank that has elements. */
 DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
   enum { WORLD = 3 };
   scoped_rig g = rig_create(WORLD);
@@ -177,8 +177,8 @@ DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
   }
 }
 
-/* A few trees again and again, along both dimensions and with other counts each time, so that the communicator knows
- * more schemas than it keeps. */
+/* Gathers a few trees again and again, along both dimensions and with other counts each time, so that more schemas
+ * occur than the communicator keeps. */
 DEVICE_CASE(comm_gathers_along_each_dimension_in_turns) {
   enum { WORLD = 3, TREES = 3 };
   rng random = {8};

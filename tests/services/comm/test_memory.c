@@ -1,4 +1,4 @@
-/* Lets every allocation of every call fail once. One rank, so that all allocations are on one thread. */
+/* Lets every allocation of every call fail once. The rig has one rank, so all allocations are on one thread. */
 #include "services/comm/every_op.h"
 
 static tdict_tree *separate_tree(void) {
@@ -11,7 +11,7 @@ static tdict_tree *separate_tree(void) {
   return made;
 }
 
-/* A rig of one rank, whose calls are made on this thread, because failing allocations belong to a thread. */
+/* The rig has one rank and makes its calls on this thread, because allocations are made to fail on one thread. */
 static tdict_status (*real_exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                      tdict_error *err);
 static int64_t seen_at_exchange; /* allocations before the headers were exchanged */
@@ -53,7 +53,7 @@ CASE(comm_calls_without_memory_return_enomem) {
   }
 }
 
-/* On a device, the join is prepared while the message is on its way. */
+/* On a device, the join is prepared while the message is being sent. */
 SIM_CASE(comm_gathers_on_a_device_without_memory_return_enomem) {
   static const int ops[] = {OP_SCATTER, OP_GATHER_TO, OP_ALL_GATHER, OP_STACK};
   scoped_tree block = op_good_tree(), separate = separate_tree();
@@ -63,8 +63,8 @@ SIM_CASE(comm_gathers_on_a_device_without_memory_return_enomem) {
   }
 }
 
-/* Two trees whose schemas the communicator knows, in turns. Then only the future and its copy of the tree are
- * allocated, before the headers are exchanged. */
+/* Broadcasts two trees in turn. Once the communicator knows their schemas, it allocates only the future with its copy
+ * of the tree, before the headers are exchanged. */
 CASE(comm_broadcast_into_of_known_blocks_allocates_only_the_future) {
   tdict_tree *trees[] = {op_good_tree(), op_tree("child.c", TDICT_F32, 3)};
   rig *g = rig_of_one();

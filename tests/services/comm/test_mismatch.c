@@ -12,7 +12,7 @@ static int data_calls(rig *g, int rank) {
   return count;
 }
 
-/* Another key, dtype or size on each rank in turn, for every call for which the trees must match. */
+/* In every call whose trees must match, each rank in turn has a tree with another key, dtype or size. */
 DEVICE_CASE(comm_trees_that_differ_are_named_on_all_ranks) {
   static const struct {
     const char *key;
@@ -34,7 +34,7 @@ DEVICE_CASE(comm_trees_that_differ_are_named_on_all_ranks) {
         }
         thread_world_forget(g->threads);
         rig_run(g, op_try, &c);
-        /* the first schema is that of the root, or of rank 0: its key is named */
+        /* if the wrong rank is the one that others are compared with (the root, or rank 0), its key is named */
         const bool has_root = op == OP_BROADCAST_INTO || op == OP_GATHER_TO;
         const bool is_first = wrong == (has_root ? 1 : 0);
         const char *path = t == 0 && is_first ? "child.c" : tries[t].path;
@@ -97,7 +97,7 @@ static tdict_tree *tree_with_lost_bytes(void) {
   return tree;
 }
 
-/* An argument that only one rank can check, on each rank in turn: all ranks get its error. */
+/* Each rank in turn has an argument that only this rank can check. All ranks must get the error. */
 DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks) {
   scoped_rig g = rig_create(WORLD);
   scoped_tree good = op_good_tree(), text = tree_with_text(), lost = tree_with_lost_bytes();

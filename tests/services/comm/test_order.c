@@ -69,7 +69,7 @@ SIM_CASE(comm_calls_follow_the_stream_after) {
   }
 }
 
-/* A source in host memory, with a communicator on a device. */
+/* Uses sources in host memory with a communicator on a device. */
 static void broadcast_from_host(rig_rank *r) {
   order_case *c = r->rig->user;
   rig_ok(r, td_comm_broadcast(r->comm, r->rank == 1 ? c->tree[1] : NULL, 1, NULL, &r->got, err));
@@ -120,7 +120,7 @@ CASE(comm_read_only_trees_are_not_written) {
   assert_memory_equal(tdict_const_data(good, "x"), values, sizeof values);
 }
 
-/* Results in pinned memory; memory and streams of other devices are refused. */
+/* Results are in the pinned memory that the options name. Memory and streams of other devices are refused. */
 SIM_CASE(comm_results_are_in_the_given_memory) {
   scoped_rig g = rig_create_on(WORLD, rig_context(), tdict_cpu(), true), on_device = rig_create(WORLD);
   scoped_tree tree = op_good_tree(), host = tree_on_host(tree);
@@ -153,7 +153,6 @@ SIM_CASE(comm_results_are_in_the_given_memory) {
   op_check_usable(on_device, tree);
 }
 
-/* A transfer into the source is still running when the call begins. */
 static void stack_during_transfer(rig_rank *r) {
   order_case *c = r->rig->user;
   rig_ok(r, td_comm_all_gather_stack(r->comm, c->tree[r->rank], NULL, &r->got, err));
@@ -171,7 +170,7 @@ GPU_CASE(comm_calls_wait_for_transfers) {
   for (int i = 0; i < 10; i++) {
     for (int r = 0; r < WORLD; r++) {
       td_ok(tdict_to_device_async(g->context, host, g->device, NULL, &futures[r], err));
-      td_ok(tdict_future_wait_on_stream(futures[r], other, &c.tree[r], err)); /* not the legacy stream */
+      td_ok(tdict_future_wait_on_stream(futures[r], other, &c.tree[r], err)); /* this is not the legacy stream */
     }
     rig_run(g, stack_during_transfer, &c);
     for (int r = 0; r < WORLD; r++) {
@@ -185,10 +184,10 @@ GPU_CASE(comm_calls_wait_for_transfers) {
   }
 }
 
-/* The transfers come after a stream that waits for a gate, which opens when all ranks wait. The function at the gate
- * runs on a second device, so the copies of the calls could run. */
+/* The transfers wait for a stream that a gate blocks. The gate opens when all ranks wait. The blocked function runs on
+ * a second device, so it does not block the copies of the calls. */
 SIM_CASE(comm_calls_wait_for_blocked_transfers) {
-  enum { MANY = 1024 }; /* the block of the tree has no padding, so it is sent itself */
+  enum { MANY = 1024 }; /* with this size, the block of the tree has no padding, so it is sent directly */
   tdict_sim_options sim = td_with(tdict_sim_options, num_devices = 2);
   scoped_context context = td_context(td_options(tdict_context_options, sim = &sim));
   scoped_rig g = rig_create_on(WORLD, context, tdict_sim(0), true);

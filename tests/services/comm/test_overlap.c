@@ -1,5 +1,5 @@
-/* Tests what a rank does while a message is sent: it makes the trees of the result, and after a failure of this step it
- * waits for the message first. */
+/* Tests what a rank does while a message is sent: it makes the trees of the result. If this fails, the rank waits for
+ * the message before it returns. */
 #include "services/comm/every_op.h"
 
 enum { WORLD = 2, OP_SEND_RECEIVE = NUM_OPS, NUM_WAYS };
@@ -39,7 +39,7 @@ static tdict_status noting_receive(void *self, void *dst, size_t bytes, int32_t 
 static tdict_status noting_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   return note_queued(inner.group_end(self, stream, timeout_ns, err));
 }
-/* The allocations of the thread table itself must not fail. */
+/* Sends without failing allocations, because those of the thread table itself must not fail. */
 static tdict_status sparing_send_host(void *self, const void *src, size_t bytes, int32_t peer, int64_t timeout_ns,
                                       tdict_error *err) {
   note_first();
@@ -84,11 +84,10 @@ static rig *create_rig(void) {
   return g;
 }
 
-/* What a rank did in a call. */
 typedef struct attempt {
   int op;
   tdict_tree *tree;
-  int64_t fails_at; /* the allocation of rank 1 that fails */
+  int64_t fails_at; /* number of the allocation of rank 1 that fails */
   overlap after[WORLD];
 } attempt;
 
@@ -109,7 +108,7 @@ static void try_op(rig_rank *r) {
   a->after[r->rank] = state;
 }
 
-/* Ranks that receive elements into a new tree. */
+/* Returns whether the rank receives elements into a new tree. */
 static bool receives(int op, int rank) {
   if (op == OP_BROADCAST || op == OP_SCATTER || op == OP_SEND_RECEIVE) return rank == 1;
   if (op == OP_GATHER_TO) return rank == 0;
@@ -130,7 +129,7 @@ CASE(comm_trees_are_made_while_the_message_is_on_its_way) {
   }
 }
 
-/* A rank whose call cannot start takes no part. So only later allocations may fail while other ranks wait. */
+/* Returns how many allocations rank 1 makes before its first message. If these fail, other ranks wait for it. */
 static int64_t allocations_of_start(int op, tdict_tree *tree) {
   rig *g = create_rig();
   attempt a = {.op = op, .tree = tree, .fails_at = INT64_MAX};

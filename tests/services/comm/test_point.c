@@ -9,7 +9,7 @@ typedef struct point_case {
   tdict_tree *got[MOST_TREES][THREAD_MOST_RANKS];
 } point_case;
 
-/* Each tree goes from rank 0 to 1, from 1 to 2, and so on, back to rank 0. */
+/* Sends each tree from rank 0 to rank 1, from 1 to 2, and so on, and back to rank 0. */
 static void pass_around(rig_rank *r) {
   point_case *c = r->rig->user;
   const int world = r->rig->world, next = (r->rank + 1) % world, last = (r->rank + world - 1) % world;
@@ -58,7 +58,7 @@ DEVICE_CASE(comm_send_sends_one_message_and_one_schema) {
   for (int r = 0; r < 2; r++) {
     assert_int_equal(thread_world_calls(g->threads, r, THREAD_SEND), 5);
     assert_int_equal(thread_world_calls(g->threads, r, THREAD_RECEIVE), 5);
-    assert_int_equal(thread_world_calls(g->threads, r, THREAD_SEND_HOST), 5 + 1 + 5); /* headers, schema, answers */
+    assert_int_equal(thread_world_calls(g->threads, r, THREAD_SEND_HOST), 5 + 1 + 5); /* headers, schema, replies */
   }
   for (int i = 0; i < 5; i++) {
     for (int r = 0; r < 2; r++) tdict_release(c.got[i][r]);
@@ -66,7 +66,7 @@ DEVICE_CASE(comm_send_sends_one_message_and_one_schema) {
   }
 }
 
-/* More schemas than the caches hold, in an order in which old ones come again. */
+/* Sends more schemas than the caches hold, in a random order in which old schemas recur. */
 static void pass_many(rig_rank *r) {
   rng random = {77};
   tdict_tree **trees = r->rig->user;
@@ -98,7 +98,7 @@ CASE(comm_schemas_are_sent_again_after_64_others) {
   }
   rig_run(g, pass_many, trees);
   const int sent = thread_world_calls(g->threads, 0, THREAD_SEND_HOST);
-  assert_in_range(sent, 400 + 2 * 100, 400 + 2 * 300); /* headers, and schemas of both caches */
+  assert_in_range(sent, 400 + 2 * 100, 400 + 2 * 300); /* headers; schemas for sends and for broadcasts */
   assert_int_equal(thread_world_unread(g->threads), 0);
   for (int k = 0; k < 100; k++) tdict_release(trees[k]);
 }

@@ -7,7 +7,7 @@
 typedef struct reduce_case {
   tdict_reduce_op op;
   tdict_tree *tree[THREAD_MOST_RANKS];
-  tdict_tree *before[THREAD_MOST_RANKS]; /* on the host */
+  tdict_tree *before[THREAD_MOST_RANKS]; /* a copy on the host */
 } reduce_case;
 
 static void all_reduce(rig_rank *r) {
@@ -112,7 +112,7 @@ static tdict_tree *tree_of(const tdict_dtype *dtypes, int count) {
   return tree;
 }
 
-/* One message for each dtype; a block of one dtype is combined where it lies. */
+/* Each dtype needs one message. A block of one dtype is reduced in place. */
 DEVICE_CASE(comm_all_reduce_sends_one_message_for_a_dtype) {
   enum { WORLD = 3 };
   scoped_rig g = rig_create(WORLD);

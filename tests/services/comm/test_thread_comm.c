@@ -1,4 +1,4 @@
-/* The table of tests/support/thread_comm.h itself: it moves bytes, logs calls and fails where it is told to. */
+/* Tests the table of tests/support/thread_comm.h: it moves bytes, logs calls, and fails where the test says so. */
 #include "services/comm/rig.h"
 #include "support/take_comm.h"
 
@@ -56,7 +56,7 @@ CASE(thread_comm_fails_as_told) {
   }
 }
 
-/* A table that writes a message and no status, or nothing. */
+/* Fails without setting the status of the error. Writes a message only if `speaks` is set. */
 static bool speaks;
 static tdict_status say(void *self, const void *src, void *dst, size_t bytes, int64_t timeout_ns, tdict_error *err) {
   (void)self, (void)src, (void)dst, (void)bytes, (void)timeout_ns;

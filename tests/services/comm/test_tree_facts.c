@@ -77,7 +77,7 @@ DEVICE_CASE(comm_locked_trees_are_checked_once) {
     tree_plan plan = {.shape_seed = 40 + (uint64_t)i, .batch_ndim = 1, .batch_size = {3}, .reducible = true};
     plan.layout = i % 3 ? LAYOUT_BLOCK : (tree_layout)(1 + i / 3 % 2);
     tdict_tree *locked[WORLD], *unlocked[WORLD];
-    const int mask = i % 2 ? 7 : (int)pick(&random, 1, 6); /* the ranks that lock their trees */
+    const int mask = i % 2 ? 7 : (int)pick(&random, 1, 6); /* bit r is set if rank r locks its tree */
     for (int r = 0; r < WORLD; r++) {
       locked[r] = tree_make(&plan);
       unlocked[r] = tree_make(&plan);
@@ -98,8 +98,8 @@ static tdict_tensor *device_tensor(int64_t size, double value) {
   return made;
 }
 
-/* A tree is unlocked, a tensor is replaced, and the tree is locked again: by a tensor of another shape, or by one of
- * the same shape, which must then receive the elements. */
+/* One rank unlocks its tree, replaces a tensor and locks the tree again. The new tensor has another shape, or has the
+ * same shape and must receive the elements. */
 DEVICE_CASE(comm_changed_trees_are_checked_again) {
   scoped_rig g = rig_create(WORLD);
   for (int same = 0; same < 2; same++)
@@ -160,7 +160,7 @@ DEVICE_CASE(comm_lost_tensors_of_locked_trees_are_refused) {
   }
 }
 
-/* A tree that receives may have lost elements, which are valid afterwards. */
+/* A tree that receives may have lost bytes. They are valid after the call. */
 DEVICE_CASE(comm_locked_trees_regain_lost_tensors) {
   scoped_rig g = rig_create(WORLD);
   op_case c = {0};
@@ -201,7 +201,6 @@ CASE(comm_locked_read_only_trees_are_not_written) {
   assert_memory_equal(values, ((const float[]){1, 2, 3}), sizeof values);
 }
 
-/* Communicators on the host and on a device use one locked tree of the host. */
 SIM_CASE(comm_communicators_of_several_devices_use_a_locked_tree) {
   scoped_rig host = rig_create_on(WORLD, rig_context(), tdict_cpu(), true), device = rig_create(WORLD);
   tree_plan plan = {.shape_seed = 9, .value_seed = 10, .batch_ndim = 1, .batch_size = {3}, .layout = LAYOUT_BLOCK};
@@ -228,9 +227,9 @@ SIM_CASE(comm_communicators_of_several_devices_use_a_locked_tree) {
 
 enum { THREAD_ROUNDS = 30 };
 typedef struct both {
-  rig *other; /* with a second communicator of each rank */
+  rig *other; /* has the second communicator of each rank */
   tdict_tree *trees[THREAD_ROUNDS][WORLD];
-  tdict_tree *stacks[2][THREAD_ROUNDS]; /* of rank 0 */
+  tdict_tree *stacks[2][THREAD_ROUNDS]; /* results of rank 0, by communicator */
 } both;
 static void stack_rounds(rig_rank *r) {
   both *b = r->rig->user;
@@ -257,7 +256,7 @@ static void stack_on_both(rig_rank *r) {
   rig_true(r, !other->wrong[0]);
 }
 
-/* New locked trees, so that both communicators also check a tree for the first time at the same time. */
+/* Uses new locked trees, so both communicators also check a tree for the first time at the same time. */
 DEVICE_CASE(comm_two_communicators_use_a_locked_tree_at_once) {
   static both b;
   scoped_rig g = rig_create(WORLD);
@@ -293,7 +292,7 @@ static void reduce_async(rig_rank *r) {
   scoped_future first = NULL, second = NULL;
   rig_ok(r, tdict_comm_all_reduce_async(r->comm, trees[r->rank], TDICT_REDUCE_SUM, NULL, &first, err));
   rig_ok(r, tdict_comm_all_reduce_async(r->comm, trees[r->rank], TDICT_REDUCE_SUM, NULL, &second, err));
-  if (r->rank == 1) { /* the calls have the tree as it was */
+  if (r->rank == 1) { /* the running calls use the tree as it was when they started */
     rig_ok(r, tdict_unlock(trees[1], err));
     rig_ok(r, tdict_delete(trees[1], "z", err));
   }
@@ -301,7 +300,7 @@ static void reduce_async(rig_rank *r) {
   rig_ok(r, tdict_future_wait(second, NULL, err));
 }
 
-/* An asynchronous call uses what an earlier call has found, also if the program unlocks the tree during the call. */
+/* An asynchronous call uses facts that an earlier call has found, even if the program unlocks the tree meanwhile. */
 DEVICE_CASE(comm_async_calls_check_a_locked_tree_once) {
   scoped_rig g = rig_create(WORLD);
   for (int i = 0; i < 20; i++) {

@@ -4,7 +4,6 @@
 
 #include "services/comm/rig.h"
 
-/* How the tensors of a tree lie in memory. */
 typedef enum tree_layout {
   LAYOUT_BLOCK,    /* one storage, as tdict_create_from() makes it */
   LAYOUT_SEPARATE, /* a storage for each tensor */
@@ -17,12 +16,12 @@ static const tdict_dtype tree_dtypes[] = {TDICT_F32, TDICT_I64, TDICT_U8,   TDIC
 static const tdict_dtype tree_reducible[] = {TDICT_F32, TDICT_I64, TDICT_F64, TDICT_I32, TDICT_DTYPE(2, 32, 3)};
 
 typedef struct tree_plan {
-  uint64_t shape_seed; /* equal seeds give equal keys, dtypes and shapes, but for the batch size */
+  uint64_t shape_seed; /* equal seeds give equal keys, dtypes and shapes; only batch sizes may differ */
   uint64_t value_seed;
   int batch_ndim;
   int64_t batch_size[4];
   tree_layout layout;
-  bool reducible; /* small numbers of dtypes that the table can add */
+  bool reducible; /* use only small numbers, of dtypes that the table can add */
 } tree_plan;
 
 static inline void tree_fill(const tree_plan *plan, tdict_tensor *t, rng *values) {
@@ -100,7 +99,7 @@ static inline tdict_status tree_move_leaf(void *user, const tdict_entry *entry, 
   return status;
 }
 
-/* The tree on the device of the run. */
+/* Makes a tree by a plan, on the device of the run. */
 static inline tdict_tree *tree_make(const tree_plan *plan) {
   rng shape = {plan->shape_seed}, values = {plan->value_seed};
   tdict_tree *tree = help_tree(plan->batch_ndim, plan->batch_size), *made = tree;
@@ -121,7 +120,7 @@ static inline tdict_tree *tree_make(const tree_plan *plan) {
   return made;
 }
 
-/* A copy of a tree in host memory, to be read by the functions below. */
+/* Copies a tree to host memory, where the functions below can read it. */
 static inline tdict_tree *tree_on_host(const tdict_tree *tree) {
   return td_made(tree, tdict_to_device(rig_context(), tree, tdict_cpu(), NULL, &made, err));
 }
@@ -191,7 +190,7 @@ static inline void tree_check_equal(const tdict_tree *a, const tdict_tree *b) {
   assert_true(tdict_schema_equal(s, t, NULL));
 }
 
-/* A tree whose read-only tensor `x` is over three values of the caller. */
+/* Makes a tree whose read-only tensor `x` uses three values of the caller. */
 static inline tdict_tree *help_read_only_tree(const float *values) {
   tdict_tree *tree = help_tree_without_batch();
   tdict_tensor_desc view = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)values, dtype = TDICT_F32, ndim = 1);

@@ -7,7 +7,6 @@
 #include "tdict/try.h"
 #include "tdict/view.h"
 
-/* GDB stops here. */
 __attribute__((noinline)) void stop_here(tdict_tree *tree, tdict_tensor *tensor, tdict_future *future,
                                          const tdict_error *error);
 void stop_here(tdict_tree *tree, tdict_tensor *tensor, tdict_future *future, const tdict_error *error) {

@@ -1,4 +1,4 @@
-/* Summaries of elements, compared with plain code, and the text around them. */
+/* Tests summaries of elements, which are compared with plain loops, and the text around the summaries. */
 
 #include <errno.h>
 #include <float.h>
@@ -40,7 +40,7 @@ static char *dump(const tdict_tree *td) {
   return text;
 }
 
-/* The summary is the end of the line of one leaf. */
+/* Checks the summary of a tensor, which ends the line of its leaf. */
 static void expect_summary(tdict_tensor *t, const char *wanted) {
   tdict_tree *td = help_tree_without_batch();
   td_ok(tdict_set(td, "x", t, err));
@@ -169,7 +169,7 @@ GPU_CASE(summary_refuses) {
   td_fails(TDICT_EINVAL, "summary: out is NULL", tdict_tensor_get_summary(t, NULL, err));
   s.struct_size = 0;
   td_fails(TDICT_EINVAL, "struct_size", tdict_tensor_get_summary(t, &s, err));
-  /* A program that knows fewer members gets these members only. */
+  /* An older program's struct has fewer members, and only these are set. */
   s = tdict_tensor_summary_default();
   s.struct_size = offsetof(tdict_tensor_summary, num_nans);
   s.num_nans = 77;
@@ -282,7 +282,7 @@ static void wait_for_flag(void *user) {
   while (!atomic_load((_Atomic(bool) *)user)) sched_yield();
 }
 
-/* The work on a stream may write the bytes. */
+/* The dump does not read bytes that queued work of a stream may still write. */
 SIM_CASE(dump_does_not_wait_for_streams) {
   scoped_context c = td_context(NULL);
   tdict_memory *pinned = tdict_pinned_memory(c);

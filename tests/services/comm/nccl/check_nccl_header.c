@@ -1,6 +1,6 @@
-/* Compiled only, never run (gcc -fsyntax-only): compares each declaration of services/comm/nccl/nccl_api.h with nccl.h.
- * It does not compile when a signature, layout or number is wrong. tests/gates/nccl_header.py also compares the magic
- * number. */
+/* Compares each declaration of services/comm/nccl/nccl_api.h with nccl.h. This file is only compiled (gcc
+ * -fsyntax-only). The compilation fails if a signature, layout or number is wrong. tests/gates/nccl_header.py also
+ * compares the magic number. */
 #include <nccl.h>
 
 #define TDICT_NCCL_HEADER_CHECK 1
@@ -16,7 +16,7 @@ TDICT_NCCL_ENTRIES(CHECK_ENTRY)
 CHECK(SAME_TYPE(tdict_nccl_error_string_fn *, __typeof__(&ncclGetErrorString)), "ncclGetErrorString");
 CHECK(SAME_TYPE(tdict_nccl_last_error_fn *, __typeof__(&ncclGetLastError)), "ncclGetLastError");
 
-/* Without the check the enums are ints: that is the same to a caller when they are as large. */
+/* In other files, nccl_api.h declares these enums as int. Callers see no difference if size and alignment are equal. */
 #define CHECK_INT(type) CHECK(sizeof(type) == sizeof(int) && _Alignof(type) == _Alignof(int), #type " is no int")
 CHECK_INT(ncclResult_t);
 CHECK_INT(ncclDataType_t);

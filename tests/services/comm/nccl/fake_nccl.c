@@ -29,15 +29,15 @@ typedef struct op {
   const void *src;
   void *dst;
   size_t count;
-  int type, op, peer; /* peer: also the root */
+  int type, op, peer; /* peer: the other rank, or the root */
 } op;
-/* An operation in which ranks meet: all ranks of a clique, or a sender and a receiver. */
+/* An operation for which ranks wait for each other: all ranks of a clique, or a sender and a receiver. */
 typedef struct meeting {
-  uint64_t number; /* counted by each rank, for each pair of ranks */
+  uint64_t number; /* number of the operation, or of the message between this pair of ranks */
   int from, to;    /* -1: all ranks */
   int wanted, arrived;
-  bool done, broken;  /* broken: a rank has left without the end */
-  op ops[MOST_RANKS]; /* of each rank; for a pair: of the sender and of the receiver */
+  bool done, broken;  /* broken: a rank has left before the operation was done */
+  op ops[MOST_RANKS]; /* one for each rank; for a pair: the sender's, then the receiver's */
   struct meeting *next;
 } meeting;
 typedef struct clique {
@@ -59,10 +59,10 @@ struct ncclComm {
   clique *clique;
   int rank, device, refs, error, polls;
   bool aborted, finalized;
-  struct ncclComm *parent;            /* of a communicator that ncclCommSplit made; retained */
-  struct ncclComm *child, **child_at; /* a split that is in progress, and where its result goes */
+  struct ncclComm *parent;            /* the communicator from which ncclCommSplit made this one, retained; or NULL */
+  struct ncclComm *child, **child_at; /* child: the result of a split in progress; child_at: where to store it */
   uint64_t collectives, sent[MOST_RANKS], received[MOST_RANKS];
-  batch *pending; /* in progress: not launched yet */
+  batch *pending; /* operations in progress that are not launched yet */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all cliques */
@@ -81,7 +81,7 @@ static void set_error(int rank, int result) {
 }
 fake_nccl_settings fake_nccl = {.version = 22809, .inject = set_error};
 
-/* A communicator and its parent share the flag that stops NCCL. */
+/* A communicator is aborted with its parent: in NCCL, both share one abort flag. */
 static bool is_aborted(const struct ncclComm *comm) { return comm->aborted || (comm->parent && comm->parent->aborted); }
 
 static void release_comm(struct ncclComm *comm) {
@@ -103,7 +103,7 @@ static void release_comm(struct ncclComm *comm) {
   free(q);
 }
 
-/* Moves the bytes of a meeting at which all ranks have arrived. */
+/* Moves the bytes of a meeting at which all ranks have arrived. Returns false if their operations do not match. */
 static bool perform(const clique *q, meeting *m) {
   const op *first = &m->ops[0];
   const size_t bytes = first->count * fake_type_bytes(first->type);
@@ -135,7 +135,7 @@ static bool perform(const clique *q, meeting *m) {
   return true;
 }
 
-/* Finds or makes the meeting of an operation, and arrives. */
+/* Finds or makes the meeting of an operation, and adds the rank to it. */
 static meeting *arrive(struct ncclComm *comm, const op *o) {
   clique *q = comm->clique;
   const bool pair = o->kind == SEND || o->kind == RECEIVE;
@@ -167,7 +167,7 @@ static bool all_done(const batch *b) {
   return true;
 }
 
-/* The function on the stream. */
+/* Carries out the operations of a batch, as a function on the stream. */
 static void run_batch(void *user) {
   batch *b = user;
   struct ncclComm *comm = b->comm;
@@ -338,7 +338,7 @@ tdict_nccl_result ncclCommInitRankConfig(tdict_nccl_comm *out, int world, tdict_
   return result;
 }
 
-/* All ranks split, and get one communicator with the same ranks. */
+/* Splits a communicator. All ranks must use color 0 and keep their numbers. */
 tdict_nccl_result ncclCommSplit(tdict_nccl_comm comm, int color, int key, tdict_nccl_comm *out,
                                 tdict_nccl_config_arg *config) {
   tdict_nccl_unique_id id;
@@ -363,7 +363,7 @@ tdict_nccl_result ncclCommSplit(tdict_nccl_comm comm, int color, int key, tdict_
   return PROGRESS;
 }
 
-/* Ends the handle of a communicator. The caller holds the lock. */
+/* Removes a communicator from its clique and releases it. The caller holds the lock. */
 static void end_comm(struct ncclComm *comm) {
   comm->clique->comms[comm->rank] = NULL;
   fake_nccl.comms--;
@@ -389,7 +389,7 @@ tdict_nccl_result ncclCommAbort(tdict_nccl_comm comm) {
   pthread_mutex_lock(&lock);
   fake_nccl.aborts++;
   comm->aborted = true;
-  if (comm->pending) comm->refs--; /* never launched, and freed with the communicator */
+  if (comm->pending) comm->refs--; /* the batch was never launched, and is freed with the communicator */
   if (comm->child) end_comm(comm->child);
   comm->child = NULL;
   pthread_cond_broadcast(&changed);

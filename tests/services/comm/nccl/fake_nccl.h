@@ -1,4 +1,4 @@
-/* What a test sets and reads in fake_nccl.so: the symbol `fake_nccl` of the loaded library. */
+/* The variable `fake_nccl` of fake_nccl.so, with which a test controls the loaded library and reads its counts. */
 #ifndef TDICT_TESTS_SERVICES_COMM_NCCL_FAKE_NCCL_H
 #define TDICT_TESTS_SERVICES_COMM_NCCL_FAKE_NCCL_H
 
@@ -8,20 +8,20 @@
 #include "tdict/sim.h"
 
 typedef struct fake_nccl_settings {
-  /* The fake has no copy of tdict, so the test lends its functions. `device` returns the ordinal of the simulated
-   * device whose context is current on the calling thread, or -1. */
+  /* The fake is not linked with tdict, so the test passes functions of tdict to it. `device` returns the ordinal of the
+   * simulated device whose context is current on the calling thread, or -1. */
   tdict_status (*launch)(tdict_stream stream, void (*fn)(void *user), void *user, tdict_error *err);
   void *(*host_pointer)(tdict_stream stream, const void *device_address);
   int (*device)(void);
-  int version;            /* what ncclGetVersion says */
-  int version_result;     /* what ncclGetVersion answers */
-  int id_result;          /* what ncclGetUniqueId answers */
+  int version;            /* the version code that ncclGetVersion writes */
+  int version_result;     /* what ncclGetVersion returns */
+  int id_result;          /* what ncclGetUniqueId returns */
   int init_result;        /* what ncclCommInitRankConfig returns, if not 0 */
   int call_result;        /* what an operation returns, if not 0 */
   int split_result;       /* what ncclCommSplit returns, if not 0 */
   bool blocks;            /* an operation waits inside the call, until the communicator is aborted or has an error */
-  int polls;              /* an operation is in progress until ncclCommGetAsyncError was called so often */
-  const char *last_error; /* what ncclGetLastError says */
+  int polls;              /* an operation stays in progress for this many calls of ncclCommGetAsyncError */
+  const char *last_error; /* what ncclGetLastError returns */
   void (*inject)(int rank, int result); /* makes the communicators of this rank report an asynchronous error */
   _Atomic(int) comms;                   /* communicators that are neither destroyed nor aborted */
   _Atomic(int) aborts, launches, operations, open_groups;

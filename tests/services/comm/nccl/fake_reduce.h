@@ -60,7 +60,7 @@ static inline void fake_store_float(void *bytes, int type, double value) {
     memcpy(bytes, &half, sizeof half);
 }
 
-/* An integer with its sign, extended to 64 bits. */
+/* Returns an integer, extended to 64 bits with its sign. */
 static inline uint64_t fake_integer(const void *bytes, int type) {
   int8_t i8;
   int32_t i32;
@@ -111,7 +111,7 @@ static inline bool fake_reduce_one(const void *const *parts, int world, size_t a
 static inline bool fake_reduce(const void *const *parts, int world, size_t count, int type, int op, void *out) {
   const size_t bytes = fake_type_bytes(type);
   bool good = bytes > 0;
-  if (type >= 10) { /* 8-bit floats, of one rank alone, which are copied */
+  if (type >= 10) { /* 8-bit floats: only one rank, whose elements are copied */
     memcpy(out, parts[0], count);
     return world == 1;
   }

@@ -30,9 +30,9 @@ typedef struct rank {
   raw_memory *raw;
   tdict_stream stream;
   tdict_comm_table t;
-  char *memory; /* on the device, memory_bytes of the world */
+  char *memory; /* device memory of `memory_bytes` bytes, see struct world */
   tdict_status status;
-  tdict_error err; /* what the last body returned */
+  tdict_error err; /* the error of the last body */
   int64_t took_ns, called_ns, returned_ns;
   pthread_t thread;
 } rank;
@@ -40,16 +40,16 @@ struct world {
   int size, absent; /* absent: a rank that runs no bodies, or -1 */
   bool one_context;
   size_t memory_bytes;
-  int64_t timeout_ns; /* of tdict_nccl_create_table() */
+  int64_t timeout_ns; /* the limit that tdict_nccl_create_table() gets */
   char path[PATH_MAX];
   const char *library;
-  fake_nccl_settings *fake; /* NULL: GPUs */
+  fake_nccl_settings *fake; /* NULL if the ranks use GPUs */
   tdict_nccl_id id;
   rank ranks[MOST_RANKS];
   tdict_status (*body)(rank *r, tdict_error *err);
 };
 
-static _Thread_local tdict_driver *ranks_driver; /* of the rank that runs on this thread */
+static _Thread_local tdict_driver *ranks_driver; /* the driver of the rank that runs on this thread */
 static inline int ranks_device(void) {
   tdict_cu_context current = NULL;
   if (!ranks_driver || ranks_driver->ops->ctx_current(ranks_driver, &current) != TDICT_CU_SUCCESS || !current)
@@ -57,14 +57,14 @@ static inline int ranks_device(void) {
   return current->ordinal;
 }
 
-/* Writes the path of a module that is beside this program. */
+/* Writes the path of a file in the folder of this program. */
 static inline void ranks_path(char *out, const char *name) {
   ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 64);
   assert_true(length > 0);
   out[length] = 0;
   strcpy(strrchr(out, '/') + 1, name);
 }
-/* Opens the fake and gives it its settings. */
+/* Opens the fake, and passes it the functions that it needs. */
 static inline fake_nccl_settings *ranks_fake(char *path, const char *name) {
   ranks_path(path, name);
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -96,14 +96,14 @@ static inline void world_run(world *w, tdict_status (*body)(rank *r, tdict_error
   for (int i = 0; i < w->size; i++)
     if (i != w->absent) pthread_join(w->ranks[i].thread, NULL);
 }
-/* The same, and every rank must succeed. */
+/* Runs the body like world_run(), and fails if a rank fails. */
 static inline void world_do(world *w, tdict_status (*body)(rank *r, tdict_error *err)) {
   world_run(w, body);
   for (int i = 0; i < w->size; i++)
     if (w->ranks[i].status != TDICT_OK)
       fail_msg("rank %d of %d: %s: %s", i, w->size, tdict_status_name(w->ranks[i].status), w->ranks[i].err.message);
 }
-/* Every rank that ran must have failed with this status and a message that holds the text. */
+/* Checks that every rank that ran has failed with this status and with a message that contains the text. */
 static inline void world_has_failed(const world *w, tdict_status wanted, const char *text) {
   for (int i = 0; i < w->size; i++) {
     const rank *r = &w->ranks[i];
@@ -129,7 +129,7 @@ static inline tdict_status ranks_destroy(rank *r, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* The number of ranks that the largest world can have: one for each GPU. */
+/* Returns the number of ranks that the largest world can have: on GPUs, one for each GPU. */
 static inline int ranks_most(void) {
   tdict_gpu *gpu;
   int count = 0;
@@ -189,11 +189,11 @@ static inline void world_prepare(world *w, int size, bool one_context, size_t me
     tdict_gpu_leave(r->gpu, &scope);
   }
 }
-/* Sets how long the fake is in progress after each call. */
+/* Sets for how many polls an operation of the fake stays in progress. */
 static inline void world_polls(const world *w, int polls) {
   if (w->fake) w->fake->polls = polls;
 }
-/* How a call waits for other ranks: on the device, in progress, or inside NCCL. Real NCCL chooses itself. */
+/* How a call waits for other ranks: on the device, by polling, or inside NCCL. Real NCCL chooses itself. */
 enum { WAITS_ON_DEVICE, WAITS_IN_PROGRESS, WAITS_INSIDE, NUM_WAITS };
 static inline int world_num_waits(void) { return td_device().type == TDICT_DEVICE_SIM ? NUM_WAITS : 1; }
 static inline void world_waits(const world *w, int waits) {
@@ -227,7 +227,7 @@ static inline void world_close(world *w) {
 }
 #define scoped_world TD_SCOPED(world_close, world)
 
-/* Fills a part of a rank's device memory with random bytes, and returns them in a new block. */
+/* Fills a part of a rank's device memory with random bytes. Returns a copy of the bytes, which the caller frees. */
 static inline unsigned char *ranks_fill(rank *r, size_t at, size_t bytes, uint64_t seed) {
   unsigned char *made = td_alloc(bytes + 1);
   td_fill_random(made, bytes, seed);

@@ -1,5 +1,5 @@
-/* How many calls of the driver and of NCCL the operations make, and the communicators that use them. The tests wrap
- * functions of the simulated driver and count the calls. */
+/* Counts the calls of the driver and of NCCL that operations and communicators make. For this, the tests replace
+ * functions of the simulated driver. */
 #include "core/base/error.h"
 #include "services/comm/nccl/ranks.h"
 #include "support/fail_alloc.h"
@@ -7,7 +7,6 @@
 
 enum { HEADER_BYTES = 120, BYTES = 1 << 16 };
 
-/* Calls of the thread. */
 typedef struct driver_calls {
   int pushes, copies_in, copies_out, records, queries, launches, waits;
 } driver_calls;
@@ -46,7 +45,7 @@ static tdict_cu counting_wait(tdict_driver *d, tdict_cu_stream s) {
   return real->stream_synchronize(d, s);
 }
 
-/* Counts the calls of the driver of all ranks, which have one context. */
+/* Starts to count the driver calls of all ranks. The ranks share one context, and so one driver. */
 static void begin_counting(const world *w) {
   static tdict_driver_ops counting;
   tdict_driver *driver = w->ranks[0].gpu->driver;
@@ -108,7 +107,7 @@ SIM_CASE(nccl_operations_make_few_driver_calls) {
   end_counting(&w);
 }
 
-/* Trees that are one block. They have many tensors of two sizes, one size after the other. */
+/* Trees that are one block. The first half of their tensors has one size, the second half has another. */
 enum { LEAVES = 400, ROWS = 6 };
 static tdict_comm *comms[MOST_RANKS];
 static tdict_tree *whole, *parts[MOST_RANKS], *results[MOST_RANKS];
@@ -125,7 +124,7 @@ static tdict_tree *make_block(const rank *r, int64_t rows) {
   tdict_lock(tree);
   return tree;
 }
-/* The exchange of headers, after which the next allocation of a rank can fail. */
+/* Exchanges headers. If `dies` is set, the next allocation of the rank then fails. */
 static tdict_status (*real_exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                      tdict_error *err);
 static _Thread_local bool dies;
@@ -135,7 +134,7 @@ static tdict_status last_exchange(void *self, const void *src, void *dst, size_t
   if (dies) td_fail_alloc(0, false);
   return status;
 }
-/* Notes how much memory of the device the rank has at the abort. */
+/* Aborts, and notes how much device memory the rank uses at this moment. */
 static void (*real_abort)(void *self);
 static _Thread_local const tdict_gpu *gpu_of_thread;
 static _Thread_local size_t live_at_abort;
@@ -144,7 +143,7 @@ static void noting_abort(void *self) {
   real_abort(self);
 }
 static tdict_status open_comm(rank *r, tdict_error *err) {
-  r->t.on_calling_thread = true; /* calls are counted for the thread of the rank */
+  r->t.on_calling_thread = true; /* the calls are counted on the rank's own thread */
   r->t.exchange = last_exchange;
   r->t.abort = noting_abort;
   return tdict_comm_create(r->context, &r->t, NULL, &comms[r->number], err);
@@ -190,15 +189,15 @@ static void close_blocks(world *w) {
   world_end(w);
 }
 
-/* The first call loads the kernels and fills the caches. The table of the launch fits its parameters, so nothing is
- * copied to the device. */
+/* Checks that ranks below `launching` launch a kernel once in a second call. The first call loads the kernels and fills
+ * the caches. The launch passes its table in its parameters, so nothing is copied to the device. */
 static void check_launches(world *w, tdict_status (*body)(rank *r, tdict_error *err), int launching) {
   world_do(w, body);
   world_do(w, body);
   for (int i = 0; i < w->size; i++) {
     assert_int_equal(found[i].launches, i < launching);
     assert_int_equal(found[i].copies_in + found[i].copies_out, 0);
-    assert_int_equal(found[i].waits, 0); /* only for the end of the message, which waits for an event */
+    assert_int_equal(found[i].waits, 0); /* no rank waits for a stream: the end of the message is an event */
   }
 }
 
@@ -211,7 +210,7 @@ SIM_CASE(nccl_comm_cuts_and_joins_blocks_by_one_launch) {
   close_blocks(&w);
 }
 
-/* Device memory that the call of each rank had at the abort and has after the call. */
+/* Device memory that each rank's call uses at the abort, and after the call. */
 static size_t held[MOST_RANKS], left[MOST_RANKS];
 /* Rank 1 fails after the headers agree, before its message. */
 static tdict_status lose_rank(rank *r, tdict_error *err) {
@@ -230,7 +229,7 @@ static tdict_status lose_rank(rank *r, tdict_error *err) {
 SIM_CASE(nccl_comm_keeps_the_memory_of_a_queued_join) {
   world w;
   open_blocks(&w);
-  world_do(&w, all_gather_blocks); /* later launches are queued */
+  world_do(&w, all_gather_blocks); /* loads the kernels; later launches are only queued */
   world_run(&w, lose_rank);
   for (int i = 0; i < w.size; i++) {
     assert_int_not_equal(w.ranks[i].status, TDICT_OK);
@@ -242,7 +241,7 @@ SIM_CASE(nccl_comm_keeps_the_memory_of_a_queued_join) {
   close_blocks(&w);
 }
 
-/* Joins without launches on rank 1. */
+/* Gathers the blocks, but lets the launches of rank 1 fail. */
 static tdict_status refuse_launches(rank *r, tdict_error *err) {
   refuses_launches = r->number == 1;
   return all_gather_blocks(r, err);
@@ -252,7 +251,7 @@ static tdict_status refuse_launches(rank *r, tdict_error *err) {
 SIM_CASE(nccl_comm_stays_usable_after_a_join_that_fails) {
   world w;
   open_blocks(&w);
-  world_do(&w, all_gather_blocks); /* later launches are queued */
+  world_do(&w, all_gather_blocks); /* loads the kernels; later launches are only queued */
   world_run(&w, refuse_launches);
   for (int i = 0; i < w.size; i++) {
     const rank *r = &w.ranks[i];

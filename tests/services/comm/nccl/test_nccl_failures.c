@@ -1,4 +1,4 @@
-/* The failures of the table of NCCL: absent ranks, asynchronous errors, `abort`, wrong arguments and driver errors. */
+/* Tests failures of the NCCL table: absent ranks, asynchronous errors, `abort`, wrong arguments and driver errors. */
 #include <sys/wait.h>
 
 #include "device/gpu_help.h"
@@ -54,7 +54,7 @@ static operation *const operations[] = {exchange,   send_host, receive_host, bro
 enum { NUM_OPERATIONS = sizeof operations / sizeof operations[0] };
 
 static void abort_rank(rank *r) { r->t.abort(r->t.self); }
-/* Every operation of an aborted table returns an error at once. */
+/* Checks that every operation of an aborted table returns an error at once. */
 static void check_aborted(world *w, rank *r) {
   const int before = world_operations(w);
   for (int i = 0; i < NUM_OPERATIONS; i++)
@@ -63,7 +63,7 @@ static void check_aborted(world *w, rank *r) {
   assert_int_equal(world_operations(w), before);
 }
 
-/* Rank 1 never makes the call. Rank 0 gives up after the limit, and aborts. Then rank 1 does the same. */
+/* Rank 1 never makes the call, so rank 0 returns after the limit. Then both ranks abort. */
 GPU_CASE(nccl_operations_wait_until_the_limit) {
   ranks_need(2);
   for (int i = 0; i < NUM_OPERATIONS; i++)
@@ -80,14 +80,14 @@ GPU_CASE(nccl_operations_wait_until_the_limit) {
       world_waits(&w, WAITS_ON_DEVICE);
       abort_rank(&w.ranks[0]);
       abort_rank(&w.ranks[0]);                         /* a second call does nothing */
-      if (w.fake) assert_int_equal(w.fake->aborts, 2); /* both communicators */
+      if (w.fake) assert_int_equal(w.fake->aborts, 2); /* of both communicators */
       check_aborted(&w, &w.ranks[0]);
       abort_rank(&w.ranks[1]);
       check_aborted(&w, &w.ranks[1]);
     }
 }
 
-/* While rank 0 waits, NCCL reports an error, or another thread aborts. */
+/* What happens while rank 0 waits: NCCL reports an error, or another thread aborts. */
 typedef struct interruption {
   world *w;
   int operations; /* number of operations before the call */
@@ -147,7 +147,7 @@ SIM_CASE(nccl_aborted_work_is_not_finished) {
   abort_rank(&w.ranks[1]);
 }
 
-/* NCCL refuses the call itself. The group of the thread ends. */
+/* NCCL's function itself returns an error. The group of the thread then ends. */
 SIM_CASE(nccl_operations_report_errors_of_the_call) {
   static const char *const names[NUM_OPERATIONS] = {"ncclAllGather", "ncclSend",      "ncclRecv",
                                                     "ncclBroadcast", "ncclAllGather", "ncclAllReduce",
@@ -168,7 +168,7 @@ SIM_CASE(nccl_operations_report_errors_of_the_call) {
   for (int i = 0; i < 2; i++) abort_rank(&w.ranks[i]);
 }
 
-/* The device has not read the bytes of a message that has timed out when the next message begins. */
+/* When the next message begins, the device has not yet read the bytes of the message that timed out. */
 SIM_CASE(nccl_host_messages_wait_for_earlier_ones) {
   scoped_world w;
   world_open(&w, 2, false, 4 * BYTES);
@@ -179,7 +179,7 @@ SIM_CASE(nccl_host_messages_wait_for_earlier_ones) {
   td_ok(tdict_sim_hold(r->context, err));
   td_fill_random(before, BYTES, 31);
   memcpy(host, before, BYTES);
-  limit_now = SECONDS(0.5); /* of a wait; a call that needs longer to begin would end the communicator */
+  limit_now = SECONDS(0.5); /* a call must begin within the limit, or it would end the communicator */
   td_fails(TDICT_ETIMEDOUT, "rank 0 of 2 waited", send_host(r, err));
   for (int i = 0; i < BYTES; i++) host[i] = (char)~before[i];
   td_fails(TDICT_ETIMEDOUT, "rank 0 of 2 waited", send_host(r, err));
@@ -195,7 +195,7 @@ SIM_CASE(nccl_operations_check_ranks_and_groups) {
   void *self = r->t.self, *m = r->memory;
   const tdict_stream s = r->stream;
   const int before = w.fake->operations;
-  const int64_t limit = SECONDS(60); /* refusals come at once */
+  const int64_t limit = SECONDS(60); /* the calls are refused at once */
   ranks_driver = r->gpu->driver;
   for (int32_t peer = -1; peer <= 2; peer += 3) {
     td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.broadcast(self, m, 8, peer, s, limit, err));
@@ -216,7 +216,7 @@ SIM_CASE(nccl_operations_check_ranks_and_groups) {
   assert_int_equal(w.fake->operations, before);
 }
 
-/* A rank that calls `destroy` does not wait longer than the limit for a rank that does not. */
+/* `destroy` waits no longer than the limit for a rank that does not call it. */
 SIM_CASE(nccl_destroy_waits_until_the_limit) {
   world w;
   world_prepare(&w, 2, false, BYTES);
@@ -267,7 +267,7 @@ SIM_CASE(nccl_operations_report_driver_errors) {
   td_ok(exchange(r, err)); /* the table still works */
 }
 
-/* A forked child has no threads of NCCL. Its calls return, and the parent's table still works. */
+/* A forked child has no threads of NCCL. Calls in the child return at once, and the parent's table still works. */
 static int use_in_child(const world *w, rank *r) {
   tdict_error e;
   for (int i = 0; i < NUM_OPERATIONS; i++)

@@ -59,7 +59,7 @@ CASE(nccl_refuses_other_libraries) {
   assert_int_equal(td_last_error.native, 3);
 }
 
-/* A new folder with room for the name of a file. */
+/* Makes a new folder, and writes the path of a file in it. The file does not exist yet. */
 static char *file_in(char *folder, char *path) {
   strcpy(folder, "/tmp/tdict-nccl-XXXXXX");
   assert_non_null(mkdtemp(folder));

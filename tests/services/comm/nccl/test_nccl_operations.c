@@ -16,13 +16,13 @@ static void in_all_worlds(void (*test)(world *w)) {
     for (int shared = 0; shared < 2; shared++) {
       scoped_world w;
       world_open(&w, size, shared, BYTES);
-      world_polls(&w, size == 3 ? 4 : 0); /* operations are in progress for some time */
+      world_polls(&w, size == 3 ? 4 : 0); /* in some worlds, operations stay in progress for 4 polls */
       test(&w);
       world_polls(&w, 0);
     }
 }
 
-/* Makes host bytes of each rank, and room for what each rank finds. */
+/* Fills `sent` of each rank with random bytes, and makes `found` with room for the bytes that the rank receives. */
 static void make_host(const world *w, size_t bytes, size_t room, uint64_t seed) {
   for (int i = 0; i < w->size; i++) {
     sent[i] = malloc(bytes + 1);
@@ -115,7 +115,7 @@ static void check_broadcast(world *w) {
 }
 GPU_CASE(nccl_broadcast_copies_the_root) { in_all_worlds(check_broadcast); }
 
-/* The ranks' bytes are at the end of the memory, or at their place in the result. */
+/* Gathers the bytes of all ranks, which are at the end of a rank's memory or at their place in the result. */
 static tdict_status all_gather(rank *r, tdict_error *err) {
   const char *src = in_place_now ? r->memory + (size_t)r->number * bytes_now : r->memory + BYTES - bytes_now;
   tdict_status status = r->t.all_gather(r->t.self, src, r->memory, bytes_now, r->stream, SECONDS(60), err);
@@ -167,8 +167,8 @@ static void check_messages(world *w) {
 }
 GPU_CASE(nccl_messages_arrive) { in_all_worlds(check_messages); }
 
-/* Sends part j of the first half to rank j, and receives part i of the second half from rank i. Rank i sends i + j + 1
- * times 1000 bytes to rank j. Every rank then broadcasts one byte. */
+/* Sends part j of the first half of the memory to each rank j, and receives part j of the second half from rank j. Rank
+ * i sends 1000 * (i + j + 1) bytes to rank j. Then every rank broadcasts one byte. */
 static size_t part_bytes(int from, int to) { return (size_t)(from + to + 1) * 1000; }
 enum { PART = 16384, LAST = BYTES - 64 };
 static tdict_status all_to_all(rank *r, tdict_error *err) {
@@ -197,7 +197,7 @@ static void check_groups(world *w) {
       assert_true(ranks_holds(&w->ranks[i], BYTES / 2 + (size_t)j * PART, wanted[j] + i * PART, part_bytes(j, i)));
       assert_true(ranks_holds(&w->ranks[i], LAST + (size_t)j, last[j] + j, 1));
     }
-  if (w->fake) assert_int_equal(world_launches(w) - launches, w->size); /* a rank queues its group at once */
+  if (w->fake) assert_int_equal(world_launches(w) - launches, w->size); /* one launch for the group of each rank */
   for (int i = 0; i < w->size; i++) {
     free(wanted[i]);
     free(last[i]);
@@ -205,7 +205,7 @@ static void check_groups(world *w) {
 }
 GPU_CASE(nccl_groups_do_their_work_together) { in_all_worlds(check_groups); }
 
-/* An empty group, and a group of empty messages. */
+/* Makes an empty group, then a group of empty messages. */
 static tdict_status empty_groups(rank *r, tdict_error *err) {
   const tdict_stream s = r->stream;
   const int next = (r->number + 1) % r->w->size, before = (r->number + r->w->size - 1) % r->w->size;
@@ -224,7 +224,7 @@ static void check_empty_groups(world *w) {
 }
 GPU_CASE(nccl_groups_may_be_empty) { in_all_worlds(check_empty_groups); }
 
-/* Earlier work of the stream is seen by the operation, and the operation by later work of the stream. */
+/* The operation must run after the earlier work of its stream, and before the later work. */
 static unsigned char *early;
 static tdict_status in_order(rank *r, tdict_error *err) {
   tdict_driver *d = r->gpu->driver;
@@ -241,7 +241,7 @@ static tdict_status in_order(rank *r, tdict_error *err) {
   return status == TDICT_OK ? r->t.finish(r->t.self, s, SECONDS(60), err) : status;
 }
 static void check_order(world *w) {
-  early = malloc(4096); /* pageable: the copy is queued with a copy of the bytes */
+  early = malloc(4096); /* pageable, so the driver copies the bytes when the copy is queued */
   td_fill_random(early, 4096, 88);
   for (int i = 0; i < w->size; i++) free(ranks_fill(&w->ranks[i], 0, 16384, 89));
   world_do(w, in_order);

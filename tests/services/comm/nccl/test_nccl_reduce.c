@@ -1,5 +1,5 @@
-/* services/comm/nccl/operations.c: reductions. The wanted results are tables of bit patterns or are computed in the
- * type of the elements, and the fake computes with doubles and 64-bit integers. */
+/* services/comm/nccl/operations.c: reductions. The wanted results are independent of the fake's arithmetic: they are
+ * tables of bit patterns, or are computed in the type of the elements. */
 #include "services/comm/nccl/ranks.h"
 
 enum { COUNT = 1001 };
@@ -20,7 +20,7 @@ static tdict_status all_reduce(rank *r, tdict_error *err) {
 /* Bit patterns of 0, 1, 2 ... 8 as 16-bit floats. */
 static const uint16_t halves[] = {0, 0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700, 0x4800};
 static const uint16_t brains[] = {0, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0x40C0, 0x40E0, 0x4100};
-/* The same as 8-bit floats. */
+/* Bit patterns of the same numbers as 8-bit floats. */
 static const uint8_t e4m3[] = {0, 0x38, 0x40, 0x44, 0x48, 0x4A, 0x4C, 0x4E, 0x50};
 static const uint8_t e5m2[] = {0, 0x3C, 0x40, 0x42, 0x44, 0x45, 0x46, 0x47, 0x48};
 
@@ -42,13 +42,13 @@ static void store(void *at, tdict_dtype dtype, int value) {
 static bool is_unsigned(tdict_dtype d) { return d == TDICT_U8 || d == TDICT_U32 || d == TDICT_U64; }
 static bool is_integer(tdict_dtype d) { return is_unsigned(d) || d == TDICT_I8 || d == TDICT_I32 || d == TDICT_I64; }
 
-/* Orders a value as the dtype does: as an unsigned number, -1 is large. */
+/* Returns a number that orders values as the dtype does: in unsigned dtypes, negative values are the largest. */
 static int64_t key_of(int value) {
   return is_unsigned(now.dtype) && value < 0 ? (int64_t)1 << 40 | (value + 100) : value;
 }
 
-/* Reduces small numbers. Their sum is 8 at most, so each type has the exact result. The mean of two equal values is the
- * value: for means, all ranks but one have values that make the sum divisible. */
+/* Reduces small numbers. Their sum is 8 at most, so each type has the exact result. For means, the last rank has the
+ * value that makes the sum divisible by the number of ranks. */
 static void reduce_with(world *w, uint64_t seed) {
   const size_t bytes = tdict_dtype_bytes(now.dtype);
   static unsigned char made[MOST_RANKS][COUNT * 8], wanted[COUNT * 8];
@@ -129,7 +129,7 @@ SIM_CASE(nccl_can_reduce_says_what_all_reduce_does) {
   assert_int_equal(w.fake->operations, before);
 }
 
-/* A device of capability 9.0. */
+/* Reports that the device has compute capability 9. */
 static const tdict_driver_ops *real_ops;
 static tdict_cu capable_device(tdict_driver *d, int ordinal, int attribute, int *value) {
   tdict_cu result = real_ops->device_attribute(d, ordinal, attribute, value);
@@ -158,7 +158,7 @@ SIM_CASE(nccl_small_floats_need_version_and_device) {
       assert_int_equal(t->can_reduce(t->self, TDICT_F8E5M2, (tdict_reduce_op)op), rows[i].wanted);
     }
     d->ops = real_ops;
-    if (rows[i].wanted) reduce_each(&w, TDICT_F8E4M3, 1); /* the fake reduces them for one rank alone */
+    if (rows[i].wanted) reduce_each(&w, TDICT_F8E4M3, 1); /* the fake reduces 8-bit floats only for one rank */
     if (rows[i].wanted) reduce_each(&w, TDICT_F8E5M2, 2);
   }
 }

@@ -24,11 +24,11 @@ SIM_CASE(nccl_table_describes_the_rank) {
       }
       w.fake->aborts = 0;
       world_close(&w);
-      assert_int_equal(w.fake->aborts, size); /* of the parents */
+      assert_int_equal(w.fake->aborts, size); /* only the parents are aborted */
     }
 }
 
-/* One world after another, with new ids; and the device of the context. */
+/* Makes several worlds, one after another, with new ids, on the default device of the context. */
 SIM_CASE(nccl_table_uses_the_default_device) {
   world w;
   world_prepare(&w, 1, false, 4096);
@@ -81,7 +81,7 @@ SIM_CASE(nccl_table_checks_its_arguments) {
   world_end(&w);
 }
 
-/* A table of an older program is shorter. */
+/* The table struct of an older program is shorter. */
 SIM_CASE(nccl_table_writes_no_more_than_the_size) {
   world w;
   union {
@@ -97,7 +97,7 @@ SIM_CASE(nccl_table_writes_no_more_than_the_size) {
   td_ok(tdict_nccl_create_table(w.ranks[0].context, &o, &u.t, err));
   assert_int_equal(u.t.struct_size, sizeof u - kept);
   assert_true(all_bytes(u.bytes + sizeof u - kept, kept, 0xA5));
-  /* The whole table of a second rank has the function that is missing. */
+  /* A second table is complete, so its `destroy` can also destroy the first. */
   td_ok(tdict_nccl_create_id(w.library, &o.id, err));
   tdict_comm_table whole = td_filled(tdict_comm_table, tdict_nccl_create_table(w.ranks[0].context, &o, &made, err));
   whole.destroy(u.t.self);
@@ -128,7 +128,7 @@ GPU_CASE(nccl_table_waits_for_all_ranks_until_the_limit) {
     }
 }
 
-/* All ranks make the call late, one after another. No rank may return before the last one calls. */
+/* Joins 30 ms later than the previous rank. No rank may return before the last rank calls. */
 static tdict_status join_late(rank *r, tdict_error *err) {
   usleep((unsigned)r->number * 30000);
   r->called_ns = tdict_now_ns();
@@ -144,7 +144,7 @@ GPU_CASE(nccl_ranks_may_join_late) {
   for (int i = 0; i < most - 1; i++) assert_true(w.ranks[i].returned_ns >= w.ranks[most - 1].called_ns);
 }
 
-/* A second rank with the same number is refused, and NCCL's error during the wait is reported. */
+/* Joins as rank 0 on all ranks. NCCL refuses the second rank 0, and the first waits until the limit. */
 static tdict_status join_as_zero(rank *r, tdict_error *err) {
   tdict_nccl_options o = ranks_options(r);
   o.rank = 0;
@@ -176,7 +176,6 @@ SIM_CASE(nccl_table_reports_errors_of_the_start) {
   world_end(&w);
 }
 
-/* Threads that cannot be started, on request. */
 static bool has_no_threads;
 int __real_tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argument);
 int __wrap_tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argument);
@@ -234,7 +233,7 @@ SIM_CASE(nccl_table_leaves_nothing) {
   world_end(&w);
 }
 
-/* The thread that watches the time limits. */
+/* Each table has a thread that watches the time limits. */
 SIM_CASE(nccl_thread_has_a_name) {
   world w;
   world_open(&w, 2, false, 4096);

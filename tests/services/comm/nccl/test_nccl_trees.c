@@ -1,4 +1,4 @@
-/* Communicators over the table of NCCL: trees on the ranks' devices, compared with arrays of the test. */
+/* Tests communicators with the NCCL table. Trees on the ranks' devices are compared with arrays of the test. */
 #include "services/comm/nccl/ranks.h"
 #include "support/take_comm.h"
 
@@ -22,7 +22,7 @@ static void fill_whole(uint64_t seed) {
   }
 }
 
-/* Rows of `whole` as a tree on the device of a rank. */
+/* Returns rows of `whole` as a tree on the device of a rank. */
 static tdict_tree *rows_of(const rank *r, int64_t from, int64_t count) {
   tdict_tree *host = NULL, *moved = NULL;
   const tdict_field fields[] = {
@@ -49,7 +49,7 @@ static void holds(const tdict_tree *host, const char *key, const void *wanted, s
   assert_memory_equal(tdict_tensor_const_data(flat), wanted, bytes);
   tdict_tensor_release(flat);
 }
-/* The tree of a rank has these rows of `whole`, and is on the device of the rank. */
+/* Checks that a tree has these rows of `whole` and is on the rank's device. */
 static void has_rows(const rank *r, const tdict_tree *tree, int64_t from, int64_t count) {
   scoped_tree host = NULL;
   tdict_tensor *t = td_made(tensor, tdict_get(tree, "action", &made, err));
@@ -62,7 +62,7 @@ static void has_rows(const rank *r, const tdict_tree *tree, int64_t from, int64_
 
 static tdict_status join(rank *r, tdict_error *err) {
   tdict_status status = ranks_join(r, err);
-  r->t.on_calling_thread = true; /* the fake asks for the device of the rank's thread */
+  r->t.on_calling_thread = true; /* the fake checks which device is current on the calling thread */
   return status == TDICT_OK ? tdict_comm_create(r->context, &r->t, NULL, &comms[r->number], err) : status;
 }
 static tdict_status leave(rank *r, tdict_error *err) {
@@ -109,7 +109,7 @@ static void release_all(tdict_tree **trees, int count) {
     trees[i] = NULL;
   }
 }
-/* Makes the trees of all ranks: each rank has `counts_now` rows, or all rows. */
+/* Returns the row of `whole` at which a rank's part begins. */
 static int64_t start_of(int number) {
   int64_t from = 0;
   for (int i = 0; i < number; i++) from += counts_now[i];
@@ -120,7 +120,7 @@ static void make_sources(world *w, bool parts) {
     sources[i] = parts ? rows_of(&w->ranks[i], start_of(i), counts_now[i]) : rows_of(&w->ranks[i], 0, ROWS);
 }
 
-/* Each rank has other parts, of which one is empty; or equal parts. */
+/* Sets the numbers of rows of the ranks: equal numbers, or different numbers of which one is 0. */
 static void choose_counts(const world *w, bool even) {
   int64_t left = ROWS;
   for (int i = 0; i < w->size; i++) {
@@ -137,7 +137,7 @@ static void check_whole_trees(world *w) {
     for (int i = 0; i < w->size; i++) has_rows(&w->ranks[i], results[i], 0, ROWS);
     release_all(results, w->size);
     fill_whole(77);
-    for (int i = 0; i < w->size; i++) /* the other ranks' elements are replaced */
+    for (int i = 0; i < w->size; i++) /* the broadcast must replace these elements */
       if (i != root_now) sources[i] = rows_of(&w->ranks[i], 0, ROWS);
     fill_whole((uint64_t)root_now + 1);
     world_do(w, broadcast_into);
