@@ -1,4 +1,4 @@
-/* Trees over arrays of structs. Values are written and read by plain code over the structs. */
+/* Tests trees over arrays of structs. The tests write and read the members with plain code. */
 
 #include "core/tensor/tensor.h"
 #include "support/test.h"
@@ -32,7 +32,7 @@ static tdict_records records_of(void *data, int64_t count) {
                  num_fields = FIELDS);
 }
 
-/* Random records; the padding is random, too. */
+/* Returns random records. The padding is random, too. */
 static particle *random_records(size_t count, uint64_t seed) {
   particle *p = td_alloc(count * sizeof *p + 1);
   td_fill_random(p, count * sizeof *p, seed);
@@ -54,7 +54,7 @@ static const void *member_of(const particle *p, int field) {
 }
 static const size_t member_bytes[FIELDS] = {1, 12, 8, 2, 6, 1, 8};
 
-/* Checks that each contiguous tensor of a host tree holds the members. */
+/* Checks that the tensors of a host tree are contiguous and hold the members. */
 static void check_dense(const tdict_tree *td, const particle *p, size_t count) {
   for (int f = 0; f < FIELDS; f++) {
     const char *at = tdict_const_data(td, fields[f].path);
@@ -159,7 +159,7 @@ CASE(records_view_read_only) {
   assert_memory_equal(p, before, 3 * sizeof *p);
 }
 
-/* Calls both functions with one wrong field. */
+/* Checks that both functions fail because of one wrong field. */
 static void field_fails(tdict_status wanted, const char *text, tdict_record_field field, size_t record_bytes) {
   static char bytes[256];
   tdict_record_field table[2] = {{"good", 0, 0, TDICT_U8, 0, {0}}, field};
@@ -245,8 +245,8 @@ CASE(records_write_scatters) {
     copy_members(wanted, from, count);
     r.data = to;
     td_ok(tdict_records_write(&r, dense, err));
-    assert_memory_equal(to, wanted, count * sizeof *to); /* the padding, too */
-    /* From another array of records, and onto itself. */
+    assert_memory_equal(to, wanted, count * sizeof *to); /* the padding has not changed */
+    /* Writes from another array of records, and from the same array. */
     td_fill_random(to, count * sizeof *to, 99);
     memcpy(wanted, to, count * sizeof *to);
     copy_members(wanted, from, count);
@@ -259,7 +259,7 @@ CASE(records_write_scatters) {
   }
 }
 
-/* Replaces the last field of a good tree. Nothing may be written. */
+/* Replaces the last field of a good tree by a wrong one. Nothing may be written. */
 CASE(records_write_checks_first) {
   TD_FREED particle *p = random_records(5, 20), *before = random_records(5, 20);
   tdict_records r = records_of(p, 5);
@@ -303,7 +303,7 @@ CASE(records_overlap) {
   td_ok(tdict_fill(dense, "whole", 9, NULL, err));
   td_ok(tdict_fill(dense, "halves", 2, NULL, err));
   td_ok(tdict_records_write(&r, dense, err));
-  for (int i = 0; i < 3; i++) assert_int_equal(words[i].whole, 0x00020002); /* the last field */
+  for (int i = 0; i < 3; i++) assert_int_equal(words[i].whole, 0x00020002); /* the last field wins */
 }
 
 #pragma pack(push, 1)
@@ -330,7 +330,7 @@ CASE(records_packed) {
   assert_memory_equal(p, before, sizeof p);
 }
 
-/* To a device and back into a second array, whose padding stays. */
+/* Moves records to a device and back into a second array, whose padding must not change. */
 DEVICE_CASE(records_transfer) {
   scoped_context c = td_context(NULL);
   TD_FREED particle *p = random_records(COUNT, 30), *to = random_records(COUNT, 31),
@@ -346,7 +346,7 @@ DEVICE_CASE(records_transfer) {
   td_ok(tdict_transfer_into(c, view2, moved, NULL, err));
   copy_members(wanted, p, COUNT);
   assert_memory_equal(to, wanted, COUNT * sizeof *to);
-  /* Written back from pinned memory. */
+  /* Writes from pinned memory. */
   td_fill_random(to, COUNT * sizeof *to, 32);
   memcpy(wanted, to, COUNT * sizeof *to);
   copy_members(wanted, p, COUNT);

@@ -1,4 +1,4 @@
-/* Zip files that tests make byte by byte, so that each field can be wrong. Thread rule: one thread. */
+/* Makes zip files byte by byte, so that tests can make each field wrong. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_ARCHIVE_H
 #define TDICT_TESTS_SERVICES_IO_ARCHIVE_H
 
@@ -74,7 +74,7 @@ static inline void put_directory(image *m) {
   put(m, 0, 2);
 }
 
-/* The bytes of a .npy file of version 1.0. */
+/* Writes a .npy file of version 1.0 to `out`. Returns the number of bytes. */
 static inline size_t make_npy(unsigned char *out, const char *literal, const void *data, size_t bytes) {
   const size_t length = strlen(literal);
   memcpy(out, "\x93NUMPY\x01\x00", 8);

@@ -1,4 +1,4 @@
-/* Directories of the tests of TensorDict's formats. Thread rule: one thread. */
+/* Helpers with directories, for the tests of TensorDict's formats. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_DIRECTORY_H
 #define TDICT_TESTS_SERVICES_IO_DIRECTORY_H
 
@@ -15,7 +15,7 @@ static inline void remove_all(const char *path) {
   assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 static inline void remove_directory(const folder *f) { remove_all(f->path); }
-#define scoped_directory TD_SCOPED(remove_directory, folder) /* may contain folders, unlike a scoped_folder */
+#define scoped_directory TD_SCOPED(remove_directory, folder) /* unlike a scoped_folder, may contain folders */
 /* Writes a text to a file, and creates the folders of the path below the test's folder. */
 static inline void write_text_below(const folder *f, const char *name, const char *text) {
   char *path = td_text("%s", in(f, name));
@@ -44,7 +44,7 @@ static inline void refuse(const char *path, tdict_status status, const char *tex
 }
 
 #ifdef GOLDEN_FOLDER /* see modules.cmake */
-/* The names and the shapes of the tensors of the golden files. */
+/* Returns the path of a golden file. */
 static inline const char *golden(const char *name) {
   static char paths[4][PATH_BYTES];
   static int next;

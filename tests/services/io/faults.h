@@ -1,6 +1,6 @@
-/* System calls that fail, or at which the process is killed. The linker's --wrap sends the calls of the library through
- * this file. A test file names the wrapped functions in a comment, where CMake looks for them. Thread rule: the state
- * may be changed while no other thread makes calls. */
+/* Makes system calls of the library fail, or kills the process at one of them. The linker's option --wrap redirects the
+ * calls to this file. A test file names the wrapped functions in a comment, which CMake reads. Thread rule: the state
+ * may be changed only while no other thread makes calls. */
 #ifndef TDICT_TESTS_SERVICES_IO_FAULTS_H
 #define TDICT_TESTS_SERVICES_IO_FAULTS_H
 
@@ -27,7 +27,7 @@ static bool skips_flush;             /* fsync() does nothing, which is quick; a 
 static void (*look_at_file)(int fd); /* if not NULL, called with new files, and with files before they are written */
 static _Thread_local bool dies_after;
 
-/* Returns true if this call must fail. */
+/* Counts a call. Returns true if the call must fail, or kills the process. */
 static bool begin_call(const char *name) {
   if (chosen == FAULT_NONE || (only_call && strcmp(name, only_call) != 0)) return false;
   const int at = calls++;
@@ -41,8 +41,8 @@ static bool begin_call(const char *name) {
 static void end_call(void) {
   if (dies_after) raise(SIGKILL);
 }
-/* Returns true if a save ignores that the call fails: close() of a folder or of a file that is removed, locks, and the
- * calls that look for files of killed processes, or check whether such a search has removed a new file. */
+/* Returns true if a save ignores that this call fails: close() of a folder or of a file that is removed, locks, the
+ * search for files of killed processes, and the check whether such a search has removed a new file. */
 static inline bool is_ignored(const char *call) {
   return strcmp(call, "close") == 0 || strcmp(call, "flock") == 0 || strcmp(call, "openat .") == 0 ||
          strcmp(call, "fstatat") == 0;

@@ -1,5 +1,5 @@
-/* Files of the tests in tests/services/io: a temporary folder, files of any bytes, and random trees that are compared
- * without the functions of the library that copy or compare. Thread rule: one thread. */
+/* Helpers with files, for the tests in tests/services/io: a temporary folder, files with any bytes, and random trees,
+ * which are compared without the library's own functions that copy or compare. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_FILES_H
 #define TDICT_TESTS_SERVICES_IO_FILES_H
 
@@ -32,7 +32,7 @@ static inline const char *in(const folder *f, const char *name) {
   assert_true(length > 0 && length < PATH_BYTES);
   return path;
 }
-/* Returns the number of files, and the name of the last one in `name` if this is not NULL. */
+/* Returns the number of files. Writes the name of the last file to `name` if this is not NULL. */
 static inline int folder_count(const folder *f, char *name) {
   DIR *dir = opendir(f->path);
   struct dirent *entry;
@@ -62,7 +62,7 @@ static inline void write_bytes(const char *path, const void *bytes, size_t count
   assert_int_equal(fwrite(bytes, 1, count, file), count);
   assert_int_equal(fclose(file), 0);
 }
-/* Returns the bytes of a file; the caller frees them. A 0 byte follows. */
+/* Returns the bytes of a file, with a 0 byte after them. The caller frees them. */
 static inline unsigned char *read_bytes(const char *path, size_t *count) {
   FILE *file = fopen(path, "rb");
   if (!file) fail_msg("%s cannot be opened", path);
@@ -176,9 +176,8 @@ static const tdict_dtype file_dtypes[] = {TDICT_BOOL, TDICT_U8,  TDICT_I8,   TDI
                                           TDICT_U16,  TDICT_F16, TDICT_BF16, TDICT_I32,    TDICT_U32,    TDICT_F32,
                                           TDICT_C64,  TDICT_F64, TDICT_I64,  TDICT_U64};
 enum { NUM_FILE_DTYPES = sizeof file_dtypes / sizeof *file_dtypes };
-static uint64_t
-    other_bytes; /* another number gives random_tensor() other bytes, and the same shapes for the same dice */
-/* Makes a tensor of random bytes with this batch size, in a random order of its dimensions in memory. */
+static uint64_t other_bytes; /* changes the bytes that random_tensor() makes, but not the shapes */
+/* Makes a tensor of random bytes with this batch size. Its dimensions have a random order in memory. */
 static inline tdict_tensor *random_tensor(dice *d, tdict_dtype dtype, int batch_ndim, const int64_t *batch_size) {
   int64_t shape[8], stored[8];
   int order[8], ndim = batch_ndim + (int)roll(d, 3);

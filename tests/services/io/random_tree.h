@@ -1,17 +1,17 @@
-/* Random trees with every kind of leaf that a file can hold. Thread rule: one thread. */
+/* Makes random trees with every kind of leaf that a file can hold. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_RANDOM_TREE_H
 #define TDICT_TESTS_SERVICES_IO_RANDOM_TREE_H
 
 #include "files.h"
 
-/* Keys are escaped paths of one key. */
+/* Each string is the escaped path of one key. */
 static const char *const odd_keys[] = {"a\\.b",  "sp ace", "q\"uote", "back\\\\slash", "t\tab", "é漢", "/",
                                        "\\.\\.", "{",      "x"};
 enum { NUM_ODD_KEYS = sizeof odd_keys / sizeof *odd_keys };
 /* The keys of random_tree(). A test may choose other keys. */
 static const char *const *tree_keys = odd_keys;
 static size_t num_tree_keys = NUM_ODD_KEYS;
-/* Keys that some formats refuse, or that look like something else. */
+/* Keys that some formats refuse, or that have a meaning in some formats. */
 static const char *const rare_keys[] = {
     "shape",
     "device",
@@ -47,7 +47,7 @@ static const char *const rare_keys[] = {
     "n23456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
     "n2345678901234567890123456789012345678901234567"};
 enum { NUM_RARE_KEYS = sizeof rare_keys / sizeof *rare_keys };
-static bool uses_rare_keys; /* random_tree() sometimes takes a rare key */
+static bool uses_rare_keys; /* random_tree() sometimes uses a rare key */
 static inline const char *random_key(dice *d) {
   if (uses_rare_keys && roll(d, 24) == 0) return rare_keys[roll(d, NUM_RARE_KEYS)];
   return tree_keys[roll(d, num_tree_keys)];

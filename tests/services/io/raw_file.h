@@ -1,5 +1,5 @@
-/* Safetensors files that the test writes by itself: random tensors in a random order, which begin at any byte. The
- * trees that the library loads are compared with the bytes of the file, by means of support/raw.h. Thread rule: one
+/* Writes safetensors files without the library: random tensors in a random order, which begin at any byte. The trees
+ * that the library loads are compared with the bytes of the file, with functions of support/raw.h. Thread rule: one
  * thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_RAW_FILE_H
 #define TDICT_TESTS_SERVICES_IO_RAW_FILE_H
@@ -24,11 +24,11 @@ typedef struct raw_file {
   size_t size, data_bytes;
 } raw_file;
 
-/* The names of file_dtypes. */
+/* The names of file_dtypes in safetensors files. */
 static const char *const raw_dtype_names[] = {"BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
                                               "BF16", "I32", "U32", "F32",     "C64",     "F64", "I64", "U64"};
 
-/* Chooses a shape. Dimension 0 has `rows` elements if `rows` is not below 0. */
+/* Chooses a shape. If `rows` is not negative, dimension 0 has this size. */
 static inline void raw_shape(dice *d, raw_tensor *t, int64_t rows) {
   t->ndim = rows < 0 ? (int)roll(d, 4) : 1 + (int)roll(d, 3);
   for (int i = 0; i < t->ndim; i++) t->shape[i] = roll(d, 12) ? 1 + (int64_t)roll(d, 9) : 0;
@@ -119,7 +119,7 @@ static inline void raw_check(tdict_context *c, const raw_file *f, const tdict_tr
   }
 }
 
-/* Makes random files until the elements of one have at least `bytes` bytes. */
+/* Returns a random file whose elements have at least `bytes` bytes. */
 static inline raw_file *raw_file_create_large(dice *d, const char *path, size_t bytes) {
   raw_file *f;
   for (f = raw_file_create(d, path, -1); f->data_bytes < bytes; f = raw_file_create(d, path, -1)) raw_file_free(f);

@@ -1,5 +1,5 @@
 /* Tests tdict_append(): rows of random numbers, checks before the first write, failing system calls, killed processes,
- * TensorDict's rule of recovery. See faults.h. */
+ * and TensorDict's rule of recovery. See faults.h. */
 #include <sys/file.h>
 
 #include "directory.h"
@@ -74,12 +74,11 @@ CASE(append_adds_rows) {
     assert_int_equal(stat(in(&f, "x/meta.json"), &info), 0);
     assert_int_equal(info.st_mode & 0777, 0604);
   }
-  same_trees(old, parts[0]); /* a tree keeps its number of rows */
+  same_trees(old, parts[0]); /* a tree that is already open keeps its number of rows */
   tdict_release(old);
   release_all(parts, 6);
 }
 
-/* Bytes after the saved rows do not count. */
 CASE(append_ignores_bytes_after_the_rows) {
   scoped_directory f = folder_create();
   dice d = {5};
@@ -171,7 +170,7 @@ CASE(append_refuses_a_second_writer) {
   release_all(parts, 2);
 }
 
-/* Each system call fails in turn: the directory has its old rows, and no other files. */
+/* Lets each system call fail in turn. The directory must keep its old rows, and no other files may be left. */
 CASE(append_that_fails_leaves_the_old_rows) {
   scoped_directory f = folder_create();
   dice d = {9};
@@ -192,8 +191,8 @@ CASE(append_that_fails_leaves_the_old_rows) {
   release_all(parts, 2);
 }
 
-/* Two system calls fail: the directory has its old rows, at the latest after the next append, or the message says that
- * they could not be restored. */
+/* Lets two system calls fail. The directory must have its old rows, at the latest after the next append, or the message
+ * must say that they could not be restored. */
 CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
   enum { PAIRS = 3, MOST_APART = 60 };
   scoped_directory f = folder_create();
@@ -229,13 +228,13 @@ CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
       num_restored += is_second;
     }
   }
-  if (!THREAD_SANITIZED) assert_true(num_restored > 0 && num_mixed > 0); /* few rounds may meet neither */
+  if (!THREAD_SANITIZED) assert_true(num_restored > 0 && num_mixed > 0); /* with few rounds, neither may happen */
   skips_flush = false;
   tdict_release(none);
   release_all(parts, 2);
 }
 
-/* The process is killed at each system call in turn: the next append repairs the directory. */
+/* Kills the process at each system call in turn. The next append must repair the directory. */
 static void kill_at_each_call(fault kind) {
   scoped_directory f = folder_create();
   dice d = {10};
@@ -265,19 +264,19 @@ static void kill_at_each_call(fault kind) {
 CASE(append_that_is_killed_before_a_call_is_repaired) { kill_at_each_call(FAULT_KILL_BEFORE); }
 CASE(append_that_is_killed_after_a_call_is_repaired) { kill_at_each_call(FAULT_KILL_AFTER); }
 
-/* The states that TensorDict's text describes, made by hand. */
+/* Makes the states that TensorDict's documentation describes. */
 CASE(append_recovers_by_the_rule_of_tensordict) {
   scoped_directory f = folder_create();
   dice d = {11};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *none = make_rows(&d, 0), *broken = NULL;
-  /* The root has a temporary file: the append is undone, also if the file is not complete. */
+  /* If the root has a temporary file, the append is undone, even if the file is not complete. */
   save(&f, parts[0]);
   write_text_below(&f, "x/.meta.json.append.tmp", "{\"sha");
   write_text_below(&f, "x/n/.meta.json.append.tmp", "");
   td_ok(tdict_append(NULL, in(&f, "x"), none, NULL, err));
   assert_true(holds(&f, parts, 1));
   assert_int_equal(count_temporary(&f), 0);
-  /* The root has none, but folders below have: the append is ended. */
+  /* If only folders below the root have temporary files, the append is completed. */
   td_ok(tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
   assert_int_equal(rename(in(&f, "x/n/meta.json"), in(&f, "x/n/.meta.json.append.tmp")), 0);
   assert_int_equal(rename(in(&f, "x/n/deep/meta.json"), in(&f, "x/n/deep/.meta.json.append.tmp")), 0);
@@ -293,7 +292,7 @@ CASE(append_recovers_by_the_rule_of_tensordict) {
   release_all(parts, 2);
 }
 
-/* Neither rows nor files of an append leave the directory through a link. */
+/* An append does not write outside the directory through a link. */
 CASE(append_follows_no_links) {
   scoped_directory f = folder_create();
   dice d = {12};
@@ -310,7 +309,7 @@ CASE(append_follows_no_links) {
   release_all(parts, 2);
 }
 
-/* Only the numbers of rows change in a meta.json of unusual form. */
+/* An append changes only the numbers of rows, even in a meta.json of unusual form. */
 CASE(append_keeps_the_other_bytes_of_a_meta_json) {
   static const char saved[] =
       " { \"shape\" : [ 0 ] , \"x\":{\"shape\": [0\t, 2],\"dtype\":\"torch.\\u0069nt8\" , \"device\":\"cpu\"},\n"
@@ -346,7 +345,6 @@ CASE(append_survives_enomem) {
   release_all(parts, 2);
 }
 
-/* Rows on a device are copied to the host first. */
 GPU_CASE(append_copies_device_rows) {
   scoped_directory f = folder_create();
   dice d = {14};

@@ -1,4 +1,4 @@
-/* Tests TensorDict's consolidated file: the golden file, random trees, attacks. */
+/* Tests TensorDict's consolidated file: the golden file, random trees, and attacks. */
 #include "directory.h"
 #include "without_memory.h"
 
@@ -155,7 +155,7 @@ CASE(consolidated_file_refuses_broken_files) {
     write_consolidated(in(&f, "x"), attacks[i].payload, attacks[i].json);
     refuse(in(&f, "x"), attacks[i].status, attacks[i].text);
   }
-  /* A length that does not lead to such a JSON text: the file is no consolidated file. */
+  /* A length that does not point to such a JSON text: the file is not a consolidated file. */
   static const uint64_t lengths[] = {0, 1, 7, 100, UINT64_MAX, (uint64_t)INT64_MAX, UINT64_MAX - 7};
   static const char json[] = TD("", "", "");
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -178,7 +178,7 @@ CASE(consolidated_file_refuses_many_levels) {
   json[40 * 1000] = 0;
   write_consolidated(in(&f, "x"), 0, json);
   refuse(in(&f, "x"), TDICT_EFORMAT, "not JSON");
-  /* 200 levels, which are closed */
+  /* 200 nested objects, which are closed */
   at = json;
   for (int i = 0; i < 200; i++, at += sizeof open - 1) memcpy(at, open, sizeof open - 1);
   at += sprintf(at, "%s", TD("", "", ""));

@@ -17,7 +17,7 @@ static inline void release_hand_schema(struct ArrowSchema *schema) {
   num_schema_releases++;
 }
 
-/* The buffers of an array written by hand must be readable until this call. */
+/* Releases an array written by hand, and counts the release. Its buffers must be readable until this call. */
 static inline void release_hand_array(struct ArrowArray *array) {
   for (int64_t i = 0; i < array->n_children; i++)
     if (array->children && array->children[i] && array->children[i]->release)
@@ -27,7 +27,7 @@ static inline void release_hand_array(struct ArrowArray *array) {
 }
 
 enum { HAND_CHILDREN = 4 };
-/* A field: schema and array in the test's memory. */
+/* A field whose schema and array are in the test's memory. */
 typedef struct hand {
   struct ArrowSchema schema;
   struct ArrowArray array;
@@ -55,14 +55,14 @@ static inline void hand_add(hand *parent, hand *child) {
   parent->schemas[i] = &child->schema;
   parent->arrays[i] = &child->array;
 }
-/* Adds a field of numbers, of the length of its parent. */
+/* Adds a field of numbers that is as long as its parent. */
 static inline void hand_numbers(hand *parent, hand *field, const char *format, const char *name, const void *valid,
                                 const void *elements) {
   hand_make(field, format, name, parent->array.length, 2);
   hand_buffers(field, valid, elements, NULL);
   hand_add(parent, field);
 }
-/* A struct with one field of numbers. */
+/* Makes a struct with one field of numbers. */
 static inline void hand_one(hand *root, hand *field, const char *format, int64_t length, const void *elements) {
   hand_make(root, "+s", "", length, 1);
   hand_numbers(root, field, format, "x", NULL, elements);
@@ -97,7 +97,7 @@ static inline void put_ragged(tdict_tree *tree, const char *path, tdict_dtype of
   td_ok(tdict_set_ragged(tree, path, ragged, err));
 }
 
-/* Compares two trees by tdict_get_difference(), where NaN equals NaN. */
+/* Checks that two trees are equal. NaN equals NaN. */
 static inline void equal_trees(const tdict_tree *a, const tdict_tree *b) {
   tdict_difference difference;
   td_ok(tdict_get_difference(a, b, td_options(tdict_difference_options, nan_equal = true), &difference, err));
@@ -122,7 +122,7 @@ static inline void release_exported(exported *e) {
   assert_null(e->array.release);
 }
 
-/* A tree with every kind of leaf that an export and an import keep. */
+/* Makes a tree with every kind of leaf that exports and imports preserve. */
 static inline tdict_tree *sample_tree(int64_t rows, uint64_t seed) {
   static const tdict_dtype dtypes[] = {TDICT_I8,  TDICT_I16, TDICT_I32, TDICT_I64, TDICT_U8,  TDICT_U16,
                                        TDICT_U32, TDICT_U64, TDICT_F16, TDICT_F32, TDICT_F64, TDICT_BOOL};

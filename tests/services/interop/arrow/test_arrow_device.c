@@ -6,7 +6,7 @@
 
 static bool on_gpu(void) { return td_device().type != TDICT_DEVICE_CPU; }
 
-/* Moves a tree to the case's device. Takes the reference. */
+/* Moves a tree to a device. Releases `tree`. */
 static tdict_tree *moved(tdict_context *context, tdict_tree *tree, tdict_device device) {
   tdict_tree *there = td_made(tree, tdict_to_device(context, tree, device, NULL, &made, err));
   tdict_release(tree);
@@ -31,7 +31,7 @@ DEVICE_CASE(arrow_device_round_trips_return_equal_trees) {
     scoped_tree tree = sample_tree((int64_t)seed * 2, seed), back = NULL;
     tdict_tree *there = moved(context, tdict_retain(tree), td_device());
     exported_there e = export_there(there);
-    tdict_release(there); /* the array holds the memory */
+    tdict_release(there); /* the array retains the memory */
     assert_int_equal(e.array.device_type, on_gpu() ? td_device().type : ARROW_DEVICE_CPU);
     assert_int_equal(e.array.device_id, on_gpu() ? td_device().index : -1);
     td_ok(tdict_arrow_import_device(context, &e.schema, &e.array, NULL, &back, err));
@@ -78,7 +78,7 @@ GPU_CASE(arrow_export_device_shares_device_memory) {
   e.schema.release(&e.schema);
 }
 
-/* The import shares numbers in device memory, and copies through the host where nulls are filled. */
+/* The import shares numbers in device memory. To fill nulls, it copies the numbers through the host. */
 GPU_CASE(arrow_import_device_fills_and_masks) {
   static const int32_t numbers[] = {1, 2, 3, 4};
   static const uint8_t valid[] = {0xb};
@@ -213,7 +213,7 @@ GPU_CASE(arrow_export_device_names_pinned_memory) {
   equal_trees(tree, back);
   e.schema.release(&e.schema);
   tdict_release(back);
-  /* A packed bool is not pinned. */
+  /* Packed bools are not in pinned memory, so the array is on the CPU. */
   td_put(pinned, "bits", random_tensor(TDICT_BOOL, 1, &rows, 2));
   e = export_there(pinned);
   assert_int_equal(e.array.device_type, ARROW_DEVICE_CPU);
@@ -238,7 +238,7 @@ GPU_CASE(arrow_export_device_refuses) {
   td_put(tree, "b", tdict_tensor_retain(td_leaf(there, "a")));
   td_fails(TDICT_EWRONGDEVICE, "but the first tensor is on cpu", tdict_arrow_export_device(tree, &schema, &array, err));
   assert_string_equal(td_last_error.path, "b");
-  /* Device memory of the program has no memory for copies. */
+  /* The text needs new device memory, which cannot be allocated if the tensor's memory belongs to the program. */
   scoped_tree foreign = new_tree(rows);
   tdict_tensor_desc desc = {0};
   desc.struct_size = sizeof desc;

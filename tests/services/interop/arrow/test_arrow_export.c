@@ -12,7 +12,7 @@ static void count_tensor_release(void *user) {
   num_tensor_releases++;
 }
 
-/* A tensor over memory of the test, whose release is counted. */
+/* Makes a tensor over memory of the test, whose release is counted. */
 static tdict_tensor *counted_tensor(const void *data, tdict_dtype dtype, int ndim, const int64_t *shape,
                                     const int64_t *strides) {
   tdict_tensor_desc desc = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)data, dtype = dtype, ndim = ndim,
@@ -76,7 +76,7 @@ CASE(arrow_export_makes_lists_of_dimensions) {
   assert_int_equal(a->length, 30);
   for (int i = 0; i < 30; i++)
     assert_int_equal(hand_bit(a->buffers[1], i), ((const uint8_t *)tdict_tensor_const_data(t))[i]);
-  assert_int_equal(((const uint8_t *)a->buffers[1])[3] >> 6, 0); /* the bits after the last element */
+  assert_int_equal(((const uint8_t *)a->buffers[1])[3] >> 6, 0); /* the bits after the last element are 0 */
   release_exported(&e);
 }
 
@@ -88,7 +88,7 @@ CASE(arrow_export_copies_strided_elements) {
   num_tensor_releases = 0;
   exported e = export_tree(tree);
   tdict_release(tree);
-  assert_int_equal(num_tensor_releases, 1); /* the array holds the copy only */
+  assert_int_equal(num_tensor_releases, 1); /* the array retains only the copy */
   for (int i = 0; i < 4; i++) assert_int_equal(((const int32_t *)e.array.children[0]->buffers[1])[i], 3 * i);
   release_exported(&e);
 }
@@ -111,7 +111,7 @@ CASE(arrow_export_shares_ragged_leaves) {
   release_exported(&e);
 }
 
-/* Reads row `i` of a text array with 32-bit offsets. */
+/* Checks row `i` of a text array with 32-bit offsets. If `wanted` is NULL, the row must be null. */
 static void is_text(const struct ArrowArray *a, int i, const char *wanted) {
   const int32_t *at = a->buffers[1];
   if (a->buffers[0]) assert_int_equal(hand_bit(a->buffers[0], i), wanted != NULL);
@@ -181,7 +181,7 @@ CASE(arrow_export_releases_once_and_children_move) {
   num_tensor_releases = 0;
   exported e = export_tree(tree);
   tdict_release(tree);
-  assert_int_equal(num_tensor_releases, 0); /* the array holds the tensors */
+  assert_int_equal(num_tensor_releases, 0); /* the array retains the tensors */
   struct ArrowArray *n = e.array.children[0], moved = *n->children[1];
   n->children[1]->release = NULL;
   struct ArrowSchema schema = *e.schema.children[0];
@@ -196,7 +196,7 @@ CASE(arrow_export_releases_once_and_children_move) {
   assert_int_equal(num_tensor_releases, 3);
   assert_string_equal(schema.children[1]->name, "b");
   schema.release(&schema);
-  /* A whole array moves, too. */
+  /* A whole array can be moved, too. */
   tree = new_tree(rows);
   td_put(tree, "x", counted_tensor(numbers, TDICT_I64, 1, &rows, NULL));
   num_tensor_releases = 0;
@@ -236,7 +236,7 @@ CASE(arrow_export_refuses_tensors) {
                                    dtype = TDICT_F32, ndim = 1, shape = &rows);
   tdict_tensor *far = td_made(tensor, tdict_tensor_from_data(&desc, NULL, NULL, &made, err));
   refuses_tensor(TDICT_EWRONGDEVICE, "is on cuda:1, wanted the cpu", far);
-  /* A longer dimension than Arrow's lists have. */
+  /* A dimension that is too long for a list of Arrow. */
   const int64_t shape[2] = {3, (int64_t)INT32_MAX + 1}, strides[2] = {0, 0};
   static const int8_t zero;
   refuses_tensor(TDICT_EOVERFLOW, "2147483648", counted_tensor(&zero, TDICT_I8, 2, shape, strides));
@@ -334,7 +334,7 @@ CASE(arrow_export_survives_enomem) {
   td_put(tree, "strided", strided);
   tdict_tensor_release(t);
   char path[100] = "d";
-  while (strlen(path) < 60) strcat(path, ".d"); /* more levels than a cursor has without memory */
+  while (strlen(path) < 60) strcat(path, ".d"); /* more levels than a cursor can hold without allocating */
   td_put(tree, path, random_tensor(TDICT_I8, 1, shape, 2));
   int64_t failures = 0;
   TD_SWEEP(s) {

@@ -7,8 +7,8 @@
 static tdict_tree *import_hand(hand *h, const tdict_arrow_import_options *options) {
   num_array_releases = num_schema_releases = 0;
   tdict_tree *tree = td_made(tree, tdict_arrow_import(&h->schema, &h->array, options, &made, err));
-  assert_null(h->array.release);      /* taken */
-  assert_non_null(h->schema.release); /* borrowed */
+  assert_null(h->array.release);      /* the import has taken the array */
+  assert_non_null(h->schema.release); /* the schema is only borrowed */
   assert_int_equal(tdict_batch_ndim(tree), 1);
   assert_false(tdict_get_device(tree, NULL));
   return tree;
@@ -42,7 +42,7 @@ CASE(arrow_import_shares_numbers_and_releases_once) {
     has_shape(t, 1, (const int64_t[]){3});
     assert_ptr_equal(tdict_tensor_const_data(t), (const char *)elements + 3 * tdict_dtype_bytes(types[i].dtype));
     assert_null(tdict_tensor_data((tdict_tensor *)(uintptr_t)t)); /* read-only */
-    /* The last tensor releases the array, on its thread. */
+    /* The release of the last tensor releases the array, on the same thread. */
     tdict_tensor *kept = tdict_tensor_retain(t);
     tdict_release(tree);
     assert_int_equal(num_array_releases, 0);
@@ -200,12 +200,12 @@ CASE(arrow_import_refuses_nulls_by_default) {
   assert_non_null(root.array.release);
   assert_non_null(x.array.release);
   assert_int_equal(num_array_releases, 0);
-  /* Part of the array has no nulls. */
+  /* Only the first row is imported, which is not null. */
   root.array.length = 1;
   tree = import_hand(&root, NULL);
   assert_ptr_equal(tdict_const_data(tree, "x"), numbers);
   tdict_release(tree);
-  /* Nulls inside of lists. */
+  /* Nulls inside lists. */
   hand_make(&root, "+s", "", 1, 1);
   hand_make(&x, "+w:3", "x", 1, 1);
   hand_make(&item, "f", "item", 3, 2);
@@ -258,7 +258,7 @@ CASE(arrow_import_fills_nulls) {
   }
 }
 
-/* Null lists become empty, although their offsets contain elements. Null texts become null values. */
+/* Null lists become empty, even if their offsets include elements. Null texts become null values. */
 CASE(arrow_import_empties_null_lists_and_texts) {
   static const int16_t numbers[] = {1, 2, 3, 4, 5, 6, 7, 8};
   static const uint8_t valid[] = {0xa};
@@ -335,7 +335,7 @@ CASE(arrow_import_masks_nulls) {
   assert_false(tdict_has(tree, "_mask"));
 }
 
-/* Metadata of Arrow: the number of pairs, then lengths and bytes. */
+/* Returns metadata in Arrow's format: the number of pairs, then the length and the bytes of each text. */
 static const char *extension(const char *name, const char *json) {
   static char bytes[512];
   const char *const texts[] = {"other", "value", "ARROW:extension:name", name, "ARROW:extension:metadata", json};
@@ -457,7 +457,7 @@ CASE(arrow_import_survives_enomem) {
       assert_null(e.array.release);
     } else {
       assert_null(back);
-      assert_non_null(e.array.release); /* not taken */
+      assert_non_null(e.array.release); /* the import has not taken the array */
       ragged->buffers[0] = without;
       e.array.release(&e.array);
       failures++;

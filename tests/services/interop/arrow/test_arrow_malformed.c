@@ -1,7 +1,7 @@
-/* Tests the import of arrays that break the rules of Arrow, or that a tree cannot hold. Nothing may be taken. */
+/* Tests the import of arrays that break Arrow's rules, or that a tree cannot hold. The import must not take them. */
 #include "services/interop/arrow/rig.h"
 
-/* A struct "n" with a list "l" of int32, a text "t", a pair "w" of int8 and a number "x", which is valid. */
+/* A valid array: a struct "n" with a list "l" of int32, a text "t", a pair "w" of int8 and a number "x". */
 typedef struct sample {
   hand root, n, l, l_item, t, w, w_item;
 } sample;
@@ -31,7 +31,7 @@ static void make_sample(sample *s) {
   hand_add(&s->root, &s->n);
 }
 
-/* Imports the sample, which must fail with this path, and makes a new sample. */
+/* Checks that the import of the sample fails with this path, and makes a new sample. */
 static void refuses(sample *s, tdict_status wanted, const char *path, const char *text) {
   tdict_tree *tree = NULL;
   num_array_releases = num_schema_releases = 0;
@@ -227,8 +227,8 @@ CASE(arrow_import_refuses_deep_arrays) {
     }
 }
 
-/* Random changes of a valid array. The import returns, and takes or keeps the array as the status says. Text offsets
- * stay inside the buffer, because no struct has the size of the buffer. */
+/* Imports arrays with random changes. The import must return, and must take the array only if it succeeds. Text offsets
+ * stay inside the buffer, because Arrow's structs do not contain the size of the buffer. */
 CASE(arrow_import_survives_random_changes) {
   uint64_t random[4];
   int refused = 0;

@@ -7,7 +7,7 @@
 typedef struct hand_stream {
   struct ArrowArrayStream stream;
   int num_batches, next;
-  int fail_schema, fail_at; /* errno of get_schema; batch at which get_next fails, -1: none */
+  int fail_schema, fail_at; /* fail_schema: errno of get_schema; fail_at: batch at which get_next fails, or -1 */
   bool names_error, nulls_in_last, is_malformed, is_released_schema;
   hand roots[8], fields[8];
   hand schema_root, schema_field;
@@ -71,7 +71,7 @@ CASE(arrow_stream_next_returns_each_array) {
     td_ok(tdict_arrow_stream_next(&h.stream, NULL, &tree, err));
     assert_null(tree);
   }
-  assert_int_equal(h.num_releases, 0); /* borrowed */
+  assert_int_equal(h.num_releases, 0); /* the stream is only borrowed */
 }
 
 CASE(arrow_import_stream_joins_all_arrays) {
@@ -180,7 +180,7 @@ CASE(arrow_export_stream_returns_each_tree) {
   }
   moved.release(&moved);
   assert_null(moved.release);
-  td_ok(tdict_arrow_import(&b, &kept, NULL, &back, err)); /* outlives the stream */
+  td_ok(tdict_arrow_import(&b, &kept, NULL, &back, err)); /* the array outlives the stream */
   equal_trees(trees[0], back);
   tdict_release(back);
   b.release(&b);
@@ -241,7 +241,7 @@ CASE(arrow_streams_survive_enomem) {
       equal_trees(wanted, back);
       tdict_release(back);
     } else {
-      /* The stream reports missing memory for its schema as an error of the stream. */
+      /* TDICT_EIO means that the stream had no memory for its schema. */
       assert_true(status == TDICT_ENOMEM || (status == TDICT_EIO && error.native == ENOMEM));
       assert_null(back);
       import_failures++;

@@ -1,6 +1,7 @@
 /* Compares the library's declarations of DLPack with DLPack's own header, at compile time. tests/gates/dlpack_header.py
- * compiles this file as C and C++, with DLPACK_HEADER as the header. DLPACK_ORDER: 1 the header comes first, 2 it comes
- * after tdict's. Versions of DLPack differ in the names of types, so members are compared by offset and size. */
+ * compiles this file as C and C++, with DLPACK_HEADER as the header. DLPACK_ORDER says whether it is included before
+ * (1) or after (2) tdict's header. Versions of DLPack differ in the names of types, so members are compared by offset
+ * and size. */
 #if DLPACK_ORDER == 1
 #include DLPACK_HEADER
 #endif
@@ -46,7 +47,7 @@ SAME_MEMBER(tdict_dl_device, id, DLDevice, device_id);
 CHECK((int)TDICT_DL_CUDA == (int)kDLCUDA && (int)TDICT_DL_CUDA_HOST == (int)kDLCUDAHost);
 CHECK((int)TDICT_DL_EXT_DEV == (int)kDLExtDev && (int)TDICT_DL_CUDA_MANAGED == (int)kDLCUDAManaged);
 #endif
-/* The codes of dtypes are those of tdict/values.h. */
+/* The lowest 8 bits of a dtype are DLPack's code. */
 #define CODE(dtype, code) CHECK(((dtype)&0xff) == (code))
 CODE(TDICT_I8, kDLInt);
 CODE(TDICT_U8, kDLUInt);

@@ -1,6 +1,6 @@
-/* What the tests of DLPack share: a producer whose deleter counts, and managed tensors read by naive loops. What is
- * made here is released by the test that asked for it. Thread rule: deleters run on any thread, the rest on the main
- * thread. */
+/* Code that the tests of DLPack share: a producer that counts the calls of its deleter, and naive loops that read
+ * managed tensors. The test releases what these functions make. Thread rule: deleters run on any thread, all else on
+ * the main thread. */
 #ifndef TDICT_TESTS_SERVICES_INTEROP_DLPACK_RIG_H
 #define TDICT_TESTS_SERVICES_INTEROP_DLPACK_RIG_H
 
@@ -17,7 +17,7 @@ static inline void delete_versioned_of(struct DLManagedTensorVersioned *m) {
 }
 static inline void delete_legacy_of(struct DLManagedTensor *m) { legacy_of(m)->deleter(legacy_of(m)); }
 
-/* Exports and imports of one of the two structs. */
+/* Export and import one of the two structs. */
 static inline tdict_status export_versioned(tdict_context *context, const tdict_tensor *tensor,
                                             const tdict_dlpack_export_options *options,
                                             struct DLManagedTensorVersioned **out, tdict_error *err) {
@@ -58,7 +58,7 @@ static inline tdict_status import_legacy(tdict_context *context, struct DLManage
   return status;
 }
 
-/* A producer's tensor in both structs. Its bytes are the test's. */
+/* A producer's tensor in both structs. The test owns its bytes. */
 typedef struct produced {
   tdict_dl_versioned versioned;
   tdict_dl_legacy legacy;
@@ -87,7 +87,7 @@ static inline void produce(produced *p, void *data, tdict_dl_device device, tdic
   p->versioned.deleter = delete_produced;
   p->legacy = (tdict_dl_legacy){*t, p, delete_produced_legacy};
 }
-/* A vector of bytes on the host. */
+/* Makes a producer's vector of bytes on the host. */
 static inline void produce_bytes(produced *p, void *data, int64_t count) {
   const naive_layout line = {.ndim = 1, .shape = {count}, .strides = {1}, .numel = count};
   produce(p, data, (tdict_dl_device){TDICT_DL_CPU, 0}, TDICT_U8, &line);
@@ -105,7 +105,7 @@ static inline naive_layout layout_of_managed(const tdict_dl_tensor *t) {
   }
   return layout;
 }
-/* The elements of host memory in C order, to be freed. */
+/* Returns a copy of elements in host memory, in C order. The caller frees it. */
 static inline unsigned char *elements_at(const void *data, const naive_layout *from, size_t item) {
   naive_layout to = *from;
   for (int64_t i = to.ndim - 1, step = 1; i >= 0; step *= to.shape[i--]) to.strides[i] = step;
@@ -114,7 +114,7 @@ static inline unsigned char *elements_at(const void *data, const naive_layout *f
   return out;
 }
 
-/* Storage of the program, whose release is counted. */
+/* Counts the releases of the program's memory. */
 static inline void count_release(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
 static inline tdict_tensor *counted_tensor(void *data, int64_t count, uint32_t flags, atomic_int *released) {
   tdict_tensor_desc desc =

@@ -1,6 +1,6 @@
-/* What the tests of streams share: streams that stand still at a gate, copies of a consumer, kernels of a producer, and
- * calls on a thread of their own. What is made here is ended by the test that asked for it. Thread rule: the main
- * thread, except run_export(), run_import() and run_delete_without_memory(). */
+/* Code that the tests of streams share: streams that wait at a gate, copies of a consumer, kernels of a producer, and
+ * calls on other threads. The test ends what these functions start. Thread rule: the main thread, except run_export(),
+ * run_import() and run_delete_without_memory(). */
 #ifndef TDICT_TESTS_SERVICES_INTEROP_DLPACK_STREAMS_H
 #define TDICT_TESTS_SERVICES_INTEROP_DLPACK_STREAMS_H
 
@@ -38,14 +38,14 @@ static inline void go_on(const place *w, stopped *at) {
   tdict_stream_destroy(w->c, at->s);
   kernel_end(&at->k);
 }
-/* Starts a transfer whose copies stand still. */
+/* Starts a transfer whose copies wait for the stopped stream. */
 static inline tdict_future *stopped_copy(const place *w, const tdict_tree *src, tdict_tree *dst, const stopped *at) {
   tdict_transfer_options o = td_with(tdict_transfer_options, after = at->s);
   return copy_async(w, src, dst, &o);
 }
 
-/* A copy of the consumer on its stream, from or to a tensor on the device. Kernels of the simulated device run one at a
- * time, so a kernel could not tell whether its stream or the kernel at the gate holds it up. */
+/* A consumer's copy between the host and a tensor on the device, on the consumer's stream. A kernel would not do: a
+ * simulated device runs one kernel at a time, so the kernel at the gate would delay it in any case. */
 typedef struct consumer_copy {
   tdict_tensor *host;
   tdict_stream s;
@@ -83,7 +83,7 @@ static inline bool is_copied(const place *w, const consumer_copy *c) {
   tdict_gpu_leave(w->gpu, &scope);
   return done;
 }
-/* Ends the copy. Returns true if the bytes of `number` were copied. */
+/* Waits for the copy. Returns true if it copied the bytes of `number`. */
 static inline bool end_copy(const place *w, consumer_copy *c, uint64_t number) {
   sync_stream(w, c->s);
   const bool same = has_number(w, c->host, number);
@@ -92,7 +92,7 @@ static inline bool end_copy(const place *w, consumer_copy *c, uint64_t number) {
   return same;
 }
 
-/* A call on a thread of its own. */
+/* A call on another thread. */
 typedef struct call {
   tdict_context *c;
   const tdict_tensor *tensor;
@@ -124,7 +124,7 @@ static inline void *run_delete_without_memory(void *user) {
   atomic_store(&c->done, true);
   return NULL;
 }
-/* Starts a call that must wait. */
+/* Starts a call, and checks that it waits. */
 static inline void start_waiting(call *c, void *(*run)(void *call)) {
   atomic_store(&c->done, false);
   c->thread = td_start(run, c);
@@ -136,12 +136,12 @@ static inline void finish_waiting(call *c) {
   assert_int_equal(c->status, TDICT_OK);
 }
 
-/* A tensor of a producer on the device, over bytes of a tree. */
+/* Makes a producer's tensor on the device, which uses the bytes of a leaf. */
 static inline void produce_leaf(produced *p, const tdict_tensor *t) {
   const naive_layout layout = naive_layout_of(t);
   produce(p, t->data, (tdict_dl_device){t->storage->device.type, t->storage->device.index}, t->dtype, &layout);
 }
-/* The producer's stream stands still before it writes `number` to the leaf. */
+/* A producer's stream that waits at a gate before it writes `number` to the leaf. */
 typedef struct writer {
   gate gate;
   kernel k;

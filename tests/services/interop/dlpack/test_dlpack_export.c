@@ -1,10 +1,10 @@
-/* Exports: what the managed tensors describe, and when the references to the bytes are dropped. */
+/* Tests exports: what the managed tensors describe, and when they drop their references to the bytes. */
 #include <sys/mman.h>
 
 #include "rig.h"
 #include "support/threads.h"
 
-/* A view with any strides of a random tensor. */
+/* Returns a view of a random tensor, with random strides. */
 static tdict_tensor *random_view(naive_random *r, tdict_dtype dtype) {
   naive_layout layout = {0};
   naive_shape(r, 5, &layout);
@@ -72,7 +72,7 @@ CASE(dlpack_export_outlives_its_tensor) {
   assert_int_equal(atomic_load(&released), 1);
 }
 
-/* A consumer of a page that may not be written must be told so: a write would end the process. */
+/* The consumer must learn that a page is read-only: a write would end the process. */
 CASE(dlpack_export_keeps_read_only) {
   atomic_int released = 0;
   void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -90,7 +90,7 @@ CASE(dlpack_export_keeps_read_only) {
   tdict_tensor_release(t);
   assert_int_equal(atomic_load(&released), 1);
   munmap(page, 4096);
-  /* and the program may set the flag for any tensor */
+  /* the program may also set the flag for any tensor */
   t = small_tensor(TDICT_F32, 3, 1);
   td_ok(export_versioned(NULL, t, &o, &m, err));
   assert_int_equal(versioned_of(m)->flags, TDICT_DL_READ_ONLY);
@@ -157,7 +157,7 @@ CASE(dlpack_export_survives_enomem) {
 
 enum { COUNT = 6 };
 static const char *const paths[COUNT] = {"x", "n.a", "n.m.b", "h\\.0", "n.back\\\\slash", "y"};
-/* A tree over storages of the program. Leaves 0 and 1 share one. */
+/* A tree over storages of the program. Leaves 0 and 1 share a storage. */
 typedef struct counted_tree {
   tdict_tree *tree;
   unsigned char bytes[COUNT][4];
@@ -200,7 +200,7 @@ CASE(dlpack_export_tree_has_the_leaves) {
       assert_int_equal(entries[i].versioned != NULL, !legacy);
       check_managed(legacy ? &legacy_of(entries[i].legacy)->tensor : &versioned_of(entries[i].versioned)->tensor, t);
     }
-    /* the result does not change with the tree */
+    /* later changes of the tree do not change the result */
     td_ok(tdict_delete(c.tree, "n", err));
     tdict_release(c.tree);
     assert_int_equal(count_released(&c), 0);
@@ -210,7 +210,7 @@ CASE(dlpack_export_tree_has_the_leaves) {
   }
 }
 
-/* All managed tensors share the references: the last deleter drops them, in any order, with and without the array. */
+/* All managed tensors share the references to the bytes. The last deleter drops them, whatever the order. */
 CASE(dlpack_export_tree_frees_with_the_last) {
   naive_random r = {3};
   counted_tree c;
@@ -270,7 +270,7 @@ CASE(dlpack_export_tree_of_nothing) {
   scoped_tree tree = plain_tree(), child = plain_tree();
   tdict_dlpack_entry *entries = NULL;
   size_t count = 7;
-  td_ok(tdict_set_tree(tree, "child", child, err)); /* a tree without tensors leaves no trace */
+  td_ok(tdict_set_tree(tree, "child", child, err)); /* an empty tree adds no entry */
   td_ok(tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
   assert_non_null(entries);
   assert_int_equal(count, 0);
@@ -314,7 +314,6 @@ CASE(dlpack_export_tree_names_the_leaf) {
   assert_int_equal(atomic_load(&released), 1);
 }
 
-/* A tree goes out and comes back with the same elements. */
 CASE(dlpack_tree_round_trip) {
   naive_random r = {17};
   for (int n = 0; n < 50; n++) {

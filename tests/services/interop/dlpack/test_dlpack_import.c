@@ -1,9 +1,9 @@
-/* Tests imports: the properties of the tensor, the owner of the managed tensor, and the time of its deleter. */
+/* Tests imports: the properties of the tensor, the owner of the managed tensor, and when its deleter is called. */
 
 #include "rig.h"
 #include "support/threads.h"
 
-/* Random layouts, in C order when `strides` is NULL, with byte offsets. */
+/* Imports random layouts with byte offsets. If `strides` is NULL, the layout is in C order. */
 CASE(dlpack_import_has_the_elements) {
   naive_random r = {71};
   for (int n = 0; n < 400; n++) {
@@ -49,7 +49,7 @@ CASE(dlpack_import_of_empty_tensors) {
   produced p;
   tdict_tensor *t = NULL;
   produce_bytes(&p, NULL, 0);
-  p.versioned.tensor.byte_offset = 64; /* NULL and an offset is no address */
+  p.versioned.tensor.byte_offset = 64; /* NULL plus an offset is not an address */
   struct DLManagedTensorVersioned *m = give_versioned(&p);
   td_ok(import_versioned(NULL, &m, NULL, &t, err));
   assert_null(tdict_tensor_data(t));
@@ -85,7 +85,7 @@ CASE(dlpack_import_deletes_once) {
     pthread_join(thread, NULL);
     assert_int_equal(times_deleted(&p), 1);
   }
-  /* a producer may have nothing to delete */
+  /* a producer may have no deleter */
   produce_bytes(&p, bytes, 8);
   p.versioned.deleter = NULL;
   struct DLManagedTensorVersioned *m = give_versioned(&p);
@@ -100,7 +100,7 @@ CASE(dlpack_import_refuses_newer_versions) {
   produce_bytes(&p, bytes, 8);
   p.versioned.major = 2;
   p.versioned.minor = 7;
-  p.versioned.tensor.ndim = -5; /* fields after the deleter have no meaning */
+  p.versioned.tensor.ndim = -5; /* in an unknown version, the fields after the deleter have no meaning */
   struct DLManagedTensorVersioned *m = give_versioned(&p);
   td_fails(TDICT_EFORMAT, "version 2.7, and the library knows version 1.3", import_versioned(NULL, &m, NULL, &t, err));
   assert_null(m);
@@ -109,7 +109,7 @@ CASE(dlpack_import_refuses_newer_versions) {
   m = give_versioned(&p);
   td_fails(TDICT_EFORMAT, "2.7", import_versioned(NULL, &m, NULL, &t, err));
   assert_null(m);
-  /* no such version was published: the struct is none, and nothing in it is called */
+  /* version 0.1 was never published, so this is not DLPack's struct, and the deleter is not called */
   produce_bytes(&p, bytes, 8);
   p.versioned.major = 0;
   m = give_versioned(&p);
@@ -137,7 +137,7 @@ CASE(dlpack_import_keeps_read_only) {
     o.copy_read_only = copies;
     td_ok(import_versioned(NULL, &m, &o, &t, err));
     assert_null(m);
-    assert_int_equal(times_deleted(&p), copies); /* a copy needs the producer's bytes no longer */
+    assert_int_equal(times_deleted(&p), copies); /* the producer's bytes are not needed after the copy */
     if (copies)
       assert_memory_equal(tdict_tensor_data(t), ((unsigned char[]){9, 6, 8, 5, 7, 4}), 6);
     else
@@ -146,7 +146,7 @@ CASE(dlpack_import_keeps_read_only) {
     tdict_tensor_release(t);
     assert_int_equal(times_deleted(&p), 1);
   }
-  /* what may be written is not copied */
+  /* writable bytes are not copied */
   produce_bytes(&p, bytes, 6);
   struct DLManagedTensorVersioned *m = give_versioned(&p);
   td_ok(import_versioned(NULL, &m, &o, &t, err));
@@ -176,7 +176,7 @@ CASE(dlpack_import_refuses_arguments) {
   o.stream = stream;
   td_fails(TDICT_EINVAL, "context is NULL", import_versioned(NULL, &m, &o, &t, err));
   o.stream = tdict_no_stream();
-  o.copy_read_only = true; /* nobody can say which memory of the device */
+  o.copy_read_only = true; /* the library knows no memory for copies on this device */
   p.versioned.tensor.device = (tdict_dl_device){TDICT_DL_EXT_DEV, 0};
   p.versioned.flags = TDICT_DL_READ_ONLY;
   td_fails(TDICT_EINVAL, "copy_read_only needs", import_versioned(NULL, &m, &o, &t, err));
@@ -211,7 +211,7 @@ typedef struct batch {
   tdict_dlpack_entry entries[COUNT];
   unsigned char bytes[COUNT][4];
 } batch;
-/* Every second one in the older struct. */
+/* Makes a batch of entries. Every second entry has the older struct. */
 static void make_batch(batch *b) {
   memset(b, 0, sizeof *b);
   for (int i = 0; i < COUNT; i++) {
@@ -224,7 +224,7 @@ static void make_batch(batch *b) {
       b->entries[i].versioned = give_versioned(&b->made[i]);
   }
 }
-/* All but `except` are still the caller's. */
+/* Checks that the caller still owns all entries except entry `except`. */
 static void check_owned(batch *b, int except) {
   for (int i = 0; i < COUNT; i++) {
     assert_int_equal(times_deleted(&b->made[i]), i == except);
@@ -254,7 +254,7 @@ CASE(dlpack_import_tree_has_the_leaves) {
   }
   const int64_t four = 4;
   td_ok(tdict_set_batch_size(tree, 1, &four, err));
-  td_ok(tdict_delete(tree, "n.b", err)); /* each leaf holds only its own */
+  td_ok(tdict_delete(tree, "n.b", err)); /* each leaf retains only its own bytes */
   for (int i = 0; i < COUNT; i++) assert_int_equal(times_deleted(&b.made[i]), i == 1);
   tdict_release(tree);
   for (int i = 0; i < COUNT; i++) assert_int_equal(times_deleted(&b.made[i]), 1);
@@ -289,7 +289,7 @@ CASE(dlpack_import_tree_refuses) {
   fail_tree(&b, TDICT_EDTYPE, "uint (code 1, 4 bits", "z", -1);
   b.made[2].versioned.tensor.device.type = 10;
   fail_tree(&b, TDICT_ENOTSUP, "rocm", "n.m.c\\.d", -1);
-  b.made[2].versioned.major = 3; /* only the newer one is deleted */
+  b.made[2].versioned.major = 3; /* the version is unknown, so this entry is deleted */
   fail_tree(&b, TDICT_EFORMAT, "version 3.1", "n.m.c\\.d", 2);
   b.entries[2].versioned = NULL;
   td_fails(TDICT_EINVAL, "no managed tensor, wanted one",
@@ -309,7 +309,7 @@ CASE(dlpack_import_tree_survives_enomem) {
   TD_WITHOUT_MEMORY_THEN(tdict_dlpack_import_tree(NULL, b.entries, COUNT, &o, &tree, err), owned_and_no_tree(&b, tree));
   for (int i = 0; i < COUNT; i++) {
     assert_memory_equal(tdict_data(tree, names[i]), b.bytes[i], 4);
-    assert_int_equal(times_deleted(&b.made[i]), i == 2); /* that one was copied */
+    assert_int_equal(times_deleted(&b.made[i]), i == 2); /* entry 2 was copied */
   }
   tdict_release(tree);
   for (int i = 0; i < COUNT; i++) assert_int_equal(times_deleted(&b.made[i]), 1);

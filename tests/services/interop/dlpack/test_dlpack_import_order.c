@@ -1,5 +1,5 @@
-/* The producer's stream: work of the library on an imported tensor waits for it. Kernels wait at a gate, so "too early"
- * cannot be missed. */
+/* Tests that the library's work on an imported tensor waits for the producer's stream. Kernels wait at a gate, so work
+ * that runs too early is always detected. */
 #include "streams.h"
 
 static tdict_tree *import_one(const place *w, produced *p, tdict_stream s) {
@@ -14,7 +14,7 @@ SIM_CASE(dlpack_import_waits_for_the_producer) {
   tdict_tensor *leaf = td_leaf(own, "a");
   produced p;
   writer at;
-  /* a transfer to the host waits, whatever its own stream is */
+  /* a transfer to the host waits, even if it has a stream of its own */
   for (int with_after = 0; with_after < 2; with_after++) {
     TD_STREAM(idle, w.c, w.device);
     tdict_transfer_options o = tdict_transfer_options_default();
@@ -22,11 +22,11 @@ SIM_CASE(dlpack_import_waits_for_the_producer) {
     number_tree(&w, own, 7);
     start_writer(&w, &at, leaf, 50);
     produce_leaf(&p, leaf);
-    tdict_tree *in = import_one(&w, &p, at.s); /* the host does not wait */
+    tdict_tree *in = import_one(&w, &p, at.s); /* the import does not wait */
     tdict_future *f = move_async(&w, in, tdict_cpu(), &o);
     tdict_release(in);
     check_pending(f);
-    assert_int_equal(times_deleted(&p), 0); /* the transfer holds the bytes */
+    assert_int_equal(times_deleted(&p), 0); /* the transfer still uses the bytes */
     gate_open(&at.gate);
     scoped_tree host = finish(f);
     assert_true(has_number(&w, td_leaf(host, "t"), 50));
@@ -35,7 +35,7 @@ SIM_CASE(dlpack_import_waits_for_the_producer) {
   }
 }
 
-/* A write into the imported tensor comes after the producer's, too. */
+/* A write into the imported tensor also runs after the producer's write. */
 SIM_CASE(dlpack_import_holds_writes_back) {
   scoped_place w = place_open(2);
   scoped_tree own = arena(&w, 7), src = new_tree();
@@ -56,7 +56,7 @@ SIM_CASE(dlpack_import_holds_writes_back) {
   assert_true(has_number(&w, leaf, 60)); /* the later write */
 }
 
-/* What is imported and exported again: the next consumer waits for the first producer. */
+/* If an imported tensor is exported again, the next consumer waits for the first producer. */
 SIM_CASE(dlpack_import_passes_its_order_on) {
   scoped_place w = place_open(2);
   scoped_tree own = arena(&w, 7);
@@ -84,7 +84,7 @@ SIM_CASE(dlpack_import_passes_its_order_on) {
   end_writer(&w, &at);
 }
 
-/* Copies on the host's behalf wait on their own thread; giving an imported tensor back waits for nothing. */
+/* An import that copies waits for the producer's stream. The release of an imported tensor does not wait. */
 SIM_CASE(dlpack_import_copies_after_the_producer) {
   scoped_place w = place_open(2);
   scoped_tree own = arena(&w, 7);
@@ -112,7 +112,7 @@ SIM_CASE(dlpack_import_copies_after_the_producer) {
   end_writer(&w, &at);
 }
 
-/* Threads read host memory at once, so the import itself waits. */
+/* Threads may read host memory without waiting, so the import itself waits. */
 SIM_CASE(dlpack_import_of_pinned_memory_waits) {
   scoped_place w = place_open(2);
   scoped_tensor pinned = new_bytes(5000, w.pinned);

@@ -1,4 +1,4 @@
-/* Objects in exports: their tensors are exported below their path, or the object is refused by name. */
+/* Tests exports of objects: the tensors of an object are exported below its path, or the error names the object. */
 #include "rig.h"
 
 static tdict_dlpack_entry *exported(const tdict_tree *tree, size_t wanted) {
@@ -39,7 +39,7 @@ CASE(dlpack_export_tree_refuses_text) {
   assert_string_equal(td_last_error.path, "n.name");
 }
 
-/* An object of the program: two tensors. Its flatten may fail. */
+/* An object of the program with two tensors. Its hook `flatten` returns flatten_status. */
 typedef struct pair {
   tdict_tensor *first, *second;
 } pair;
@@ -109,7 +109,6 @@ CASE(dlpack_export_tree_reports_hooks) {
   flatten_status = TDICT_OK;
 }
 
-/* Deep trees and long keys. */
 CASE(dlpack_export_of_deep_trees) {
   enum { LEVELS = 300, LENGTH = 200 };
   scoped_chars path = td_alloc((LENGTH + 1) * LEVELS + 8);

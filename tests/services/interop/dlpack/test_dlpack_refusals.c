@@ -1,10 +1,10 @@
-/* Streams and tensors that do not fit together, streams that cannot be used, lost bytes, and forks. */
+/* Tests streams that do not fit the tensor, streams that cannot be used, lost bytes, and forks. */
 #include <sys/wait.h>
 
 #include "streams.h"
 #include "support/unloaded.h"
 
-/* Asks for both directions of a tensor with a stream; both must be refused, and nothing may be taken or retained. */
+/* Checks that export and import of a tensor refuse a stream, and take and retain nothing. */
 static void refuse_stream(const place *w, const tdict_tensor *t, tdict_stream s, tdict_status status,
                           const char *text) {
   tdict_dlpack_export_options e = consumer_on(s);
@@ -49,7 +49,7 @@ SIM_CASE(dlpack_refuses_streams) {
   refuse_stream(&w, td_leaf(foreign, "a"), s, TDICT_EWRONGDEVICE, "simulated device of another context");
   td_ok(tdict_to_device(w.c, td, tdict_sim(1), NULL, &second, err));
   refuse_stream(&w, td_leaf(second, "a"), s, TDICT_EWRONGDEVICE, "stream is of sim:0, and the tensor is on sim:1");
-  /* in a tree the leaf is named */
+  /* for a tree, the error names the leaf */
   tdict_dlpack_export_options e = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
@@ -79,7 +79,7 @@ SIM_CASE(dlpack_refuses_streams) {
   place_close(&other);
 }
 
-/* A deleter during a capture cannot record; a deleter after the loss of the device neither. Both return. */
+/* A deleter cannot record an event during a capture or after the loss of the device. It returns in both cases. */
 SIM_CASE(dlpack_deleter_never_fails) {
   scoped_place w = place_open(2);
   tdict_tree *td = arena(&w, 1);
@@ -111,7 +111,7 @@ GPU_CASE(dlpack_export_refuses_lost_bytes) {
   delete_versioned_of(m);
 }
 
-/* What is not in memory has no address to give out. */
+/* Unloaded leaves have no address that could be exported. */
 GPU_CASE(dlpack_export_refuses_unloaded_leaves) {
   scoped_place w = place_open(2);
   scoped_tree td = numbered_tree(&w, NULL, 1);
@@ -126,7 +126,7 @@ GPU_CASE(dlpack_export_refuses_unloaded_leaves) {
   assert_true(!m && !entries);
 }
 
-/* The child may give back what the parent exported, and use host memory. */
+/* A forked child may call the deleters of its parent's exports, and may use host memory. */
 GPU_CASE(dlpack_in_a_fork) {
   scoped_place w = place_open(2);
   tdict_tree *td = arena(&w, 1), *host = numbered_tree(&w, NULL, 2);

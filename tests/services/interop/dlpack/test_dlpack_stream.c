@@ -1,10 +1,10 @@
-/* The consumer's stream: it waits for what fills the bytes, and its work is done before bytes are freed or written.
- * Kernels wait at a gate, so "too early" cannot be missed. */
+/* Tests a consumer's stream: it waits for the work that fills the bytes, and its own work ends before the bytes are
+ * freed or written. Kernels wait at a gate, so work that runs too early is always detected. */
 #include "engine/start.h"
 #include "streams.h"
 #include "support/threads.h"
 
-/* The export of `c` returns only after the stopped stream has continued. */
+/* Checks that the export of `c` returns only after the stopped stream has continued. */
 static void check_export_waits(const place *w, call *c, stopped *at) {
   start_waiting(c, run_export);
   go_on(w, at);
@@ -25,7 +25,7 @@ SIM_CASE(dlpack_consumer_waits_for_transfers) {
     stop_stream(&w, &at, leaf);
     tdict_future *f = stopped_copy(&w, src, dst, &at);
     o.read_only = reads;
-    td_ok(export_versioned(w.c, leaf, &o, &m, err)); /* the host does not wait */
+    td_ok(export_versioned(w.c, leaf, &o, &m, err)); /* the call does not wait */
     assert_ptr_equal(versioned_of(m)->tensor.data, leaf->data);
     assert_int_equal(versioned_of(m)->tensor.device.type, TDICT_DL_EXT_DEV);
     start_read(&w, &read, s, leaf);
@@ -38,9 +38,9 @@ SIM_CASE(dlpack_consumer_waits_for_transfers) {
   }
 }
 
-/* Each storage of a tree may be written by another transfer. */
+/* A different transfer may write each storage of a tree. */
 SIM_CASE(dlpack_consumer_of_a_tree_waits) {
-  scoped_place w = place_open(8); /* each transfer keeps a thread */
+  scoped_place w = place_open(8); /* each transfer occupies a thread */
   scoped_tree dst = numbered_tree(&w, w.memory, 7), src = numbered_tree(&w, NULL, 8);
   tdict_tree *parts[NUM_NUMBERED][2];
   TD_STREAM(s, w.c, w.device);
@@ -71,7 +71,7 @@ SIM_CASE(dlpack_consumer_of_a_tree_waits) {
   tdict_dlpack_release_entries(entries, count);
 }
 
-/* Without a stream the call itself waits. With DLPACK_NO_STREAM nobody does. */
+/* Without a stream, the call itself waits. With TDICT_DLPACK_UNORDERED, nothing waits. */
 SIM_CASE(dlpack_export_without_a_stream_waits) {
   scoped_place w = place_open(2);
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
@@ -100,7 +100,7 @@ static void *copy_blocking(void *user) {
   (void)!tdict_transfer_into(b->w->c, b->dst, b->src, td_options(tdict_transfer_options, after = b->after), NULL);
   return NULL;
 }
-/* A transfer whose caller waits, here on another thread, records no events for streams. */
+/* A blocking transfer, which another thread makes here, records no events for streams. */
 SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
   scoped_place w = place_open(2);
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
@@ -117,7 +117,7 @@ SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
   delete_versioned_of(c.managed);
 }
 
-/* A consumer that may write comes after transfers that read; one that only reads does not wait for them. */
+/* A consumer that may write waits for transfers that read. A consumer that only reads does not. */
 SIM_CASE(dlpack_consumer_that_reads_passes_readers) {
   scoped_place w = place_open(2);
   scoped_tree src = arena(&w, 7), dst = numbered_tree(&w, NULL, 0);
@@ -150,14 +150,14 @@ SIM_CASE(dlpack_consumer_that_reads_passes_readers) {
   tdict_stream_destroy(w.c, writes);
 }
 
-/* Host memory: the call waits as tdict_tensor_data() or tdict_tensor_const_data() does. */
+/* For host memory, the call waits as tdict_tensor_data() or tdict_tensor_const_data() does. */
 SIM_CASE(dlpack_export_of_host_memory_waits) {
   scoped_place w = place_open(2);
   scoped_tree host = numbered_tree(&w, w.pinned, 7), dev = arena(&w, 8);
   TD_STREAM(s, w.c, w.device);
   stopped at;
   call c = {.c = w.c, .tensor = td_leaf(host, "a"), .export_options = consumer_on(s)};
-  /* a transfer reads: a reader passes, a writer waits */
+  /* while a transfer reads, a read-only export does not wait, and a writable export does */
   stop_stream(&w, &at, td_leaf(dev, "a"));
   tdict_future *f = stopped_copy(&w, host, dev, &at);
   tdict_dlpack_export_options o = consumer_on(s);
@@ -168,7 +168,7 @@ SIM_CASE(dlpack_export_of_host_memory_waits) {
   check_export_waits(&w, &c, &at);
   finish_copy(f);
   delete_versioned_of(c.managed);
-  /* a transfer writes: both wait */
+  /* while a transfer writes, both exports wait */
   number_tree(&w, dev, 9);
   stop_stream(&w, &at, td_leaf(dev, "a"));
   f = stopped_copy(&w, dev, host, &at);
@@ -181,7 +181,7 @@ SIM_CASE(dlpack_export_of_host_memory_waits) {
 
 SIM_CASE(dlpack_deleter_holds_bytes) {
   scoped_place w = place_open(2);
-  /* without the record the next transfer of the size gets the same bytes: what follows would notice */
+  /* without a consumer, the next transfer of this size reuses the bytes at once */
   scoped_tree out = arena(&w, 1), next = NULL;
   void *place_of = arena_of(out);
   td_release(out);
@@ -220,7 +220,7 @@ SIM_CASE(dlpack_deleter_holds_an_overwrite) {
   gate_await(&g, 1);
   delete_versioned_of(m);
   tdict_transfer_options t = threads(2);
-  t.after = idle; /* so that nothing but the record holds it up */
+  t.after = idle; /* so that only the consumer's work delays the transfer */
   tdict_future *f = copy_async(&w, src, dst, &t);
   check_pending(f);
   gate_open(&g);
@@ -232,14 +232,14 @@ SIM_CASE(dlpack_deleter_holds_an_overwrite) {
   tdict_stream_destroy(w.c, idle);
 }
 
-/* Pinned memory that the consumer's kernel reads. */
+/* The consumer's kernel reads pinned memory, which must not be reused before the kernel has ended. */
 SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
   scoped_place w = place_open(2);
   tdict_tensor *t = new_bytes(8192, w.pinned), *next;
   void *address = t->data;
   tdict_tensor_release(t);
   t = new_bytes(8192, w.pinned);
-  assert_ptr_equal(t->data, address); /* blocks are reused at once */
+  assert_ptr_equal(t->data, address); /* without a consumer, the block is reused at once */
   put_number(&w, t, 5);
   TD_STREAM(s, w.c, w.device);
   tdict_dlpack_export_options o = consumer_on(s);
@@ -260,7 +260,7 @@ SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
   tdict_tensor_release(next);
 }
 
-/* A deleter cannot fail: without memory to record the work, it waits for the work. */
+/* A deleter cannot fail. If it has no memory to record the work, it waits for the work. */
 SIM_CASE(dlpack_deleter_without_memory_waits) {
   scoped_place w = place_open(2);
   tdict_tree *out = arena(&w, 2);
@@ -278,7 +278,7 @@ SIM_CASE(dlpack_deleter_without_memory_waits) {
   finish_waiting(&c);
 }
 
-/* The context may have been destroyed when the deleters run. */
+/* Deleters may run after the context was destroyed. */
 GPU_CASE(dlpack_export_outlives_its_context) {
   place w = place_open(2);
   tdict_tree *out = arena(&w, 2);

@@ -1,11 +1,11 @@
-/* Many tries with random timing: a producer's stream still writes while the library reads, and transfers still run
- * while a consumer reads. Work of the producer and the consumer is copies on their streams, so a GPU can be tried as
- * well. */
+/* Repeats imports and exports with random timing: a producer's stream still writes when the library reads, and
+ * transfers still run when a consumer reads. Producers and consumers only queue copies, so the tests also run on a
+ * GPU. */
 #include "streams.h"
 
 enum { BYTES = 4096, SIM_TRIES = 10000 / SANITIZED_STEP, CUDA_TRIES = 500 };
 
-/* Queues up to 8 copies that only take time. */
+/* Queues up to 8 copies, as a delay. */
 static void queue_delay(const place *w, naive_random *r, const consumer_copy *c, const tdict_tensor *device) {
   const int64_t count = naive_below(r, 9);
   tdict_gpu_scope scope;
@@ -22,7 +22,7 @@ static bool pinned_has(const consumer_copy *c, uint64_t number) {
   return memcmp(want, c->host->data, BYTES) == 0;
 }
 
-/* A producer's tensor comes in while its stream is busy. A transfer, or a consumer on a third stream, reads it. */
+/* Imports a tensor while its producer's stream is busy. A transfer, or a consumer on a third stream, reads it. */
 GPU_CASE(dlpack_import_tries) {
   const int tries = td_device().type == TDICT_DEVICE_SIM ? SIM_TRIES : CUDA_TRIES;
   scoped_place w = place_open(4);
@@ -54,7 +54,7 @@ GPU_CASE(dlpack_import_tries) {
       td_ok(export_versioned(w.c, td_leaf(in, "t"), &e, &m, err));
       tdict_release(in);
       queue_copy(&w, &reads, TDICT_CU_D2H, bytes);
-      delete_versioned_of(m); /* waits for the consumer: the bytes are the producer's */
+      delete_versioned_of(m); /* waits for the consumer, because the producer owns the bytes */
       sync_stream(&w, reads.s);
       wrong += !pinned_has(&reads, number);
       tdict_gpu_give_event(w.gpu, reads.event);
@@ -69,8 +69,8 @@ GPU_CASE(dlpack_import_tries) {
   tdict_stream_destroy(w.c, reads.s);
 }
 
-/* A tree goes out while its transfer runs, and is given back while the consumer still reads; the next transfer writes
- * over the bytes at once. */
+/* Exports a tree while its transfer runs. The deleter is called while the consumer still reads, and the next transfer
+ * overwrites the bytes at once. */
 GPU_CASE(dlpack_export_tries) {
   const int tries = td_device().type == TDICT_DEVICE_SIM ? SIM_TRIES : CUDA_TRIES;
   scoped_place w = place_open(4);

@@ -1,4 +1,4 @@
-/* Dtypes and devices: the codes of DLPack both ways, and what is refused by name. */
+/* Tests dtypes and devices: conversions from and to DLPack's codes, and errors that name what is refused. */
 #include "services/interop/dlpack/values.h"
 
 #include "rig.h"
@@ -32,7 +32,7 @@ CASE(dlpack_dtypes_both_ways) {
   }
 }
 
-/* Imports a tensor that must be refused, in both structs. */
+/* Checks that the import refuses a tensor in both structs. */
 static void refuse(produced *p, tdict_status status, const char *text) {
   struct DLManagedTensorVersioned *m = give_versioned(p);
   struct DLManagedTensor *old = give_legacy(p);
@@ -70,7 +70,7 @@ CASE(dlpack_refuses_dtypes_by_name) {
     p.versioned.tensor.dtype = bad[i].dtype;
     refuse(&p, TDICT_EDTYPE, bad[i].text);
   }
-  /* the library has dtypes of several lanes; most consumers have not */
+  /* the library has dtypes with several lanes, but most consumers do not */
   int64_t shape = 2;
   struct DLManagedTensorVersioned *m = NULL;
   scoped_tensor lanes = td_made(tensor, tdict_tensor_zeros(TDICT_DTYPE(2, 32, 4), 1, &shape, NULL, &made, err));
@@ -122,7 +122,7 @@ CASE(dlpack_refuses_devices_by_name) {
   produce_bytes(&p, bytes, 64);
   p.versioned.tensor.device = (tdict_dl_device){2, -1};
   refuse(&p, TDICT_EINVAL, "index -1");
-  /* a tensor of the program on a device that the library only passes along */
+  /* a tensor of the program on a device that the export does not support */
   scoped_tensor t = NULL;
   struct DLManagedTensorVersioned *m = NULL;
   tdict_tensor_desc desc = td_with(tdict_tensor_desc, data = bytes, device.type = 10, dtype = TDICT_U8);

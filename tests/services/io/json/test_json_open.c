@@ -71,7 +71,7 @@ CASE(json_values_are_positions) {
   assert_true(tdict_json_equals(tdict_json_at(a, 2), "]}\""));
   assert_int_equal(tdict_json_kind_of(tdict_json_get(b, "c")), TDICT_JSON_NULL);
   assert_int_equal(tdict_json_kind_of(tdict_json_get(root, "d")), TDICT_JSON_TRUE);
-  /* What does not exist has no members. */
+  /* A value that does not exist has no members. */
   const tdict_json none = tdict_json_get(tdict_json_get(root, "x"), "y");
   assert_int_equal(tdict_json_kind_of(none), TDICT_JSON_ABSENT);
   assert_int_equal(tdict_json_bytes(none), 0);
@@ -94,7 +94,7 @@ CASE(json_strings_are_decoded) {
   assert_int_equal(tdict_json_string_decode(tdict_json_start(tdict_json_at(root, 1)), found, sizeof found), 3);
   assert_memory_equal(found, "x\0y", 3);
   assert_false(tdict_json_equals(tdict_json_at(root, 1), "x"));
-  assert_true(tdict_json_string_compare("\"\\ud83d\\ude00\"", "\"\\uffff\"") > 0); /* as code points */
+  assert_true(tdict_json_string_compare("\"\\ud83d\\ude00\"", "\"\\uffff\"") > 0); /* compared as code points */
   assert_true(tdict_json_string_compare("\"a\"", "\"a!\"") < 0);
   assert_true(tdict_json_string_compare("\"\\u0061b\"", "\"ab\"") == 0);
   tdict_json_close(&document);

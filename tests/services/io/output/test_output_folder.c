@@ -10,7 +10,6 @@
 static void write_text(const folder *f, const char *name, const char *text) {
   write_bytes(in(f, name), text, strlen(text));
 }
-/* Returns true if the file has this text. */
 static bool has_text(const folder *f, const char *name, const char *text) {
   size_t count;
   if (access(in(f, name), F_OK) != 0) return false;
@@ -18,7 +17,6 @@ static bool has_text(const folder *f, const char *name, const char *text) {
   const bool same = count == strlen(text) && memcmp(bytes, text, count) == 0;
   return same;
 }
-/* Removes everything in the folder, and the folder. */
 static void remove_all(const folder *f) {
   assert_int_equal(system(td_text("chmod -R u+w %s && rm -r %s", f->path, f->path)), 0);
 }
@@ -38,7 +36,7 @@ static tdict_status write_one(const tdict_folder *to, const char *name, const ch
   tdict_output_end(&file);
   return status;
 }
-/* Writes NAME/meta.json and NAME/child/x. */
+/* Writes meta.json and child/x in the directory. */
 static tdict_status save(const char *path, const char *text, bool allows_gap, tdict_error *error) {
   const tdict_save_request request = request_of(path, allows_gap);
   tdict_output_folder new;
@@ -110,7 +108,7 @@ CASE(output_folder_refuses_what_it_must_not_replace) {
   assert_int_equal(folder_count(&f, NULL), 5);
 }
 
-/* Links in the old directory are removed, what they point to stays. */
+/* Links in the old directory are removed, but not the files that they point to. */
 CASE(output_folder_follows_no_links_when_it_removes) {
   scoped_directory f = folder_create();
   td_ok(save(in(&f, "t"), "old", false, err));
@@ -145,7 +143,7 @@ CASE(output_folder_can_be_cancelled) {
   }
 }
 
-/* A file system without RENAME_EXCHANGE: renameat2() fails at its first call. */
+/* Saves as on a file system without RENAME_EXCHANGE: the first renameat2() fails. */
 static tdict_status save_without_exchange(const folder *f, int code, bool allows_gap, tdict_error *error) {
   only_call = "renameat2";
   fault_errno = code;
@@ -160,7 +158,7 @@ CASE(output_folder_needs_consent_to_a_gap) {
   for (int i = 0; i < 2; i++) {
     scoped_directory f = folder_create();
     tdict_error error;
-    td_ok(save_without_exchange(&f, codes[i], false, err)); /* nothing to replace */
+    td_ok(save_without_exchange(&f, codes[i], false, err)); /* no directory is replaced */
     td_ok(save(in(&f, "t"), "old", false, err));
     assert_int_equal(save_without_exchange(&f, codes[i], false, &error), TDICT_ENOTSUP);
     assert_non_null(strstr(error.message, "allows_gap"));
@@ -170,13 +168,13 @@ CASE(output_folder_needs_consent_to_a_gap) {
     td_ok(save_without_exchange(&f, codes[i], true, err));
     assert_true(is_saved(&f, "new"));
     assert_int_equal(folder_count(&f, NULL), 1);
-    /* other errors are no reason to make a gap */
+    /* after other errors, the save fails instead of making a gap */
     assert_int_equal(save_without_exchange(&f, EACCES, true, &error), TDICT_EIO);
     assert_int_equal(folder_count(&f, NULL), 1);
   }
 }
 
-/* Each call fails once. */
+/* Lets each call fail once. */
 static void fail_each_call(bool exists, int code) {
   int failures = 0;
   bool has_ended = false;
@@ -204,7 +202,7 @@ static void fail_each_call(bool exists, int code) {
       if (is_new) assert_true(cleaning || (!exists && strcmp(fault_call, "fsync") == 0));
       if (!is_new) assert_true(is_old || !exists);
     }
-    /* only a directory that cannot be removed stays */
+    /* nothing is left, except a directory that cannot be removed */
     const int litter = folder_count(&f, NULL) - (is_new || is_old);
     assert_int_equal(litter, removing || cleaning ? litter : 0);
     assert_true(litter >= 0 && litter <= 1);
@@ -216,7 +214,7 @@ CASE(output_folder_cleans_up_after_failing_calls) {
   fail_each_call(true, EIO);
 }
 
-/* A process is killed before and after each call. A reader then finds one whole directory. */
+/* Kills a process before and after each call. A reader must then find one complete directory. */
 CASE(output_folder_killed_leaves_the_old_or_the_new_directory) {
   int killed = 0;
   for (int at = 0, ended = 0; !ended; at++) {
@@ -238,8 +236,8 @@ CASE(output_folder_killed_leaves_the_old_or_the_new_directory) {
       const bool is_new = is_saved(&f, "new");
       assert_true(is_new || is_saved(&f, "old"));
       assert_true(!ended || is_new);
-      assert_true(folder_count(&f, NULL) <= 2); /* the directory, and the new one or the old one */
-      /* the next save removes what is left */
+      assert_true(folder_count(&f, NULL) <= 2); /* the directory, and a temporary directory */
+      /* the next save removes the temporary directory */
       td_ok(save(in(&f, "t"), "later", false, err));
       assert_true(is_saved(&f, "later"));
       assert_int_equal(folder_count(&f, NULL), 1);

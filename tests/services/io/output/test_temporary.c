@@ -1,5 +1,5 @@
-/* Tests src/services/io/output/temporary.c: what killed processes have left is removed, and what a living process
- * writes stays. See faults.h. */
+/* Tests src/services/io/output/temporary.c: files of killed processes are removed, and files that a living process
+ * writes are kept. See faults.h. */
 
 #include "services/io/directory.h"
 #include "services/io/faults.h"
@@ -33,7 +33,7 @@ CASE(temporary_files_are_removed_if_their_writer_is_gone) {
     assert_int_equal(strlen(dead.name), strlen(".model.0123456789abcdef.tmp"));
     if (is_directory) write_text_below(&f, "x/a/b", "text"); /* moved into the directory of the dead process */
     if (is_directory) assert_int_equal(renameat(at, "x", dead.fd, "x"), 0);
-    /* a process that is killed closes its files */
+    /* the system also closes the files of a killed process */
     close(dead.fd);
     tdict_temporary_clean(at, "model", NULL);
     assert_true(exists(&f, living.name) && !exists(&f, dead.name));
@@ -62,7 +62,7 @@ CASE(temporary_files_of_others_stay) {
   close(at);
 }
 
-/* The longest names that a file can have. Names that differ only at their end have different temporary names. */
+/* Uses the longest names that a file can have. Names that differ only at their end have different temporary names. */
 CASE(temporary_names_are_short_enough) {
   scoped_folder f = folder_create();
   const int at = open_folder(&f);
@@ -87,7 +87,7 @@ CASE(temporary_names_are_short_enough) {
   close(at);
 }
 
-/* A directory that was renamed out of the way gets its name back if nothing else has the name. */
+/* An old directory that was moved aside gets its name back if nothing else has the name. */
 CASE(temporary_old_directories_get_their_names_back) {
   scoped_directory f = folder_create();
   const int at = open_folder(&f);
@@ -98,11 +98,11 @@ CASE(temporary_old_directories_get_their_names_back) {
   const int fd = openat(at, aside, O_RDONLY | O_DIRECTORY);
   assert_int_equal(tdict_temporary_lock(fd), 0);
   tdict_temporary_clean(at, "t", NULL);
-  assert_true(exists(&f, path)); /* its process lives */
+  assert_true(exists(&f, path)); /* the process that holds the lock is alive */
   close(fd);
   write_bytes(in(&f, "t"), "x", 1);
   tdict_temporary_clean(at, "t", NULL);
-  assert_true(exists(&f, path)); /* the name is taken by a file, so the directory can be the only copy of a tree */
+  assert_true(exists(&f, path)); /* a file has the name, so this directory may be the only copy of a tree */
   assert_int_equal(remove(in(&f, "t")), 0);
   tdict_temporary_clean(at, "t", NULL);
   assert_true(exists(&f, "t/file") && !exists(&f, aside));
@@ -136,7 +136,7 @@ CASE(temporary_files_without_locks_stay) {
   assert_true(exists(&f, file.name) && exists(&f, later.name));
   tdict_temporary_clean(at, "m", NULL);
   assert_true(exists(&f, file.name) && !exists(&f, later.name));
-  /* a lock of another process is not a lock that is missing */
+  /* another process holds the lock, so locks are not missing */
   fail_flock(EWOULDBLOCK);
   create(at, "m", false, &later);
   chosen = FAULT_NONE;
@@ -146,7 +146,7 @@ CASE(temporary_files_without_locks_stay) {
   close(at);
 }
 
-/* A file that the system protects is not taken for a directory. */
+/* A file that may not be removed is not mistaken for a directory. */
 CASE(temporary_errors_are_those_of_the_system) {
   scoped_folder f = folder_create();
   const int at = open_folder(&f);
@@ -158,12 +158,12 @@ CASE(temporary_errors_are_those_of_the_system) {
   chosen = FAULT_NONE;
   only_call = NULL;
   assert_int_equal(tdict_entry_remove(at, "x"), 0);
-  assert_int_equal(tdict_entry_remove(at, "x"), 0); /* missing */
+  assert_int_equal(tdict_entry_remove(at, "x"), 0); /* already removed */
   close(at);
 }
 
 static int folder_of_race;
-/* Another save cleans up between the moments at which a file is created and locked. */
+/* Cleans up, as another save does, after a file was created and before it is locked. */
 static void clean_once(int fd) {
   (void)fd;
   look_at_file = NULL;
@@ -175,13 +175,13 @@ CASE(temporary_files_that_were_removed_are_created_again) {
   folder_of_race = open_folder(&f);
   look_at_file = clean_once;
   create(folder_of_race, "m", false, &file);
-  assert_null(look_at_file); /* the new file was looked at */
+  assert_null(look_at_file); /* clean_once() was called */
   assert_true(exists(&f, file.name));
   close(file.fd);
   close(folder_of_race);
 }
 
-/* Threads that create files, and threads that clean, at the same time. */
+/* Threads that create files run at the same time as threads that clean up. */
 enum { NUM_WRITERS = 3, NUM_CLEANERS = 2, NUM_FILES = 300 };
 typedef struct race {
   int at;
@@ -195,7 +195,7 @@ static void *write_files(void *user) {
     tdict_temporary file;
     struct stat info;
     create(r->at, "m", r->is_directory, &file);
-    for (int k = 0; k < 3; k++) { /* the file stays as long as its writer lives */
+    for (int k = 0; k < 3; k++) { /* nobody removes the file of a living writer */
       sched_yield();
       r->num_lost += fstatat(r->at, file.name, &info, 0) != 0;
     }
@@ -226,7 +226,7 @@ CASE(temporary_files_survive_saves_at_the_same_time) {
   }
 }
 
-/* A directory that is removed may be protected against its owner, and may be removed by somebody else, too. */
+/* Directories that their owner may not write to are removed. To remove a missing entry is no error. */
 CASE(temporary_directories_of_any_mode_are_removed) {
   scoped_folder f = folder_create();
   tdict_temporary dead;
