@@ -6,7 +6,7 @@
 static const char long_key[] = "a key of more than sixteen bytes, \"quoted\", \\\\ and é漢 \t";
 static const char long_text[] = "a text of more than sixteen bytes\n\"quoted\" \\ \x01 é漢 and the end";
 
-/* What a format can hold. */
+/* What a tree may have so that the format can hold it. */
 typedef enum content { CONTENT_ARRAY, CONTENT_ARRAYS, CONTENT_ROWS, CONTENT_ALL } content;
 typedef struct format_case {
   const char *name;
@@ -52,7 +52,6 @@ static void add_values(tdict_tree *tree, const char *path) {
   td_ok(tdict_set_values(tree, path, values, 2, err));
 }
 
-/* Makes a tree of `rows` rows. */
 static tdict_tree *make_tree(content kind, int64_t rows) {
   static const char json[] = "{\"a longer member\":[\"a longer text of JSON\",0.5,-7,{}]}";
   tdict_value value = {.kind = TDICT_VALUE_JSON, .text = json, .length = strlen(json)};
@@ -98,7 +97,7 @@ CASE(every_allocation_of_an_open_fails_once) {
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
     scoped_directory f = folder_create();
     scoped_tree tree = save_tree(&f, &formats[i]);
-    /* A folder with an index is opened by the name of the folder, too. */
+    /* A folder with an index can also be opened by the path of the folder. */
     const bool is_index = formats[i].max_shard_bytes != 0;
     for (int by_folder = 0; by_folder <= is_index; by_folder++) {
       int64_t rounds = 0;
@@ -149,7 +148,7 @@ DEVICE_CASE(every_allocation_of_a_load_fails_once) {
   ignores_order = false;
 }
 
-/* Overwrites all tensors, also those of ragged leaves and without batch dimensions, in host memory. */
+/* Overwrites a tensor in host memory, also one of a ragged leaf or without batch dimensions. */
 static tdict_status fill(void *user, const tdict_entry *entry, tdict_error *err) {
   const int *byte = user;
   tdict_tensor *t = entry->tensor;
@@ -158,7 +157,7 @@ static tdict_status fill(void *user, const tdict_entry *entry, tdict_error *err)
   return TDICT_OK;
 }
 
-/* A load that fails before it reads elements leaves the destination as it was. */
+/* A load that fails before it reads elements does not change the destination. */
 CASE(every_allocation_of_a_load_into_a_tree_fails_once) {
   scoped_context context = td_context(NULL);
   tdict_load_options o;
@@ -181,7 +180,7 @@ CASE(every_allocation_of_a_load_into_a_tree_fails_once) {
   ignores_order = false;
 }
 
-/* The files of a directory, sorted by path, which a failed append must keep. */
+/* The files of a directory, sorted by path. A failed append must not change them. */
 typedef struct image {
   struct {
     char path[PATH_BYTES];

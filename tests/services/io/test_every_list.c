@@ -1,5 +1,5 @@
-/* The time to open a file grows in proportion to each of its lists, in all formats. A list that is searched once for
- * each of its members takes 256 times as long if it is 16 times as long. */
+/* Tests that the time to open a file grows in proportion to the length of each of its lists, in all formats. A list
+ * that is searched for each of its members takes 256 times as long if it is 16 times as long. */
 #include <time.h>
 
 #include "directory.h"
@@ -52,7 +52,7 @@ static void make_metadata(const folder *f, int count) {
   tdict_io_text_reset(&text);
 }
 
-/* Writes TensorDict's entry. */
+/* Writes a safetensors file with TensorDict's entry, which has `count` members. */
 static void write_structure(const folder *f, const char *start, int count, const char *member, const char *end) {
   tdict_io_text text = {0}, structure = {0};
   tdict_io_text_format(&structure, "{\"version\":1,\"root\":{\"batch_size\":[%d],\"keys\":{%s", count, start);
@@ -153,7 +153,7 @@ static void make_unbatched(const folder *f, int count) {
   write_consolidated(f, 0, &text);
 }
 
-/* The offsets of each jagged tensor are one 0. */
+/* Writes jagged tensors whose offsets are a single 0. */
 static void make_jagged(const folder *f, int count) {
   tdict_io_text text = {0};
   tdict_io_text_add_string(&text, NODE("TensorDict") "\"non_tensors\":{}," META ",\"leaves\":{");
@@ -195,7 +195,7 @@ static double thread_seconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Returns the shortest processor time of an open. */
+/* Returns the shortest processor time of several calls that open the file. */
 static double seconds_to_open(const list_case *c, int count) {
   double shortest = 1e9;
   folder f = folder_create();

@@ -11,7 +11,7 @@ static tdict_tree *tree_of_bytes(const char *key, const void *bytes, size_t coun
   return tree;
 }
 
-/* Saves a tree, and checks that the file at the path is this tree. */
+/* Saves a tree, and checks that an open of the file returns an equal tree. */
 static void check_round_trip(const char *path, const tdict_tree *tree, tdict_file_format format) {
   const tdict_save_options o = save_as(format);
   scoped_tree back = NULL;
@@ -22,7 +22,7 @@ static void check_round_trip(const char *path, const tdict_tree *tree, tdict_fil
   ignores_order = false;
 }
 
-/* A tensor holds a complete file of another format, at the end or at the start of its own file. */
+/* The bytes of a tensor are a complete file of another format, at the end or at the start of the saved file. */
 CASE(format_is_not_decided_by_the_elements) {
   static const tdict_file_format formats[] = {TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_NPY, TDICT_FORMAT_CONSOLIDATED,
                                               TDICT_FORMAT_NPZ};
@@ -42,7 +42,7 @@ CASE(format_is_not_decided_by_the_elements) {
   }
 }
 
-/* A header decides even if the library cannot read its dtype. */
+/* A header decides the format even if the library cannot read its dtype. */
 CASE(format_of_a_start_that_cannot_be_read) {
   static const char header[] = "{\"x\":{\"dtype\":\"F8_E8M0\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}";
   scoped_folder f = folder_create();
@@ -113,7 +113,7 @@ CASE(format_of_gguf_is_named) {
   refuse(in(&f, "x.gguf"), TDICT_ENOTSUP, "the file is a GGUF file");
 }
 
-/* A folder with an index, a directory of TensorDict, or one file. */
+/* Opens a folder with an index, with TensorDict's files, or with one safetensors file. */
 CASE(format_of_a_folder) {
   scoped_folder f = folder_create();
   scoped_tree tree = tree_of_bytes("x", "one", 3), other = tree_of_bytes("x", "shards", 6);
@@ -129,7 +129,7 @@ CASE(format_of_a_folder) {
   td_ok(tdict_open(f.path, td_options(tdict_open_options, follows_links = true), &back, err));
   same_trees(back, tree);
   tdict_release(back);
-  /* The index is first, and its contents decide its format. */
+  /* An index is used first. Its contents decide its format. */
   for (int has_shards = 0; has_shards < 2; has_shards++) {
     o.max_shard_bytes = (uint64_t)has_shards;
     td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), other, &o, err));

@@ -53,7 +53,7 @@ DEVICE_CASE(load_reads_random_files) {
       assert_int_equal(device.type == TDICT_DEVICE_CPU ? stats.host_bytes : stats.staged_bytes, f->data_bytes);
     }
   }
-  assert_true(td_count_descriptors() <= descriptors + 1); /* CUDA may open a file */
+  assert_true(td_count_descriptors() <= descriptors + 1); /* CUDA may keep a file open */
 }
 
 GPU_CASE(load_takes_the_options_of_transfers) {
@@ -78,7 +78,7 @@ GPU_CASE(load_takes_the_options_of_transfers) {
   assert_null(tree);
 }
 
-/* Trees with every kind of leaf return as tdict_open() returns them, also from shards. */
+/* For trees with every kind of leaf, a load returns the same tree as tdict_open(), also from shards. */
 DEVICE_CASE(load_returns_what_open_maps) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
@@ -164,7 +164,7 @@ DEVICE_CASE(load_goes_into_trees) {
   }
 }
 
-/* Text and numbers stay, keys and shapes must agree, and nothing is written if they do not. */
+/* A load into a tree keeps texts and numbers. If keys or shapes do not agree, nothing is written. */
 DEVICE_CASE(load_into_checks_the_tree) {
   static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
                                "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[3,5]}}";
@@ -192,7 +192,7 @@ DEVICE_CASE(load_into_checks_the_tree) {
 
 /* What the progress function saw. */
 typedef struct watch {
-  pthread_mutex_t lock; /* guards all fields; the function tries to lock, so that two calls at once are seen */
+  pthread_mutex_t lock; /* guards all fields; the function only tries to lock, which detects two calls at once */
   int calls, overlaps, steps_back;
   uint64_t done, total;
   int stop_at; /* the call that returns false, from 1; 0: none */
@@ -235,7 +235,7 @@ DEVICE_CASE(load_reports_progress) {
   }
 }
 
-/* While a call runs, the other threads read all that they can, and make no call. */
+/* Takes some time, in which other threads continue to read, but must not call the function. */
 static bool see_slowly(void *user, uint64_t done, uint64_t total) {
   watch *w = user;
   if (pthread_mutex_trylock(&w->lock) != 0) {
@@ -300,7 +300,7 @@ DEVICE_CASE(load_stops_if_progress_returns_false) {
   assert_true(td_count_descriptors() <= descriptors + 1);
 }
 
-/* The ring is full of copies that do not end, and the load is cancelled. */
+/* The load is cancelled while the ring is full of copies that do not end. */
 SIM_CASE(load_is_cancelled_while_copies_run) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();

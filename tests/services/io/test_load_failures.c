@@ -8,7 +8,7 @@
 /* What happens at a read. */
 typedef enum fault { FAULT_NONE, FAULT_FAIL, FAULT_FAIL_ALL, FAULT_SHRINK, FAULT_INTERRUPT } fault;
 static fault chosen;
-static _Atomic(int) reads; /* the reads of elements, after the header; the fault happens at read number fault_at */
+static _Atomic(int) reads; /* number of reads of elements; the fault happens at read number fault_at */
 static int fault_at;
 static const char *shrunk; /* the file that is shortened */
 static off_t shrunk_to;
@@ -36,7 +36,7 @@ static void choose(fault f, int at) {
   fault_at = at;
   atomic_store(&reads, f == FAULT_INTERRUPT ? 0 : -1000);
 }
-/* Counts from the first progress call, because the number of reads of the header may change. */
+/* Restarts the count at the first call of progress, because the number of reads of the header may change. */
 static bool begin_counting(void *user, uint64_t done, uint64_t total) {
   (void)user, (void)total;
   if (!done) atomic_store(&reads, 0);
@@ -48,7 +48,7 @@ static tdict_context *small_context(void) {
   tdict_context_options o = td_with(tdict_context_options, staging_bytes = 64 << 10);
   return td_context(&o);
 }
-/* A file that needs several slots of a small ring. */
+/* Writes a file that needs several slots of a small ring. */
 static raw_file *large_file(dice *d, const char *path) { return raw_file_create_large(d, path, 200 << 10); }
 static bool is_leaf(const raw_file *f, const char *path) {
   for (int i = 0; i < f->count; i++)
@@ -103,7 +103,7 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   choose(FAULT_NONE, 0);
 }
 
-/* The file loses its last byte, or everything, before each read. */
+/* The file loses its last byte, or all bytes, before each read in turn. */
 DEVICE_CASE(load_reports_a_file_that_is_shortened) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
@@ -151,7 +151,7 @@ DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails) {
   raw_check(c, f, tree, td_device(), 0, -1);
 }
 
-/* A long path is cut at its start, so the name of the file and the byte stay in the message. */
+/* A long path is shortened at its start, so the message still has the name of the file and the byte. */
 CASE(load_names_files_with_long_paths) {
   static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}";
   scoped_folder home = folder_create();
@@ -231,7 +231,7 @@ GPU_CASE(load_needs_only_the_staging_ring) {
     if (a[i] != (unsigned char)i) fail_msg("byte %d is %d", i, a[i]);
 }
 
-/* A pinned result above the limit of the context is refused. The ring does not count. */
+/* A result in pinned memory that exceeds the context's limit is refused. The ring does not count. */
 GPU_CASE(load_keeps_the_limit_of_pinned_memory) {
   scoped_folder home = folder_create();
   scoped_context c = td_context(td_options(tdict_context_options, staging_bytes = 64 << 10, pinned_bytes = 4096));
@@ -268,7 +268,7 @@ DEVICE_CASE(load_survives_enomem) {
   o.first_row = 1;
   o.progress = go_on;
   write_safetensors(in(&home, "x"), header, sizeof header - 1, 6);
-  td_ok(tdict_load(c, in(&home, "x"), td_device(), &o, &tree, err)); /* makes the ring */
+  td_ok(tdict_load(c, in(&home, "x"), td_device(), &o, &tree, err)); /* creates the ring */
   const int descriptors = td_count_descriptors();
   for (int into = 0; into < 2; into++) {
     TD_SWEEP(s) {

@@ -1,5 +1,5 @@
 /* Tests the options first_row and num_rows of tdict_load(): rows of plain files, of trees with every kind of leaf, and
- * what is refused. */
+ * refusals. */
 #include "archive.h"
 #include "files.h"
 #include "random_tree.h"
@@ -25,7 +25,7 @@ DEVICE_CASE(load_selects_rows_of_plain_files) {
       scoped_tree tree = td_made(tree, tdict_load(c, f->path, td_device(), &o, &made, err));
       raw_check(c, f, tree, td_device(), first, count < 0 ? left : count);
       assert_int_equal(stats.total_bytes, tdict_bytes(tree)); /* other rows are not read */
-      if (i == 1 && count) {                                  /* other rows into the same tree */
+      if (i == 1 && count) {                                  /* loads other rows into the same tree */
         td_ok(td_load_into(c, tree, f->path, (o.first_row = rows - count, o.transfer = NULL, &o), err));
         raw_check(c, f, tree, td_device(), rows - count, count);
       }
@@ -33,7 +33,7 @@ DEVICE_CASE(load_selects_rows_of_plain_files) {
   }
 }
 
-/* The last call of the progress function. */
+/* The arguments of the last call of the progress function. */
 typedef struct last_call {
   uint64_t done, total;
 } last_call;
@@ -42,7 +42,7 @@ static bool see_progress(void *user, uint64_t done, uint64_t total) {
   return true;
 }
 
-/* The rows of columns, ragged leaves, nested trees and leaves without batch dimensions. */
+/* Loads rows of columns, ragged leaves, nested trees and leaves without batch dimensions. */
 DEVICE_CASE(load_selects_rows_of_trees) {
   scoped_folder home = folder_create();
   scoped_context c = td_context(NULL);
@@ -71,7 +71,7 @@ DEVICE_CASE(load_selects_rows_of_trees) {
   assert_true(num_ragged > 5);
 }
 
-/* Rows and a tensor beyond 4 GB of a file that has few blocks on the disk. */
+/* Loads rows and a tensor beyond 4 GB from a sparse file. */
 DEVICE_CASE(load_reads_sparse_files) {
   static const char header[] = "{\"x\":{\"dtype\":\"U8\",\"shape\":[1000000,5000],\"data_offsets\":[0,5000000000]},"
                                "\"y\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[5000000000,5000000003]}}";
@@ -142,12 +142,12 @@ CASE(load_refuses_wrong_rows) {
   refuse(c, in(&home, "y"), o, TDICT_ESHAPE, "no selected leaf has rows");
 }
 
-/* A tree without batch dimensions that holds a ragged leaf of three rows: the rows are the leaf's rows. */
+/* The tree has no batch dimensions and a ragged leaf of three rows, so rows are those of the leaf. */
 CASE(load_checks_offsets) {
   static const int64_t good[] = {0, 2, 3, 5};
   static const struct {
     int64_t at[4];
-    const char *text; /* NULL: the rows 1 and 2 are read */
+    const char *text; /* NULL: the load returns the rows 1 and 2 */
   } cases[] = {{{0, 2, 3, 5}, NULL},
                {{1, 2, 3, 5}, "are wrong"},
                {{0, 2, 3, 4}, "are wrong"},
@@ -172,7 +172,7 @@ CASE(load_checks_offsets) {
   scoped_bytes bytes = read_bytes(in(&home, "x"), &size);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tdict_load_options o = rows_of(1, 2);
-    memcpy(bytes + size - 5 - sizeof good, cases[i].at, sizeof good); /* the values come last, since they are narrow */
+    memcpy(bytes + size - 5 - sizeof good, cases[i].at, sizeof good); /* narrow values come last */
     write_bytes(in(&home, "y"), bytes, size);
     if (cases[i].text) {
       refuse(c, in(&home, "y"), o, TDICT_EFORMAT, cases[i].text);
@@ -190,7 +190,7 @@ CASE(load_checks_offsets) {
   }
 }
 
-/* Arrays of NumPy in both orders of bytes and of elements. */
+/* Loads NumPy's arrays in both orders of bytes and of elements. */
 DEVICE_CASE(load_converts_arrays_of_numpy) {
   scoped_folder home = folder_create();
   scoped_context c = td_context(NULL);

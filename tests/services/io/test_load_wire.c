@@ -1,4 +1,4 @@
-/* Files that are loaded with the options `conversions` and `narrow` of transfers. The file is written by hand. */
+/* Tests loads with the transfer options `conversions` and `narrow`. The test writes the file itself. */
 #include "engine/conversions.h"
 #include "engine/narrow.h"
 #include "tdict/io.h"
@@ -33,7 +33,7 @@ static void write_file(int file, const tdict_tree *src) {
   assert_int_equal(close(file), 0);
 }
 
-/* To the device and to the host, new and into existing tensors. */
+/* Loads to the device and to the host, into new and into existing tensors. */
 DEVICE_CASE(load_converts_and_narrows) {
   char path[] = "/tmp/tdict-load.XXXXXX.safetensors";
   const int file = mkstemps(path, 12);

@@ -26,7 +26,7 @@ CASE(memmap_reads_a_directory_of_the_package) {
     mine = tdict_get_entry_at(names, i);
     char path[PATH_BYTES];
     tdict_path_escape(mine.key, path, sizeof path);
-    if (tdict_get_entry(flat, path, &theirs, NULL) != TDICT_OK) continue; /* other leaves */
+    if (tdict_get_entry(flat, path, &theirs, NULL) != TDICT_OK) continue; /* not in the safetensors file */
     same_tensors(mine.tensor, theirs.tensor);
     count++;
   }
@@ -57,7 +57,7 @@ CASE(memmap_reads_lazy_stacks_and_values_of_the_package) {
   assert_int_equal(value.kind, TDICT_VALUE_JSON);
 }
 
-/* A stack along dimension 1 below a tree: the trees keep dimension 0 only. */
+/* If a tree has a stack along dimension 1, the tree and the stack keep only batch dimension 0. */
 CASE(memmap_reads_stacks_along_other_dimensions) {
   scoped_directory f = folder_create();
   static const char member[] =
@@ -100,7 +100,6 @@ CASE(memmap_reads_stacks_along_other_dimensions) {
   refuse(f.path, TDICT_ENOTSUP, "a lazy stack in a tree with a column of values");
 }
 
-/* Writes and opens random trees. */
 CASE(memmap_returns_random_trees) {
   scoped_directory f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
@@ -168,7 +167,7 @@ CASE(memmap_refuses_trees_that_the_format_cannot_hold) {
 }
 
 typedef struct attack {
-  const char *meta; /* of the root */
+  const char *meta; /* meta.json of the root */
   tdict_status status;
   const char *text;
 } attack;
@@ -267,7 +266,7 @@ static void make_surroundings(const folder *f) {
   write_bytes(in(f, "a/badrag/offsets.memmap"), eight, sizeof eight); /* the last offset is 0, wanted 3 */
 }
 
-/* An append that was interrupted leaves such directories. A tree without batch dimensions fits any tree. */
+/* An interrupted append leaves such directories. A child without batch dimensions fits any parent. */
 CASE(memmap_refuses_trees_with_other_batch_sizes_than_their_parent) {
   scoped_directory f = folder_create();
   static const char *const children[] = {"[9]", "[9,1]", "[11]", "[11,1]", "[]"};
@@ -290,7 +289,7 @@ CASE(memmap_refuses_broken_directories) {
   write_text_below(&f, "a/meta.json", TD_META("\"x\":" TD_LEAF(F32, "[2]") ",", "[2]"));
   tdict_tree *tree = td_made(tree, tdict_open(in(&f, "a"), NULL, &made, err));
   tdict_release(tree);
-  /* The meta.json itself must be no link. */
+  /* The file meta.json must not be a link. */
   assert_int_equal(rename(in(&f, "a/meta.json"), in(&f, "meta")), 0);
   assert_int_equal(symlink("../meta", in(&f, "a/meta.json")), 0);
   refuse(in(&f, "a"), TDICT_EFORMAT, "a symbolic link, wanted a regular file");
@@ -328,7 +327,7 @@ CASE(memmap_reads_larger_files_and_old_names) {
   td_ok(tdict_get(tree, "a b", &x, err));
   assert_memory_equal(tdict_tensor_const_data(x), "123", 3);
   td_ok(tdict_get(tree, "c d.*", &x, err));
-  assert_memory_equal(tdict_tensor_const_data(x), "abc", 3); /* the encoded name comes first */
+  assert_memory_equal(tdict_tensor_const_data(x), "abc", 3); /* the file with the encoded name is preferred */
   assert_int_equal(tdict_num_keys(tree), 2);
 }
 
@@ -348,7 +347,6 @@ CASE(memmap_maps_sparse_files) {
   assert_int_equal(((const char *)tdict_tensor_const_data(x))[bytes / 2], 0);
 }
 
-/* 10,000 files need few descriptors, for tdict_open() and for tdict_load(). */
 CASE(memmap_of_many_files_needs_few_descriptors) {
   enum { COUNT = 10000 };
   scoped_directory f = folder_create();
@@ -383,7 +381,6 @@ CASE(memmap_of_many_files_needs_few_descriptors) {
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 }
 
-/* Trees of the directory that was replaced stay valid. */
 CASE(memmap_trees_outlive_their_directory) {
   scoped_directory f = folder_create();
   scoped_tree old = NULL;

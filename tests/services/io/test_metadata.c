@@ -1,4 +1,4 @@
-/* Tests the metadata of safetensors files: what a file has, what a save writes, and that nothing is lost between. */
+/* Tests the metadata of safetensors files: what an open returns, what a save writes, and that no entry is lost. */
 #include "files.h"
 #include "tdict/io.h"
 
@@ -134,7 +134,7 @@ CASE(metadata_of_a_load) {
   check_entries(metadata, NUM_ENTRIES);
   td_ok(tdict_future_wait(future, NULL, err));
   td_release(future, metadata);
-  /* A call that fails leaves the pointer alone. */
+  /* A call that fails does not write the pointer. */
   metadata = NULL;
   o.first_row = 5;
   td_fails(TDICT_EINVAL, "", tdict_load(c, in(&f, "x"), tdict_cpu(), &o, &tree, err));
@@ -159,7 +159,7 @@ CASE(metadata_of_other_files) {
     check_entries(metadata, 0);
     td_release(tree, metadata);
   }
-  /* NULL for a format without metadata. */
+  /* The metadata are NULL for a format that has none. */
   tdict_tree *before = (tdict_tree *)&f;
   tdict_tensor *t = NULL;
   td_ok(tdict_create(0, NULL, &tree, err));
@@ -170,7 +170,7 @@ CASE(metadata_of_other_files) {
   td_ok(tdict_open(in(&f, "x.npy"), td_options(tdict_open_options, metadata = &before), &tree, err));
   assert_null(before);
   tdict_release(tree);
-  /* Of shards, all entries, and the first of equal keys. */
+  /* For shards, the metadata have the entries of all shards, and the first of equal keys. */
   static const char shards[2][160] = {"{\"__metadata__\":{\"format\":\"pt\",\"part\":\"1\"},"
                                       "\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
                                       "{\"__metadata__\":{\"format\":\"np\",\"a.b\":\"\"},"
@@ -199,7 +199,7 @@ CASE(metadata_of_a_save) {
   td_ok(tdict_save(NULL, in(&f, "x"), tree, &o, err));
   check_header(in(&f, "x"), "\"__metadata__\":{\"tensordict\":", true);
   o.format = TDICT_FORMAT_TDZ;
-  td_ok(tdict_save(NULL, in(&f, "x"), tree, &o, err)); /* an empty tree asks for nothing */
+  td_ok(tdict_save(NULL, in(&f, "x"), tree, &o, err)); /* empty metadata are allowed */
   td_ok(tdict_set_text(metadata, "a", "b", err));
   td_fails(TDICT_EINVAL, "only safetensors files hold metadata", tdict_save(NULL, in(&f, "x"), tree, &o, err));
   o.format = TDICT_FORMAT_AUTO;

@@ -1,5 +1,4 @@
-/* Tests .npy and .npz files with bytes that the tests make themselves. tests/beside/numpy_files.py compares with
- * NumPy. */
+/* Tests .npy and .npz files whose bytes the test makes. tests/beside/numpy_files.py compares files with NumPy. */
 #include "archive.h"
 #include "files.h"
 
@@ -178,7 +177,7 @@ CASE(npy_refuses_wrong_prefixes) {
   }
 }
 
-/* An archive of two arrays, "a" and "n.b". */
+/* Makes an archive of two arrays, "a" and "n.b". */
 static image two_arrays(void) {
   image m = {.count = 0};
   unsigned char npy[256];

@@ -50,7 +50,7 @@ CASE(open_reads_a_file_of_the_package) {
   scoped_tree tree = td_made(tree, tdict_open(golden_path(), NULL, &made, err));
   assert_int_equal(tdict_num_leaves(tree), NUM_GOLDENS);
   assert_int_equal(tdict_batch_ndim(tree), 0);
-  assert_string_equal(tdict_get_entry_at(tree, 0).key, "i64"); /* the order of the header */
+  assert_string_equal(tdict_get_entry_at(tree, 0).key, "i64"); /* the keys have the order of the header */
   assert_string_equal(tdict_get_entry_at(tree, 4).key, "nest");
   for (int i = 0; i < NUM_GOLDENS; i++) {
     const golden *g = &goldens[i];
@@ -161,7 +161,7 @@ CASE(open_renames_prefixes) {
   assert_int_equal(tdict_num_keys(tree), 1);
   td_release(tree);
   o = tdict_open_options_default();
-  o.strip_prefix = "u8"; /* a leaf keeps its path */
+  o.strip_prefix = "u8"; /* the prefix is a leaf, which keeps its path */
   tree = open_with(golden_path(), o);
   assert_true(tdict_has(tree, "u8"));
 }
@@ -199,7 +199,7 @@ CASE(open_refuses_prefixes_that_are_no_path) {
   assert_string_equal(tdict_get_entry_at(dotted, 0).key, "a.");
 }
 
-/* A prefix that the file does not have is an error, also if `keys` selects a part without it. */
+/* A prefix that the file does not have is an error, even if `keys` selects only other keys. */
 CASE(open_refuses_prefixes_without_match) {
   static const struct {
     const char *strip, *text;
@@ -221,7 +221,7 @@ CASE(open_refuses_prefixes_without_match) {
   o.num_keys = 1;
   td_fails(TDICT_ENOTFOUND, wrong[0].text,
            (o.strip_prefix = wrong[0].strip, tdict_open(golden_path(), &o, &tree, err)));
-  o.strip_prefix = "nest"; /* the file has the prefix, but the selected part has not */
+  o.strip_prefix = "nest"; /* the file has this prefix, so the selected key need not have it */
   tree = open_with(golden_path(), o);
   assert_int_equal(tdict_num_leaves(tree), 1);
   tdict_release(tree);
@@ -229,7 +229,7 @@ CASE(open_refuses_prefixes_without_match) {
   tree = open_with(golden_path(), o);
 }
 
-/* The structure keeps its batch sizes, and two entries must not get one path. */
+/* Trees keep their batch sizes when they are renamed. Two entries must not get the same path. */
 CASE(open_renames_in_a_structure) {
   scoped_folder f = folder_create();
   const int64_t batch[] = {2, 3};
@@ -296,7 +296,7 @@ CASE(open_reads_many_tensors_in_order) {
   }
 }
 
-/* A file of 5 GB that has no blocks on the disk. */
+/* Opens a sparse file of 5 GB. */
 CASE(open_maps_sparse_files) {
   static const char header[] = "{\"x\":{\"dtype\":\"U8\",\"shape\":[5000000000],\"data_offsets\":[0,5000000000]}}";
   scoped_folder f = folder_create();
@@ -317,7 +317,7 @@ CASE(open_and_save_survive_enomem) {
   save_and_open_without_memory(&f, "x.safetensors.index.json", &o);
 }
 
-/* An opened tree is the source of a dataset, and outlives the handle of the tree. */
+/* A dataset can use an opened tree, also after the program has released the tree. */
 CASE(open_makes_the_source_of_a_dataset) {
   scoped_folder f = folder_create();
   const int64_t rows = 5;

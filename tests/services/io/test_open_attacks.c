@@ -3,7 +3,7 @@
 
 #include "files.h"
 
-/* Opens a file that must be refused: nothing is written, and the error names the file. */
+/* Checks that a file is refused: the call returns no tree, and the error names the file. */
 static void refuse(const char *path, tdict_status status, const char *text, const char *file) {
   tdict_tree *tree = NULL;
   td_fails(status, text, tdict_open(path, NULL, &tree, err));
@@ -108,7 +108,7 @@ CASE(open_refuses_broken_headers) {
   }
 }
 
-/* Lengths of the header that do not match the file. */
+/* The length of the header does not match the file. */
 CASE(open_refuses_wrong_lengths) {
   static const struct {
     unsigned char bytes[12];
@@ -141,7 +141,7 @@ CASE(open_refuses_wrong_lengths) {
   refuse(path, TDICT_ENOTSUP, "the header has 100000001 bytes, wanted at most 100000000", path);
 }
 
-/* A million brackets, and a name of a million dots. */
+/* Opens headers with a million brackets, and with a name of a million dots. */
 CASE(open_refuses_deep_nesting) {
   enum { MANY = 1000000 };
   scoped_folder f = folder_create();
@@ -202,7 +202,7 @@ CASE(open_refuses_other_files) {
   td_fails(TDICT_EINVAL, "open_options", tdict_open("x", td_options(tdict_open_options, struct_size = 1), &tree, err));
 }
 
-/* Without the data, git checks out small texts instead of files: as the file, as a shard and as the index. */
+/* Without Git LFS, git checks out small texts instead of the data. This text is the file, a shard or the index. */
 CASE(open_names_pointers_of_git_lfs) {
   static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n";
   static const char index[] = "{\"weight_map\":{\"x\":\"shard\"}}", other[] = "version https://git-lf";
@@ -295,7 +295,7 @@ CASE(open_refuses_broken_structures) {
     memcpy(header + length, tensors, sizeof tensors);
     write_safetensors(path, header, strlen(header), 49);
     refuse(path, entries[i].status, entries[i].text, path);
-    o.flat = true; /* does not read the entry */
+    o.flat = true; /* a flat open does not read the entry */
     scoped_tree tree = td_made(tree, tdict_open(path, &o, &made, err));
     assert_int_equal(tdict_num_keys(tree), 3);
   }

@@ -37,8 +37,8 @@ static tdict_tree *make_tree(double number) {
   return tree;
 }
 
-/* Replaces the directory before each call of openat() in turn. The result of tdict_open(), or of tdict_load() if `c` is
- * not NULL, is the old or the new tree. Returns the number of results that were the new tree. */
+/* Replaces the directory before each call of openat() in turn. Checks that tdict_open(), or tdict_load() if `c` is not
+ * NULL, returns the old or the new tree. Returns how often it was the new tree. */
 static int replace_at_each_call(tdict_context *c) {
   scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);

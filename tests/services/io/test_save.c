@@ -8,7 +8,7 @@
 
 static tdict_tree *open_tree(const char *path) { return td_made(tree, tdict_open(path, NULL, &made, err)); }
 
-/* Every kind of leaf, odd keys, non-contiguous tensors, empty trees. "a\.b" beside "a" below "b" may collide. */
+/* Saves trees with every kind of leaf, odd keys, non-contiguous tensors and empty trees. Joined keys may collide. */
 CASE(save_returns_random_trees) {
   scoped_folder f = folder_create();
   scoped_context c = NULL;
@@ -32,7 +32,7 @@ CASE(save_returns_random_trees) {
   assert_true(saved > 50);
 }
 
-/* Every dtype, as scalar, empty and not contiguous. */
+/* Saves a scalar, an empty tensor and a non-contiguous tensor of every dtype. */
 CASE(save_returns_every_dtype) {
   scoped_folder f = folder_create();
   scoped_tree tree = NULL;
@@ -63,7 +63,7 @@ static tdict_tree *small_tree(void) {
   return tree;
 }
 
-/* The bytes that the package safetensors 0.8 writes for these tensors, and the same bytes again. */
+/* A save writes the same bytes as the package safetensors 0.8, also when it is repeated. */
 CASE(save_writes_the_bytes_of_the_package) {
   static const char header[] = "{\"b.large\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
                                "\"z\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]},"
@@ -85,7 +85,7 @@ CASE(save_writes_the_bytes_of_the_package) {
   }
 }
 
-/* A tensor that is not in C order and larger than the buffer comes back. */
+/* Saves and opens a tensor that is not in C order and is larger than the buffer. */
 CASE(save_writes_large_strided_tensors) {
   scoped_folder f = folder_create();
   scoped_tree tree = NULL;
@@ -120,14 +120,14 @@ CASE(save_keeps_permissions_and_replaces_links) {
   assert_int_equal(folder_count(&f, NULL), 3);
 }
 
-/* Names of shards are new in each save, and trees of earlier saves still work. */
+/* Each save gives its shards new names, so trees of earlier saves still work. */
 CASE(save_shards_have_unique_names) {
   scoped_folder f = folder_create();
   scoped_tree tree = small_tree();
   tdict_save_options o = td_with(tdict_save_options, max_shard_bytes = 25);
   td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), tree, &o, err));
   assert_int_equal(folder_count(&f, NULL), 1 + 3);
-  scoped_tree first = open_tree(f.path); /* the folder of the index */
+  scoped_tree first = open_tree(f.path); /* opens the folder of the index */
   td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), tree, &o, err));
   assert_int_equal(folder_count(&f, NULL), 1 + 6);
   o.max_shard_bytes = 48;
@@ -163,7 +163,7 @@ static tdict_status save_and_see(const char *path, const tdict_tree *tree, int i
 }
 static const char *const seen_paths[] = {"x", "x.safetensors.index.json", "y", "x.tdz", "x.npz", "d/"};
 enum { NUM_SEEN_PATHS = sizeof seen_paths / sizeof *seen_paths };
-/* A tree of 24 MB in C order, some columns, a ragged leaf and a leaf without batch dimensions. */
+/* Makes a tree with 24 MB in C order, some columns, a ragged leaf and a leaf without batch dimensions. */
 static tdict_tree *tree_to_see(int i) {
   tdict_tree *tree = small_tree();
   dice d = {(uint64_t)i};
@@ -211,7 +211,7 @@ CASE(save_stops_if_progress_returns_false) {
   }
 }
 
-/* The longest names of files that the system has. The names of shards are longer than the name of their index. */
+/* Saves to the longest file names that the system allows. Names of shards are longer than their index's name. */
 CASE(save_writes_names_of_255_bytes) {
   static const char *const ends[] = {"", ".safetensors.index.json", ".tdz", ".npz", "/"};
   for (size_t kind = 0; kind < sizeof ends / sizeof *ends; kind++) {
@@ -284,7 +284,7 @@ CASE(save_refuses_what_the_format_lacks) {
   td_fails(TDICT_ENOTSUP, "a ragged leaf needs", tdict_save(NULL, path, ragged, &plain, err));
 }
 
-/* 128 nested trees come back, 129 are refused; an entry with too many JSON levels is refused. */
+/* Up to 128 levels of trees can be saved. 129 levels are refused, and so is a value with too many JSON levels. */
 CASE(save_limits_the_depth) {
   scoped_folder f = folder_create();
   scoped_tensor t = NULL;
@@ -361,7 +361,7 @@ GPU_CASE(save_copies_device_trees_to_the_host) {
   same_trees(back, host);
 }
 
-/* A tensor whose bytes never arrived is not written, and the old file stays. */
+/* A tensor with lost bytes is not written, and the old file stays. */
 CASE(save_refuses_lost_tensors) {
   scoped_folder f = folder_create();
   scoped_tree tree = small_tree();
@@ -375,7 +375,7 @@ CASE(save_refuses_lost_tensors) {
   assert_int_equal(folder_count(&f, NULL), 1);
 }
 
-/* A tree that is open from a file is saved to the same file: the tree keeps the old bytes. */
+/* Saves an opened tree to its own file. The opened tree keeps the old bytes. */
 CASE(save_replaces_its_own_source) {
   scoped_folder f = folder_create();
   scoped_tree tree = small_tree();

@@ -12,9 +12,8 @@ static const char *const hard_keys[] = {"a",           "a\\.b",        "\\.a",  
                                         "%2E%2E",      "\\.memmap",    "é\n\"", "\\.meta\\.json\\.append\\.tmp",
                                         "cls",         "_type"};
 
-/* One way to save a tree. */
 typedef struct way {
-  const char *name; /* of the file; a slash at its end is for the path of the call only */
+  const char *name; /* name of the file; a slash at its end only belongs to the path of the call */
   int32_t format;
   uint64_t max_shard_bytes;
   bool is_plain; /* the file holds only names and tensors */
@@ -71,7 +70,7 @@ static void same_names(const tdict_tree *a, const tdict_tree *b) {
   }
 }
 
-/* Saves and opens a tree. Returns false if the call refuses the tree. */
+/* Saves a tree and checks what an open returns. Returns false if the save refuses the tree. */
 static bool survives(const folder *f, const way *w, const tdict_tree *tree) {
   tdict_error why;
   tdict_save_options o = td_with(tdict_save_options, format = w->format, max_shard_bytes = w->max_shard_bytes,
@@ -112,11 +111,10 @@ CASE(save_and_open_random_trees_in_all_formats) {
     scoped_tree tree = random_tree(&d, (int)roll(&d, 3), batch, 3);
     for (int k = 0; k < NUM_WAYS; k++) accepted[k] += survives(&f, &ways[k], tree);
   }
-  /* The case must not pass because the library refuses all trees. */
+  /* The library must accept some trees, or this case would test nothing. */
   for (int k = 0; k < NUM_WAYS; k++) assert_true(accepted[k] >= TREES / 50);
 }
 
-/* Names that cannot be divided into keys, or only with a path through a tensor, are one key. */
 /* A column keeps its shape when its tree loses batch dimensions, also in a file. */
 CASE(save_and_open_columns_of_more_dimensions) {
   static const char *const texts[] = {"a", "b", "c", "d", "e", "f"};
@@ -141,7 +139,7 @@ CASE(save_and_open_columns_of_more_dimensions) {
   }
 }
 
-/* Reals are written and read with all bits, however the calling thread rounds. */
+/* Reals are written and read with all bits, whatever the rounding mode of the calling thread. */
 CASE(save_and_open_reals_in_every_float_environment) {
   enum { COUNT = 500 };
   static tdict_value values[COUNT];
@@ -156,7 +154,7 @@ CASE(save_and_open_reals_in_every_float_environment) {
     memcpy(&values[i].real, &bits, sizeof bits);
   }
   td_ok(tdict_set_values(tree, "c", values, COUNT, err));
-  for (int env = -1; env < 2 * TD_FLOAT_ENVS; env++) { /* the call that saves, then the call that opens */
+  for (int env = -1; env < 2 * TD_FLOAT_ENVS; env++) { /* sets the environment for the save, then for the open */
     scoped_tree opened = NULL;
     if (env >= 0 && env < TD_FLOAT_ENVS) td_float_env_set(env);
     const tdict_status saved = tdict_save(NULL, in(&f, "x.safetensors"), tree, NULL, NULL);
@@ -208,7 +206,7 @@ CASE(open_makes_one_key_of_names_that_are_no_path) {
   }
 }
 
-/* The limit of an index holds before a shard is written. */
+/* The limit of an index is checked before a shard is written. */
 CASE(save_refuses_an_index_that_is_too_long) {
   enum { BYTES = 100000000 };
   scoped_folder f = folder_create();

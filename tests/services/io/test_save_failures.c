@@ -1,6 +1,6 @@
-/* Tests tdict_save() in each format with failing system calls and in processes that are killed: the old tree or the new
- * tree stays, and a call that fails leaves nothing else. The linker's --wrap sends the calls of the library through
- * this file. */
+/* Tests tdict_save() in each format, with failing system calls and in processes that are killed. The old tree or the
+ * new tree stays, and a failed call leaves nothing else. The linker's --wrap redirects the library's calls to
+ * faults.h. */
 #include <grp.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -27,7 +27,7 @@ static tdict_tree *tree_of(float first) {
   return tree;
 }
 
-/* Safetensors files must also have the metadata of world_in(). */
+/* Checks the tree in the files. Safetensors files must also have the metadata of world_in(). */
 static bool is_tree(const char *path, const tdict_tree *wanted) {
   scoped_tree found = NULL, metadata = NULL;
   td_ok(tdict_open(path, td_options(tdict_open_options, metadata = &metadata), &found, err));
@@ -42,10 +42,8 @@ static bool is_tree(const char *path, const tdict_tree *wanted) {
   return same;
 }
 
-/* What a tree is saved as. */
 typedef enum kind { ONE_FILE, SHARDS, CONSOLIDATED, TDZ, NPZ, MEMMAP, NUM_KINDS } kind;
 static const char *const names[NUM_KINDS] = {"m.safetensors", "m.safetensors.index.json", "m", "m.tdz", "m.npz", "m/"};
-/* How the new tree is saved. */
 typedef enum way { ON_CALLER, BY_THREADS, FROM_DEVICE, IN_BACKGROUND, NUM_SAVE_WAYS } way;
 typedef struct world {
   folder f;
@@ -59,7 +57,7 @@ typedef struct world {
   int num_old; /* number of files of the old tree; 1 for a directory */
 } world;
 
-/* Creates the context and the source. A killed process does this itself, because a fork has no threads. */
+/* Creates the context and the source. A child that will be killed calls this itself, because a fork has no threads. */
 static void world_start(world *w) {
   if (w->how == ON_CALLER) {
     w->source = tdict_retain(w->new);
@@ -113,19 +111,19 @@ static tdict_status save_with_fault(world *w, fault what, int at, tdict_error *e
   return status;
 }
 
-/* A directory that cannot be removed is the only litter. The function returns the number of files that may stay. */
+/* Checks the error of a failed save. Returns how many files may be left: only a directory that cannot be removed. */
 static int check_failure(const world *w, const tdict_error *error, bool is_new) {
   const bool is_removing = strcmp(fault_call, "unlinkat") == 0;
   const bool is_litter = w->what == MEMMAP && (is_removing || (is_new && strstr(error->message, "cleaned up")));
   assert_string_equal(error->path, w->path);
   assert_non_null(strstr(error->message, strerror(fault_errno)));
-  /* otherwise, only a folder that cannot be flushed after the rename leaves the new tree */
+  /* otherwise, the new tree is in place only if the folder could not be flushed after the rename */
   if (is_new && !is_litter)
     assert_true(strcmp(fault_call, "fsync") == 0 && strstr(error->message, "all bytes are written"));
   return is_litter;
 }
 
-/* Each call fails once. */
+/* Lets each call fail once. */
 static void fail_each_call(kind what, way how, int code) {
   bool has_ended = false;
   int failures = 0;
@@ -202,7 +200,7 @@ CASE(save_continues_after_short_and_interrupted_writes) {
   }
 }
 
-/* Checks that each file of shards with a final name is whole. */
+/* Checks that each shard with a final name is complete. */
 static void check_shards(const world *w) {
   DIR *dir = opendir(w->f.path);
   struct dirent *entry;
@@ -215,7 +213,7 @@ static void check_shards(const world *w) {
   closedir(dir);
 }
 
-/* A process is killed before and after each call. At most the temporary file, the new shards, or one directory stay,
+/* Kills a process before and after each call. At most the temporary file, the new shards or one directory are left,
  * until the next save. */
 static void kill_at_each_call(kind what, way how) {
   int killed = 0, num_left = 0;
@@ -241,7 +239,7 @@ static void kill_at_each_call(kind what, way how) {
       const int num_shards = w.num_old - 1, left = folder_count(&w.f, NULL) - w.num_old - (is_new ? num_shards : 0);
       assert_true(left >= 0 && left <= w.num_old);
       num_left += left > 0;
-      /* the next save works, and removes what is left; shards of whole saves stay */
+      /* the next save succeeds and removes what is left, except the shards of complete saves */
       td_ok(tdict_save(NULL, w.path, w.new, &w.o, err));
       assert_true(is_tree(w.path, w.new));
       assert_int_equal(folder_count(&w.f, NULL), w.num_old + num_shards + (is_new ? num_shards : 0));
@@ -269,7 +267,7 @@ CASE(save_killed_while_other_files_are_written) {
 static bool stop_at_the_end(void *user, uint64_t done, uint64_t total) {
   (void)user;
   static int num_ends;
-  return done < total || ++num_ends < 2; /* the last call, before the index gets its name */
+  return done < total || ++num_ends < 2; /* stops in the last call, before the index gets its name */
 }
 /* A process is killed while it removes the shards of a save that was stopped. */
 CASE(save_killed_while_it_cleans_up_leaves_no_shards) {
@@ -294,7 +292,7 @@ CASE(save_killed_while_it_cleans_up_leaves_no_shards) {
   }
 }
 
-/* A file system of 1 MiB if the process may mount one, else a limit of the size of files. */
+/* Limits the disk to 1 MiB with a new file system if the process may mount one, else limits the size of files. */
 static void limit_disk(const char *path) {
   if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
       mount("none", path, "tmpfs", 0, "size=1m") == 0)
@@ -316,7 +314,7 @@ static bool fill_disk(kind what, way how) {
   tdict_tensor *large = td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(FLOATS), NULL, &made, err));
   td_put(w.new, "large", large);
   world_start(&w);
-  for (int round = 0; round < 2; round++) { /* the first save leaves nothing that fills the disk */
+  for (int round = 0; round < 2; round++) { /* the first save must leave nothing that fills the disk */
     good &= save_with_fault(&w, FAULT_NONE, 0, &error) == TDICT_EIO;
     good &= (error.native == ENOSPC || error.native == EFBIG) && strstr(error.message, strerror(error.native));
     good &= strcmp(error.path, w.path) == 0 && folder_count(&f, NULL) == num_old && is_tree(w.path, w.old);
@@ -327,7 +325,7 @@ static bool fill_disk(kind what, way how) {
   if (umount2(f.path, MNT_DETACH) != 0) remove_all(f.path);
   return (rmdir(f.path) == 0 || errno == ENOENT) && good;
 }
-/* A child process has the limit. */
+/* Calls fill_disk() in a child process, which alone has the limit. */
 static void check_full_disk(kind what, way how) {
   const pid_t child = fork();
   assert_true(child >= 0);
@@ -343,7 +341,7 @@ CASE(save_reports_a_full_disk) {
 
 static mode_t final_mode;
 static int num_looked;
-/* Checks that a file is never more open than it finally is. Its owner may always write. */
+/* Checks that a new file never has more permissions than it finally gets. Its owner may always write. */
 static void check_open_mode(int fd) {
   struct stat info;
   assert_int_equal(fstat(fd, &info), 0);
@@ -375,7 +373,7 @@ CASE(save_keeps_permissions_of_files) {
   umask(mask);
 }
 
-/* Each file and directory has the permissions of the one with the same name in the old directory. */
+/* Files and directories get the permissions of those with the same names in the old directory. */
 CASE(save_keeps_permissions_of_directories) {
   const mode_t mask = umask(022);
   world w = world_create(MEMMAP, ON_CALLER);
@@ -410,7 +408,7 @@ CASE(save_keeps_permissions_of_directories) {
   umask(mask);
 }
 
-/* A process that cannot give the file its old group gives no user more than before. */
+/* If a process cannot give the file its old group, no user gets more permissions than before. */
 CASE(save_gives_another_group_no_more_permissions) {
   scoped_world w = world_create(ONE_FILE, ON_CALLER);
   struct stat info;

@@ -1,6 +1,6 @@
-/* Tests random trees in all formats and options against a model: a save that succeeds can be opened and loaded, and
- * returns an equal tree. A save or an append that is killed at any moment leaves the old tree or the new tree, and the
- * next save leaves nothing else. usage: test_io_save_model CASE host [--count TREES] [--seed N] [--folder FOLDER] */
+/* Tests random trees in all formats with all options: a saved tree can be opened and loaded, and is equal. If a save or
+ * an append is killed at any moment, the old tree or the new tree is left, and the next save removes all other files.
+ * usage: test_io_save_model CASE host [--count TREES] [--seed N] [--folder FOLDER] */
 #include <inttypes.h>
 #include <sys/time.h>
 
@@ -18,7 +18,7 @@ static const char *const names[NUM_KINDS] = {
     "m", "m.safetensors.index.json", "p", "p.safetensors.index.json", "d", "g", "c", "m.tdz", "m.npz", "m.npy"};
 static bool is_sharded(kind k) { return k == SHARDS || k == PLAIN_SHARDS; }
 static bool is_directory(kind k) { return k == MEMMAP || k == GAP; }
-/* Formats without batch sizes, text and values. */
+/* Returns true for formats without batch sizes, text and values. */
 static bool is_plain(kind k) { return k == PLAIN || k == PLAIN_SHARDS || k == NPZ || k == NPY; }
 
 /* A folder with one file, directory or set of shards, and the tree that it holds. */
@@ -34,7 +34,7 @@ typedef struct world {
 } world;
 static struct { uint64_t trees, killed, old, new, refused, gaps, left, loads, saves, appends, unreadable; } counts;
 
-/* A number for the contents of a tree, which does not depend on the order of keys. */
+/* Mixes bytes into a hash. digest() adds the hashes of keys, so their order does not matter. */
 static uint64_t mix(uint64_t h, const void *bytes, size_t count) {
   const unsigned char *b = bytes;
   h += 0xcbf29ce484222325u + count * 0x9e3779b97f4a7c15u;
@@ -91,7 +91,7 @@ static uint64_t digest(const tdict_tree *tree) {
   return sum;
 }
 
-/* A tree of tensors only, with keys without dots, as the plain formats return it. */
+/* Makes a tree of tensors whose keys have no dots, as the plain formats return it. */
 static tdict_tree *plain_tree(dice *d, kind what, int depth) {
   static const char *const keys[] = {"a", "b", "sp ace", "q\"uote", "t\tab", "é漢", "{", "0"};
   tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
@@ -155,7 +155,7 @@ static void check_load(world *w, const tdict_tree *wanted) {
   counts.loads++;
 }
 
-/* Notes the names of shards that the index in place has, because saves keep the shards of earlier saves. */
+/* Notes the text of the current index, because saves keep the shards of earlier saves. */
 static void keep_shards(world *w) {
   size_t count, old = w->kept ? strlen(w->kept) : 0;
   if (!is_sharded(w->what) || !w->now) return;
@@ -163,8 +163,8 @@ static void keep_shards(world *w) {
   w->kept = realloc(w->kept, old + count + 1);
   memcpy(w->kept + old, text, count + 1);
 }
-/* Returns the number of files that belong neither to the tree in place nor to earlier shards. Files with names of
- * shards must be whole. */
+/* Returns the number of files that belong neither to the current tree nor to earlier shards. Checks that files with
+ * names of shards are complete. */
 static int count_left(const world *w) {
   DIR *dir = opendir(w->f.path);
   struct dirent *entry;
@@ -183,13 +183,13 @@ static int count_left(const world *w) {
   return count;
 }
 
-/* Opens the files, which must hold the old tree or `new`, and makes this tree the tree of the world. */
+/* Checks that the files hold the old tree or `new`, and makes this tree the current tree. */
 static void check_files(world *w, tdict_tree *new) {
   tdict_tree *found = NULL;
   tdict_error error = {0};
   tdict_status status = tdict_open(w->path, td_options(tdict_open_options, check_crc = roll(&w->d, 2)), &found, &error);
   if (status != TDICT_OK) {
-    /* Nothing was saved yet, or no directory has the name for a moment. */
+    /* Nothing was saved yet, or the save was killed while no directory had the name. */
     if (status != TDICT_EIO || error.native != ENOENT || (w->now && w->what != GAP)) fail_msg("%s", error.message);
     counts.gaps += w->now != NULL;
     return;
@@ -209,7 +209,7 @@ static void check_files(world *w, tdict_tree *new) {
 
 static bool is_refused(tdict_status status) { return status == TDICT_ENOTSUP || status == TDICT_EEXIST; }
 
-/* Saves in this process, which must succeed unless the format cannot hold the tree. */
+/* Saves in this process. The save must succeed unless the format cannot hold the tree. */
 static void save(world *w) {
   scoped_tree tree = next_tree(w), source = NULL;
   const int way = (int)roll(&w->d, 16);
@@ -263,7 +263,7 @@ static int save_in_child(world *w, tdict_tree *tree) {
   tdict_status status = tdict_save(NULL, w->path, tree, &w->o, NULL);
   return status == TDICT_OK ? 0 : is_refused(status) ? 3 : 4;
 }
-/* A save is killed. */
+/* Kills a save, and checks the files. */
 static void kill_save(world *w) {
   scoped_tree tree = next_tree(w);
   const int code = run_child(w, save_in_child, tree);
@@ -279,7 +279,7 @@ static bool stop(void *user, uint64_t done, uint64_t total) {
   (void)done, (void)total;
   return (*(int *)user)++ == 0; /* the first call comes before the folder is opened */
 }
-/* A save that fails brings back an old directory that has lost its name, and leaves nothing. */
+/* Lets a save fail. It must give an old directory its lost name back, and leave no other files. */
 static void fail_save(world *w) {
   tdict_save_options o = w->o;
   scoped_tree tree = next_tree(w);
@@ -295,7 +295,7 @@ static void fail_save(world *w) {
 static int append_in_child(world *w, tdict_tree *rows) {
   return tdict_append(NULL, w->path, rows, NULL, NULL) == TDICT_OK ? 0 : 4;
 }
-/* Makes trees of the same keys, dtypes and shapes, with another number of rows and other elements. */
+/* Makes a tree with this number of rows. Equal dice give equal keys and shapes; `other_bytes` changes the elements. */
 static tdict_tree *rows_tree(dice d, int depth, int64_t rows) {
   const int64_t batch[] = {rows, (int64_t)roll(&d, 3)};
   const int ndim = 1 + (int)roll(&d, 2);
@@ -313,7 +313,7 @@ static tdict_tree *rows_tree(dice d, int depth, int64_t rows) {
   }
   return tree;
 }
-/* Appends are killed. The directory then has the old or the new rows, or cannot be opened until the next append. */
+/* Kills appends. The directory then has the old or the new rows, or cannot be opened until the next append. */
 static void kill_appends(world *w) {
   const dice shape = {roll(&w->d, 1u << 30)};
   other_bytes = roll(&w->d, 1u << 30);

@@ -1,4 +1,4 @@
-/* The option max_bytes_per_second of saves, in virtual time. __wrap_clock_gettime and __wrap_nanosleep are in
+/* Tests the option max_bytes_per_second of saves in virtual time. __wrap_clock_gettime and __wrap_nanosleep are in
  * virtual_clock.h. */
 #include "random_tree.h"
 #include "support/virtual_clock.h"
@@ -41,7 +41,7 @@ static void check_paced(tdict_context *c, const char *path, const tdict_tree *tr
   same_trees(found, wanted);
 }
 
-/* Each format, by the threads of a context, and by the calling thread. */
+/* Saves in each format, with the threads of a context and on the calling thread. */
 CASE(save_keeps_to_a_rate) {
   static const char *const names[] = {"a.safetensors", "a.npz", "a.tdz"};
   scoped_folder f = folder_create();
@@ -54,11 +54,11 @@ CASE(save_keeps_to_a_rate) {
   check_paced(c, in(&f, names[0]), tree, tree, true);
   const int64_t slept = atomic_load(&td_clock.ahead_ns);
   (void)save_timed(c, in(&f, names[0]), tree, 0, false);
-  assert_int_equal(atomic_load(&td_clock.ahead_ns), slept); /* so this case can fail */
+  assert_int_equal(atomic_load(&td_clock.ahead_ns), slept); /* without a rate, nothing sleeps, so this case can fail */
   tdict_context_destroy(c);
 }
 
-/* Tensors on a device: as they are written, or copied to the host before. */
+/* Saves tensors on a device: a blocking save copies them while it writes, an asynchronous save before it writes. */
 SIM_CASE(save_of_a_device_keeps_to_a_rate) {
   scoped_folder f = folder_create();
   tdict_context *c = open_context(tdict_sim(0));

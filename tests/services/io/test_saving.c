@@ -8,7 +8,6 @@
 #include "support/threads.h"
 #include "tdict/io.h"
 
-/* A gate before each pwrite(). */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER; /* guards: is_closed, num_waiting, num_passed */
 static pthread_cond_t gate_changed = PTHREAD_COND_INITIALIZER;
 static bool is_closed;
@@ -37,7 +36,7 @@ static void await_writer(void) {
   pthread_mutex_unlock(&gate_lock);
 }
 
-/* After the new file has got its name, cancels a save. */
+/* The save that is cancelled after the new file has got its name. */
 static tdict_future *to_cancel;
 int __real_renameat(int old_folder, const char *old_name, int folder, const char *name);
 int __wrap_renameat(int old_folder, const char *old_name, int new_folder, const char *name);
@@ -95,8 +94,8 @@ static void end(tdict_future *s) {
   tdict_future_release(s);
 }
 
-/* Random trees on the host, pinned, and on a device, in each kind of snapshot. After wait_source(), the source is
- * overwritten and gets another key. */
+/* Saves random trees on the host, in pinned memory and on a device, with each kind of snapshot. After wait_source(),
+ * the source is overwritten and gets another key. */
 DEVICE_CASE(saving_writes_what_the_tree_was) {
   scoped_context c = td_context(NULL);
   scoped_folder f = folder_create();
@@ -123,8 +122,8 @@ DEVICE_CASE(saving_writes_what_the_tree_was) {
   }
 }
 
-/* While the device does nothing, the call returns. After the copies, the source may be written, while the file
- * waits. */
+/* The call returns while the device is held. After the copies, the program may overwrite the source before the file is
+ * written. */
 CASE(saving_returns_before_the_device_has_copied) {
   scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
@@ -170,7 +169,7 @@ CASE(saving_orders_a_stream_after_the_snapshot) {
   check_file(in(&f, "t"), tree);
 }
 
-/* A device without room: host memory, or an error if the program insists. */
+/* If the device has no room, the snapshot is in host memory, or the call fails if the program asks for the device. */
 CASE(saving_needs_no_room_on_the_device) {
   enum { FLOATS = 1 << 20 };
   scoped_context c = sim_context((size_t)7 << 20);
@@ -202,7 +201,7 @@ CASE(saving_needs_no_room_on_the_device) {
   assert_int_equal(after.cached_bytes, 0);
 }
 
-/* Starts a save that succeeds, and checks that no attempt of the call has written the error. */
+/* Starts a save that succeeds. A failed attempt within the call must not write the error. */
 static void check_no_error(tdict_context *c, const char *path, const tdict_tree *tree) {
   tdict_error err, unwritten;
   tdict_future *s = NULL;
@@ -259,7 +258,7 @@ CASE(savings_write_in_the_order_of_their_calls) {
   }
 }
 
-/* Before the copies, while the file is written, and after the end. */
+/* A save is cancelled before the copies, while the file is written, and after the end. */
 CASE(saving_is_cancelled) {
   scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
@@ -298,7 +297,7 @@ CASE(saving_is_cancelled) {
   tdict_future_release(NULL);
 }
 
-/* A request that comes after the file is in place. */
+/* The request to cancel comes when the file is already in place. */
 CASE(saving_may_be_cancelled_too_late) {
   scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
@@ -331,12 +330,12 @@ CASE(saving_has_the_statistics_of_its_snapshot) {
   td_ok(tdict_future_get_stats(s, &stats, err));
   assert_int_equal(stats.num_leaves, 1);
   assert_int_equal(stats.total_bytes, 12000);
-  assert_int_equal(stats.direct_bytes, 12000); /* a device to pinned memory */
+  assert_int_equal(stats.direct_bytes, 12000); /* copied from the device to pinned memory */
   assert_true(stats.total_seconds > 0 && stats.total_seconds >= stats.plan_seconds);
   end(s);
 }
 
-/* The program destroys the context while a save is written. */
+/* Opens the gate when all other threads sleep. Returns NULL unless the context was destroyed before. */
 static void *open_gate(void *user) {
   _Atomic(bool) *is_destroyed = user;
   td_rest();
@@ -374,7 +373,7 @@ static void note_log(void *user, int32_t level, const char *text) {
   num_logged++;
   snprintf(logged, sizeof logged, "%s", text);
 }
-/* Errors of the file come out of wait(), on every call. An error that no call returned is logged. */
+/* Every wait() returns the error of the file. An error that no call has returned is logged. */
 CASE(saving_returns_errors_from_wait) {
   tdict_context *c = NULL;
   scoped_folder f = folder_create();
@@ -426,7 +425,7 @@ CASE(saving_refuses_wrong_arguments) {
   check_file(in(&f, "t"), empty);
 }
 
-/* Without a thread, the call writes the file. */
+/* If no thread can be started, the call itself writes the file. */
 CASE(saving_without_a_thread) {
   scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
@@ -464,7 +463,7 @@ CASE(saving_in_a_forked_process) {
   check_file(in(&f, "t"), tree);
 }
 
-/* Allocations of the call fail in turn. */
+/* Each allocation of the call fails in turn. */
 CASE(saving_without_memory) {
   scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
@@ -473,7 +472,7 @@ CASE(saving_without_memory) {
   for (int64_t n = 0;; n++) {
     tdict_error error;
     tdict_future *s = NULL;
-    refuses_threads = n % 2; /* the allocations of the writer, too */
+    refuses_threads = n % 2; /* without threads, this thread makes the writer's allocations, which then fail, too */
     td_fail_alloc(n / 2, false);
     tdict_status status = tdict_save_async(c, in(&f, "t"), source, NULL, &s, &error);
     const bool failed = td_fail_alloc_stop();

@@ -6,7 +6,7 @@
 
 enum { STACK_BYTES = 128 << 10, DEPTH = 128 };
 
-/* A tree of 128 levels, with rows. The last level has a tensor, and leaves of other kinds if `has_others` is true. */
+/* Makes a tree of 128 levels with rows. The last level has a tensor, and leaves of other kinds if `has_others`. */
 static tdict_tree *deep_tree(bool has_others) {
   scoped_tensor t = NULL, values = NULL, offsets = NULL;
   scoped_ragged ragged = NULL;

@@ -27,7 +27,7 @@ static uint64_t number(const unsigned char *at, int bytes) {
   return value;
 }
 
-/* meta.json comes first in each folder, then files by name, then folders; the elements begin at multiples of 64. */
+/* meta.json comes first in each folder, then files by name, then folders. Elements begin at multiples of 64 bytes. */
 CASE(tdz_aligns_elements_and_orders_entries) {
   scoped_folder f = folder_create();
   static const char *const keys[] = {"b", "a-b.x", "a.z", "A", "a.y", "a.b.c"};
@@ -61,7 +61,7 @@ CASE(tdz_aligns_elements_and_orders_entries) {
   assert_int_equal(number(bytes + at, 4), 0x02014b50);
 }
 
-/* An archive of another zip tool has elements at any position. */
+/* An archive of another zip tool may have elements at any position. */
 CASE(tdz_copies_elements_that_are_not_aligned) {
   scoped_folder f = folder_create();
   static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");
@@ -112,7 +112,7 @@ CASE(tdz_refuses_broken_archives) {
     write_bytes(in(&f, "x"), m.bytes, m.count);
     refuse(in(&f, "x"), attacks[i].status, attacks[i].text);
   }
-  /* A compressed leaf is refused by name. */
+  /* A compressed leaf is refused. */
   image m = {.count = 0};
   static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");
   put_entry(&m, "meta.json", meta, sizeof meta - 1);
@@ -131,7 +131,7 @@ CASE(tdz_refuses_broken_archives) {
   refuse(in(&f, "x"), TDICT_ENOTSUP, "the file is a pickle; this library does not read pickles");
 }
 
-/* Opens and loads a file with and without the checksums. `entry` is the name of the damaged entry; NULL: no entry. */
+/* Opens and loads a file with and without the check of checksums. `entry` is the damaged entry, or NULL. */
 static void check_file(tdict_context *c, const char *path, tdict_open_options o, const char *entry) {
   tdict_tree *tree = NULL;
   char text[128] = "";
@@ -186,7 +186,7 @@ CASE(zip_checksums_are_compared_on_demand) {
     check_file(c, in(&f, "x"), o, "n/b.npy");
     o = tdict_open_options_default();
   }
-  /* The checksum is wrong, and not the bytes. A compressed entry that is not used is not checked. */
+  /* The checksum is wrong, but the bytes are right. A compressed entry that is not used is not checked. */
   image m = td;
   set(&m, m.central[0] + 16, 1, 4);
   write_bytes(in(&f, "x"), m.bytes, m.count);
@@ -199,7 +199,7 @@ CASE(zip_checksums_are_compared_on_demand) {
   check_file(c, in(&f, "x"), o, NULL);
 }
 
-/* Entries of more than one buffer. The other formats have no checksums. */
+/* Checks entries that are larger than a buffer. The other formats have no checksums. */
 CASE(zip_checksums_cover_large_entries) {
   enum { FLOATS = 700001 };
   scoped_directory f = folder_create();

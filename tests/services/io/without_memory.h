@@ -1,4 +1,4 @@
-/* Saves and opens a tree of each kind of leaf, while each host allocation fails in turn. Thread rule: one thread. */
+/* Saves and opens a tree with every kind of leaf, while each host allocation fails in turn. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_WITHOUT_MEMORY_H
 #define TDICT_TESTS_SERVICES_IO_WITHOUT_MEMORY_H
 
@@ -15,7 +15,7 @@ static inline tdict_tree *rich_tree(void) {
   }
 }
 
-/* A save that fails leaves nothing in the folder. After the first save that succeeds, the file is opened. */
+/* Lets allocations of a save fail, which leaves nothing in the folder, and then allocations of an open. */
 static inline void save_and_open_without_memory(const folder *f, const char *name, const tdict_save_options *options) {
   scoped_tree tree = rich_tree();
   TD_WITHOUT_MEMORY_THEN(tdict_save(NULL, in(f, name), tree, options, err), assert_int_equal(folder_count(f, NULL), 0));
