@@ -1,5 +1,5 @@
-/* A dataset of documents of random lengths, for the tests of batches by tokens. Token k of document i is i * 1000 + k.
- * A naive division into batches is here, too. Thread rule: as numbers.h. */
+/* A dataset of documents of random lengths, for the tests of batches by tokens, and a naive division into batches.
+ * Token k of document i is i * 1000 + k. Thread rule: as in numbers.h. */
 #ifndef TDICT_TESTS_SERVICES_LOADER_DOCUMENTS_H
 #define TDICT_TESTS_SERVICES_LOADER_DOCUMENTS_H
 
@@ -9,7 +9,7 @@ enum { DOCUMENTS = 97, LONGEST = 60 };
 
 typedef struct documents {
   int64_t count, lengths[DOCUMENTS];
-  int64_t longer_by;    /* documents are longer by this number than sample_length says */
+  int64_t longer_by;    /* documents are longer by this number than sample_length returns */
   bool batched;         /* true: a document is a tree of batch size [length] without the leaf `id` */
   pthread_mutex_t gate; /* held by a test: sample_length waits here if `waits` is set */
   atomic_bool waits, at_gate;
@@ -67,7 +67,7 @@ typedef struct division {
   int64_t num_batches;
 } division;
 
-/* Divides documents into batches: each batch is tried with one more document. */
+/* Divides documents into batches: adds documents to a batch until one more does not fit. */
 static inline void divide(division *v, const documents *d, const tdict_sampler *all, int64_t epoch,
                           const tdict_loader_options *o) {
   int64_t count = tdict_sampler_length(all), at = 0;
@@ -92,7 +92,7 @@ static inline void divide(division *v, const documents *d, const tdict_sampler *
   v->begins[v->num_batches] = count;
 }
 
-/* Checks a packed batch on the device of the yard, and its numbers. */
+/* Checks a packed batch on the device of the yard, and the numbers that the loader returns for it. */
 static inline void check_packed_batch(const yard *y, tdict_loader *l, const tdict_tree *batch, const documents *d,
                                       const int64_t *ids, int64_t count) {
   static int64_t tokens[DOCUMENTS * LONGEST], found[DOCUMENTS];

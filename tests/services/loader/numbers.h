@@ -16,12 +16,12 @@ enum { X_COUNT = 5 };
 typedef struct numbers {
   int64_t length; /* negative: a stream of `end` samples */
   int64_t end;
-  int64_t fail_at; /* -1: never; this sample's fetch fails, each time */
-  int delay_us;    /* at most, by the index */
+  int64_t fail_at; /* every fetch of this sample fails; -1: none */
+  int delay_us;    /* longest time of a fetch; each index has its own time */
   atomic_int released, fetches, batches, running, most_running, out_of_order;
-  atomic_llong last;    /* index fetched last, of datasets in order */
+  atomic_llong last;    /* index fetched last, for datasets in order */
   pthread_mutex_t gate; /* held by a test: fetches of sample `gated` wait here */
-  atomic_bool at_gate;  /* one has come to it */
+  atomic_bool at_gate;  /* a fetch waits at the gate */
   int64_t gated;
 } numbers;
 
@@ -41,7 +41,7 @@ static inline void give_fields(tdict_dataset_table *d) {
   d->fields = numbers_fields;
   d->num_fields = 2;
 }
-/* Counts the call, waits if told to, and fails for the chosen sample. */
+/* Begins a fetch: counts it, waits as the dataset says, and fails for sample `fail_at`. */
 static inline tdict_status numbers_enter(numbers *n, int64_t index, tdict_error *err) {
   int running = atomic_fetch_add(&n->running, 1) + 1;
   int most = atomic_load(&n->most_running);

@@ -7,7 +7,7 @@
 
 enum { CAPACITY = 23, MAX_ROWS = 64 };
 
-/* Rows with "id" and "deep.x", as in numbers.h. */
+/* Makes rows with "id" and "deep.x", as in numbers.h. */
 static inline tdict_tree *rows_of(int64_t count) {
   return td_made(tree, tdict_create_from(numbers_fields, 2, 1, &count, NULL, &made, err));
 }
@@ -16,7 +16,7 @@ static inline void put_id(tdict_tree *rows, int64_t row, int64_t id) {
   ((int64_t *)tdict_data(rows, "id"))[row] = id;
   for (int i = 0; i < X_COUNT; i++) ((float *)tdict_data(rows, "deep.x"))[row * X_COUNT + i] = number_of(id, i);
 }
-/* Rows with the ids first, first + 1, ... */
+/* Makes rows with the ids first, first + 1, ... */
 static inline tdict_tree *rows_from(int64_t first, int64_t count) {
   tdict_tree *td = rows_of(count);
   for (int64_t i = 0; i < count; i++) put_id(td, i, first + i);

@@ -3,7 +3,7 @@
 
 #include "numbers.h"
 
-/* The functions of the program that can be left. */
+/* The functions of the program that may not return. */
 typedef enum place { FETCH, FETCH_BATCH, FETCH_SAMPLE, COLLATE, SAMPLE_LENGTH, PLACES } place;
 typedef enum next_call { NEXT, RESTART, SET_STATE, DESTROY, CALLS } next_call;
 
@@ -40,7 +40,7 @@ static int64_t sample_length(void *self, int64_t index) {
   return 1;
 }
 
-/* Returns true if the call was left by a jump. */
+/* Calls next(). Returns true if a jump left the call. */
 static bool was_left(tdict_loader *l) {
   if (setjmp(back)) return true;
   tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
@@ -64,7 +64,7 @@ static tdict_loader *loader_left_at(const yard *y, numbers *n, place at) {
   return open_loader(y, &d, &o);
 }
 
-/* Each function is left in its second call, before each call of the loader. */
+/* A jump leaves each function in its second call. Then each call of the loader is tried. */
 CASE(loader_survives_functions_that_do_not_return) {
   scoped_yard y = open_yard();
   alarm(20); /* a call that waits forever ends the program */

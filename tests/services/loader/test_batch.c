@@ -85,7 +85,7 @@ DEVICE_CASE(loader_errors_in_place) {
           td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));
           tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
           assert_int_equal(s.batch, 6);
-          td_ok(tdict_loader_set_state(l, &s, err)); /* from the position after it */
+          td_ok(tdict_loader_set_state(l, &s, err)); /* continues after the failed batch */
           td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           assert_int_equal(read_batch(&y, batch, ids, 2), 2);
           assert_int_equal(ids[0], 12);
@@ -98,7 +98,7 @@ DEVICE_CASE(loader_errors_in_place) {
   }
 }
 
-/* Sample i is a sequence of 1 + i % 4 numbers. */
+/* Makes sample i, a sequence of 1 + i % 4 numbers. */
 static tdict_status ragged(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
   int64_t length = 1 + index % 4;
   tdict_tree *td = NULL;
@@ -128,7 +128,7 @@ DEVICE_CASE(loader_pads_ragged_samples) {
   }
 }
 
-/* A batch whose samples come to an object, with a count beside it. */
+/* Makes a batch of an object with the tensors of all samples, and a count. */
 static tdict_status collate_thing(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                   tdict_tree **out, tdict_error *err) {
   const int64_t length = (int64_t)count;
@@ -169,7 +169,7 @@ static void check_thing(const yard *y, const tdict_tree *batch, const tdict_type
   }
 }
 
-/* With hooks of its own and without, on the host and on the device; PyTorch's reports are in test_pytorch_reports.c. */
+/* Pins objects with and without hooks, on the host and on the device. test_pytorch_reports.c has PyTorch's reports. */
 GPU_CASE(loader_pins_objects) {
   yard y = open_yard(), host = y;
   host.device = tdict_cpu();
@@ -192,7 +192,7 @@ GPU_CASE(loader_pins_objects) {
     }
   }
   raw_close(host.raw);
-  close_yard(&y); /* transfers that were under way when a loader ended hold their objects until now */
+  close_yard(&y); /* transfers that still ran when a loader ended retain their objects until now */
   assert_int_equal(thing_count(), 0);
 }
 
@@ -210,8 +210,8 @@ GPU_CASE(loader_pins_on_the_cpu) {
   }
 }
 
-/* Samples are stacked and padded where the batch will travel from, and rows are written there: nothing is copied twice.
- * */
+/* Samples are stacked, padded or written directly in the memory from which the batch is sent. Nothing is copied
+ * twice. */
 GPU_CASE(loader_stacks_in_pinned_memory) {
   yard y = open_yard();
   for (int to_host = 0; to_host < 2; to_host++) {
@@ -268,8 +268,8 @@ DEVICE_CASE(loader_fork_is_refused) {
   assert_int_equal(read_epoch(&y, l, ids, 9), 9);
 }
 
-/* Each allocation of the calling thread fails in turn: the error comes in its place, and the batch comes when it is
- * asked for again. */
+/* Each allocation of the calling thread fails in turn. The call returns the error, and the next call returns the
+ * batch. */
 DEVICE_CASE(loader_survives_enomem) {
   scoped_yard y = open_yard();
   for (int way = 0; way < 2; way++) {
@@ -302,7 +302,7 @@ DEVICE_CASE(loader_survives_enomem) {
       td_fail_alloc(k, false);
       tdict_status status = tdict_loader_next(l, tdict_no_stream(), &batch, &why);
       bool fired = td_fail_alloc_stop();
-      if (status == TDICT_OK) { /* without a refusal, or with one that there is another way round */
+      if (status == TDICT_OK) { /* no allocation failed, or the loader could do without it */
         assert_int_equal(read_batch(&y, batch, ids, 4), 4);
         for (int64_t i = 0; i < 4; i++) assert_int_equal(ids[i], i);
         tdict_release(batch);
@@ -317,7 +317,7 @@ DEVICE_CASE(loader_survives_enomem) {
   }
 }
 
-/* Numbers that are no status, from each function that a program may give. */
+/* The program's functions, each of which returns a number that is not a status. */
 enum { NO_STATUS = 4711 };
 static tdict_status fetch_number(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
   (void)self, (void)index, (void)batch, (void)row, (void)err;
@@ -356,7 +356,7 @@ CASE(loader_rejects_unknown_statuses) {
   }
 }
 
-/* Functions that write a path, a number and a message, but no status, or nothing at all. */
+/* Fails without setting the error's status. If `speaks` is true, writes a path, a number and a message. */
 static tdict_status fail_with_message(tdict_error *err, bool speaks) {
   if (!speaks) return TDICT_EIO;
   err->native = 2;

@@ -1,4 +1,4 @@
-/* The loader's option conversions: tokens of 16 bits arrive as int64, and images as normalized floats. */
+/* Tests the loader's option `conversions`: tokens of 16 bits arrive as int64, and images as normalized floats. */
 #include "numbers.h"
 
 enum { ROWS = 40, LENGTH = 77, BATCH = 8 };
@@ -53,7 +53,7 @@ DEVICE_CASE(loader_converts_batches) {
   }
 }
 
-/* A bad conversion fails the loader; an element out of range fails its batch, with the path. */
+/* With a bad conversion, no loader is created. An element out of range fails its batch, and the error has the path. */
 DEVICE_CASE(loader_reports_bad_conversions) {
   scoped_yard y = open_yard();
   scoped_tree rows = make_rows(), batch = NULL;

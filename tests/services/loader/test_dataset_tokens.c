@@ -81,7 +81,7 @@ DEVICE_CASE(dataset_tokens_windows) {
   make_folder();
   write_shards();
   check_windows(&y, 8, 0, TDICT_I64);
-  check_windows(&y, 9, 0, TDICT_I32); /* the third file holds just one */
+  check_windows(&y, 9, 0, TDICT_I32); /* the third file holds only one such window */
   check_windows(&y, 36, 5, TDICT_I64);
   check_windows(&y, 1, 3, TDICT_I32);
   check_windows(&y, 601, 7, TDICT_I64); /* long enough for streaming stores; rows do not begin at cache lines */

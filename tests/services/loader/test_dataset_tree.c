@@ -23,7 +23,7 @@ static tdict_tree *many(int64_t count, bool turned) {
   return td;
 }
 
-/* The byte (i, j, k) of "obs.pixels", by strides. */
+/* Returns byte (i, j, k) of "obs.pixels". */
 static unsigned char pixel(const tdict_tree *td, int64_t i, int64_t j, int64_t k) {
   tdict_tensor *t = td_made(tensor, tdict_get(td, "obs.pixels", &made, err));
   const int64_t *s = tdict_tensor_strides(t);
@@ -38,7 +38,7 @@ DEVICE_CASE(dataset_tree_rows) {
       scoped_tree td = many(COUNT, turned);
       scoped_dataset d = td_made(dataset, tdict_dataset_from_tree(td, &made, err));
       tdict_dataset_table by_tree = *tdict_dataset_get_table(d);
-      by_tree.fields = NULL; /* samples as trees of their own */
+      by_tree.fields = NULL; /* without fields, each sample is fetched as a tree */
       by_tree.num_fields = 0;
       by_tree.release = NULL;
       tdict_loader_options o =
@@ -110,7 +110,7 @@ CASE(dataset_tree_refuses_changed_children) {
   tdict_release(td);
 }
 
-/* A tensor with shorter rows in place of the one that was checked is not read. */
+/* If the program replaces a tensor of the tree by one with shorter rows, the dataset does not read the new tensor. */
 CASE(dataset_tree_keeps_its_keys) {
   const int64_t length[] = {4}, indices[] = {3, 0};
   scoped_tree td = NULL, batch = NULL;
@@ -121,7 +121,7 @@ CASE(dataset_tree_keeps_its_keys) {
   td_ok(tdict_set(td, "n.x", x, err));
   scoped_dataset d = td_made(dataset, tdict_dataset_from_tree(td, &made, err));
   td_ok(tdict_set(td, "n.x", shorter, err));
-  ((int64_t *)tdict_tensor_data(x))[3] = 33; /* elements are shared */
+  ((int64_t *)tdict_tensor_data(x))[3] = 33; /* the dataset shares the elements */
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
   td_ok(tdict_create_from(t->fields, t->num_fields, 1, (const int64_t[]){2}, NULL, &batch, err));
   td_ok(t->fetch_batch(t->self, indices, 2, batch, err));
@@ -132,7 +132,7 @@ CASE(dataset_tree_keeps_its_keys) {
 
 enum { TEXTS = 11, ROW_TEXT = 24 };
 
-/* Rows with "id", a text of the row at "n.text", the text "all" for every row, and the unbatched tensor "u". */
+/* Makes rows with "id", a text of each row at "n.text", the text "all" for all rows, and the unbatched tensor "u". */
 static tdict_tree *texts(void) {
   static const int64_t count = TEXTS, u_shape = 3;
   static const int16_t u_values[] = {7, 8, 9};
@@ -189,7 +189,6 @@ DEVICE_CASE(dataset_tree_takes_text) {
   assert_int_equal(seen, (1 << TEXTS) - 1);
 }
 
-/* Ragged rows are packed. */
 CASE(dataset_tree_packs_ragged_rows) {
   scoped_yard y = open_yard();
   static const int64_t count = 5, lengths[] = {3, 0, 2, 4, 1}, total = 10;
@@ -216,7 +215,7 @@ CASE(dataset_tree_packs_ragged_rows) {
                         (size_t)sum * sizeof(int32_t));
     at += sum;
   }
-  /* a child that was changed through its handle has a leaf of other rows */
+  /* a child that was changed through its handle has a leaf with another number of rows */
   scoped_tree child = td_made(tree, tdict_create(1, &count, &made, err));
   td_ok(tdict_set_tree(td, "n", child, err));
   td_ok(tdict_set_batch_size(child, 0, NULL, err));

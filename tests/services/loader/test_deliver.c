@@ -1,7 +1,7 @@
 /* Tests delivery on a stream: kernels see complete batches, and no memory is reused while a kernel reads it. */
 #include "numbers.h"
 
-/* What a kernel would read: the batch's ids as they are when the stream comes to it. */
+/* A read of a batch's ids in the order of a stream, as by a kernel. */
 typedef struct reading {
   tdict_stream stream;
   const void *address;
@@ -12,14 +12,14 @@ typedef struct reading {
 
 static void read_ids(void *user) {
   reading *r = user;
-  td_rest(); /* an asynchronous copy into the same bytes is queued first */
+  td_rest(); /* if the bytes were reused, the next copy into them would be queued by now */
   memcpy(r->out, tdict_sim_host_pointer(r->stream, r->address), r->bytes);
   atomic_store(&r->done, true);
 }
 
-/* Slow kernels, batches released at once: each kernel still reads its own batch. Two batches in three are handed over
- * while the device stands still. A transfer keeps one of the pool's eight threads until the device has done it, so the
- * device catches up before it is held again. */
+/* Batches are released while slow kernels still read them, but each kernel must read its own batch. Two of three
+ * batches are delivered while the device is held. Each transfer occupies one of the pool's eight threads until the
+ * device has carried it out, so the device catches up before it is held again. */
 SIM_CASE(loader_records_stream_use) {
   enum { COUNT = 120, BATCH = 4, WINDOW = 3 };
   yard y = open_yard();
@@ -58,8 +58,7 @@ static void refuse_streams(tdict_loader *l, const tdict_stream *wrong, int count
   assert_null(batch);
 }
 
-/* A wrong stream is refused whether the batch is still on its way or has come, and the batch is handed over next time.
- * */
+/* A wrong stream is refused before and after the batch has arrived. The next call returns the batch. */
 SIM_CASE(loader_checks_the_stream_first) {
   scoped_yard y = open_yard(), other = open_yard();
   TD_STREAM(s, y.c, y.device);
@@ -79,7 +78,7 @@ SIM_CASE(loader_checks_the_stream_first) {
     for (int k = 0; k < 4; k++) assert_int_equal(ids[k], 4 * i + k);
   }
   tdict_loader_destroy(l);
-  /* batches on the cpu have a stream when they are pinned, and then that of the GPU that reads them */
+  /* batches on the cpu accept a stream only if they are pinned: a stream of the GPU that reads them */
   for (int pinned = 0; pinned < 2; pinned++) {
     tdict_tree *batch = NULL;
     o.device = tdict_cpu();
@@ -96,7 +95,7 @@ SIM_CASE(loader_checks_the_stream_first) {
   }
 }
 
-/* The pool's peak stays what is ahead and in use, however many batches pass. */
+/* However many batches are delivered, the pool needs memory only for those that are prefetched or in use. */
 GPU_CASE(loader_reuses_memory) {
   scoped_yard y = open_yard();
   numbers n = numbers_of(4000);
@@ -130,7 +129,7 @@ static int times(const text *t, const char *word) {
   return count;
 }
 
-/* One slice a fetch, with the batch's bytes; one count when a batch becomes ready and one when it is taken. */
+/* The timeline has a slice for each fetch, with its bytes, and a count when a batch becomes ready or is taken. */
 DEVICE_CASE(loader_is_on_the_timeline) {
   scoped_yard y = open_yard();
   for (int workers = 0; workers < 3; workers += 2) {
@@ -145,14 +144,14 @@ DEVICE_CASE(loader_is_on_the_timeline) {
     tdict_trace_stop(y.c);
     td_ok(tdict_trace_write_to(y.c, take_text, &t, err));
     int fetches = times(&t, "\"name\":\"fetch\""), counts = times(&t, "\"ph\":\"C\"");
-    assert_in_range(fetches, 4, workers ? 6 : 4); /* the next epoch's may have begun */
+    assert_in_range(fetches, 4, workers ? 6 : 4); /* the next epoch may have begun */
     assert_int_equal(times(&t, "\"name\":\"fetch\"") - times(&t, "\"transfer\":0,\"bytes\":280}"), 0);
     assert_in_range(counts, 8, 4 + 7);
     int none = times(&t, "\"args\":{\"batches\":0}}"), one = times(&t, "\"args\":{\"batches\":1}}");
     if (workers == 0)
       assert_true(none == 4 && one == 4);
     else
-      assert_true(one >= 1); /* the first one that became ready */
+      assert_true(one >= 1); /* when the first batch became ready */
     free(t.bytes);
   }
 }

@@ -34,7 +34,7 @@ static void check_epoch(const yard *y, tdict_loader *l, const documents *d, cons
   }
 }
 
-/* The epoch has ended: the next call returns no batch. */
+/* Checks that the epoch has ended: the next call returns no batch. */
 static void check_end(tdict_loader *l) {
   tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
   assert_null(batch);
@@ -57,13 +57,13 @@ DEVICE_CASE(loader_packs_up_to_max_tokens) {
       tdict_batch_info info = td_filled(tdict_batch_info, tdict_loader_get_batch_info(l, &made, err));
       assert_int_equal(info.epoch, epoch);
       check_end(l);
-      td_ok(tdict_loader_get_batch_info(l, &info, err)); /* no batch, no numbers */
+      td_ok(tdict_loader_get_batch_info(l, &info, err)); /* without a batch, all numbers are 0 */
       assert_int_equal(info.num_samples + info.num_tokens + info.max_seqlen + info.epoch + info.batch, 0);
     }
   }
 }
 
-/* Returns the ids of the next batch, and their number; -1 at the end of the epoch. */
+/* Writes the ids of the next batch. Returns their number, or -1 at the end of the epoch. */
 static int64_t take_ids(const yard *y, tdict_loader *l, int64_t *ids) {
   tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
   if (!batch) return -1;
@@ -263,7 +263,7 @@ CASE(loader_max_tokens_refuses) {
   td_fails(TDICT_EINVAL, "struct_size", tdict_loader_get_batch_info(l, &info, err));
 }
 
-/* A later epoch that cannot be divided is one failed batch. */
+/* If a later epoch cannot be divided, it is one batch that fails. */
 CASE(loader_reports_a_failed_division) {
   scoped_yard y = open_yard();
   documents d;
@@ -280,7 +280,7 @@ CASE(loader_reports_a_failed_division) {
     int64_t batches = tdict_loader_length(l);
     for (int64_t b = 0; b < batches; b++) assert_true(take_ids(&y, l, ids) > 0);
     tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
-    td_ok(tdict_loader_set_state(l, &s, err)); /* drops a plan of epoch 1 */
+    td_ok(tdict_loader_set_state(l, &s, err)); /* drops the plan of epoch 1 */
     assert_int_equal(d.lengths[77] <= LONGEST, 1);
     d.lengths[77] = 1000;
     atomic_store(&d.asked, 0);
@@ -310,7 +310,6 @@ CASE(loader_reports_wrong_sample_lengths) {
   }
 }
 
-/* All batches have the same shapes. */
 CASE(loader_packs_constant_shapes) {
   scoped_yard y = open_yard();
   documents d = documents_of(12);
@@ -377,7 +376,7 @@ CASE(loader_token_batches_follow_the_length) {
       check_epoch(&y, l, &d, divide_epoch(&d, epoch, &o));
       check_end(l);
     }
-    /* A restart in the middle of an epoch, and a state of an epoch with another length. */
+    /* Restarts in the middle of an epoch, and sets a state of an epoch with another length. */
     int64_t ids[DOCUMENTS], first[DOCUMENTS];
     assert_true(take_ids(&y, l, ids) > 0);
     tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));

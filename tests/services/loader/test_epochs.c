@@ -1,7 +1,7 @@
 /* Tests training loops: endless epochs, ranks, and options that tdict_loader_create() refuses. */
 #include "numbers.h"
 
-/* One call of next that gives a batch; its first id. */
+/* Calls next(), which must return a batch. Returns the first id of the batch. */
 static int64_t next_id(const yard *y, tdict_loader *l, int64_t *count) {
   int64_t ids[64];
   scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
@@ -28,11 +28,11 @@ DEVICE_CASE(loader_endless) {
           int64_t number = i % batches;
           assert_int_equal(next_id(&y, l, &count), number * BATCH);
           assert_int_equal(count, number < LENGTH / BATCH ? BATCH : LENGTH % BATCH);
-          td_ok(tdict_loader_get_state(l, &s, err)); /* which batch that was */
+          td_ok(tdict_loader_get_state(l, &s, err)); /* the position after this batch */
           assert_int_equal(s.epoch, i / batches);
           assert_int_equal(s.batch - 1, number);
         }
-        td_ok(tdict_loader_set_state(l, &s, err)); /* the last batch of an epoch was had */
+        td_ok(tdict_loader_set_state(l, &s, err)); /* the last batch of an epoch was returned */
         assert_int_equal(next_id(&y, l, &count), 0);
         tdict_loader_stats stats = td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
         assert_int_equal(stats.num_batches, EPOCHS * batches + 1);
@@ -56,7 +56,7 @@ DEVICE_CASE(loader_endless_needs_a_batch) {
     n.length = 0;
     o.drop_last = false;
     td_fails(TDICT_EINVAL, "an epoch has no batch: 0 samples", create_loader_of(y.c, &d, &o, &l, err));
-    for (int drop = 0; drop < 2; drop++) { /* of a stream only the stream knows */
+    for (int drop = 0; drop < 2; drop++) { /* nobody knows the length of a stream in advance */
       n = numbers_of(-1);
       n.end = drop ? 3 : 0;
       o.drop_last = drop;
@@ -121,7 +121,7 @@ CASE(loader_refuses_contradictions) {
   o.sampler = longer;
   td_fails(TDICT_EINVAL, "the sampler draws from 31 samples, but the dataset has 30",
            create_loader_of(y.c, &d, &o, &l, err));
-  o.sampler = shorter; /* a part of the dataset */
+  o.sampler = shorter; /* draws from a part of the dataset */
   l = open_loader(&y, &d, &o);
   td_release(l);
   static const int32_t bad[][2] = {{0, 0}, {0, -1}, {-1, 1}, {1, 1}, {2, 2}, {INT32_MAX, INT32_MAX}};

@@ -1,4 +1,4 @@
-/* What loaders do with objects whose types have each subset of the hooks pin_memory, to_device and flatten. */
+/* Tests loaders with objects whose types have each subset of the hooks pin_memory, to_device and flatten. */
 #include "context.h"
 #include "engine/hook_sets.h"
 #include "numbers.h"
@@ -14,7 +14,7 @@ typedef struct run {
   probe p;
 } run;
 
-/* Puts the object of a number into a batch. */
+/* Puts the object with this number into a batch. */
 static tdict_status put_object(run *r, tdict_tree *td, const char *path, int number, tdict_error *err) {
   static const int64_t shape[] = {PAIR_ROWS, PAIR_COLUMNS};
   const pair like = {.label = "a batch", .number = number, .p = &r->p};
@@ -74,7 +74,7 @@ static void check_stats(tdict_loader *l, const run *r) {
   assert_int_equal(s.num_objects_kept, !r->on_host && !can_move(r->set) ? OBJECTS : 0);
 }
 
-/* One epoch. Objects that cannot be moved fail a loader whose batches go to a device. */
+/* Loads one epoch. If objects cannot be moved, a loader with batches on a device must fail. */
 static void load(const place *w, run *r) {
   numbers n = numbers_of(SAMPLES);
   tdict_tree *td = NULL;
@@ -110,7 +110,7 @@ GPU_CASE(loader_hook_sets) {
     run r = {.set = way / 16, .num_workers = way & 1 ? 2 : 0, .on_host = way & 2, .pins = way & 4, .keeps = way & 8};
     place w = place_open(3);
     load(&w, &r);
-    place_close(&w); /* transfers that were under way when a loader ended hold their objects until now */
+    place_close(&w); /* transfers that still ran when a loader ended retain their objects until now */
     check_gone(&r.p);
   }
 }
@@ -135,7 +135,7 @@ GPU_CASE(loader_converts_beside_objects) {
   check_gone(&r.p);
 }
 
-/* A loader with keep_objects over a driver that fails on demand, and its first batch. */
+/* A loader with keep_objects, its first batch, and a driver that fails on demand. */
 typedef struct first_batch {
   tdict_driver *inner, *driver;
   place w;
@@ -158,7 +158,7 @@ static void open_first(first_batch *b, int set, bool on_host) {
   td_ok(tdict_context_create_over(&o, b->driver, &context, err));
   b->w = place_around(context);
 }
-/* Checks that nothing has leaked. */
+/* Releases everything, and checks that nothing has leaked. */
 static void close_first(first_batch *b) {
   tdict_fault_live live, none = {0};
   td_release(b->td, b->l);

@@ -33,8 +33,8 @@ DEVICE_CASE(loader_same_batches_for_any_workers) {
   }
 }
 
-/* A sampler of each kind, for one rank, and with another number of draws than samples. Also a loader that continues
- * within an epoch. */
+/* Loads with a sampler of each kind, for one rank, and with more draws than samples. Another loader continues within an
+ * epoch. */
 DEVICE_CASE(loader_follows_the_sampler) {
   enum { DRAWN = 31, BATCH = 4, STOP = 2 };
   scoped_yard y = open_yard();
@@ -136,7 +136,7 @@ DEVICE_CASE(loader_state_restores) {
     tdict_loader *l = open_loader(&y, &d, &o);
     for (int i = 0; i < 3; i++) assert_int_equal(read_epoch(&y, l, whole + 40 * i, 40), 40);
     tdict_loader_destroy(l);
-    for (int stop = 0; stop <= 14; stop += 7) { /* batches of the second epoch that were returned, of 14 */
+    for (int stop = 0; stop <= 14; stop += 7) { /* number of the second epoch's 14 batches that were returned */
       l = open_loader(&y, &d, &o);
       read_epoch(&y, l, rest, 120);
       for (int i = 0; i < stop; i++) {
@@ -153,7 +153,7 @@ DEVICE_CASE(loader_state_restores) {
       assert_memory_equal(rest, whole + 40 + skipped, (size_t)count * sizeof *rest);
       assert_int_equal(read_epoch(&y, l, rest, 120), 40);
       assert_memory_equal(rest, whole + 80, 40 * sizeof *rest);
-      s.epoch = 0; /* and back, in a loader that has run */
+      s.epoch = 0; /* back to the start, in a loader that has run */
       s.batch = 0;
       td_ok(tdict_loader_set_state(l, &s, err));
       assert_int_equal(read_epoch(&y, l, rest, 120), 40);
@@ -276,7 +276,7 @@ CASE(dataset_create_refuses) {
   t.struct_size = 1;
   td_fails(TDICT_EINVAL, "dataset table", tdict_dataset_create(&t, &d, err));
   assert_null(d);
-  assert_int_equal(n.released, 0); /* what fails takes nothing */
+  assert_int_equal(n.released, 0); /* a call that fails takes nothing */
 }
 
 DEVICE_CASE(loader_counts_batches) {

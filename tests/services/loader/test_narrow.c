@@ -1,4 +1,4 @@
-/* The loader's option narrow: batches of a collate function in ordinary memory travel in fewer bytes. */
+/* Tests the loader's option `narrow`: batches that a program collates in ordinary memory are sent in fewer bytes. */
 #include "engine/kinds/pack.h"
 #include "numbers.h"
 

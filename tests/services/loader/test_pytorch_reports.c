@@ -1,11 +1,11 @@
-/* Reports of PyTorch about custom batches, told as tests of the loader: a collate function of the program's own makes
- * the batch, workers make and send it, and it is looked at where the loader hands it over.
- * tests/engine/test_pytorch_reports.c has the same reports for the calls that the loader makes. */
+/* Tests the loader with custom batches as in bug reports of PyTorch. A collate function of the program makes the
+ * batches, workers send them, and the tests check what the loader returns. tests/engine/test_pytorch_reports.c tests
+ * the same reports with the calls that the loader makes. */
 #include "numbers.h"
 
 #include "engine/named_batch.h" /* after numbers.h, whose parameters have the name of its variable */
 
-/* With hooks of its own, though it is a container, too. */
+/* A container that also has hooks of its own. */
 static const tdict_type training_batch =
     TD_TYPE(.name = "TrainingBatch", .release = pair_release, .pin_memory = batch_pin, .to_device = batch_move,
             .is_pinned = pair_is_pinned, .flatten = pair_flatten, .unflatten = batch_unflatten);
@@ -18,7 +18,7 @@ typedef struct report {
   probe p;
 } report;
 
-/* The number of the batch at a path: of its first sample, and of the path. Workers call this: no asserts. */
+/* Returns the number of the batch at a path, for this first sample. Workers call this, so it must not assert. */
 static int number_at(int64_t first, int path) { return (int)(first * MOST_PATHS) + path; }
 
 static tdict_status put_batch(tdict_tree *td, const char *path, report *r, int number, tdict_error *err) {
@@ -26,7 +26,8 @@ static tdict_status put_batch(tdict_tree *td, const char *path, report *r, int n
   tdict_tensor *t[2] = {NULL, NULL};
   tdict_status status = TDICT_OK;
   for (int i = 0; i < 2 && status == TDICT_OK; i++) {
-    status = tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t[i], err); /* plain memory: there is something to pin */
+    status =
+        tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t[i], err); /* not pinned: the loader has something to pin */
     if (status == TDICT_OK) td_fill_random(tdict_tensor_data(t[i]), tdict_tensor_bytes(t[i]), pair_seed(number, i));
   }
   batch like = {.base = {.label = "a batch", .number = number, .p = &r->p},
@@ -58,7 +59,7 @@ static tdict_status collate(void *user, const tdict_tree *const *samples, size_t
   return status;
 }
 
-/* The batch that was made for the path: of its type, whole, with all that it carried, pinned on the host. */
+/* Checks the batch at a path: its type, all its members and elements, and, on the host, that it is pinned. */
 static void check_batch(const place *w, const tdict_tree *td, const report *r, int64_t first, int path, bool on_host) {
   void *self = NULL;
   int number = number_at(first, path);
@@ -74,7 +75,7 @@ static void check_batch(const place *w, const tdict_tree *td, const report *r, i
   assert_true(tdict_tensor_is_pinned(b->base.tgt));
 }
 
-/* One epoch with pin_memory, handed over on the host or on the device. */
+/* Loads one epoch with pin_memory, with batches on the host or on the device. */
 static void load(place *w, report *r, int workers, bool on_host) {
   numbers n = numbers_of(SAMPLES);
   tdict_dataset_table d = by_sample(&n);
@@ -95,7 +96,7 @@ static void load_in_all_ways(report r) {
     for (int on_host = 0; on_host < 2; on_host++) {
       place w = place_open(4);
       load(&w, &r, workers, on_host);
-      place_close(&w); /* transfers that were under way when the loader ended hold their batches until now */
+      place_close(&w); /* transfers that still ran when the loader ended retain their batches until now */
       check_gone(&r.p);
     }
   }
@@ -103,31 +104,30 @@ static void load_in_all_ways(report r) {
   if (r.type->pin_memory) {
     assert_true(own >= 2 * 3 * BATCHES);
     assert_true(atomic_load(&r.p.pins) >= 3 * BATCHES);
-    assert_int_equal(taken_apart, 0); /* its own hooks were asked, and nobody took it apart */
+    assert_int_equal(taken_apart, 0); /* its own hooks were called, and `flatten` was not */
   } else {
     assert_int_equal(own, 0);
     assert_true(taken_apart >= 2 * 3 * BATCHES);
   }
 }
 
-/* "pin_memory may change the type of instance returned by collate_fn": the batch is the only thing that comes. */
+/* "pin_memory may change the type of instance returned by collate_fn": the object is the only entry of the batch. */
 GPU_CASE(loader_pytorch_32150_pin_keeps_the_type_of_the_batch) {
   load_in_all_ways((report){.type = &training_batch, .paths = {"batch"}});
 }
 
-/* "DataLoader w/ memory pinning doesn't allow returning custom dict objects from custom data collator": no hook, just a
- * method. */
+/* "DataLoader w/ memory pinning doesn't allow returning custom dict objects from custom data collator": the type has a
+ * method, but no hook. */
 GPU_CASE(loader_pytorch_67831_a_batch_without_hook_keeps_its_methods) {
   load_in_all_ways((report){.type = &container, .paths = {"values"}});
 }
 
-/* "pin_memory *still* destroys custom containers": names and sizes beside the tensors, inside of lists and dicts, too.
- * */
+/* "pin_memory *still* destroys custom containers": objects have names and sizes beside the tensors, also in lists. */
 GPU_CASE(loader_pytorch_70158_containers_keep_what_they_carry) {
   load_in_all_ways((report){.type = &container, .paths = {"list.0", "list.1", "dict.a.b", "top"}});
 }
 
-/* "DataLoader: `pin_memory` should respect object attributes before object collection type": wherever it stands. */
+/* "DataLoader: `pin_memory` should respect object attributes before object collection type": at any path. */
 GPU_CASE(loader_pytorch_82185_own_hook_is_asked_before_the_container_rule) {
   load_in_all_ways((report){.type = &training_batch, .paths = {"batch", "in.a.dict.of.dicts", "list.0", "list.1"}});
 }

@@ -55,7 +55,7 @@ CASE(random_small_shuffles_have_all_orders) {
   }
 }
 
-/* Three ranks that put their samples together have every order, and no rank tells anything about another. */
+/* The samples of three ranks together have every order equally often, and no rank depends on another. */
 CASE(random_ranks_share_all_orders) {
   enum { COUNT = 6, WORLD = 3 };
   tdict_sampler *ranks[WORLD] = {NULL};
@@ -71,7 +71,7 @@ CASE(random_ranks_share_all_orders) {
   for (int r = 0; r < WORLD; r++) tdict_sampler_release(ranks[r]);
 }
 
-/* The joint distribution of two orders, for neighbours in each argument. */
+/* Counts pairs of orders with neighbouring arguments. Both orders must be independent. */
 CASE(random_orders_are_independent) {
   enum { COUNT = 4, ORDERS = 24, PAIRS = 5 };
   static const char *const names[PAIRS] = {"epochs", "seeds", "seed and epoch", "seed and epoch swapped", "counts"};
@@ -107,7 +107,7 @@ static double chance_of_points(int64_t count, int64_t points, bool successions) 
   return chance * ((double)others * share_of_derangements(others) + share_of_derangements(others - 1)) / (double)count;
 }
 
-/* The counters of the shuffles of one count. Values and places are put into `side` blocks. */
+/* Counters of the shuffles of `count` elements. Values and places are put into `side` blocks. */
 typedef struct tally {
   int64_t count, side, gaps;
   int64_t *table, *gap, *pairs[2], points[12], successions[12];
@@ -149,7 +149,7 @@ static void check_points(const char *what, const tally *t, const int64_t *points
   check_cells(what, t->count, points, chances, 12);
 }
 static void check_tally(tally *t, int64_t epochs) {
-  double elements[40] = {0}; /* of each block */
+  double elements[40] = {0}; /* number of elements in each block */
   for (int64_t i = 0; i < t->count; i++) elements[block_of(t, i)]++;
   for (int64_t i = 0; i < t->side * t->side; i++)
     t->expected[i] = (double)epochs * elements[i / t->side] * elements[i % t->side] / (double)t->count;
@@ -166,7 +166,7 @@ static void check_tally(tally *t, int64_t epochs) {
   check_cells("distant pairs", t->count, t->pairs[1], chances, t->side * t->side);
 }
 
-/* Whole epochs of larger counts, on both sides of the change of the method: 256 and 257. */
+/* Counts whole epochs of more elements. The method changes between 256 and 257 elements. */
 CASE(random_large_shuffles_are_uniform) {
   static const int64_t counts[] = {9, 10, 16, 17, 32, 33, 64, 100, 256, 257, 289, 300, 1000, 4099};
   for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
@@ -221,7 +221,7 @@ static void check_independent(const char *kind_name, int32_t kind, int64_t lengt
   check_pairs_of(what, s, t, length, 0, 0);
 }
 
-/* Counts that no test can count to: samples of an epoch in blocks. Lengths are multiples of SIDE or far above it. */
+/* For lengths that no test can count to, counts draws in blocks. Lengths are multiples of SIDE or far above it. */
 CASE(random_huge_shuffles_are_uniform) {
   static const int64_t lengths[] = {100000, 1281184, (int64_t)1 << 33, ((int64_t)1 << 50) - 27, INT64_MAX};
   for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
@@ -239,7 +239,7 @@ CASE(random_draws_with_replacement_are_independent) {
   }
 }
 
-/* Each pair of neighbouring draws, or each draw of long lists, has the probability that the weights give. */
+/* Checks that pairs of neighbouring draws, or single draws of long lists, have the probabilities of the weights. */
 static void check_weights(const char *what, const double *weights, int64_t length) {
   bool joint = length <= 64;
   double sum = 0;
@@ -270,7 +270,7 @@ CASE(random_draws_have_their_weights) {
   }
 }
 
-/* Reads the rows of `epochs` epochs of a replay buffer. Each epoch is one batch. */
+/* Counts the orders of rows in `epochs` epochs of a replay buffer. Each epoch is one batch. */
 static void count_replay_orders(tdict_loader *l, int64_t count, int64_t epochs) {
   for (int64_t epoch = 0; epoch < epochs; epoch++) {
     tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)), *end = NULL;
@@ -282,7 +282,7 @@ static void count_replay_orders(tdict_loader *l, int64_t count, int64_t epochs) 
   }
 }
 
-/* A buffer that grows from 2 to 5 rows. In each epoch, every order of the filled rows is equally likely. */
+/* The buffer grows from 2 to 5 rows. In each epoch, every order of the filled rows is equally likely. */
 CASE(random_replay_epochs_have_all_orders) {
   scoped_yard y = open_yard();
   scoped_tree tree = rows_of(5);

@@ -9,7 +9,7 @@ static uint64_t next_random(uint64_t *state) {
   return *state >> 33;
 }
 
-/* The ring, kept as an array of ids. */
+/* A naive model of the ring: an array of ids. */
 typedef struct model {
   int64_t ids[CAPACITY], next, length, total;
 } model;
@@ -96,7 +96,7 @@ CASE(replay_create_refuses) {
   td_fails(TDICT_EINVAL, "replay: out is NULL", tdict_dataset_from_replay(r, NULL, err));
 }
 
-/* Both functions must return the error. Afterwards the buffer is as before. */
+/* Checks that both functions return the error and do not change the buffer. */
 static void refuse(tdict_replay *r, const tdict_tree *tree, const tdict_tree *rows, tdict_status status,
                    const char *text, const char *path) {
   model before = {.length = 20, .total = 0};
@@ -109,14 +109,14 @@ static void refuse(tdict_replay *r, const tdict_tree *tree, const tdict_tree *ro
 static tdict_tensor *zeros(tdict_dtype dtype, int ndim, const int64_t *shape) {
   return td_made(tensor, tdict_tensor_zeros(dtype, ndim, shape, NULL, &made, err));
 }
-/* Rows of 1000, 1001, ... whose tensor at `path` is replaced by `t`, which is released. */
+/* Makes rows with the ids 1000, 1001, ... whose tensor at `path` is `t`. Takes the reference. */
 static tdict_tree *rows_with(const char *path, tdict_tensor *t) {
   tdict_tree *rows = rows_from(1000, 6);
   td_put(rows, path, t);
   return rows;
 }
 
-/* Six rows wrap around the end, so both ways of appending are asked. The wrong tensor is the last one. */
+/* Six rows wrap around the end of the ring, so both parts of an append are checked. The last tensor is wrong. */
 CASE(replay_append_refuses) {
   scoped_tree tree = rows_from(0, CAPACITY), rows = rows_from(0, 6);
   scoped_replay r = replay_over(tree, 20);
@@ -182,7 +182,6 @@ GPU_CASE(replay_refuses_device_rows) {
   assert_null(none);
 }
 
-/* Rows whose bytes never arrived are not appended. */
 SIM_CASE(replay_refuses_lost_rows) {
   scoped_yard y = open_yard();
   scoped_tree tree = rows_from(0, CAPACITY), rows = rows_from(1000, 6), moved = NULL;
@@ -241,7 +240,7 @@ CASE(replay_survives_enomem) {
 enum { LONG_ROW = 4096, LONG_ROWS = 16, LONG_BATCH = 8 };
 typedef struct writer {
   tdict_replay *replay;
-  tdict_tree *tree; /* of the buffer */
+  tdict_tree *tree; /* the tree of the buffer */
   int way;          /* 0: appends; 1: writes all rows; 2: writes all rows under the lock */
   int64_t first;    /* the number in the first write */
   atomic_bool *stops;
@@ -322,7 +321,7 @@ DEVICE_CASE(replay_rows_are_not_torn) {
     }
 }
 
-/* While a thread holds the lock, no batch is fetched and no row is appended. */
+/* Appends a row. Returns NULL if the append fails. */
 static void *append_one(void *user) {
   scoped_tree rows = rows_from(50, 1);
   tdict_status status = tdict_replay_append(user, rows, NULL);
@@ -340,7 +339,7 @@ CASE(replay_lock_excludes) {
   td_rest();
   tdict_loader_stats stats = td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
   assert_int_equal(stats.num_ready, 0);
-  assert_int_equal(state_of(r).num_filled, CAPACITY - 1); /* allowed under the lock */
+  assert_int_equal(state_of(r).num_filled, CAPACITY - 1); /* the state may be read under the lock */
   assert_int_equal(state_of(r).total, 0);
   tdict_replay_unlock(r);
   pthread_join(thread, &result);
@@ -376,8 +375,8 @@ static void *fetch_two(void *user) {
   return NULL;
 }
 
-/* While rows are copied into a batch, `watched` gets an appending thread, which must block. `later` then begins to
- * fetch, and must block too. */
+/* While rows are copied into a batch, a thread begins to append to `watched`, and must wait. Then `later` begins to
+ * fetch, and must wait, too. */
 static fetcher *later; /* NULL: none */
 static bool is_later_done;
 static _Atomic(tdict_replay *) watched; /* NULL: copies are not watched. Workers of the loader read it too. */
@@ -419,7 +418,7 @@ CASE(replay_fetch_holds_the_lock) {
   assert_int_equal(*(const int64_t *)tdict_const_data(sample, "id"), 0); /* a copy, not a view of row 0 */
 }
 
-/* Fetches share the lock. A fetch that begins while a writer waits for the lock comes after the writer, although an
+/* Fetches share the lock. A fetch that begins while a writer waits for the lock must wait for this writer, although an
  * earlier fetch still holds the lock. */
 CASE(replay_writers_go_before_later_fetches) {
   scoped_tree tree = rows_from(0, CAPACITY), batch = rows_of(2);

@@ -1,7 +1,7 @@
 /* Tests loaders over replay buffers: the length of each epoch, restarts, states, and datasets whose length varies. */
 #include "replay_rows.h"
 
-/* Each epoch draws from the rows that are filled when it begins, by each sampler and in each way of fetching. */
+/* Each epoch draws from the rows that are filled when it begins, with each sampler and with each way of fetching. */
 DEVICE_CASE(replay_epochs_follow_the_length) {
   enum { DRAWN = 40, BATCH = 4 };
   scoped_yard y = open_yard();
@@ -19,7 +19,7 @@ DEVICE_CASE(replay_epochs_follow_the_length) {
       assert_int_equal(tdict_loader_length(l), 0);
       int64_t ids[MAX_ROWS], appended = 0;
       for (int epoch = 0; epoch < 8; epoch++) {
-        td_rest(); /* Workers that begin early are now seen to. */
+        td_rest(); /* Workers that begin too early have begun by now. */
         int64_t length = appended < CAPACITY ? appended : CAPACITY, seen[CAPACITY] = {0};
         int64_t wanted = kind == TDICT_SAMPLER_WITH_REPLACEMENT && length > 0 ? DRAWN : length;
         assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), wanted);
@@ -37,7 +37,7 @@ DEVICE_CASE(replay_epochs_follow_the_length) {
     }
 }
 
-/* A loop as in PPO: between epochs all rows are rewritten. No batch shows the rows of an earlier epoch. */
+/* All rows are rewritten between epochs, as in PPO. No batch may have rows of an earlier epoch. */
 DEVICE_CASE(replay_epochs_see_new_rows) {
   scoped_yard y = open_yard();
   for (int workers = 0; workers < 4; workers += 3)
@@ -208,7 +208,7 @@ CASE(loader_refuses_bad_varying_datasets) {
   assert_int_equal(read_epoch(&y, l, ids, 4), 1);
 }
 
-/* Ranks and drop_uneven of the sampler hold for every length. */
+/* The sampler's ranks and its option drop_uneven apply to every length. */
 CASE(replay_sampler_keeps_its_options) {
   scoped_yard y = open_yard();
   for (int drop = 0; drop < 2; drop++) {
@@ -235,7 +235,7 @@ CASE(replay_sampler_keeps_its_options) {
   }
 }
 
-/* A restart also works for datasets of one length and for streams: a batch delivered later was fetched later. */
+/* A restart also works for datasets of one length and for streams: later batches are fetched after the restart. */
 DEVICE_CASE(loader_restart) {
   scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++)

@@ -48,7 +48,6 @@ CASE(replay_continues_after_a_restart) {
   assert_true(state_of(r).total == id - 1000);
 }
 
-/* The oldest row of a full buffer is replaced first, and not a newer one. */
 CASE(replay_restored_replaces_the_oldest_row) {
   scoped_tree tree = rows_from(0, CAPACITY), copy = NULL;
   scoped_replay r = replay_over(tree, 0);
@@ -63,7 +62,7 @@ CASE(replay_restored_replaces_the_oldest_row) {
   assert_int_equal(state_of(again).total, CAPACITY + 3);
 }
 
-/* The state is read under the lock of the rows, so that it belongs to the rows. */
+/* A state that is read under the lock of the rows matches the rows. */
 CASE(replay_state_is_read_under_the_lock) {
   scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = replay_over(tree, 4);
@@ -74,7 +73,6 @@ CASE(replay_state_is_read_under_the_lock) {
   tdict_replay_unlock(r);
 }
 
-/* Without memory, a state is read, set and refused as with memory. */
 CASE(replay_states_need_no_memory) {
   scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = replay_over(tree, 4);

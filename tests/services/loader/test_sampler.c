@@ -52,7 +52,7 @@ CASE(sampler_shuffles) {
       }
     }
   }
-  assert_in_range(same, 40, 130); /* 8000 places, each the same by chance 1 in 100 */
+  assert_in_range(same, 40, 130); /* 8000 places, each equal with a probability of 1/100 */
   assert_in_range(same_by_seed, 40, 130);
 }
 
@@ -82,7 +82,7 @@ CASE(sampler_with_replacement_draws_evenly) {
   for (int i = 0; i < 7; i++) assert_in_range(seen[i], 9500, 10500);
 }
 
-/* With equal weights, both kinds draw by the first number of a draw alone. */
+/* With equal weights, each kind uses only the first number of a draw. Both kinds must not draw the same indices. */
 CASE(sampler_kinds_draw_independently) {
   double weights[100];
   for (int i = 0; i < 100; i++) weights[i] = 1;
@@ -96,7 +96,7 @@ CASE(sampler_kinds_draw_independently) {
   int same = 0;
   for (int64_t i = 0; i < 10000; i++) same += tdict_sampler_get(even, 1, i) == tdict_sampler_get(weighted, 1, i);
   td_release(weighted, even);
-  assert_in_range(same, 40, 160); /* each place by chance 1 in 100 */
+  assert_in_range(same, 40, 160); /* each place is equal with a probability of 1/100 */
 }
 
 CASE(sampler_splits_by_rank) {

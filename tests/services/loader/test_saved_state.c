@@ -10,7 +10,7 @@ static tdict_loader_state state_of(tdict_loader *l) {
 /* The settings that may differ between two loaders. */
 typedef struct setup {
   int64_t length, batch_size, num_samples;
-  int32_t kind; /* below 0: no sampler of its own */
+  int32_t kind; /* negative: the loader has no sampler of its own */
   uint64_t seed;
   bool shuffle, drop_uneven, reversed;
   int32_t rank, world_size;
@@ -77,7 +77,7 @@ CASE(loader_state_of_another_loader_is_refused) {
     tdict_loader_state s = state_of(other), was = state_of(l);
     td_fails(TDICT_EINVAL, texts[i], tdict_loader_set_state(l, &s, err));
     s = state_of(l);
-    assert_memory_equal(&s, &was, sizeof s); /* and it stands where it stood */
+    assert_memory_equal(&s, &was, sizeof s); /* the position has not changed */
     td_ok(tdict_loader_set_state(l, &was, err));
   }
 }
@@ -107,8 +107,8 @@ static void refuse_place(tdict_loader *l, int64_t epoch, int64_t batch, const ch
   assert_memory_equal(&now, &was, sizeof now);
 }
 
-/* Positions near the ends of int64, for a loader with a length and for a stream: they are refused, or all sums are
- * correct. */
+/* Sets positions near the limits of int64, for a loader with a length and for a stream. They are refused, or no sum
+ * overflows. */
 CASE(loader_state_refuses_extremes) {
   scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++) {
@@ -125,7 +125,7 @@ CASE(loader_state_refuses_extremes) {
       }
       refuse_place(l, INT64_MAX / 2 + 1, 0, "wanted 0 to 4611686018427387903");
       refuse_place(l, 0, stream ? INT64_MAX / 14 + 1 : 7, "wanted 0 to");
-      tdict_loader_state s = state_of(l); /* the last allowed position continues */
+      tdict_loader_state s = state_of(l); /* the loader can continue at the last allowed position */
       s.epoch = INT64_MAX / 2;
       s.batch = stream ? INT64_MAX / 14 : 6;
       td_ok(tdict_loader_set_state(l, &s, err));
@@ -138,7 +138,7 @@ CASE(loader_state_refuses_extremes) {
   }
 }
 
-/* Samplers over as many indices as int64 holds, at the ends of an epoch, for worlds that do not divide them. */
+/* Samplers over up to INT64_MAX indices, at both ends of an epoch, for worlds that do not divide them. */
 CASE(sampler_positions_do_not_overflow) {
   static const int64_t lengths[] = {INT64_MAX, INT64_MAX - 1, INT64_MAX / 2, ((int64_t)1 << 62) + 1};
   static const int32_t worlds[] = {1, 2, 3, 7, INT32_MAX};
@@ -222,7 +222,7 @@ CASE(dataset_create_respects_struct_size) {
   assert_int_equal(n.released, 1);
 }
 
-/* No integer of an option struct overflows on its way, whatever it is. */
+/* Integers of option structs may have any value without an overflow. */
 CASE(loader_options_may_be_extreme) {
   static const int64_t extremes[] = {INT64_MIN,     INT64_MIN + 1, -1,       0, 1, INT32_MAX,
                                      INT64_MAX / 2, INT64_MAX - 1, INT64_MAX};
@@ -230,7 +230,7 @@ CASE(loader_options_may_be_extreme) {
   for (size_t i = 0; i < sizeof extremes / sizeof *extremes; i++) {
     int64_t value = extremes[i];
     for (int field = 0; field < 9; field++) {
-      /* a list of two thousand million samples, which a sanitizer would fill */
+      /* the list of two thousand million samples would be allocated, and a sanitizer would fill it */
       if (SANITIZED && value >= INT32_MAX && (field == 0 || field == 2)) continue;
       for (int64_t length = 3; length > 0; length = length == 3 ? INT64_MAX : 0) {
         numbers n = numbers_of(length);
@@ -265,7 +265,7 @@ CASE(loader_options_may_be_extreme) {
   }
 }
 
-/* Values of samplers, token datasets and callbacks likewise. */
+/* The same for samplers, token datasets and callbacks. */
 CASE(dataset_options_may_be_extreme) {
   static const int64_t extremes[] = {INT64_MIN, -1, 0, 1, INT64_MAX / 2, INT64_MAX};
   char path[] = "/tmp/tdict-extreme-XXXXXX";

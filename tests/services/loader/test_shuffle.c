@@ -29,7 +29,7 @@ CASE(shuffle_is_uniform) {
     for (int j = 0; j < COUNT; j++) assert_in_range(seen[i][j], KEYS / COUNT - 500, KEYS / COUNT + 500);
 }
 
-/* No element stays beside its neighbour more often than chance has it: 1 in 500. */
+/* Neighbours stay neighbours only by chance, with a probability of 1/500. */
 CASE(shuffle_separates_neighbours) {
   enum { COUNT = 1000, KEYS = 200 };
   int together = 0;
@@ -43,7 +43,7 @@ CASE(shuffle_separates_neighbours) {
   assert_in_range(together, 300, 500); /* 400 are expected */
 }
 
-/* Up to 256 elements, the order is that of a Fisher-Yates shuffle of an array with the same numbers. */
+/* Up to 256 elements, the order is that of a Fisher-Yates shuffle with the same random numbers. */
 CASE(shuffle_equals_fisher_yates) {
   for (uint64_t count = 1; count <= 256; count += count < 20 ? 1 : 59) {
     tdict_shuffle p = tdict_shuffle_make(count, 17);

@@ -1,8 +1,7 @@
 /* Runs loaders for a long time with random settings, delays of workers, pauses of the consumer and failing fetches, and
  * destroys loaders at any stage. Each full epoch has exactly the samples of the dataset, except those of the failed
- * batch.
- *
- * TDICT_TEST_BATCHES (default 1500) and TDICT_TEST_SEED say how long and which; the seed is printed. */
+ * batch. TDICT_TEST_BATCHES (default 1500) sets the number of batches, and TDICT_TEST_SEED the seed, which is
+ * printed. */
 #include "numbers.h"
 
 static uint64_t state;
@@ -20,14 +19,14 @@ static int64_t from_environment(const char *name, int64_t otherwise) {
 
 enum { MOST = 400 };
 
-/* Waits until a transfer has ended that was queued after the stream. */
+/* Waits for a transfer that was queued after the work on the stream. */
 static void pass_stream(const yard *y, const tdict_tree *batch, const tdict_stream *stream) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (stream) o.after = *stream;
   scoped_tree host = td_made(tree, tdict_to_device(y->c, batch, tdict_cpu(), &o, &made, err));
 }
 
-/* All samples but those of the batch that failed came once, and those not at all. */
+/* Checks that each sample came once, and that those of the failed batch did not come. */
 static void check_epoch(const numbers *n, const int *seen, int64_t batch_size) {
   int64_t missing = 0;
   for (int64_t i = 0; i < n->length; i++) missing += seen[i] == 0;
@@ -39,7 +38,7 @@ static void check_epoch(const numbers *n, const int *seen, int64_t batch_size) {
   if (missing != n->length % batch_size) assert_int_equal(missing, batch_size); /* the last batch may be smaller */
 }
 
-/* One epoch, or a part of it; the batches that were taken. */
+/* Takes one epoch, or a part of it. Returns the number of batches. */
 static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, const tdict_stream *stream,
                           int64_t batch_size, int64_t stop_at) {
   int seen[MOST] = {0};
@@ -53,7 +52,7 @@ static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, cons
     bool on_stream = stream && roll(2);
     tdict_error err = {0};
     tdict_status status = tdict_loader_next(l, on_stream ? *stream : tdict_no_stream(), &batch, &err);
-    if (status != TDICT_OK) { /* some batch holds the bad sample; what its others were is not said */
+    if (status != TDICT_OK) { /* the batch with the bad sample; its other samples are unknown */
       assert_int_equal(status, TDICT_EIO);
       assert_true(n->fail_at >= 0);
       failed++;
@@ -93,7 +92,7 @@ static int64_t one_loader(const yard *y, const tdict_stream *stream) {
   tdict_loader *l = open_loader(y, &d, &o);
   int64_t batches = 0, epochs = (int64_t)roll(4);
   for (int64_t e = 0; e < epochs; e++) batches += take_epoch(y, l, &n, roll(2) ? stream : NULL, o.batch_size, -1);
-  if (roll(2)) batches += take_epoch(y, l, &n, NULL, o.batch_size, (int64_t)roll(10)); /* and destroyed on its way */
+  if (roll(2)) batches += take_epoch(y, l, &n, NULL, o.batch_size, (int64_t)roll(10)); /* destroyed within this epoch */
   tdict_loader_destroy(l);
   assert_int_equal(n.released, 1);
   assert_int_equal(n.running, 0);

@@ -5,11 +5,11 @@
 
 enum { WORKERS = 5, BATCH = 64 };
 
-/* The thread start that fails, counted from 1 by the main thread; 0: none. Before it fails, the workers that were
- * started before it have sent a batch. */
+/* fails_at: number of the thread start that fails, counted from 1 by the main thread; 0: none. Before it fails, the
+ * workers that already run have sent a batch. */
 static int fails_at, seen;
 static numbers *fetched;
-static tdict_memory *watched; /* NULL, which is not counted: batches stay on the host */
+static tdict_memory *watched; /* NULL if batches stay on the host, where memory is not counted */
 static size_t live_before;
 
 static size_t live_bytes(const tdict_memory *m) {
@@ -26,7 +26,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
   return EAGAIN;
 }
 
-/* Cancelled copies may still run for a moment, so waits until the memory has this many live bytes. */
+/* Waits until the memory has this many live bytes, because cancelled copies may still run for a moment. */
 static void await_live_bytes(const tdict_memory *m, size_t wanted) {
   for (int i = 0; i < 5000 && live_bytes(m) != wanted; i++) usleep(1000);
   assert_int_equal(live_bytes(m), wanted);

@@ -1,5 +1,5 @@
-/* Tests the worker threads: limits of prefetching, datasets in order, stuck workers and devices, and destroying at
- * any time. */
+/* Tests the worker threads: limits of prefetching, datasets in order, stuck workers and devices, and destruction at any
+ * time. */
 #include "numbers.h"
 #include "support/threads.h"
 
@@ -32,8 +32,8 @@ DEVICE_CASE(loader_bounds_prefetched_bytes) {
   }
 }
 
-/* On a device that stands still four batches are sent; a worker that has a fifth waits with it. The loader ends though,
- * and the next one on that device has every batch. */
+/* While the device is held, four batches are sent, and a worker with a fifth batch waits. The loader can be destroyed
+ * nevertheless, and the next loader on the device returns every batch. */
 SIM_CASE(loader_limits_transfers_in_flight) {
   enum { SENT = 4, WORKERS = 3, LENGTH = 60 };
   scoped_yard y = open_yard();
@@ -138,7 +138,7 @@ DEVICE_CASE(loader_reports_stuck_worker) {
   assert_int_equal(ids[0], 8);
 }
 
-/* The worker is done, the device stands still: next gives up where the host is to wait, and the batch is not lost. */
+/* The worker is done, but the device is held. The call fails when the host would have to wait, and no batch is lost. */
 SIM_CASE(loader_reports_stuck_device) {
   for (int workers = 0; workers < 3; workers += 2) {
     scoped_yard y = open_yard();
@@ -169,13 +169,13 @@ SIM_CASE(loader_reports_stuck_device) {
     assert_int_equal(read_batch(&y, batch, ids, 2), 2);
     assert_int_equal(ids[0], 2);
     tdict_release(batch);
-    if (workers) td_ok(tdict_sim_hold(y.c, err)); /* and it ends while the device stands still */
+    if (workers) td_ok(tdict_sim_hold(y.c, err)); /* the loader is destroyed while the device is held */
     tdict_loader_destroy(l);
     td_ok(tdict_sim_resume(y.c, err));
   }
 }
 
-/* Each call gives up after a time in which it did nothing but wait: for a worker first, for the device then. */
+/* Each call times out after it has only waited, for a worker or for the device. */
 SIM_CASE(loader_counts_waiting) {
   enum { TIMES = 4, WAIT_NS = 10000000 };
   for (int at_device = 0; at_device < 2; at_device++) {
@@ -196,7 +196,7 @@ SIM_CASE(loader_counts_waiting) {
   }
 }
 
-/* The time of a worker that waits until an earlier batch of a dataset in order is fetched is idle time. */
+/* If a dataset is read in order, a worker is idle while it waits until another worker has fetched an earlier batch. */
 SIM_CASE(loader_counts_waiting_to_fetch_in_order) {
   enum { WAIT_NS = 50000000 };
   scoped_yard y = open_yard();
@@ -225,7 +225,7 @@ typedef struct helper {
 } helper;
 enum { HELD_NS = 20000000 };
 
-/* When the count of ready batches shows that next() was called, the device stays stopped for some more time. */
+/* Resumes the device some time after the count of ready batches shows that next() was called. */
 static void *resume_later(void *user) {
   helper *h = user;
   tdict_loader_stats s = tdict_loader_stats_default();
@@ -253,7 +253,7 @@ SIM_CASE(loader_counts_waiting_for_the_device) {
   assert_true(s.wait_seconds >= HELD_NS * 1e-9);
 }
 
-/* The consumer gives up, several times, while the worker comes to the end of a stream. */
+/* Calls of the consumer time out several times before the worker comes to the end of the stream. */
 DEVICE_CASE(loader_reports_stuck_stream) {
   scoped_yard y = open_yard();
   numbers n = numbers_of(-1);
@@ -274,7 +274,7 @@ DEVICE_CASE(loader_reports_stuck_stream) {
   assert_null(batch);
 }
 
-/* At every stage: at once, with nothing taken, in an epoch, at its end, after an error, while a fetch sleeps. */
+/* Destroys loaders at once, before the first batch, within an epoch, at its end, after an error, and during a fetch. */
 DEVICE_CASE(loader_destroy_in_any_state) {
   scoped_yard y = open_yard();
   for (int taken = 0; taken < 12; taken++) {

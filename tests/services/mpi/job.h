@@ -1,5 +1,5 @@
-/* The frame of a case that mpirun starts as several processes, see run_sizes. All processes run the same case. A
- * process that fails an assertion ends without MPI_Finalize(), and mpirun then ends the others. */
+/* Helpers of cases that mpirun starts as several processes, see run_sizes. All processes run the same case. A process
+ * that fails an assertion ends without MPI_Finalize(), and mpirun then ends the others. */
 #ifndef TDICT_TESTS_SERVICES_MPI_JOB_H
 #define TDICT_TESTS_SERVICES_MPI_JOB_H
 
@@ -15,21 +15,20 @@ enum { LONG_NS = 1000000000 }; /* a timeout; MPI ignores it */
 /* Initializes MPI with this thread level, and makes a table with messages of at most `max_message_bytes`; 0 means the
  * default. */
 tdict_comm_table start_job(int level, size_t max_message_bytes);
-/* Makes a further table of all processes. */
+/* Makes another table of all processes. */
 tdict_comm_table make_table(size_t max_message_bytes);
-/* Destroys the table. */
 void drop_table(tdict_comm_table *table);
 /* Destroys the table and finalizes MPI. */
 void end_job(tdict_comm_table *table);
-#define scoped_job TD_SCOPED(end_job, tdict_comm_table) /* of start_job() */
+#define scoped_job TD_SCOPED(end_job, tdict_comm_table) /* for tables of start_job() */
 
-/* New bytes from malloc() that depend on the seed and the rank. Any rank can make the bytes of another rank. */
+/* Returns bytes from malloc(), which depend on the seed and the rank. Any rank can make the bytes of another rank. */
 unsigned char *make_bytes(size_t count, uint64_t seed, int rank);
 /* Checks that bytes are those of make_bytes(). */
 void check_bytes(const void *found, size_t count, uint64_t seed, int rank);
 
-/* Makes the call of MPI with number `n` fail from now on, counted from 0, without calling MPI. Calls are those of the
- * functions that move bytes or reduce. */
+/* Makes call number `n` of MPI from now on fail, counted from 0, without calling MPI. Only functions that move bytes or
+ * reduce are counted. */
 void fail_mpi_call(int n);
 /* Lets all calls succeed again. Returns true if one has failed. */
 bool stop_failing(void);

@@ -1,8 +1,8 @@
-/* The operations of the MPI table that move bytes, with random bytes. */
+/* Tests the operations of the MPI table that move bytes. */
 #include "services/mpi/job.h"
 
-/* Sizes around those of messages of 64 bytes. The last one is for a table with large messages: with more processes than
- * cores, each message takes milliseconds. */
+/* Sizes near multiples of the message size of 64 bytes. The last size is only for a table with large messages: with
+ * more processes than cores, each message takes milliseconds. */
 static const size_t sizes[] = {0, 1, 63, 64, 65, 128, 500, 300001};
 enum { NUM_SIZES = sizeof sizes / sizeof *sizes };
 
@@ -46,7 +46,7 @@ MPI_CASE(mpi_table_broadcasts) {
   end_job(&tables[1]);
 }
 
-/* Each pair of ranks, in both directions. Messages on the host have another tag, so the receiver may take them
+/* Sends between each pair of ranks, in both directions. Host messages have another tag, so they may be received
  * first. */
 MPI_CASE(mpi_table_sends) {
   tdict_comm_table tables[] = {start_job(MPI_THREAD_SINGLE, 64), make_table(0)};
@@ -72,7 +72,7 @@ MPI_CASE(mpi_table_sends) {
   end_job(&tables[1]);
 }
 
-/* The size of the message between two ranks, known to both. */
+/* Returns the size of the message between two ranks. Both ranks can compute it. */
 static size_t size_between(int from, int to, uint64_t round) {
   rng r = {round * 10000 + (uint64_t)(from * 100 + to)};
   const int64_t most[] = {0, 70, 1000, 200000};
@@ -93,7 +93,7 @@ static void run_group(tdict_comm_table *t, uint64_t round) {
     td_ok(t->send(t->self, sent[peer], to, peer, tdict_no_stream(), LONG_NS, err));
     td_ok(t->broadcast(t->self, shared[peer], all, peer, tdict_no_stream(), LONG_NS, err));
     td_ok(t->receive(t->self, received[peer], from, peer, tdict_no_stream(), LONG_NS, err));
-    check_bytes(received[peer], from, round + 1000, t->rank); /* nothing has begun */
+    check_bytes(received[peer], from, round + 1000, t->rank); /* no operation has begun */
   }
   td_ok(t->group_end(t->self, tdict_no_stream(), LONG_NS, err));
   for (int peer = 0; peer < t->world_size; peer++) {
@@ -115,7 +115,6 @@ MPI_CASE(mpi_table_groups) {
   end_job(&tables[1]);
 }
 
-/* Two messages of a pair keep their order in a group. */
 MPI_CASE(mpi_table_groups_keep_the_order_of_a_pair) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 64);
   const int next = (t.rank + 1) % t.world_size, previous = (t.rank + t.world_size - 1) % t.world_size;

@@ -1,7 +1,7 @@
-/* Errors of MPI, wrong calls and failing allocations. */
+/* Tests errors of MPI, wrong calls and failing allocations of the MPI table. */
 #include "services/mpi/job.h"
 
-/* Each operation, with messages of 64 bytes. All ranks call it. */
+/* Runs one operation, with messages of 64 bytes. All ranks must call this. */
 static tdict_status run_operation(tdict_comm_table *t, int operation, char *a, char *b, tdict_error *err) {
   const int next = (t->rank + 1) % t->world_size, previous = (t->rank + t->world_size - 1) % t->world_size;
   tdict_status status = TDICT_OK;
@@ -32,7 +32,7 @@ static tdict_status run_operation(tdict_comm_table *t, int operation, char *a, c
   }
 }
 
-/* A call of MPI fails on all ranks, first the first call, then the second, and so on. */
+/* Each call of MPI in turn fails on all ranks. */
 MPI_CASE(mpi_table_returns_errors_of_mpi) {
   static const char *const names[] = {"exchange",   "all_gather", "broadcast", "all_reduce",
                                       "all_reduce", "se",         "se",        "group_end"};
@@ -46,7 +46,7 @@ MPI_CASE(mpi_table_returns_errors_of_mpi) {
       fail_mpi_call(n);
       const tdict_status status = run_operation(&used, operation, a, b, &error);
       const bool failed = stop_failing();
-      if (failed) used.abort(used.self); /* messages may be on their way, so the communicator is kept */
+      if (failed) used.abort(used.self); /* messages may still arrive, so the communicator is kept */
       drop_table(&used);
       if (!failed) {
         assert_int_equal(status, TDICT_OK);

@@ -1,4 +1,4 @@
-/* Reductions of the MPI table. The wanted results are computed here, from the numbers of all ranks. */
+/* Tests reductions of the MPI table. The test computes the wanted results from the numbers of all ranks. */
 #include <math.h>
 
 #include "services/mpi/job.h"
@@ -9,7 +9,7 @@
 enum { MOST_RANKS = 4, MOST_COUNT = 300 };
 static const tdict_reduce_op all_ops[] = {TDICT_REDUCE_SUM, TDICT_REDUCE_MEAN, TDICT_REDUCE_MIN, TDICT_REDUCE_MAX};
 
-/* The elements of a rank. Any rank can make the elements of another rank. */
+/* Makes the elements of a rank. Any rank can make the elements of another rank. */
 static void make_elements(void *elements, size_t count, tdict_dtype dtype, uint64_t seed, int rank) {
   td_fill_random(elements, count * tdict_dtype_bytes(dtype), seed * 64 + (uint64_t)rank);
   double numbers[MOST_COUNT];
@@ -20,7 +20,7 @@ static void make_elements(void *elements, size_t count, tdict_dtype dtype, uint6
   assert_int_equal(tdict_convert_simple(dtype, elements, TDICT_F64, numbers, count), count);
 }
 
-/* The exact sum of integers modulo 2^64. The low bits are those of a narrower type. */
+/* Returns an element as 64 bits. Sums of these are exact modulo 2^64, also in the low bits that narrower types have. */
 static uint64_t integer_at(const unsigned char *elements, tdict_dtype dtype, size_t i) {
   int64_t number = 0;
   uint64_t bits = 0;
@@ -54,7 +54,7 @@ static double number_at(const unsigned char *elements, tdict_dtype dtype, size_t
   return number;
 }
 
-/* Numbers of float types are multiples of 1/1024, or rounded from these. The sum in double has no error. */
+/* Checks an element of a float type. Numbers are multiples of 1/1024, or rounded from these: double sums are exact. */
 static void check_float(const unsigned char *found, unsigned char *const *all, int world, size_t i, tdict_dtype dtype,
                         tdict_reduce_op op) {
   double wanted = number_at(all[0], dtype, i), largest = fabs(wanted);
@@ -69,7 +69,7 @@ static void check_float(const unsigned char *found, unsigned char *const *all, i
       wanted += other;
   }
   if (op == TDICT_REDUCE_MEAN) wanted /= world;
-  /* Half a unit of the last place of the result, and the roundings of f32 during the sum. */
+  /* Half a unit in the last place of the result, and the rounding errors of float32 during the sum. */
   const double unit = dtype == TDICT_BF16 ? 0x1p-8 : dtype == TDICT_F16 ? 0x1p-11 : dtype == TDICT_F32 ? 0x1p-24 : 0;
   const bool exact = op == TDICT_REDUCE_MIN || op == TDICT_REDUCE_MAX;
   const double limit = exact ? 0 : fabs(wanted) * unit * 1.001 + largest * world * 0x1p-22 * (unit > 0) + 1e-12;
@@ -165,7 +165,7 @@ MPI_CASE(mpi_table_small_floats_are_rounded_once) {
 /* Each rank has another floating-point environment. */
 MPI_CASE(mpi_table_reduces_in_any_float_env) {
   static const tdict_dtype dtypes[] = {TDICT_BF16, TDICT_F32, TDICT_F64};
-  /* Subnormal in bfloat16 and float32; numbers whose sums are rounded. */
+  /* The first number is subnormal in bfloat16 and float32. Sums of the second number are rounded. */
   static const double numbers[] = {0x1p-133, 0x1.555556p-2};
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   for (int d = 0; d < 3; d++)
