@@ -1,4 +1,4 @@
-/* Making and destroying MPI tables: arguments, threads, communicators, and the end after `abort`. */
+/* Tests how MPI tables are made and destroyed: arguments, threads, communicators, and the end after `abort`. */
 #include <pthread.h>
 
 #include "services/mpi/job.h"
@@ -35,7 +35,7 @@ MPI_CASE(mpi_table_needs_initialized_mpi) {
   td_fails(TDICT_EINVAL, "finalized", tdict_mpi_create_table(NULL, NULL, &t, err));
 }
 
-/* Ranks with other numbers in a communicator of their own. Messages of the program do not meet those of the table. */
+/* In a communicator whose ranks have other numbers, messages of the program are not mixed with those of the table. */
 MPI_CASE(mpi_table_duplicates_the_communicator) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   MPI_Comm half = MPI_COMM_NULL;
@@ -59,13 +59,13 @@ MPI_CASE(mpi_table_duplicates_the_communicator) {
   }
   MPI_Send(&number, 1, MPI_INT, next, 0, half);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
-  MPI_Comm_free(&half); /* the table has its own */
+  MPI_Comm_free(&half); /* the table has its own communicator */
   use(&of_half);
   drop_table(&of_half);
   use(&t);
 }
 
-/* The options are wrong on one rank at a time. All ranks fail, and can then go on. */
+/* One rank at a time has wrong options. All ranks fail, and can then continue. */
 MPI_CASE(mpi_table_checks_options_on_all_ranks) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   const size_t wrong[] = {0, 63, ((size_t)1 << 30) + 1};
@@ -85,7 +85,7 @@ MPI_CASE(mpi_table_checks_options_on_all_ranks) {
   use(&t);
 }
 
-/* The limits differ between the ranks. With different limits, the messages would not match. */
+/* The ranks pass different limits. If the tables used them, messages would not match. */
 MPI_CASE(mpi_table_uses_the_smallest_limit) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   for (int i = 0; i < 2; i++) {
@@ -150,7 +150,7 @@ static void check_threads(int level, tdict_status wanted) {
     assert_non_null(strstr(a.exchange_error.message, "another thread"));
     assert_non_null(strstr(a.make_error.message, "another thread"));
   }
-  use(&t); /* the main thread may go on */
+  use(&t); /* the main thread may still use the table */
 }
 
 MPI_CASE(mpi_table_refuses_other_threads_below_serialized) { check_threads(MPI_THREAD_FUNNELED, TDICT_EINVAL); }
@@ -163,7 +163,7 @@ MPI_CASE(mpi_table_fails_after_abort) {
   void *self = t.self;
   char a[64] = {0}, b[64 * 8] = {0};
   t.abort(self);
-  t.abort(self); /* again */
+  t.abort(self); /* a second call does nothing */
   CANCELLED(t.exchange(self, a, b, 8, LONG_NS, err));
   CANCELLED(t.send_host(self, a, 8, 0, LONG_NS, err));
   CANCELLED(t.receive_host(self, a, 8, 0, LONG_NS, err));

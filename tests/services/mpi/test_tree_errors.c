@@ -1,4 +1,4 @@
-/* Errors of single ranks, and asynchronous calls, through MPI. */
+/* Tests errors of single ranks, and asynchronous calls, of communicators over MPI. */
 #include "services/mpi/job.h"
 
 #include "services/comm/trees.h"
@@ -23,7 +23,7 @@ static tdict_tree *part_of(int rank, uint64_t shape_seed) {
   return tree_make(&plan);
 }
 
-/* A call that rank `odd` makes with `wrong`, and the other ranks with good trees. */
+/* A call for which rank `odd` passes a wrong tree, and the other ranks pass good trees. */
 typedef tdict_status faulty_call(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err);
 static tdict_status broadcast(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
   return td_comm_broadcast(comm, tdict_comm_get_info(comm).rank == odd ? tree : NULL, odd, NULL, out, err);
@@ -71,7 +71,6 @@ MPI_CASE(mpi_trees_report_the_errors_of_each_rank) {
   end_comm(comm);
 }
 
-/* One rank calls another function than the others. */
 MPI_CASE(mpi_trees_detect_different_calls) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
   const int rank = tdict_comm_get_info(comm).rank, world = tdict_comm_get_info(comm).world_size;
@@ -93,7 +92,7 @@ static tdict_tree *wait_for(tdict_future *future) {
   return got;
 }
 
-/* Several asynchronous calls before the first wait. The thread of the communicator calls MPI. */
+/* Starts several asynchronous calls before the first wait. The thread of the communicator calls MPI. */
 MPI_CASE(mpi_trees_arrive_asynchronously) {
   tdict_comm *comm = start_comm(MPI_THREAD_SERIALIZED);
   const int rank = tdict_comm_get_info(comm).rank, world = tdict_comm_get_info(comm).world_size;
@@ -116,7 +115,7 @@ MPI_CASE(mpi_trees_arrive_asynchronously) {
   end_comm(comm);
 }
 
-/* Below MPI_THREAD_SERIALIZED, a call is complete when its function returns. */
+/* Checks that below MPI_THREAD_SERIALIZED, a call is complete when its function returns. */
 static void arrive_at_once(int level) {
   tdict_comm *comm = start_comm(level);
   const int rank = tdict_comm_get_info(comm).rank, world = tdict_comm_get_info(comm).world_size;

@@ -1,5 +1,5 @@
-/* Whole trees through MPI: each call of tdict/comm.h with random trees, compared element by element. Every process
- * makes the trees of all ranks, so that it can check its result alone. */
+/* Tests each call of tdict/comm.h over MPI with random trees, which are compared element by element. Every process
+ * makes the trees of all ranks, so it can check its result alone. */
 #include <signal.h>
 
 #include "services/mpi/job.h"
@@ -37,7 +37,7 @@ static tree_plan random_plan(tree_job *j) {
                      .batch_size = {pick(&j->random, 0, 4), pick(&j->random, 1, 3)},
                      .layout = (tree_layout)pick(&j->random, 0, NUM_LAYOUTS - 1)};
 }
-/* The trees of all ranks. Their shapes are equal, but for `dim`, if it is not negative. */
+/* Makes the trees of all ranks. Their shapes differ only in dimension `dim`, or not at all if `dim` is negative. */
 static void make_parts(tree_job *j, tdict_tree **parts, int dim) {
   tree_plan plan = random_plan(j);
   for (int r = 0; r < j->world; r++) {
@@ -133,7 +133,7 @@ static void do_all_gather_stack(tree_job *j) {
   release_parts(j, parts);
 }
 
-/* Each tensor holds the element's number times the rank plus 1, so that the wanted result is known. */
+/* Reduces tensors whose elements are their number times (rank + 1), so the wanted result is known. */
 static void do_all_reduce(tree_job *j) {
   static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_F64, TDICT_BF16, TDICT_F16, TDICT_F32};
   const tdict_reduce_op op = (tdict_reduce_op)pick(&j->random, 0, 3);
@@ -184,14 +184,14 @@ MPI_CASE(mpi_trees_arrive_bit_by_bit) {
   for (int i = 0; i < 15 * NUM_OPERATIONS; i++) operations[i % NUM_OPERATIONS](&j);
 }
 
-/* Trees larger than one message. */
+/* Each tree is larger than one message. */
 MPI_CASE(mpi_trees_arrive_in_pieces) {
   scoped_tree_job j = start_trees(MPI_THREAD_SINGLE, 1024);
   for (int i = 0; i < 3 * NUM_OPERATIONS; i++) operations[i % NUM_OPERATIONS](&j);
 }
 
 #ifdef MPICH_VERSION
-enum { PROCESSES_SPIN = 1 }; /* MPICH's processes wait without giving the processor away */
+enum { PROCESSES_SPIN = 1 }; /* processes of MPICH spin while they wait */
 #else
 enum { PROCESSES_SPIN = 0 };
 #endif
@@ -199,7 +199,7 @@ enum { PROCESSES_SPIN = 0 };
 MPI_CASE(mpi_trees_survive_500_rounds) {
   scoped_tree_job j = start_trees(MPI_THREAD_SINGLE, 0);
   const int64_t rank = td_number("--kill-rank", -1), round = td_number("--kill-round", -1);
-  const int rounds = PROCESSES_SPIN && j.world > 2 ? 100 : 500; /* few, if processes may have to share a processor */
+  const int rounds = PROCESSES_SPIN && j.world > 2 ? 100 : 500; /* fewer if processes may share a processor */
   for (int i = 0; i < rounds; i++) {
     if (j.rank == rank && i == round) raise(SIGKILL);
     operations[pick(&j.random, 0, NUM_OPERATIONS - 1)](&j);

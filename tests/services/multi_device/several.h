@@ -1,5 +1,5 @@
-/* What the tests of several devices share: a context with n devices, and for each device a place whose raw access reads
- * this device. Trees to move are in engine/trees.h. Thread rule: the main thread. */
+/* Code that the tests of several devices share: a context with n devices, and for each device a place with raw access
+ * to it. engine/trees.h has trees to move. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_SERVICES_MULTI_DEVICE_SEVERAL_H
 #define TDICT_TESTS_SERVICES_MULTI_DEVICE_SEVERAL_H
 
@@ -15,7 +15,7 @@ typedef struct several {
   size_t count;
   tdict_context *c;
   tdict_device devices[MOST_DEVICES];
-  place at[MOST_DEVICES]; /* the same context; `device` and `raw` are those of one device */
+  place at[MOST_DEVICES]; /* all have the same context, but the `device` and `raw` of one device */
   tdict_driver *fault;    /* the driver that fails on demand, or NULL */
 } several;
 
@@ -27,8 +27,8 @@ static inline void several_start(several *s, tdict_context *c, size_t count) {
     s->at[i] = place_on(c, s->devices[i]);
   }
 }
-/* On cuda, as many GPUs as wanted; skips the case if the machine has fewer. The ring has 1 MiB, so trees above 128 KiB
- * are divided, and trees above 4 MiB for each device need several rounds. */
+/* Opens a context with `count` devices. On cuda, skips the case if the machine has fewer GPUs. The ring has 1 MiB, so
+ * trees above 128 KiB are divided, and trees above 4 MiB for each device need several rounds. */
 static inline several several_open(size_t count, int32_t peers) {
   several s = {0};
   tdict_gpu *gpu;
@@ -54,7 +54,7 @@ static inline void several_close(several *s) {
   if (s->fault) tdict_driver_release(s->fault);
 }
 #define scoped_several TD_SCOPED(several_close, several)
-/* Simulated devices whose driver fails on demand. */
+/* Opens simulated devices whose driver fails on demand. */
 static inline several several_open_failing(size_t count, int32_t peers, tdict_context *(*open)(tdict_driver *)) {
   several s = {0};
   tdict_sim_options sim =
@@ -72,7 +72,7 @@ static inline tdict_spread split_along(int32_t dim, const int64_t *counts) {
   return spread;
 }
 
-/* The request for all devices. `spread` says what they receive, NULL: the whole tree. */
+/* Returns the request for all devices. `spread` says what they receive; NULL means the whole tree. */
 static inline tdict_spread on_all(const several *s, const tdict_spread *spread) {
   tdict_spread how = spread ? *spread : tdict_spread_replicate(NULL, 0);
   how.devices = s->devices;
@@ -106,7 +106,7 @@ static inline void spread_tree(const several *s, const tdict_tree *src, const td
 static inline void release_all(const several *s, tdict_tree **trees) {
   for (size_t i = 0; i < s->count; i++) tdict_release(trees[i]);
 }
-/* Every device holds the whole tree. */
+/* Checks that every device holds the whole tree. */
 static inline void check_replicas(const several *s, const tdict_tree *src, tdict_tree *const *trees) {
   for (size_t i = 0; i < s->count; i++) {
     tdict_device device;
@@ -115,7 +115,7 @@ static inline void check_replicas(const several *s, const tdict_tree *src, tdict
     assert_true(tdict_get_device(trees[i], &device) && tdict_device_equal(device, s->devices[i]));
   }
 }
-/* A batch of `rows` rows with nested leaves, random, of about 4 KiB a row. */
+/* Makes a batch of `rows` rows of about 4 KiB, with random elements and nested leaves. */
 static inline tdict_tree *rows_tree(int64_t rows, tdict_memory *memory) {
   static const tdict_field fields[] = {
       {"obs.pixels", TDICT_U8, 3, {32, 32, 3}},

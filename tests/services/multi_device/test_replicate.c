@@ -1,7 +1,7 @@
-/* REPLICATE: every device receives every byte, over links between devices where there are links. */
+/* Tests REPLICATE: every device receives all bytes, over links between devices where these exist. */
 #include "several.h"
 
-/* Replicates one tree in every mode, with every number of threads, by both calls. */
+/* Replicates one tree in every mode, with every number of threads, with the blocking and the asynchronous call. */
 static void check_ways(const several *s, const tdict_tree *src, int first, int step) {
   for (int i = first; i < NUM_WAYS; i += step) {
     const way v = way_at(i);
@@ -24,7 +24,7 @@ SIM_CASE(replicate_every_kind_of_tree_on_four_devices) { check_kinds(4, TDICT_SI
 SIM_CASE(replicate_every_kind_of_tree_on_pairs) { check_kinds(4, TDICT_SIM_PEERS_PAIRS); }
 SIM_CASE(replicate_every_kind_of_tree_without_peers) { check_kinds(3, TDICT_SIM_PEERS_NONE); }
 
-/* A leaf that needs several rounds, between small leaves and a strided leaf at the end of a part. */
+/* Makes a tree with a leaf that needs several rounds, between small leaves, and a strided leaf at the end of a part. */
 static tdict_tree *large_tree(const several *s, bool pinned) {
   tdict_memory *memory = pinned ? s->at[0].pinned : NULL;
   const int turn[] = {1, 0};
@@ -53,7 +53,7 @@ static tdict_transfer_stats stats_of(const several *s, const tdict_tree *src, co
   release_all(s, trees);
   return stats;
 }
-/* How often the host's bytes were read, and how often devices copied them, for a small and for a large tree. */
+/* Checks how often the host's bytes are read and how often devices copy them, for a small and a large tree. */
 static void check_reads(size_t count, int32_t peers, size_t host_reads) {
   scoped_several s = several_open(count, peers);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
@@ -89,7 +89,7 @@ GPU_CASE(replicate_keeps_locks_and_batch_sizes) {
   }
 }
 
-/* A source on a device goes from there to the others; the result on its device is the source itself. */
+/* A source on a device is copied from there to the others. The result on its own device is the source itself. */
 GPU_CASE(replicate_from_a_device) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *host = rows_tree(100, NULL), *src = to_device(&s.at[1], host, s.devices[1]), *trees[2];
@@ -101,7 +101,7 @@ GPU_CASE(replicate_from_a_device) {
   td_release(src, host);
 }
 
-/* Options that the exchange of parts does not serve, an object of the program, and the host among the devices. */
+/* Replicates with options that an exchange of parts does not support, with an object, and with the host as a device. */
 GPU_CASE(replicate_with_conversions_goes_to_each_device) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(200, NULL), *trees[2];
@@ -127,7 +127,7 @@ GPU_CASE(replicate_keeps_to_the_limit_of_queued_bytes) {
   spread_tree(&s, src, NULL, &v, trees);
   check_replicas(&s, src, trees);
   assert_in_range(stats.peak_queued_bytes, 1, (size_t)256 << 10);
-  assert_int_equal(stats.peer_bytes, 0); /* parts that exchange bytes could not keep to one limit */
+  assert_int_equal(stats.peer_bytes, 0); /* parts that exchange bytes cannot share one limit */
   release_all(&s, trees);
   tdict_release(src);
 }

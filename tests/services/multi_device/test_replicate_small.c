@@ -1,10 +1,10 @@
-/* REPLICATE of small trees: the results after the first one repeat its layout, and are what tdict_to_device()
- * returns. */
+/* Tests REPLICATE of small trees: all results have the layout of the first result, and are equal to those of
+ * tdict_to_device(). */
 #include "several.h"
 
 static size_t offset_of(const tdict_tensor *t) { return (size_t)((char *)t->data - (char *)t->storage->data); }
 
-/* All leaves, trees and objects of two trees on one device are alike, but share no bytes. */
+/* Checks that two trees on one device have equal leaves, trees and objects, but share no bytes. */
 static void check_alike(const tdict_tree *want, const tdict_tree *got) {
   assert_int_equal(tdict_is_locked(got), tdict_is_locked(want));
   assert_int_equal(tdict_is_consolidated(got), tdict_is_consolidated(want));
@@ -53,7 +53,7 @@ static void check_small(const several *s, const tdict_tree *src) {
   for (size_t i = 0; i < s->count; i++) tdict_release(plain[i]);
 }
 
-/* Values of the host at two depths, between tensors. */
+/* Makes a tree with values of the host at two depths, between tensors. */
 static tdict_tree *values_tree(void) {
   tdict_tree *td = rows_tree(3, NULL);
   td_ok(tdict_set_text(td, "name", "a name", err));
@@ -92,7 +92,7 @@ static void check_all_trees(size_t count, int32_t peers) {
     tdict_tree *src = make[i](), *child = NULL;
     check_small(&s, src);
     td_ok(tdict_get_tree(src, below[i], &child, err));
-    tdict_lock(child); /* one tree below is locked, and then all */
+    tdict_lock(child); /* first one child is locked, then the whole tree */
     check_small(&s, src);
     tdict_lock(src);
     check_small(&s, src);

@@ -13,7 +13,7 @@ static tdict_context *open_with(tdict_driver *driver, int32_t num_threads, size_
 static tdict_context *open_over(tdict_driver *driver) { return open_with(driver, 2, (size_t)2 << 20); }
 static tdict_context *open_large(tdict_driver *driver) { return open_with(driver, 3, (size_t)16 << 20); }
 
-/* One transfer that a fault is let into: 0 and 1 replicate and split `src`, 2 and 3 do so by a future and gather. */
+/* Makes the transfers of a job: 0 replicates `src`, 1 splits it; 2 and 3 do so asynchronously, and gather. */
 static tdict_status run_job(const several *s, int job, const tdict_tree *src, tdict_tree **trees, tdict_tree **whole,
                             tdict_error *why) {
   const tdict_spread part = split_along(0, NULL), how = on_all(s, job % 2 ? &part : NULL);
@@ -36,7 +36,7 @@ static tdict_status run_job(const several *s, int job, const tdict_tree *src, td
       tdict_release(got[i]);
   return status;
 }
-/* Checks the results of a job that went well, and releases them. */
+/* Checks the results of a successful job, and releases them. */
 static void check_job(const several *s, int job, const tdict_tree *src, tdict_tree **trees, tdict_tree **whole) {
   if (job % 2 == 0) check_replicas(s, src, trees);
   for (size_t i = 0; i < s->count; i++) tdict_release(trees[i]);
@@ -107,7 +107,7 @@ SIM_CASE(several_faults_while_results_are_made) {
   tdict_release(src);
 }
 
-/* A copy from device to device that fails names the device that should have received the bytes; the other copies
+/* If a copy between devices fails, the error names the device that should have received the bytes, and the other copies
  * stop. */
 SIM_CASE(several_errors_name_the_device) {
   scoped_several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_over);
@@ -129,7 +129,7 @@ SIM_CASE(several_errors_name_the_device) {
   tdict_release(src);
 }
 
-/* Host memory that is exhausted in the calling thread. */
+/* Each allocation of the calling thread fails in turn. */
 SIM_CASE(several_survive_enomem) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 400; rows += 384)
@@ -139,7 +139,7 @@ SIM_CASE(several_survive_enomem) {
       TD_SWEEP(sweep) {
         const tdict_status status = td_sweep_call(sweep, run_job(&s, job, src, trees, &whole, err));
         num_failed += status != TDICT_OK;
-        if (status == TDICT_OK) { /* some memory is only for speed */
+        if (status == TDICT_OK) { /* some allocations only make the call faster */
           check_job(&s, job, src, trees, &whole);
           continue;
         }

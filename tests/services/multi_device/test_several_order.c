@@ -1,5 +1,5 @@
-/* Order and life of transfers to several devices: earlier writers, later writers, streams, cancel, and the errors of
- * one device. The simulated devices are held where a case needs a state that lasts. */
+/* Tests the order and the end of transfers to several devices: earlier and later writers, streams, cancelling, and
+ * errors of one device. The simulated devices are held where a case needs a state that lasts. */
 #include "several.h"
 #include "tdict/sim.h"
 
@@ -8,7 +8,7 @@ static tdict_future *start(const several *s, const tdict_tree *src, const tdict_
   const tdict_spread how = on_all(s, spread);
   return td_made(future, tdict_to_devices_async(s->c, src, &how, o, &made, err));
 }
-/* Ends the future; its trees, to be released. */
+/* Waits for the future and releases it. The caller releases the trees. */
 static void finish_all(const several *s, tdict_future *f, tdict_tree **trees) {
   tdict_tree *all = td_made(tree, tdict_future_wait(f, &made, err));
   for (size_t i = 0; i < s->count; i++) {
@@ -27,7 +27,7 @@ static tdict_tree *host_copy(const several *s, const tdict_tree *td) {
   return td_made(tree, tdict_clone_deep(td, NULL, &made, err));
 }
 
-/* An earlier transfer into the source comes first, and a later one last, with one, two and many rounds. */
+/* Checks that an earlier transfer into the source runs before the replication, and a later transfer after it. */
 static void check_neighbours(size_t count, int64_t rows) {
   scoped_several s = several_open(count, TDICT_SIM_PEERS_ALL);
   scoped_tree first = rows_tree(rows, NULL), second = rows_tree(rows, NULL), src = rows_tree(rows, s.at[0].pinned);
@@ -51,7 +51,7 @@ SIM_CASE(replicate_keeps_the_order_of_small_trees) { check_neighbours(2, 16); }
 SIM_CASE(replicate_keeps_the_order_on_two_devices) { check_neighbours(2, 2500); }
 SIM_CASE(replicate_keeps_the_order_on_four_devices) { check_neighbours(4, 2500); }
 
-/* The driver runs one operation at a time, in random portions; the source was released at once. */
+/* Lets the driver run operations one at a time, in random portions. The source is released right after the start. */
 static void check_steps(size_t count, int32_t peers, const tdict_spread *spread) {
   scoped_several s = several_open(count, peers);
   for (int round = 0; round < 6; round++) {
@@ -110,7 +110,7 @@ SIM_CASE(replicate_large_parts_arrive_side_by_side) {
   tdict_release(src);
 }
 
-/* What a kernel on the stream of a device reads of a tensor. */
+/* A kernel's read of a tensor, on the stream of a device. */
 typedef struct reader {
   tdict_stream stream;
   const void *address;
@@ -123,7 +123,7 @@ static void read_now(void *user) {
   memcpy(r->seen, tdict_sim_host_pointer(r->stream, r->address), r->bytes);
   atomic_store(&r->done, true);
 }
-/* The stream of the last device waits for everything; a kernel on it reads the last device's tree. */
+/* A stream of the last device waits for the transfer. A kernel on this stream then reads the last device's tree. */
 SIM_CASE(replicate_is_awaited_by_a_stream) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
@@ -195,7 +195,7 @@ SIM_CASE(replicate_cancels_all_parts) {
   assert_true(driver_counts(&s).num_finished - before - whole <= whole / 2);
   tdict_release(src);
 }
-/* The program drops the future while the copies run. */
+/* The program releases the future while the copies run. */
 SIM_CASE(replicate_without_a_future_ends_all_the_same) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(1600, NULL);
@@ -205,7 +205,7 @@ SIM_CASE(replicate_without_a_future_ends_all_the_same) {
   td_ok(tdict_sim_resume(s.c, err));
 }
 
-/* A replication whose copies are held, and its results, which exist already. */
+/* A replication whose copies are held. Its results exist already. */
 typedef struct held {
   several s;
   tdict_tree *src, *all, *second; /* `second` is borrowed from `all` */
@@ -234,7 +234,7 @@ SIM_CASE(replicate_small_trees_before_later_transfers) {
   const int64_t queued = driver_counts(&h.s).num_pending;
   scoped_future later = td_made(future, tdict_to_device_async(h.s.c, h.second, tdict_cpu(), NULL, &made, err));
   td_rest();
-  assert_int_equal(driver_counts(&h.s).num_pending, queued); /* it waits, and has queued nothing */
+  assert_int_equal(driver_counts(&h.s).num_pending, queued); /* the later transfer waits, and has queued nothing */
   td_ok(tdict_sim_resume(h.s.c, err));
   td_ok(tdict_future_wait(later, &back, err));
   check_tree(&h.s.at[1], h.src, back);

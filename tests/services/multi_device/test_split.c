@@ -1,7 +1,7 @@
-/* SPLIT and tdict_gather_devices_async(): parts along a batch dimension, even, uneven and empty, there and back. */
+/* Tests SPLIT and tdict_gather_devices_async() with even, uneven and empty parts along a batch dimension. */
 #include "several.h"
 
-/* Rows [at, at + count) of the tree. */
+/* Returns rows [at, at + count) of the tree. */
 static tdict_tree *rows_of(const tdict_tree *td, int dim, int64_t at, int64_t count) {
   const int64_t sizes[3] = {at, count, tdict_batch_size(td)[dim] - at - count};
   tdict_tree *parts[3];
@@ -10,7 +10,7 @@ static tdict_tree *rows_of(const tdict_tree *td, int dim, int64_t at, int64_t co
   td_release(parts[0], parts[2]);
   return parts[1];
 }
-/* A batch [rows, columns] with a leaf of further dimensions and a leaf without. */
+/* Makes a tree of batch size [rows, columns], with a leaf with further dimensions and a leaf without. */
 static tdict_tree *grid_tree(int64_t rows, int64_t columns, tdict_memory *memory) {
   tdict_tree *td = td_made(tree, tdict_create(2, (const int64_t[]){rows, columns}, &made, err));
   td_put(td, "x", random_tensor(TDICT_F32, SHAPE(rows, columns, 37), memory));
@@ -66,7 +66,7 @@ GPU_CASE(split_and_gather_on_two_devices) {
   check_ways(&s, odd, 0, (const int64_t[]){101, 0}, (const int64_t[]){101, 0});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){16, 15});
 }
-/* Parts share the leaves that the source has twice. Leaves that the source has once are all copied. */
+/* A leaf that the source has twice is copied once, and the parts share it. Leaves that it has once are all copied. */
 GPU_CASE(split_copies_shared_leaves_once) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   scoped_tree src = td_tree("[6] a:f32[6,2] n.b:i64[6] c:u8[6,3]");
@@ -106,7 +106,7 @@ GPU_CASE(split_refuses_wrong_counts) {
   tdict_release(src);
 }
 
-/* Trees of devices 0 and 1 with another order of keys are joined by key. */
+/* Trees whose keys have different orders are joined by key. */
 GPU_CASE(gather_joins_by_key) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   scoped_tree one = NULL, two = NULL;
@@ -124,7 +124,7 @@ GPU_CASE(gather_joins_by_key) {
   check_tensor(&s.at[0], td_leaf(two, "b"), td_leaf(second, "b"), "b");
   td_release(first, second, whole, moved[0], moved[1]);
 }
-/* Calls tdict_gather_devices_async() with rows 0 to 3 of two trees, of which the second was changed. */
+/* Calls tdict_gather_devices_async() with two trees of 4 rows. `change` says how the second tree differs. */
 static tdict_status gather_changed(const several *s, int change, tdict_error *why) {
   scoped_tree one = rows_tree(4, NULL), two = rows_tree(4, NULL);
   tdict_tree *out = NULL;

@@ -18,8 +18,8 @@
 #include "services/share/segment.h"
 #include "support/descriptors.h"
 
-/* A worker: a case that is no CTest entry. Another case starts it in a process of its own, with a socket as
- * descriptor RIG_SOCKET. */
+/* A worker is a case that is not a CTest entry. Another case starts it in a new process, with a socket as descriptor
+ * RIG_SOCKET. */
 #define WORKER(name) TD_CASE(name)
 enum { RIG_SOCKET = 3 };
 #define RIG_SECOND ((int64_t)1000000000)
@@ -37,7 +37,7 @@ static inline void rig_close(rig_pair pair) {
   close(pair.theirs);
 }
 
-/* Starts this program as a worker, by exec, and closes our copy of its end. */
+/* Starts this program as a worker in a new process, and closes our copy of the worker's end of the socket. */
 static inline pid_t rig_spawn(const char *worker, rig_pair *pair) {
   extern char **environ;
   posix_spawn_file_actions_t actions;
@@ -81,7 +81,7 @@ static inline bool rig_read_bytes(int fd, void *bytes, size_t count) {
   return true;
 }
 
-/* The mappings of this process whose file has a certain text in its name. */
+/* Counts the mappings of this process whose file name contains a text. */
 static inline int rig_count_maps_of(const char *text) {
   FILE *maps = fopen("/proc/self/maps", "r");
   char line[512];
@@ -91,9 +91,9 @@ static inline int rig_count_maps_of(const char *text) {
   fclose(maps);
   return count;
 }
-/* The mappings of segments in this process. */
+/* Counts the mappings of segments in this process. */
 static inline int rig_count_maps(void) { return rig_count_maps_of("/memfd:tdict"); }
-/* What a case must leave as it was. */
+/* Resources of which a case must not leak any. */
 typedef struct rig_resources {
   int fds, maps;
 } rig_resources;
@@ -105,8 +105,8 @@ static inline void rig_nothing_leaked(rig_resources before) {
   assert_int_equal(rig_count_maps(), before.maps);
 }
 
-/* Batch size [2, 3]: "obs.pixels" U8 [2, 3, 4, 5] in a child of batch size [2, 3, 4], "obs.none" an empty tree, "r" F32
- * [2, 3], "h.0" I64 [2, 3, 0], "wide" F64 [2, 3, 700] with strides of its own. */
+/* Makes a tree of batch size [2, 3]: "obs.pixels" U8 [2, 3, 4, 5] in a child of batch size [2, 3, 4], "obs.none" an
+ * empty tree, "r" F32 [2, 3], "h.0" I64 [2, 3, 0], "wide" F64 [2, 3, 700], which is not contiguous. */
 static inline tdict_tree *rig_tree(void) {
   tdict_tree *td = TREE(2, 3);
   tdict_tree *obs = td_put_tree(td, "obs", TREE(2, 3, 4));
@@ -123,14 +123,14 @@ static inline tdict_tree *rig_tree(void) {
   td_put(td, "wide", turned);
   return td;
 }
-/* A shared copy of rig_tree(). */
+/* Makes a shared copy of rig_tree(). */
 static inline tdict_tree *rig_shared(void) {
   tdict_tree *td = rig_tree(), *shared = td_made(tree, tdict_share_create(td, NULL, &made, err));
   tdict_release(td);
   return shared;
 }
 
-/* The batches of a ring: "seed" I64 [4], "x" F32 [4, 500], "n.y" U8 [4, 33]. */
+/* Makes a batch of a ring: "seed" I64 [4], "x" F32 [4, 500], "n.y" U8 [4, 33]. */
 static inline tdict_tree *rig_batch(void) {
   tdict_tree *td = TREE(4);
   td_put(td, "seed", td_made(tensor, tdict_tensor_zeros(TDICT_I64, COUNTS(4), NULL, &made, err)));
@@ -179,7 +179,7 @@ static inline int rig_add_process(tdict_share_ring *ring, const char *worker, pi
   td_ok(tdict_share_ring_add_worker(ring, pair.ours, (int32_t)*pid, err));
   return pair.ours;
 }
-/* In a worker process: the ring. */
+/* Attaches a worker process to the ring. */
 static inline tdict_share_ring *rig_attach(void) {
   return td_made(share_ring, tdict_share_ring_attach(RIG_SOCKET, 60 * RIG_SECOND, &made, err));
 }
@@ -196,7 +196,7 @@ static inline int64_t rig_take(tdict_share_ring *ring) {
   return seed;
 }
 
-/* Random floats may be NaN, which equals no number. */
+/* Compares two trees. NaN equals NaN, because random floats may be NaN. */
 static inline bool rig_equal(const tdict_tree *a, const tdict_tree *b) {
   tdict_difference difference;
   td_ok(tdict_get_difference(a, b, td_options(tdict_difference_options, nan_equal = true), &difference, err));

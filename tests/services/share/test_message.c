@@ -64,7 +64,7 @@ CASE(share_message_refuses) {
     tdict_release(td_made(tree, tdict_share_receive(pair.theirs, RIG_SECOND, &made, err)));
     out = NULL;
   }
-  /* An empty message that brings a descriptor is no end of the stream. */
+  /* An empty message with a descriptor is not the end of the stream. */
   send_raw(pair.ours, "", 0, fd, 1);
   td_fails(TDICT_EFORMAT, "a message of 0 bytes", tdict_share_receive(pair.theirs, RIG_SECOND, &out, err));
   close(pair.ours);
@@ -73,7 +73,6 @@ CASE(share_message_refuses) {
   tdict_release(shared);
 }
 
-/* Received descriptors are closed on exec. */
 CASE(share_message_closes_on_exec) {
   rig_pair pair = rig_sockets(SOCK_STREAM);
   const tdict_message sent = {.kind = TDICT_SEGMENT_RING, .worker = 5, .num_fds = 2, .fds = {0, 1}};
@@ -88,7 +87,7 @@ CASE(share_message_closes_on_exec) {
   rig_close(pair);
 }
 
-/* Messages in a stream keep their borders and their descriptors. */
+/* Messages in a stream keep their boundaries and their descriptors. */
 CASE(share_message_streams) {
   rig_pair pair = rig_sockets(SOCK_STREAM);
   tdict_tree *shared[8], *out = NULL;
@@ -105,7 +104,7 @@ CASE(share_message_streams) {
   rig_close(pair);
 }
 
-/* Signals end neither a wait nor its time limit. */
+/* Signals neither end a wait nor extend its time limit. */
 CASE(share_message_waits_through_signals) {
   rig_pair pair = rig_sockets(SOCK_STREAM);
   tdict_tree *out = NULL;

@@ -33,7 +33,7 @@ CASE(share_ring_create_refuses) {
   rig_nothing_leaked(before);
 }
 
-/* The limits work, and the elements of new slots are zero. */
+/* A ring can have as many slots and workers as the limits allow, and the elements of new slots are zero. */
 CASE(share_ring_slots_begin_as_zeros) {
   const rig_resources before = rig_resources_now();
   tdict_share_ring *ring = rig_ring(TDICT_SHARE_MAX_SLOTS, TDICT_SHARE_MAX_WORKERS), *worker = rig_own_worker(ring);
@@ -60,7 +60,7 @@ CASE(share_ring_attach_refuses) {
   td_fails(TDICT_EINVAL, "out is NULL", tdict_share_ring_attach(pair.theirs, 0, NULL, err));
   td_fails(TDICT_EINVAL, "timeout_ns is -5", tdict_share_ring_attach(pair.theirs, -5, &out, err));
   td_fails(TDICT_ETIMEDOUT, "no message", tdict_share_ring_attach(pair.theirs, 0, &out, err));
-  /* Refuses a tree in place of a ring, and a number of a worker that the ring does not have. */
+  /* A tree instead of a ring is refused, and so is the number of a worker that the ring does not have. */
   td_ok(tdict_share_send(pair.ours, shared, err));
   td_fails(TDICT_EFORMAT, "kind 1, wanted 2", tdict_share_ring_attach(pair.theirs, 0, &out, err));
   tdict_message message = {
@@ -74,7 +74,7 @@ CASE(share_ring_attach_refuses) {
     td_ok(tdict_message_send("test", pair.ours, &message, err));
     td_fails(TDICT_EFORMAT, "but the ring has 3 workers", tdict_share_ring_attach(pair.theirs, 0, &out, err));
   }
-  /* A ring that is called a tree. */
+  /* A ring whose message says that it is a tree is refused. */
   tdict_tree *tree = NULL;
   message = (tdict_message){.kind = TDICT_SEGMENT_TREE, .num_fds = 1, .fds = {ring->segment->fd}};
   td_ok(tdict_message_send("test", pair.ours, &message, err));
@@ -85,7 +85,7 @@ CASE(share_ring_attach_refuses) {
   close(pair.theirs);
 }
 
-/* A worker that destroys its ring gives up its slots, and is not reported. Its batches are delivered. */
+/* A worker that destroys its ring frees its slots, and is not reported. The batches that it published are delivered. */
 CASE(share_ring_worker_may_leave) {
   scoped_share_ring ring = rig_ring(2, 1), worker = rig_own_worker(ring);
   rig_publish(worker, 5);
@@ -93,7 +93,7 @@ CASE(share_ring_worker_may_leave) {
   tdict_share_ring_destroy(worker);
   assert_int_equal(rig_take(ring), 5);
   td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
-  /* Its number is free again, and both slots are empty. */
+  /* The worker's number is free again, and both slots are empty. */
   worker = rig_own_worker(ring);
   td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
   td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
@@ -105,7 +105,7 @@ CASE(share_ring_without_workers_ends) {
   td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
 }
 
-/* In a forked child the trainer's ring cannot be used, and destroying it changes nothing here. */
+/* In a forked child, the trainer's ring cannot be used, and destroying it changes nothing in the parent. */
 CASE(share_ring_in_a_fork) {
   scoped_share_ring ring = rig_ring(2, 2), worker = rig_own_worker(ring);
   tdict_tree *batch = NULL, *other = NULL;
@@ -148,7 +148,7 @@ CASE(share_ring_survives_enomem) {
     assert_null(worker);
   }
   rig_publish(worker, 1);
-  /* A taken ring needs no memory. */
+  /* To take a batch and to give it back needs no memory. */
   tdict_tree *batch = NULL;
   td_fail_alloc(0, true);
   tdict_status status = tdict_share_ring_take(ring, 0, &batch, NULL);

@@ -1,4 +1,4 @@
-/* The calls of the trainer: batches of other processes, transfers from slots, dead and broken workers. */
+/* Tests the calls of the trainer: batches of other processes, transfers from slots, dead and broken workers. */
 
 #include "context.h"
 #include "device/sim/driver.h"
@@ -53,7 +53,7 @@ WORKER(share_worker_holds) {
   rig_write(RIG_SOCKET, "h", 1);
   for (;;) pause();
 }
-/* Says that it has the ring, and waits to be killed. */
+/* Reports that it is attached to the ring, and waits to be killed. */
 WORKER(share_worker_is_idle) {
   scoped_share_ring ring = rig_attach();
   rig_write(RIG_SOCKET, "i", 1);
@@ -68,7 +68,7 @@ WORKER(share_worker_is_broken) {
   for (;; n++) {
     uint64_t random;
     td_fill_random(&random, sizeof random, n);
-    /* Half of the numbers are like those of slots. */
+    /* Half of the numbers are similar to those of slots. */
     const uint32_t small = (uint32_t)(random >> 40) % 6 << 8 | (uint32_t)(random >> 50) % 5;
     volatile uint32_t *word = words + (random >> 8) % count;
     *word = random & 1 ? small : (uint32_t)(random >> 13);
@@ -80,7 +80,7 @@ static void wait_for_byte(int socket) {
   assert_true(rig_read_bytes(socket, &say, 1));
 }
 
-/* Takes batches of several processes. Those of one worker come in its order. */
+/* Takes batches of several processes. Batches of one worker arrive in the order in which it published them. */
 CASE(share_ring_takes_batches_of_processes) {
   enum { PROCESSES = 3, BATCHES = 300 };
   const rig_resources before = rig_resources_now();
@@ -146,7 +146,7 @@ CASE(share_ring_trainer_refuses) {
   td_ok(tdict_share_ring_take(ring, 0, &batch, err));
   td_ok(tdict_share_ring_give_back(ring, batch, err));
   td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_give_back(ring, batch, err));
-  /* Workers: too many, no process, a closed socket. */
+  /* A worker cannot be added if there are too many, without a process, or with a closed socket. */
   const rig_resources before = rig_resources_now();
   td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_add_worker(NULL, pair.ours, self, err));
   td_fails(TDICT_EINVAL, "belongs to a worker", tdict_share_ring_add_worker(worker, pair.ours, self, err));
@@ -239,7 +239,7 @@ static void *kill_at_rest(void *user) {
   td_rest();
   return kill(*(pid_t *)user, SIGKILL) == 0 ? NULL : user;
 }
-/* A trainer that waits without a limit is told of the death of a worker. */
+/* A trainer that waits without a limit gets an error when a worker dies. */
 CASE(share_ring_reports_during_a_wait) {
   scoped_share_ring ring = rig_ring(2, 1);
   tdict_tree *batch = NULL;
@@ -275,7 +275,7 @@ CASE(share_ring_reports_idle_workers) {
   for (int i = 0; i < 2; i++) assert_int_equal(rig_reap(pids[i]), -SIGKILL);
 }
 
-/* A trainer that always finds full slots is told, too. */
+/* A trainer that always finds full slots also gets this error. */
 CASE(share_ring_reports_while_slots_are_full) {
   scoped_share_ring ring = rig_ring(4, 2), other = rig_own_worker(ring);
   tdict_tree *batch = NULL;
@@ -293,7 +293,7 @@ CASE(share_ring_reports_while_slots_are_full) {
   assert_int_equal(status, TDICT_ELOST);
 }
 
-/* Workers that are killed at random moments: TDICT_KILLS in the environment sets how many. */
+/* Workers are killed at random moments. The environment variable TDICT_KILLS sets how many. */
 CASE(share_ring_survives_killed_workers) {
   enum { PROCESSES = 4 };
   const char *const asked = getenv("TDICT_KILLS");
@@ -363,7 +363,7 @@ CASE(share_ring_refuses_words) {
     assert_int_equal(rig_take(ring), 1);
     assert_int_equal(rig_take(ring), 2);
   }
-  /* The word of a slot that the trainer has does not matter. */
+  /* The word of a slot is ignored while the trainer has the slot. */
   rig_publish(worker, 3);
   td_ok(tdict_share_ring_take(ring, 0, &batch, err));
   atomic_store(&ring->words->slots[0].state, tdict_slot_word(TDICT_SHARE_FULL, 0));
@@ -419,7 +419,7 @@ SIM_CASE(share_ring_waits_for_transfers) {
     td_ok(tdict_sim_hold(context, err));
     scoped_future future = td_made(future, tdict_to_device_async(context, batch, td_device(), &o, &made, err));
     td_ok(tdict_share_ring_give_back(ring, batch, err));
-    if (is_pinned) { /* otherwise the staging ring has the bytes soon, even if the device copies nothing */
+    if (is_pinned) { /* else the staging ring soon has the bytes, and the slot is free */
       td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, RIG_SECOND / 50, &next, err));
       td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, RIG_SECOND / 50, &next, err));
       td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &next, err));
@@ -482,7 +482,7 @@ SIM_CASE(share_ring_waits_for_recorded_uses) {
   tdict_stream_destroy(context, stream);
 }
 
-/* A transfer that is under way keeps the segment of a destroyed ring. */
+/* A transfer that still runs keeps the segment of a destroyed ring. */
 SIM_CASE(share_ring_outlived_by_a_transfer) {
   const rig_resources before = rig_resources_now();
   tdict_context *context = td_context(NULL);
@@ -503,7 +503,7 @@ SIM_CASE(share_ring_outlived_by_a_transfer) {
   rig_nothing_leaked(before);
 }
 
-/* A driver that refuses to register costs only speed. A registration ends with the ring, which outlives the context. */
+/* A driver that cannot register the ring costs only speed. The registration ends with the ring, after the context. */
 SIM_CASE(share_ring_pin_falls_back) {
   scoped_driver inner = NULL, driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();

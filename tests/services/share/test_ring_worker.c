@@ -1,4 +1,4 @@
-/* The calls of a worker: slots to fill, waits, the end of the trainer. */
+/* Tests the calls of a worker: slots to fill, waits, and the end of the trainer. */
 
 #include "rig.h"
 #include "support/threads.h"
@@ -6,7 +6,7 @@
 CASE(share_ring_begin_and_publish) {
   scoped_share_ring ring = rig_ring(3, 2), worker = rig_own_worker(ring), other = rig_own_worker(ring);
   tdict_tree *slots[3], *more = NULL;
-  /* Every slot is begun once, also by two workers. */
+  /* Each slot can be begun once, even with two workers. */
   td_ok(tdict_share_ring_begin(worker, 0, &slots[0], err));
   td_ok(tdict_share_ring_begin(other, 0, &slots[1], err));
   td_ok(tdict_share_ring_begin(worker, 0, &slots[2], err));
@@ -15,7 +15,7 @@ CASE(share_ring_begin_and_publish) {
   td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(other, RIG_SECOND / 20, &more, err));
   assert_true(tdict_now_ns() - begin >= RIG_SECOND / 20);
   for (int64_t i = 0; i < 3; i++) rig_fill(slots[i], 10 + i);
-  /* Each worker publishes its own slots, each once. */
+  /* A worker can publish only its own slots, each once. */
   td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_publish(worker, slots[1], err));
   td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_publish(other, slots[0], err));
   td_ok(tdict_share_ring_publish(worker, slots[2], err));

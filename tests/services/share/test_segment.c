@@ -1,4 +1,4 @@
-/* Segments: seals, and every way in which a received segment can be wrong. */
+/* Tests segments: seals, and every way in which a received segment can be wrong. */
 #include "services/share/segment.h"
 
 #include <sys/mman.h>
@@ -12,7 +12,7 @@ typedef struct head {
 } head;
 enum { ALL_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, BLOB_AT = 4096 };
 
-/* The bytes of a good segment; the caller frees them. */
+/* Returns the bytes of a good segment. The caller frees them. */
 static unsigned char *good_image(size_t *bytes) {
   scoped_tree shared = rig_shared();
   const tdict_segment *segment = tdict_segment_of(shared);
@@ -28,7 +28,7 @@ static int make_file(const void *image, size_t bytes, int seals) {
   assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
   return fd;
 }
-/* Opens a file as a segment, which must be refused. The descriptor is closed. */
+/* Checks that a file is refused as a segment, and that the descriptor is closed. */
 static void refuse(int fd, tdict_status status, const char *text) {
   const rig_resources before = rig_resources_now();
   tdict_segment *out = NULL;
@@ -50,8 +50,8 @@ CASE(share_segment_is_sealed) {
   assert_int_equal(fcntl(segment->fd, F_GETFD), FD_CLOEXEC);
 }
 
-/* In older systems a signal undoes the allocation that it interrupts. Signals every millisecond must not keep a segment
- * from being made. */
+/* On older systems, a signal undoes the allocation that it interrupts. A segment must be made even if there is a signal
+ * every millisecond. */
 CASE(share_segment_is_made_among_signals) {
   enum { BYTES = 64 << 20 };
   scoped_tree like = help_tree_without_batch(), shared = NULL;
@@ -81,7 +81,7 @@ CASE(share_segment_refuses_files) {
   refuse(make_file(image, 4096, ALL_SEALS), TDICT_EFORMAT, "wanted those of its head");
   refuse(make_file(image, bytes - 4096, ALL_SEALS), TDICT_EFORMAT, "wanted those of its head");
   refuse(make_file(image, bytes - 1, ALL_SEALS), TDICT_EFORMAT, "wanted those of its head");
-  /* A segment that must not be written. */
+  /* The seals of a segment do not allow writing. */
   refuse(make_file(image, bytes, ALL_SEALS | F_SEAL_WRITE), TDICT_EIO, "mmap");
 }
 
@@ -116,7 +116,7 @@ CASE(share_segment_refuses_heads) {
   }
 }
 
-/* Blobs of another tree, of an object, and with any byte changed. */
+/* The blob describes another tree or an object, or any byte of it is changed. */
 CASE(share_segment_refuses_blobs) {
   size_t bytes;
   scoped_bytes image = good_image(&bytes);
@@ -137,7 +137,7 @@ CASE(share_segment_refuses_blobs) {
     const rig_resources before = rig_resources_now();
     memcpy(image + BLOB_AT, blob, kept.blob_bytes);
     td_fill_random(image + BLOB_AT + i, 1, i);
-    /* A changed key is a good blob. */
+    /* A blob with a changed key is still good. */
     if (tdict_segment_open("test", make_file(image, bytes, ALL_SEALS), TDICT_SEGMENT_TREE, &out, NULL) == TDICT_OK) {
       tdict_tree *made = NULL;
       td_ok(tdict_segment_make_tree(out, 0, &made, err));

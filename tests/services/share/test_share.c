@@ -1,4 +1,4 @@
-/* Tests shared trees: copies, other processes, what is refused, and what is freed. */
+/* Tests shared trees: copies, other processes, refusals, and what is freed. */
 #include <sys/mman.h>
 
 #include "rig.h"
@@ -28,7 +28,7 @@ CASE(share_passes_trees_to_other_processes) {
   rig_pair pair = rig_sockets(SOCK_STREAM);
   const pid_t pid = rig_spawn("share_worker_reads", &pair);
   td_ok(tdict_share_send(pair.ours, shared, err));
-  /* A file of memfd_create() has no name in a file system. */
+  /* The file of a segment is not in /dev/shm, because it comes from memfd_create(). */
   assert_int_equal(rig_count_maps(), before.maps + 1);
   assert_int_equal(rig_count_maps_of("/dev/shm"), 0);
   for (int i = 0; i < LEAVES; i++) {
@@ -84,7 +84,7 @@ SIM_CASE(share_create_copies_from_devices) {
   assert_true(rig_equal(td, shared));
 }
 
-/* Trees without tensors, and trees whose tensors have no bytes. */
+/* Shares a tree without tensors, and a tree whose tensors have no bytes. */
 CASE(share_empty_trees) {
   const rig_resources before = rig_resources_now();
   rig_pair pair = rig_sockets(SOCK_SEQPACKET);
@@ -123,7 +123,7 @@ CASE(share_frees_with_the_last_reference) {
   rig_nothing_leaked(before);
 }
 
-/* Copies that an operation makes of shared tensors are ordinary memory. */
+/* An operation copies shared tensors to ordinary memory. */
 CASE(share_tensors_work_in_operations) {
   scoped_tree shared = rig_shared();
   const tdict_tensor *wide = td_leaf(shared, "wide");
@@ -150,7 +150,7 @@ CASE(share_refuses) {
   tdict_release(shared);
   td_fails(TDICT_EINVAL, "out is NULL", tdict_share_receive(pair.ours, 0, NULL, err));
   td_fails(TDICT_EINVAL, "timeout_ns is -1", tdict_share_receive(pair.ours, -1, &out, err));
-  /* Consolidated, but not in a segment. */
+  /* A consolidated tree that is not in a segment. */
   td_ok(tdict_consolidate(td, NULL, &shared, err));
   td_fails(TDICT_EINVAL, "not shared", tdict_share_send(pair.ours, shared, err));
   tdict_release(shared);
@@ -158,7 +158,7 @@ CASE(share_refuses) {
   tdict_share_ring *ring = rig_ring(1, 1);
   td_fails(TDICT_EINVAL, "not shared", tdict_share_send(pair.ours, ring->slots[0].tree, err));
   tdict_share_ring_destroy(ring);
-  /* Objects, by name. */
+  /* An object, which the error names. */
   td_ok(tdict_set_text(td, "obs.words", "hello", err));
   td_fails_at(TDICT_ENOTSUP, "share_create: a text or value, wanted tensors and trees only", "obs.words",
               tdict_share_create(td, NULL, &out, err));
@@ -184,7 +184,7 @@ CASE(share_survives_enomem) {
   rig_close(pair);
 }
 
-/* A process with too few descriptors, and a socket that is closed. */
+/* The process has too few descriptors, or the socket is closed. */
 CASE(share_reports_the_system) {
   scoped_tree td = rig_tree(), shared = rig_shared();
   tdict_tree *out = NULL;

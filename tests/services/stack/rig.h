@@ -1,11 +1,11 @@
-/* Items and lazy stacks for the tests of this layer. */
+/* Makes items and lazy stacks for the tests in tests/services/stack. */
 #ifndef TDICT_TESTS_SERVICES_STACK_RIG_H
 #define TDICT_TESTS_SERVICES_STACK_RIG_H
 
 #include "core/tree/help.h"
 #include "support/lazy.h"
 
-/* A stack of items, whose references it takes. */
+/* Makes a stack of items, and takes their references. */
 #define STACK(...) rig_stack((tdict_tree *[]){__VA_ARGS__}, sizeof(tdict_tree *[]){__VA_ARGS__} / sizeof(tdict_tree *))
 static inline tdict_lazy_stack *rig_stack(tdict_tree **items, size_t count) {
   tdict_lazy_stack *s = td_made(lazy_stack, tdict_lazy_stack_create(items, count, &made, err));
@@ -16,7 +16,7 @@ static inline tdict_tree *rig_item(const tdict_lazy_stack *s, int64_t i) {
   return td_made(tree, tdict_lazy_stack_get_item(s, i, &made, err));
 }
 
-/* An item of batch size [2]: "x" F32 [2, 3], "n.y" F32 [2, wide], and with `own` a key of its own. */
+/* Makes an item of batch size [2]: "x" F32 [2, 3], "n.y" F32 [2, wide], and the key `own` if it is not NULL. */
 static inline tdict_tree *rig_new_item(int64_t wide, const char *own) {
   tdict_tree *td = td_tree("[2] x:f32[2,3]");
   td_put(td, "n.y", TENSOR(2, wide));

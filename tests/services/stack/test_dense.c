@@ -1,4 +1,4 @@
-/* Compares the dense tree of all items, stacked or padded with masks, with loops over elements. */
+/* Tests the dense tree of all items, stacked or padded with masks, against loops over elements. */
 #include "rig.h"
 #include "support/things.h"
 
@@ -146,7 +146,7 @@ DEVICE_CASE(lazy_stack_pad_on_devices) {
   td_release(y, bits, padded, mask);
 }
 
-/* The tensors of an object are padded; the mask has them as a tree. */
+/* The tensors of an object are padded. Their masks are in a tree at the path of the object. */
 CASE(lazy_stack_pad_pads_objects) {
   tdict_tree *items[2], *padded = NULL, *mask = NULL;
   for (int i = 0; i < 2; i++) {
@@ -168,7 +168,7 @@ CASE(lazy_stack_pad_pads_objects) {
   assert_int_equal(thing_count(), 0);
 }
 
-/* Text and tensors without batch dimensions are the same in both trees. */
+/* Texts and tensors without batch dimensions are the same in the padded tree and in the tree of masks. */
 CASE(lazy_stack_pad_keeps_other_leaves) {
   tdict_tree *items[2], *trees[2] = {NULL};
   tdict_tensor *weights = TENSOR(5), *found = NULL;

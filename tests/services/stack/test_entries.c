@@ -1,4 +1,4 @@
-/* Entries of all items: common keys, stacked copies, nested stacks, set. */
+/* Tests entries of all items: common keys, stacked copies, nested stacks, and setting an entry. */
 #include "rig.h"
 
 typedef struct seen {
@@ -125,8 +125,7 @@ CASE(lazy_stack_set_splits_into_views) {
   td_ok(tdict_lazy_stack_set(s, "n", t, err)); /* a tensor replaces a tree */
   check_views(s, "n", t);
   tdict_lazy_stack_release(s);
-  /* If an item occurs twice, its tensor becomes the last of its two views. This is also so at a path whose nodes are
-   * new. */
+  /* An item that occurs twice gets the last of its two views, also at a path whose nodes are new. */
   tdict_tree *a = TREE(2), *b = TREE(2), *items[] = {a, b, a};
   td_ok(tdict_lazy_stack_create(items, 3, &s, err));
   td_ok(tdict_lazy_stack_set(s, "p.q", t, err));

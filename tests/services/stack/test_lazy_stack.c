@@ -1,4 +1,4 @@
-/* Lazy stacks as lists: items, batch sizes, additions, refusals. */
+/* Tests lazy stacks as lists: items, batch sizes, additions, and refusals. */
 #include "rig.h"
 
 CASE(lazy_stack_shares_its_items) {
@@ -33,7 +33,7 @@ CASE(lazy_stack_insert_survives_enomem) {
 CASE(lazy_stack_inserts_items) {
   scoped_lazy_stack s = STACK(TREE(2));
   tdict_tree *wanted[8] = {rig_item(s, 0)};
-  static const int64_t places[] = {1, 0, -1, 3, -4, 5}; /* Python's, with the end */
+  static const int64_t places[] = {1, 0, -1, 3, -4, 5}; /* as in Python, and the end */
   size_t count = 1;
   for (size_t k = 0; k < 6; k++) {
     scoped_tree item = TREE(2);
@@ -62,7 +62,7 @@ CASE(lazy_stack_inserts_items) {
   }
 }
 
-/* As in TensorDict, the stack is locked while all of its items are. */
+/* As in TensorDict, the stack is locked if all of its items are locked. */
 CASE(lazy_stack_of_locked_items_is_locked) {
   scoped_lazy_stack s = STACK(TREE(2), TREE(2));
   scoped_tree item = TREE(2);
@@ -103,7 +103,7 @@ static tdict_status ignore_entry(void *user, const tdict_lazy_entry *entry, tdic
   return TDICT_OK;
 }
 
-/* An item whose batch size was changed by its own handle is named by each function. */
+/* Each function names an item whose batch size was changed through its own handle. */
 CASE(lazy_stack_refuses_changed_items) {
   tdict_context *context = NULL;
   td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &context, err));

@@ -1,4 +1,4 @@
-/* Lazy stacks that are moved with the options `conversions` and `narrow` of transfers. */
+/* Tests transfers of lazy stacks with the options `conversions` and `narrow`. */
 #include "engine/conversions.h"
 #include "engine/narrow.h"
 #include "support/lazy.h"
