@@ -1,7 +1,7 @@
 """Stops a program in GDB and compares what the printers and tdict_describe() print there.
 
 usage: gdb.py PROGRAM PRINTERS LIBRARY
-The printers lie where GDB finds them for the shared library, as after an installation. Exits with 77 if GDB is missing, cannot run programs here, or the library has no debug information."""
+The printers must be where GDB looks for printers of the shared library, as after an installation. Exits with 77 if GDB is missing or cannot run programs here, or if the library has no debug information."""
 
 import pathlib
 import re

@@ -184,7 +184,7 @@ CASE(append_that_fails_leaves_the_old_rows) {
     done = calls <= n;
     begin_faults(FAULT_NONE, -1);
     assert_true(status == TDICT_OK || status == TDICT_EIO);
-    if (!holds(&f, parts, status == TDICT_OK ? 2 : 1)) fail_msg("call %d: other rows", n);
+    if (!holds(&f, parts, status == TDICT_OK ? 2 : 1)) fail_msg("call %d: the directory has wrong rows", n);
     assert_int_equal(count_temporary(&f), 0);
     assert_true(!done || status == TDICT_OK);
   }
@@ -221,9 +221,9 @@ CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
         remove_all(in(&f, "x"));
         continue;
       }
-      if (!holds(&f, parts, 1)) fail_msg("calls %d and %d: other rows", n, second);
+      if (!holds(&f, parts, 1)) fail_msg("calls %d and %d: the directory has wrong rows", n, second);
       td_ok(tdict_append(NULL, in(&f, "x"), none, NULL, err));
-      if (!holds(&f, parts, 1)) fail_msg("calls %d and %d: other rows after the repair", n, second);
+      if (!holds(&f, parts, 1)) fail_msg("calls %d and %d: wrong rows after the repair", n, second);
       assert_int_equal(count_temporary(&f), 0);
       num_restored += is_second;
     }

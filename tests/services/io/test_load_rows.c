@@ -85,7 +85,7 @@ DEVICE_CASE(load_reads_sparse_files) {
   assert_non_null(file);
   if (fseeko(file, data + 5000000000 - 5000, SEEK_SET) != 0 || fwrite("last row", 1, 8, file) != 8 ||
       fseeko(file, data + 5000000000, SEEK_SET) != 0 || fwrite("abc", 1, 3, file) != 3 || fclose(file) != 0)
-    td_skip("no sparse files here");
+    td_skip("this file system has no sparse files");
   for (int i = 0; i < 2; i++) {
     tdict_load_options o = rows_of(i ? 1 : 999999, -1);
     scoped_tree there = NULL, back = NULL;

@@ -195,7 +195,7 @@ static void check_files(world *w, tdict_tree *new) {
     return;
   }
   const bool is_new = new &&digest(found) == digest(new);
-  if (!is_new && !w->now) fail_msg("a mixture");
+  if (!is_new && !w->now) fail_msg("the files hold a tree that was not saved completely");
   same_as(found, is_new ? new : w->now);
   tdict_release(found);
   counts.new += is_new;
@@ -230,7 +230,7 @@ static void save(world *w) {
     tdict_release(w->now);
     w->now = tdict_retain(tree);
     keep_shards(w);
-    if (count_left(w)) fail_msg("%d files of killed saves stay", count_left(w));
+    if (count_left(w)) fail_msg("%d files of killed saves are left", count_left(w));
   }
   if (w->now) check_files(w, NULL);
   if (w->now && roll(&w->d, 3) == 0 && access(w->path, F_OK) == 0) check_load(w, w->now);

@@ -26,8 +26,7 @@ static tdict_status put_batch(tdict_tree *td, const char *path, report *r, int n
   tdict_tensor *t[2] = {NULL, NULL};
   tdict_status status = TDICT_OK;
   for (int i = 0; i < 2 && status == TDICT_OK; i++) {
-    status =
-        tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t[i], err); /* not pinned: the loader has something to pin */
+    status = tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t[i], err); /* not pinned: there is something to pin */
     if (status == TDICT_OK) td_fill_random(tdict_tensor_data(t[i]), tdict_tensor_bytes(t[i]), pair_seed(number, i));
   }
   batch like = {.base = {.label = "a batch", .number = number, .p = &r->p},
