@@ -10,7 +10,6 @@ enum { OP_FIRST_MATCHING = OP_BROADCAST_INTO }; /* from here on, the trees of al
 static const char *const op_names[] = {"broadcast",  "scatter",          "broadcast_into", "gather",
                                        "all_gather", "all_gather_stack", "all_reduce"};
 
-/* The arguments of one rank. */
 typedef struct op_args {
   int op;
   tdict_tree *tree; /* broadcast and scatter get NULL on ranks other than the root, unless `always_passes` is set */

@@ -1,4 +1,4 @@
-/* Asynchronous calls: their order, their results and their errors. */
+/* Tests asynchronous calls: their order, their results and their errors. */
 #include "services/comm/trees.h"
 #include "support/take_comm.h"
 #include "support/thread_name.h"

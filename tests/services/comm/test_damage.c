@@ -1,5 +1,5 @@
-/* Messages with a wrong byte. Each byte of each message is damaged once: the calls return TDICT_OK or an error, and all
- * memory accesses are valid, which AddressSanitizer checks. */
+/* Tests messages with a wrong byte. Each byte of each message is damaged once: the calls return TDICT_OK or an error,
+ * and all memory accesses are valid, which AddressSanitizer checks. */
 #include "core/base/error.h"
 #include "services/comm/every_op.h"
 
@@ -73,7 +73,7 @@ static tdict_tree *small_tree(const char *key) {
   return tree;
 }
 
-/* Makes the arguments of the ranks. The trees of the ranks are released by drop_case(). */
+/* Makes the arguments of the ranks. drop_case() releases the trees. */
 static void make_case(damage_case *c) {
   static const int64_t counts[WORLD] = {0, 2};
   const scene *s = c->s;

@@ -184,7 +184,7 @@ CASE(comm_send_reports_dead_ranks) {
         const bool died = thread_world_all_calls(g->threads, dead) > n;
         const int other = g->ranks[1 - dead].status;
         assert_int_equal(g->ranks[dead].status, died ? TDICT_EIO : TDICT_OK);
-        /* the sender is done when the elements are on their way */
+        /* the sender is done as soon as the elements are sent */
         assert_true(other == TDICT_ELOST || (silent && other == TDICT_ETIMEDOUT) || (dead == 1 && other == TDICT_OK) ||
                     !died);
         tdict_release(a.c.of[0].tree);

@@ -1,4 +1,4 @@
-/* Lets every allocation of every call fail once. The rig has one rank, so all allocations are on one thread. */
+/* Lets every allocation of every call fail once. The only rank makes its calls on this thread, so each can fail. */
 #include "services/comm/every_op.h"
 
 static tdict_tree *separate_tree(void) {
@@ -11,7 +11,6 @@ static tdict_tree *separate_tree(void) {
   return made;
 }
 
-/* The rig has one rank and makes its calls on this thread, because allocations are made to fail on one thread. */
 static tdict_status (*real_exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                      tdict_error *err);
 static int64_t seen_at_exchange; /* allocations before the headers were exchanged */

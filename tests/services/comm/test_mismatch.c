@@ -1,4 +1,4 @@
-/* Ranks that disagree: every rank gets the same error, no element is sent, and the communicator stays usable. */
+/* Tests ranks that disagree: every rank gets the same error, no element is sent, and the communicator stays usable. */
 #include "services/comm/every_op.h"
 
 #include "core/tensor/tensor.h"

@@ -1,4 +1,4 @@
-/* Streams, transfers, memories and devices of communicators. */
+/* Tests streams, transfers, memories and devices of communicators. */
 #include <unistd.h>
 
 #include "services/comm/every_op.h"
@@ -37,7 +37,7 @@ static void reduce_after_kernel(rig_rank *r) {
   if (c->op == OP_REDUCE) rig_ok(r, td_comm_all_reduce(r->comm, c->tree[r->rank], TDICT_REDUCE_SUM, &o, err));
   if (c->op == OP_BROADCAST_INTO) rig_ok(r, td_comm_broadcast_into(r->comm, c->tree[r->rank], 1, &o, err));
   if (c->op == OP_ALL_GATHER) rig_ok(r, td_comm_all_gather_stack(r->comm, c->tree[r->rank], &o, &r->got, err));
-  rig_ok(r, tdict_stream_synchronize(r->rig->context, c->stream[r->rank], err)); /* `kernel` is on this stack */
+  rig_ok(r, tdict_stream_synchronize(r->rig->context, c->stream[r->rank], err)); /* `kernel` is a local variable */
 }
 
 SIM_CASE(comm_calls_follow_the_stream_after) {

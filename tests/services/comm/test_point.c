@@ -1,4 +1,4 @@
-/* Tests sending of trees between two ranks. */
+/* Tests sends of trees between two ranks. */
 #include "services/comm/trees.h"
 #include "support/take_comm.h"
 

@@ -82,7 +82,7 @@ static inline void tree_grow(const tree_plan *plan, tdict_tree *tree, int depth,
   }
 }
 
-/* Copies each tensor of a host tree on its own to a device. */
+/* Copies each tensor of a host tree to a device, to a storage of its own. */
 static inline tdict_status tree_move_leaf(void *user, const tdict_entry *entry, tdict_error *err) {
   tdict_tree *to = ((tdict_tree **)user)[0];
   tdict_memory *memory = ((tdict_memory **)user)[1];
@@ -173,7 +173,7 @@ static inline tdict_status tree_check_leaf(void *user, const tdict_entry *entry,
   } while (tree_next_index(part, index));
   return TDICT_OK;
 }
-/* Checks that the host tree `whole` holds the host tree `part`. dim -1: the trees are equal. */
+/* Checks that the host tree `whole` holds the host tree `part`. If `dim` is -1, the trees must be equal. */
 static inline void tree_check_part(const tdict_tree *whole, const tdict_tree *part, bool is_stack, int dim,
                                    int64_t from) {
   tree_place p = {whole, is_stack, dim, from, 0};

@@ -47,7 +47,6 @@ static tdict_tree *view_of(const tdict_records *r) {
   return td_made(tree, tdict_records_view(r, NULL, NULL, &made, err));
 }
 
-/* Returns the address of the member of one field. */
 static const void *member_of(const particle *p, int field) {
   const void *const members[FIELDS] = {&p->tag, p->pos, &p->state.mass, &p->state.charge, p->cells, &p->alive, &p->id};
   return members[field];

@@ -23,7 +23,7 @@ static const char *only_call;        /* if not NULL, other calls are neither cou
 static const char *fault_call;       /* name of the call that failed */
 static bool writes_little;           /* pwrite() writes 7 bytes at most, and each second call is interrupted */
 static bool lacks_exchange;          /* renameat2() fails as on a file system that cannot exchange names */
-static bool skips_flush;             /* fsync() does nothing, which is quick; a killed process loses no written bytes */
+static bool skips_flush;             /* fsync() does nothing, to save time: a killed process loses no written bytes */
 static void (*look_at_file)(int fd); /* if not NULL, called with new files, and with files before they are written */
 static _Thread_local bool dies_after;
 

@@ -87,7 +87,6 @@ typedef struct raw_rows {
 } raw_rows;
 static const raw_rows all_rows = {0, -1};
 
-/* Compares a tensor with rows of the file. */
 static inline void raw_check_tensor(tdict_context *c, const raw_file *f, const raw_tensor *t, const tdict_tensor *got,
                                     raw_rows rows) {
   const bool is_whole = rows.count < 0;
@@ -108,7 +107,6 @@ static inline void raw_check_tensor(tdict_context *c, const raw_file *f, const r
   }
   assert_memory_equal(found, f->bytes + t->offset + (is_whole ? 0 : row * (size_t)rows.first), bytes);
 }
-/* Compares all tensors of a tree with the file. */
 static inline void raw_check(tdict_context *c, const raw_file *f, const tdict_tree *tree, tdict_device device,
                              int64_t first, int64_t count) {
   assert_int_equal(tdict_num_leaves(tree), f->count);

@@ -40,7 +40,6 @@ static bool holds(const folder *f, tdict_tree *const *parts, size_t count) {
   if (same) same_trees(found, wanted);
   return same;
 }
-/* Returns the number of temporary files in the directory. */
 static int count_temporary(const folder *f) {
   static const char *const folders[] = {"x", "x/n", "x/n/deep"};
   int count = 0;
@@ -292,7 +291,6 @@ CASE(append_recovers_by_the_rule_of_tensordict) {
   release_all(parts, 2);
 }
 
-/* An append does not write outside the directory through a link. */
 CASE(append_follows_no_links) {
   scoped_directory f = folder_create();
   dice d = {12};

@@ -10,7 +10,7 @@ CASE(consolidated_file_reads_a_file_of_the_package) {
   ignores_order = false;
 }
 
-/* Files of TensorDict 0.15.3 with the column `s` of letters, made by torch.stack along different dimensions. */
+/* Opens files of TensorDict 0.15.3 with the column `s` of letters, made by torch.stack along different dimensions. */
 CASE(consolidated_file_reads_stacks_of_text) {
   static const struct {
     const char *name;
@@ -155,7 +155,7 @@ CASE(consolidated_file_refuses_broken_files) {
     write_consolidated(in(&f, "x"), attacks[i].payload, attacks[i].json);
     refuse(in(&f, "x"), attacks[i].status, attacks[i].text);
   }
-  /* A length that does not point to such a JSON text: the file is not a consolidated file. */
+  /* If the length does not point to such a JSON text, the file is not a consolidated file. */
   static const uint64_t lengths[] = {0, 1, 7, 100, UINT64_MAX, (uint64_t)INT64_MAX, UINT64_MAX - 7};
   static const char json[] = TD("", "", "");
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {

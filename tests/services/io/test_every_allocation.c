@@ -6,7 +6,7 @@
 static const char long_key[] = "a key of more than sixteen bytes, \"quoted\", \\\\ and é漢 \t";
 static const char long_text[] = "a text of more than sixteen bytes\n\"quoted\" \\ \x01 é漢 and the end";
 
-/* What a tree may have so that the format can hold it. */
+/* What a tree in the format may contain. */
 typedef enum content { CONTENT_ARRAY, CONTENT_ARRAYS, CONTENT_ROWS, CONTENT_ALL } content;
 typedef struct format_case {
   const char *name;

@@ -2,7 +2,6 @@
 #include "directory.h"
 #include "random_tree.h"
 
-/* Returns a tree with one tensor of bytes. */
 static tdict_tree *tree_of_bytes(const char *key, const void *bytes, size_t count) {
   scoped_tensor t = NULL;
   tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
@@ -11,7 +10,7 @@ static tdict_tree *tree_of_bytes(const char *key, const void *bytes, size_t coun
   return tree;
 }
 
-/* Saves a tree, and checks that an open of the file returns an equal tree. */
+/* Saves a tree, and checks that tdict_open() returns an equal tree. */
 static void check_round_trip(const char *path, const tdict_tree *tree, tdict_file_format format) {
   const tdict_save_options o = save_as(format);
   scoped_tree back = NULL;
@@ -129,7 +128,7 @@ CASE(format_of_a_folder) {
   td_ok(tdict_open(f.path, td_options(tdict_open_options, follows_links = true), &back, err));
   same_trees(back, tree);
   tdict_release(back);
-  /* An index is used first. Its contents decide its format. */
+  /* An index takes precedence. Its contents decide its format. */
   for (int has_shards = 0; has_shards < 2; has_shards++) {
     o.max_shard_bytes = (uint64_t)has_shards;
     td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), other, &o, err));

@@ -1,5 +1,5 @@
-/* Tests tdict_load() with reads that fail, files that are shortened, wrong arguments, little memory and exhausted host
- * memory. The linker's --wrap sends the reads of the library through this file: __wrap_pread. */
+/* Tests tdict_load() with reads that fail, files that are shortened, wrong arguments, little pinned memory and failing
+ * allocations. The linker's --wrap redirects the library's reads to __wrap_pread in this file. */
 #include <errno.h>
 #include <stdatomic.h>
 
@@ -253,7 +253,6 @@ static bool go_on(void *user, uint64_t done, uint64_t total) {
   return done <= total;
 }
 
-/* Each allocation of the calling thread fails once. */
 DEVICE_CASE(load_survives_enomem) {
   static const char header[] =
       "{\"__metadata__\":{\"tensordict\":\"{\\\"version\\\":1,\\\"root\\\":{\\\"type\\\":\\\"TensorDict\\\","

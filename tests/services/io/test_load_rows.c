@@ -142,7 +142,7 @@ CASE(load_refuses_wrong_rows) {
   refuse(c, in(&home, "y"), o, TDICT_ESHAPE, "no selected leaf has rows");
 }
 
-/* The tree has no batch dimensions and a ragged leaf of three rows, so rows are those of the leaf. */
+/* The tree has no batch dimensions and a ragged leaf of three rows, so the selected rows are rows of the leaf. */
 CASE(load_checks_offsets) {
   static const int64_t good[] = {0, 2, 3, 5};
   static const struct {

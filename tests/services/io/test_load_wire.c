@@ -5,7 +5,7 @@
 
 enum { IDS = 70001, PIXELS = 6003, FLAGS = 40005 };
 
-/* Writes a safetensors file of the tensors ids, image and mask. */
+/* Writes a safetensors file with the tensors ids, image and mask. */
 static void write_file(int file, const tdict_tree *src) {
   static const char *const keys[] = {"ids", "image", "mask"};
   static const char *const dtypes[] = {"I64", "U8", "BOOL"};

@@ -15,7 +15,7 @@ CASE(memmap_reads_a_directory_of_the_package) {
   assert_int_equal(tdict_batch_size(tree)[0], 2);
   assert_int_equal(tdict_num_keys(tree), 14);
   assert_true(tdict_has(tree, "nest.a\\.b") && tdict_has(tree, "nest.a/b:c") && tdict_has(tree, "nest.é漢"));
-  /* The package safetensors wrote the same tensors to another file, with names of joined keys. */
+  /* The package safetensors wrote the same tensors to another file, whose names are the keys joined with dots. */
   tdict_open_options o = td_with(tdict_open_options, flat = true);
   td_ok(tdict_open(golden("all.safetensors"), &o, &flat, err));
   scoped_tree names = td_made(tree, tdict_open(golden("memmap"), &o, &made, err));

@@ -63,7 +63,6 @@ CASE(open_reads_a_file_of_the_package) {
   }
 }
 
-/* Returns true if a mapping of the file exists. */
 static bool is_mapped(const char *path) {
   char line[1024];
   bool found = false;
@@ -95,7 +94,6 @@ CASE(open_maps_until_the_last_leaf) {
   assert_int_equal(td_count_descriptors(), descriptors);
 }
 
-/* Data that begins at an odd byte is copied to aligned memory. */
 CASE(open_copies_unaligned_tensors) {
   static const char header[] =
       "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"x\":{\"dtype\":\"F32\","

@@ -12,7 +12,7 @@ static void refuse(const char *path, tdict_status status, const char *text, cons
 }
 
 typedef struct attack {
-  const char *header; /* the length of the header and the file match this text */
+  const char *header; /* the header; the test adds the right length and data */
   size_t data_bytes;
   tdict_status status;
   const char *text;

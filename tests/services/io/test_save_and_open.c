@@ -13,7 +13,7 @@ static const char *const hard_keys[] = {"a",           "a\\.b",        "\\.a",  
                                         "cls",         "_type"};
 
 typedef struct way {
-  const char *name; /* name of the file; a slash at its end only belongs to the path of the call */
+  const char *name; /* name of the file; a trailing slash belongs only to the path of the call */
   int32_t format;
   uint64_t max_shard_bytes;
   bool is_plain; /* the file holds only names and tensors */
@@ -70,7 +70,7 @@ static void same_names(const tdict_tree *a, const tdict_tree *b) {
   }
 }
 
-/* Saves a tree and checks what an open returns. Returns false if the save refuses the tree. */
+/* Saves a tree and checks what tdict_open() returns. Returns false if the save refuses the tree. */
 static bool survives(const folder *f, const way *w, const tdict_tree *tree) {
   tdict_error why;
   tdict_save_options o = td_with(tdict_save_options, format = w->format, max_shard_bytes = w->max_shard_bytes,

@@ -27,7 +27,7 @@ static tdict_tree *tree_of(float first) {
   return tree;
 }
 
-/* Checks the tree in the files. Safetensors files must also have the metadata of world_in(). */
+/* Returns true if the files hold this tree. Safetensors files must also have the metadata of world_in(). */
 static bool is_tree(const char *path, const tdict_tree *wanted) {
   scoped_tree found = NULL, metadata = NULL;
   td_ok(tdict_open(path, td_options(tdict_open_options, metadata = &metadata), &found, err));
@@ -68,7 +68,6 @@ static void world_start(world *w) {
   td_ok(tdict_context_create(&o, &w->context, err));
   td_ok(tdict_to_device(w->context, w->new, o.device, NULL, &w->source, err));
 }
-/* Creates the trees and the options. */
 static world world_in(folder f, kind what, way how) {
   world w = {
       .f = f, .old = tree_of(-1), .new = tree_of(1), .o = tdict_save_options_default(), .how = how, .what = what};

@@ -263,7 +263,6 @@ static int save_in_child(world *w, tdict_tree *tree) {
   tdict_status status = tdict_save(NULL, w->path, tree, &w->o, NULL);
   return status == TDICT_OK ? 0 : is_refused(status) ? 3 : 4;
 }
-/* Kills a save, and checks the files. */
 static void kill_save(world *w) {
   scoped_tree tree = next_tree(w);
   const int code = run_child(w, save_in_child, tree);

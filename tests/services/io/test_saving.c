@@ -463,7 +463,6 @@ CASE(saving_in_a_forked_process) {
   check_file(in(&f, "t"), tree);
 }
 
-/* Each allocation of the call fails in turn. */
 CASE(saving_without_memory) {
   scoped_context c = sim_context(0);
   scoped_folder f = folder_create();

@@ -1,4 +1,4 @@
-/* Tests making a batch: rows, stacked and padded samples, a collate function, objects, and errors. */
+/* Tests how a batch is made: rows, stacked and padded samples, a collate function, objects, and errors. */
 #include <sys/wait.h>
 
 #include "numbers.h"
@@ -317,7 +317,7 @@ DEVICE_CASE(loader_survives_enomem) {
   }
 }
 
-/* The program's functions, each of which returns a number that is not a status. */
+/* Functions of the program that return a number which is not a status. */
 enum { NO_STATUS = 4711 };
 static tdict_status fetch_number(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
   (void)self, (void)index, (void)batch, (void)row, (void)err;

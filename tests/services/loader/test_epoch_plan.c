@@ -263,7 +263,7 @@ CASE(loader_max_tokens_refuses) {
   td_fails(TDICT_EINVAL, "struct_size", tdict_loader_get_batch_info(l, &info, err));
 }
 
-/* If a later epoch cannot be divided, it is one batch that fails. */
+/* If a later epoch cannot be divided, it has one batch, which fails. */
 CASE(loader_reports_a_failed_division) {
   scoped_yard y = open_yard();
   documents d;
@@ -292,7 +292,7 @@ CASE(loader_reports_a_failed_division) {
   }
 }
 
-/* The samples have more tokens than sample_length said. */
+/* The samples have more tokens than sample_length returned. */
 CASE(loader_reports_wrong_sample_lengths) {
   scoped_yard y = open_yard();
   documents d = documents_of(10);
@@ -390,7 +390,6 @@ CASE(loader_token_batches_follow_the_length) {
   }
 }
 
-/* Each allocation of the first epochs fails once. */
 CASE(loader_token_batches_need_memory) {
   scoped_yard y = open_yard();
   documents d = documents_of(14);

@@ -233,7 +233,6 @@ CASE(loader_retains_dataset) {
   assert_int_equal(n.running, 0);
 }
 
-/* A loader that cannot be created keeps no reference. */
 CASE(loader_that_fails_releases_dataset) {
   scoped_yard y = open_yard();
   numbers n = numbers_of(4);

@@ -126,7 +126,7 @@ GPU_CASE(loader_pytorch_70158_containers_keep_what_they_carry) {
   load_in_all_ways((report){.type = &container, .paths = {"list.0", "list.1", "dict.a.b", "top"}});
 }
 
-/* "DataLoader: `pin_memory` should respect object attributes before object collection type": at any path. */
+/* "DataLoader: `pin_memory` should respect object attributes before object collection type": own hooks come first. */
 GPU_CASE(loader_pytorch_82185_own_hook_is_asked_before_the_container_rule) {
   load_in_all_ways((report){.type = &training_batch, .paths = {"batch", "in.a.dict.of.dicts", "list.0", "list.1"}});
 }

@@ -230,7 +230,7 @@ CASE(loader_options_may_be_extreme) {
   for (size_t i = 0; i < sizeof extremes / sizeof *extremes; i++) {
     int64_t value = extremes[i];
     for (int field = 0; field < 9; field++) {
-      /* the list of two thousand million samples would be allocated, and a sanitizer would fill it */
+      /* the list of 2^31 samples would be allocated, and a sanitizer would fill it */
       if (SANITIZED && value >= INT32_MAX && (field == 0 || field == 2)) continue;
       for (int64_t length = 3; length > 0; length = length == 3 ? INT64_MAX : 0) {
         numbers n = numbers_of(length);
@@ -265,7 +265,7 @@ CASE(loader_options_may_be_extreme) {
   }
 }
 
-/* The same for samplers, token datasets and callbacks. */
+/* Integers for samplers, token datasets and callbacks may also have any value. */
 CASE(dataset_options_may_be_extreme) {
   static const int64_t extremes[] = {INT64_MIN, -1, 0, 1, INT64_MAX / 2, INT64_MAX};
   char path[] = "/tmp/tdict-extreme-XXXXXX";

@@ -17,7 +17,7 @@ CASE(shuffle_is_a_permutation) {
   }
 }
 
-/* Over 60,000 keys each of 6 elements is at each of 6 places about 10,000 times (standard deviation 91). */
+/* Over 60,000 keys, each of 6 elements is at each of 6 places about 10,000 times (standard deviation 91). */
 CASE(shuffle_is_uniform) {
   enum { COUNT = 6, KEYS = 60000 };
   int seen[COUNT][COUNT] = {{0}};

@@ -20,7 +20,7 @@ static void make_elements(void *elements, size_t count, tdict_dtype dtype, uint6
   assert_int_equal(tdict_convert_simple(dtype, elements, TDICT_F64, numbers, count), count);
 }
 
-/* Returns an element as 64 bits. Sums of these are exact modulo 2^64, also in the low bits that narrower types have. */
+/* Returns an element as 64 bits. Sums are exact modulo 2^64, and so are their low bits, which narrower types have. */
 static uint64_t integer_at(const unsigned char *elements, tdict_dtype dtype, size_t i) {
   int64_t number = 0;
   uint64_t bits = 0;
@@ -78,7 +78,6 @@ static void check_float(const unsigned char *found, unsigned char *const *all, i
              number_at(found, dtype, i), wanted);
 }
 
-/* Checks that all ranks have the same bytes. */
 static void check_equal_ranks(tdict_comm_table *t, const void *bytes, size_t count) {
   scoped_bytes all = malloc(count * (size_t)t->world_size + 1);
   td_ok(t->exchange(t->self, bytes, all, count, LONG_NS, err));

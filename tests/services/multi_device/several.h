@@ -15,7 +15,7 @@ typedef struct several {
   size_t count;
   tdict_context *c;
   tdict_device devices[MOST_DEVICES];
-  place at[MOST_DEVICES]; /* all have the same context, but the `device` and `raw` of one device */
+  place at[MOST_DEVICES]; /* all have the same context; each has the `device` and `raw` of one device */
   tdict_driver *fault;    /* the driver that fails on demand, or NULL */
 } several;
 
@@ -79,7 +79,6 @@ static inline tdict_spread on_all(const several *s, const tdict_spread *spread) 
   how.num_devices = s->count;
   return how;
 }
-/* Joins trees of all devices. */
 static inline tdict_status gather(const several *s, tdict_tree *const *trees, int32_t dim, tdict_device device,
                                   tdict_tree **out, tdict_error *err) {
   tdict_gather_devices_options o = td_with(tdict_gather_devices_options, dim = dim, device = device);

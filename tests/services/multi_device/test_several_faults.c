@@ -129,7 +129,6 @@ SIM_CASE(several_errors_name_the_device) {
   tdict_release(src);
 }
 
-/* Each allocation of the calling thread fails in turn. */
 SIM_CASE(several_survive_enomem) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 400; rows += 384)

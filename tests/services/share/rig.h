@@ -93,7 +93,7 @@ static inline int rig_count_maps_of(const char *text) {
 }
 /* Counts the mappings of segments in this process. */
 static inline int rig_count_maps(void) { return rig_count_maps_of("/memfd:tdict"); }
-/* Resources of which a case must not leak any. */
+/* Resources that a case must not leak. */
 typedef struct rig_resources {
   int fds, maps;
 } rig_resources;

@@ -148,7 +148,7 @@ CASE(share_ring_survives_enomem) {
     assert_null(worker);
   }
   rig_publish(worker, 1);
-  /* To take a batch and to give it back needs no memory. */
+  /* Taking a batch and giving it back need no memory. */
   tdict_tree *batch = NULL;
   td_fail_alloc(0, true);
   tdict_status status = tdict_share_ring_take(ring, 0, &batch, NULL);

@@ -275,7 +275,7 @@ CASE(share_ring_reports_idle_workers) {
   for (int i = 0; i < 2; i++) assert_int_equal(rig_reap(pids[i]), -SIGKILL);
 }
 
-/* A trainer that always finds full slots also gets this error. */
+/* A trainer that always finds full slots also gets an error when a worker dies. */
 CASE(share_ring_reports_while_slots_are_full) {
   scoped_share_ring ring = rig_ring(4, 2), other = rig_own_worker(ring);
   tdict_tree *batch = NULL;
@@ -476,13 +476,11 @@ SIM_CASE(share_ring_waits_for_recorded_uses) {
     td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &next, err));
     td_ok(tdict_sim_resume(context, err));
     td_ok(tdict_stream_synchronize(context, stream, err));
-    /* The next call of the trainer makes the slot empty. */
     td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, 0, &next, err));
   }
   tdict_stream_destroy(context, stream);
 }
 
-/* A transfer that still runs keeps the segment of a destroyed ring. */
 SIM_CASE(share_ring_outlived_by_a_transfer) {
   const rig_resources before = rig_resources_now();
   tdict_context *context = td_context(NULL);

@@ -11,7 +11,7 @@
 
 #define CHECK_ENTRY(field, symbol, parameters) \
   CHECK(SAME_TYPE(tdict_nccl_##field##_fn *, __typeof__(&symbol)), #symbol ": another signature");
-/* nccl.h declares the functions of a group without a prototype, which is compatible with (void). */
+/* In nccl.h, ncclGroupStart() and ncclGroupEnd() have no prototype, which is compatible with (void). */
 TDICT_NCCL_ENTRIES(CHECK_ENTRY)
 CHECK(SAME_TYPE(tdict_nccl_error_string_fn *, __typeof__(&ncclGetErrorString)), "ncclGetErrorString");
 CHECK(SAME_TYPE(tdict_nccl_last_error_fn *, __typeof__(&ncclGetLastError)), "ncclGetLastError");

@@ -174,7 +174,7 @@ static void run_batch(void *user) {
   bool good = true;
   for (size_t i = 0; i < b->count; i++) {
     op *o = &b->ops[i];
-    const void *src = fake_nccl.host_pointer(b->stream, o->src); /* NULL: host memory, or no memory */
+    const void *src = fake_nccl.host_pointer(b->stream, o->src); /* NULL unless it is device memory */
     void *dst = fake_nccl.host_pointer(b->stream, o->dst);
     if (src) o->src = src;
     if (dst) o->dst = dst;

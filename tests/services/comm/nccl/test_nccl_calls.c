@@ -212,7 +212,7 @@ SIM_CASE(nccl_comm_cuts_and_joins_blocks_by_one_launch) {
 
 /* Device memory that each rank's call uses at the abort, and after the call. */
 static size_t held[MOST_RANKS], left[MOST_RANKS];
-/* Rank 1 fails after the headers agree, before its message. */
+/* Gathers the blocks, but rank 1 fails between the exchange of headers and its message. */
 static tdict_status lose_rank(rank *r, tdict_error *err) {
   const tdict_comm_options o = td_with(tdict_comm_options, timeout_ns = SECONDS(1));
   const size_t live = r->gpu->counts.live_bytes;

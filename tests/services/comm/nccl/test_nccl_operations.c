@@ -58,7 +58,7 @@ static void check_exchange(world *w) {
 }
 GPU_CASE(nccl_exchange_gives_all_bytes_to_all_ranks) { in_all_worlds(check_exchange); }
 
-/* Each rank sends to the next rank, and the last rank sends to rank 0. Rank 0 receives last. */
+/* Passes bytes on to the next rank, and from the last rank to rank 0. Rank 0 receives last. */
 static tdict_status pass_on(rank *r, tdict_error *err) {
   const int next = (r->number + 1) % r->w->size, before = (r->number + r->w->size - 1) % r->w->size;
   tdict_status status = TDICT_OK;

@@ -38,7 +38,7 @@ SIM_CASE(dlpack_consumer_waits_for_transfers) {
   }
 }
 
-/* A different transfer may write each storage of a tree. */
+/* Each storage of a tree may be written by a different transfer. */
 SIM_CASE(dlpack_consumer_of_a_tree_waits) {
   scoped_place w = place_open(8); /* each transfer occupies a thread */
   scoped_tree dst = numbered_tree(&w, w.memory, 7), src = numbered_tree(&w, NULL, 8);
@@ -278,7 +278,6 @@ SIM_CASE(dlpack_deleter_without_memory_waits) {
   finish_waiting(&c);
 }
 
-/* Deleters may run after the context was destroyed. */
 GPU_CASE(dlpack_export_outlives_its_context) {
   place w = place_open(2);
   tdict_tree *out = arena(&w, 2);

@@ -118,7 +118,6 @@ static void fail_flock(int code) {
   fault_errno = code;
   begin_faults(FAULT_FAIL, 0);
 }
-/* Without locks, no file is ever removed. */
 CASE(temporary_files_without_locks_stay) {
   scoped_folder f = folder_create();
   const int at = open_folder(&f);
@@ -136,7 +135,7 @@ CASE(temporary_files_without_locks_stay) {
   assert_true(exists(&f, file.name) && exists(&f, later.name));
   tdict_temporary_clean(at, "m", NULL);
   assert_true(exists(&f, file.name) && !exists(&f, later.name));
-  /* another process holds the lock, so locks are not missing */
+  /* locks work, but another process holds the lock */
   fail_flock(EWOULDBLOCK);
   create(at, "m", false, &later);
   chosen = FAULT_NONE;
@@ -226,7 +225,7 @@ CASE(temporary_files_survive_saves_at_the_same_time) {
   }
 }
 
-/* Directories that their owner may not write to are removed. To remove a missing entry is no error. */
+/* Directories that their owner may not write to are removed. Removing a missing entry is not an error. */
 CASE(temporary_directories_of_any_mode_are_removed) {
   scoped_folder f = folder_create();
   tdict_temporary dead;
