@@ -1,4 +1,4 @@
-/* Gathers and scatters of random trees among 1 to 4 ranks, with uneven and empty parts. */
+/* Tests gathers and scatters of random trees among 1 to 4 ranks, with uneven and empty parts. */
 #include "services/comm/trees.h"
 #include "support/take_comm.h"
 

@@ -1,4 +1,4 @@
-/* Locked trees, which a communicator checks once: results, errors, and how often the tensors are read. */
+/* Tests locked trees, which a communicator checks once: results, errors, and how often the tensors are read. */
 #include "core/tensor/tensor.h"
 #include "services/comm/call.h"
 #include "services/comm/every_op.h"

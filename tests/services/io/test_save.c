@@ -141,7 +141,7 @@ CASE(save_shards_have_unique_names) {
 /* What a program's function `progress` saw. */
 typedef struct seen {
   uint64_t last, total, calls;
-  uint64_t ends;     /* number of calls in which all bytes are written */
+  uint64_t ends;     /* number of calls that report all bytes as written */
   uint64_t stops_at; /* the call that returns false */
   bool is_wrong;
 } seen;

@@ -57,7 +57,7 @@ typedef struct world {
   int num_old; /* number of files of the old tree; 1 for a directory */
 } world;
 
-/* Creates the context and the source. A child that will be killed calls this itself, because a fork has no threads. */
+/* Creates the context and the source. Processes that will be killed call it, because a fork has no threads. */
 static void world_start(world *w) {
   if (w->how == ON_CALLER) {
     w->source = tdict_retain(w->new);

@@ -201,7 +201,7 @@ CASE(saving_needs_no_room_on_the_device) {
   assert_int_equal(after.cached_bytes, 0);
 }
 
-/* Starts a save that succeeds. A failed attempt within the call must not write the error. */
+/* Starts a save that succeeds. Attempts within the call that fail must not write the error. */
 static void check_no_error(tdict_context *c, const char *path, const tdict_tree *tree) {
   tdict_error err, unwritten;
   tdict_future *s = NULL;

@@ -136,7 +136,7 @@ DEVICE_CASE(loader_state_restores) {
     tdict_loader *l = open_loader(&y, &d, &o);
     for (int i = 0; i < 3; i++) assert_int_equal(read_epoch(&y, l, whole + 40 * i, 40), 40);
     tdict_loader_destroy(l);
-    for (int stop = 0; stop <= 14; stop += 7) { /* number of the second epoch's 14 batches that were returned */
+    for (int stop = 0; stop <= 14; stop += 7) { /* number of batches of the second epoch that were returned */
       l = open_loader(&y, &d, &o);
       read_epoch(&y, l, rest, 120);
       for (int i = 0; i < stop; i++) {

@@ -222,7 +222,7 @@ CASE(dataset_create_respects_struct_size) {
   assert_int_equal(n.released, 1);
 }
 
-/* Integers of option structs may have any value without an overflow. */
+/* Extreme integers in option structs must not overflow. */
 CASE(loader_options_may_be_extreme) {
   static const int64_t extremes[] = {INT64_MIN,     INT64_MIN + 1, -1,       0, 1, INT32_MAX,
                                      INT64_MAX / 2, INT64_MAX - 1, INT64_MAX};
@@ -265,7 +265,7 @@ CASE(loader_options_may_be_extreme) {
   }
 }
 
-/* Integers for samplers, token datasets and callbacks may also have any value. */
+/* Extreme integers for samplers, token datasets and callbacks must not overflow, either. */
 CASE(dataset_options_may_be_extreme) {
   static const int64_t extremes[] = {INT64_MIN, -1, 0, 1, INT64_MAX / 2, INT64_MAX};
   char path[] = "/tmp/tdict-extreme-XXXXXX";

@@ -247,7 +247,7 @@ static tdict_status refuse_launches(rank *r, tdict_error *err) {
   return all_gather_blocks(r, err);
 }
 
-/* The launch is tried again after the message, when no other rank needs to know of the error. */
+/* The launch is repeated after the message, when its failure no longer concerns other ranks. */
 SIM_CASE(nccl_comm_stays_usable_after_a_join_that_fails) {
   world w;
   open_blocks(&w);

@@ -1,4 +1,4 @@
-/* services/comm/nccl/library.c and id.c: opening NCCL, ids, and files of ids. */
+/* Tests services/comm/nccl/library.c and id.c: opening NCCL, ids, and files of ids. */
 #include <errno.h>
 #include <sys/stat.h>
 

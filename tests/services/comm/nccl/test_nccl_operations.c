@@ -1,5 +1,5 @@
-/* services/comm/nccl/host.c and operations.c: every operation of the table moves the bytes of all ranks, in worlds of 1
- * to 4 ranks, with one context for each rank and with one shared context. */
+/* Tests services/comm/nccl/host.c and operations.c: every operation of the table moves the bytes of all ranks, in
+ * worlds of 1 to 4 ranks, with one context for each rank and with one shared context. */
 #include "services/comm/nccl/ranks.h"
 
 enum { BYTES = 6 << 20 };

@@ -1,5 +1,5 @@
-/* services/comm/nccl/operations.c: reductions. The wanted results are independent of the fake's arithmetic: they are
- * tables of bit patterns, or are computed in the type of the elements. */
+/* Tests the reductions of services/comm/nccl/operations.c. The wanted results are independent of the fake's arithmetic:
+ * they are tables of bit patterns, or are computed in the type of the elements. */
 #include "services/comm/nccl/ranks.h"
 
 enum { COUNT = 1001 };

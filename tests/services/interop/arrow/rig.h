@@ -1,5 +1,5 @@
-/* Arrow arrays written by hand, with counts of their releases, and helpers for trees. Nothing here uses the library's
- * Arrow code. Thread rule: the counts are atomic; all else belongs to the test's thread. */
+/* Helpers for tests of Arrow: arrays written by hand, whose releases are counted, and trees. Nothing here uses the
+ * library's Arrow code. Thread rule: the counts are atomic; all else belongs to the test's thread. */
 #ifndef TDICT_TESTS_SERVICES_INTEROP_ARROW_RIG_H
 #define TDICT_TESTS_SERVICES_INTEROP_ARROW_RIG_H
 
