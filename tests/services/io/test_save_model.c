@@ -18,7 +18,7 @@ static const char *const names[NUM_KINDS] = {
     "m", "m.safetensors.index.json", "p", "p.safetensors.index.json", "d", "g", "c", "m.tdz", "m.npz", "m.npy"};
 static bool is_sharded(kind k) { return k == SHARDS || k == PLAIN_SHARDS; }
 static bool is_directory(kind k) { return k == MEMMAP || k == GAP; }
-/* Returns true for formats without batch sizes, text and values. */
+/* Returns true for formats that hold neither batch sizes nor texts and values. */
 static bool is_plain(kind k) { return k == PLAIN || k == PLAIN_SHARDS || k == NPZ || k == NPY; }
 
 /* A folder with one file, directory or set of shards, and the tree that it holds. */

@@ -17,7 +17,7 @@ typedef struct numbers {
   int64_t length; /* negative: a stream of `end` samples */
   int64_t end;
   int64_t fail_at; /* every fetch of this sample fails; -1: none */
-  int delay_us;    /* longest time of a fetch; each index has its own time */
+  int delay_us;    /* a fetch takes less than this time, which depends on its index */
   atomic_int released, fetches, batches, running, most_running, out_of_order;
   atomic_llong last;    /* index fetched last, for datasets in order */
   pthread_mutex_t gate; /* held by a test: fetches of sample `gated` wait here */

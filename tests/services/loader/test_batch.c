@@ -128,7 +128,7 @@ DEVICE_CASE(loader_pads_ragged_samples) {
   }
 }
 
-/* Makes a batch of an object with the tensors of all samples, and a count. */
+/* Makes a batch with one object, whose tensors are the ids of the samples and the negated ids. */
 static tdict_status collate_thing(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                   tdict_tree **out, tdict_error *err) {
   const int64_t length = (int64_t)count;

@@ -66,7 +66,7 @@ GPU_CASE(split_and_gather_on_two_devices) {
   check_ways(&s, odd, 0, (const int64_t[]){101, 0}, (const int64_t[]){101, 0});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){16, 15});
 }
-/* A leaf that the source has twice is copied once, and the parts share it. Leaves that it has once are all copied. */
+/* Leaves that the source has twice are copied once, and the parts share them. All other leaves are copied. */
 GPU_CASE(split_copies_shared_leaves_once) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   scoped_tree src = td_tree("[6] a:f32[6,2] n.b:i64[6] c:u8[6,3]");

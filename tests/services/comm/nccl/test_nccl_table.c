@@ -144,7 +144,7 @@ GPU_CASE(nccl_ranks_may_join_late) {
   for (int i = 0; i < most - 1; i++) assert_true(w.ranks[i].returned_ns >= w.ranks[most - 1].called_ns);
 }
 
-/* Joins as rank 0 on all ranks. NCCL refuses the second rank 0, and the first waits until the limit. */
+/* Joins as rank 0, whatever the rank's number. NCCL refuses the second rank 0; the first waits until the limit. */
 static tdict_status join_as_zero(rank *r, tdict_error *err) {
   tdict_nccl_options o = ranks_options(r);
   o.rank = 0;
