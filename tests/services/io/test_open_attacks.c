@@ -202,7 +202,7 @@ CASE(open_refuses_other_files) {
   td_fails(TDICT_EINVAL, "open_options", tdict_open("x", td_options(tdict_open_options, struct_size = 1), &tree, err));
 }
 
-/* Without Git LFS, git checks out small texts instead of the data. This text is the file, a shard or the index. */
+/* Without Git LFS, git checks out small texts, not the data: as the file, as a shard or as the index. */
 CASE(open_names_pointers_of_git_lfs) {
   static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n";
   static const char index[] = "{\"weight_map\":{\"x\":\"shard\"}}", other[] = "version https://git-lf";

@@ -174,7 +174,7 @@ SIM_CASE(replicate_can_be_cancelled) {
     td_fails(TDICT_ECANCELLED, "", tdict_future_wait(f, &out, err));
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
     assert_null(out);
-    assert_non_null(tdict_tensor_data(td_leaf(src, "obs.pixels"))); /* no longer read */
+    assert_non_null(tdict_tensor_data(td_leaf(src, "obs.pixels"))); /* no transfer reads it any more */
   }
 }
 /* Cancelling stops all parts: the copies of later rounds never run. */

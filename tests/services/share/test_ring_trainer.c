@@ -179,7 +179,6 @@ CASE(share_ring_reports_a_killed_worker) {
   other = rig_own_worker(ring);
   td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(other, 0, &batch, err));
   rig_kill(pid);
-  /* Both processes hold this ring's segment, and only one of them lives. */
   const char *text = td_text("worker process %d has ended and held slot 1 (1 in all)", (int)pid);
   tdict_status status = tdict_share_ring_take(ring, INT64_MAX, &batch, NULL);
   if (status == TDICT_OK) { /* if the death was noticed later, the batch came first */
