@@ -18,7 +18,7 @@ PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
 class Case(compare_test.Case):
     def run_it(self, command, stdout=subprocess.PIPE):
-        """A run of a minute at most, in a folder of its own."""
+        """Runs a command in a temporary folder, for at most a minute."""
         return subprocess.run(command, cwd=self.folder, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60)
 
     def expect(self, words, status, text, program=PROGRAM):
@@ -123,7 +123,7 @@ class Output(Case):
 
 
 def shown(written):
-    """The lines that a terminal shows at the end."""
+    """Returns the lines that a terminal would show in the end."""
     lines, column = [""], 0
     for part in re.findall(r"\r|\n|\x1b\[K|[^\r\n\x1b]+", written):
         if part == "\r":
@@ -141,7 +141,7 @@ def shown(written):
 
 class Terminal(Case):
     def run_there(self, words):
-        """What the program writes to a terminal, output and progress mixed."""
+        """Returns everything that the program writes to a terminal, output and progress."""
         there, here = pty.openpty()
         with subprocess.Popen([PROGRAM, *words.split()], cwd=self.folder, stdout=here, stderr=here) as process:
             os.close(here)
@@ -149,7 +149,7 @@ class Terminal(Case):
             while True:
                 try:
                     part = os.read(there, 65536)
-                except OSError:  # the other side is closed
+                except OSError:  # the program has closed the terminal
                     break
                 if not part:
                     break
@@ -227,7 +227,7 @@ class Texts(Case):
         self.assertNotRegex(text, r'[{}"]')
         self.assertNotIn("why", text.partition("transfers")[2])
         text = self.expect("doctor --device sim", 0, "    - what: 1 x 4096 bytes").stdout
-        self.assertNotRegex(text, r"; *\n {0,5}\S")  # a broken line continues further to the right
+        self.assertNotRegex(text, r"; *\n {0,5}\S")  # a wrapped line continues further to the right
         self.assertRegex(text, r"threads_on_processors +[0-9,-]+: [0-9]+")
 
     def test_advise_counts_threads(self):

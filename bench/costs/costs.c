@@ -1,6 +1,6 @@
-/* tdict-costs: runs each operation of costs_ops.c once. scripts/costs counts with callgrind the instructions inside
- * functions whose names begin with cost_. With --calls the kernel counts their system calls.
- * Main owns the data. Thread rule: one thread. */
+/* tdict-costs: runs each operation of costs_ops.c once. With callgrind, scripts/costs counts the instructions of the
+ * functions whose names begin with cost_. With --calls, the program counts their system calls. main() owns the data.
+ * Thread rule: one thread. */
 #include "costs.h"
 
 #include <errno.h>
@@ -25,13 +25,13 @@ static const tdict_field fields[] = {{"a", TDICT_F32, 1, {17}},
                                      {"d", TDICT_F32, 0, {0}},
                                      {"e", TDICT_BOOL, 0, {0}}};
 
-/* Makes a tree with the fields of the table. */
+/* Makes a tree with the fields of job->table. */
 static tdict_status make_tree(cost_job *job, int ndim, int64_t rows, int64_t columns, tdict_tree **out) {
   const int64_t batch[2] = {rows, columns};
   return tdict_create_from(fields, 5, ndim, batch, NULL, out, &job->err);
 }
 
-/* Makes the trees of many small tensors. */
+/* Makes the trees with many small tensors. */
 static tdict_status prepare_leaves(cost_job *job) {
   static const int64_t shape[2] = {2, 4}, batch[1] = {2};
   tdict_error *err = &job->err;
@@ -56,7 +56,7 @@ static tdict_status prepare_leaves(cost_job *job) {
   return status == TDICT_OK ? tdict_set(job->deep, "next.obs.pixels", job->tensors[0], err) : status;
 }
 
-/* Makes the trees of many rows. */
+/* Makes the trees with many rows. */
 static tdict_status prepare_row_trees(cost_job *job) {
   static const int64_t rows[1] = {COST_ROWS};
   static const int turn[2] = {1, 0};
@@ -113,7 +113,7 @@ static void release_job(cost_job *job) {
   free(job);
 }
 
-/* Counts the system calls that the filter trapped since the last operation began. */
+/* The number of system calls that the filter has trapped in the current operation, and the last of these calls. */
 static volatile sig_atomic_t num_calls, last_call;
 
 static void note_call(int signal, siginfo_t *info, void *context) {
@@ -122,8 +122,7 @@ static void note_call(int signal, siginfo_t *info, void *context) {
   last_call = info->si_syscall;
 }
 
-/* Installs a system call filter. It allows only the calls that malloc, the sanitizers and the end of the program
- * need, and traps all others. */
+/* Installs a filter that traps all system calls but those that malloc(), sanitizers and the end of the program need. */
 static bool count_calls(void) {
   static const int allowed[] = {SYS_brk,      SYS_mmap,         SYS_munmap, SYS_mremap,    SYS_madvise,
                                 SYS_mprotect, SYS_rt_sigreturn, SYS_write,  SYS_exit_group};
@@ -142,7 +141,7 @@ static bool count_calls(void) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/* Runs each operation and prints a line for it. Counts the operations that made a system call. */
+/* Runs each operation and prints a line for it. Writes how many operations made system calls. */
 static tdict_status run_operations(cost_job *job, int *num_calling) {
   tdict_status status = TDICT_OK;
   for (int i = 0; i < cost_num_ops && status == TDICT_OK; i++) {
@@ -177,7 +176,7 @@ int main(int argc, char **argv) {
   if (!job) return 1;
   tdict_status status = prepare_job(job, calls ? 2 : scale);
   printf("function\tunit\tunits\toperation\tsystem calls\n");
-  fflush(stdout); /* make stdio allocate its buffer now */
+  fflush(stdout); /* make stdio allocate its buffer before the filter is installed */
   if (calls && !count_calls()) {
     fprintf(stderr, "tdict-costs: no filter of system calls: %s\n", strerror(errno));
     return 1;
@@ -189,7 +188,7 @@ int main(int argc, char **argv) {
   if (calls && status == TDICT_OK)
     printf(num_calling ? "%d operations make system calls\n" : "no operation makes a system call\n", num_calling);
   const int code = status == TDICT_OK && num_calling == 0 ? 0 : 1;
-  if (calls) { /* exit() and _exit() under a sanitizer need calls that the filter traps */
+  if (calls) { /* with a sanitizer, exit() and _exit() make calls that the filter traps */
     fflush(stdout);
     (void)syscall(SYS_exit_group, code);
   }

@@ -1,4 +1,4 @@
-/* The operations that tdict-costs runs, and their data. Main owns the data. Thread rule: one thread. */
+/* The operations that tdict-costs runs, and their data. main() owns the data. Thread rule: one thread. */
 #ifndef TDICT_BENCH_COSTS_H
 #define TDICT_BENCH_COSTS_H
 
@@ -7,25 +7,25 @@
 
 enum { COST_ROWS = 8192, COST_LEAVES = 256, COST_PICKED = 256, COST_ITEMS = 64, COST_KEY = 16, COST_MOST = 4 };
 
-/* Data of the operations, made before counting begins. All counts but COST_ROWS grow with the scale. */
+/* The data of the operations, made before the counting begins. All sizes except COST_ROWS are multiplied by `scale`. */
 typedef struct cost_job {
   int scale;
-  int64_t leaves, picked, items; /* leaves in wide trees; rows that an index selects; trees that are joined */
+  int64_t leaves, picked, items; /* leaves of wide trees; rows that an index selects; trees to join */
   char keys[COST_MOST * COST_LEAVES][COST_KEY];
   char names[COST_MOST * COST_LEAVES][COST_KEY]; /* the dotted names of the leaves of `nested` */
   const char *paths[COST_MOST * COST_LEAVES];    /* the paths of the leaves of `nested` */
   tdict_field fields[COST_MOST * COST_LEAVES];   /* a scalar field for each path */
   tdict_tensor *tensors[COST_MOST * COST_LEAVES];
   tdict_tree *wide, *other, *nested, *dotted,
-      *deep;                 /* trees of `leaves` tensors of shape 2 x 4; `nested` has subtrees of 8 */
+      *deep;                 /* trees of `leaves` tensors of shape 2 x 4; `nested` has 8 in each subtree */
   tdict_tree *table;         /* COST_ROWS rows of 17 f32, 6 f32, f32, f32 and bool */
-  tdict_tree *part, *square; /* part: the picked rows of table; square: picked x 8 rows with the same fields */
+  tdict_tree *part, *square; /* part: the picked rows of `table`; square: picked x 8 rows with the same fields */
   tdict_tree *step;          /* one column of `square` */
   tdict_tree *samples[COST_MOST * COST_ITEMS], *pieces[COST_MOST * COST_ITEMS];
   tdict_tree *stacked, *joined;
   tdict_tree *out[COST_MOST * COST_LEAVES];
   int64_t positions[COST_MOST * COST_PICKED], zeros[COST_MOST * COST_PICKED], ones[COST_MOST * COST_ITEMS];
-  tdict_tensor *mask, *column; /* column: borrowed from `part` */
+  tdict_tensor *mask, *column; /* column is borrowed from `part` */
   tdict_tensor *strip;         /* 16 x picked elements; the first dimension has stride 1 */
   tdict_dataset *dataset;
   tdict_error err;

@@ -1,7 +1,7 @@
-/* tdict-costs-device: calls on trees of small tensors on simulated devices, which are asynchronous transfers and reads
- * of rows by a list on the device. bench/costs/device_limits.py counts with callgrind what the calling thread does in
- * cost_call(). Copies are held meanwhile, so that the calls of all runs find about the same marks. Main owns the data.
- * Thread rule: one thread. */
+/* tdict-costs-device: makes one call for a tree of small tensors on simulated devices: an asynchronous transfer, or a
+ * read of rows by a list on the device. With callgrind, bench/costs/device_limits.py counts the instructions of the
+ * calling thread in cost_call(). During a transfer's call, the device makes no copies, so that each run finds about the
+ * same marks. main() owns the data. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +22,13 @@
 
 typedef struct device_job {
   tdict_context *context;
-  tdict_memory *memory; /* of the first device */
+  tdict_memory *memory; /* the memory of the first device */
   tdict_tree *tree, *target;
   tdict_tensor *list;
-  tdict_run run; /* with a stream */
+  tdict_run run; /* has a stream */
 } device_job;
 
-/* A call that is counted. A transfer sets *out. A read of rows does not: it waits, or queues its work on a stream. */
+/* A call to count. A transfer sets *out. A read of rows does not: it waits, or queues its work on a stream. */
 typedef struct operation {
   const char *name;
   tdict_status (*call)(device_job *job, tdict_future **out, tdict_error *err);
@@ -37,7 +37,7 @@ typedef struct operation {
 
 static const tdict_device devices[2] = {{TDICT_DEVICE_SIM, 0}, {TDICT_DEVICE_SIM, 1}};
 
-/* Options with one thread, so that the number of processors does not matter. */
+/* Returns options with one thread, so that the result does not depend on the number of processors. */
 static tdict_transfer_options one_thread(void) {
   tdict_transfer_options o = tdict_transfer_options_default();
   o.num_threads = 1;
@@ -91,7 +91,7 @@ COUNTED static tdict_status cost_call(const operation *op, device_job *job, tdic
   return op->call(job, out, err);
 }
 
-/* Makes a tree of `leaves` tensors of `ndim` dimensions, each with a storage of its own. */
+/* Makes a tree of `leaves` tensors of `ndim` dimensions, each in its own storage. */
 static tdict_status make_tree(long leaves, int ndim, const int64_t *shape, tdict_memory *memory, tdict_tree **out,
                               tdict_error *err) {
   tdict_status status = tdict_create(1, shape, out, err);
@@ -105,7 +105,7 @@ static tdict_status make_tree(long leaves, int ndim, const int64_t *shape, tdict
   return status;
 }
 
-/* Makes leaves of 4000 bytes in host memory, for a block in one storage in pinned memory. */
+/* Makes the source: leaves of 4000 bytes in host memory, or in one pinned storage if the operation moves a block. */
 static tdict_status prepare_transfer(device_job *job, const operation *op, long leaves, tdict_error *err) {
   static const int64_t shape[] = {1000};
   tdict_tree *made = NULL;
@@ -119,7 +119,7 @@ static tdict_status prepare_transfer(device_job *job, const operation *op, long 
   return status;
 }
 
-/* Makes leaves of 16 rows of 64 bytes on the device, and a list of 4 positions. */
+/* Makes the source, the target and the list of positions on the device. Leaves have 16 rows of 64 bytes. */
 static tdict_status prepare_read(device_job *job, long leaves, tdict_error *err) {
   enum { ROWS = 16, PICKED = 4, ROW = 16 };
   static const int64_t positions[PICKED] = {3, 9, 1, 0}, count = PICKED, shape[] = {ROWS, ROW},
@@ -133,7 +133,7 @@ static tdict_status prepare_read(device_job *job, long leaves, tdict_error *err)
   return status == TDICT_OK ? tdict_tensor_clone(list, job->memory, &job->list, err) : status;
 }
 
-/* Makes calls that load the kernels and fill the caches of the library, and then the call that is counted. */
+/* Makes uncounted calls, which load the kernels and fill the library's caches, and then the counted call. */
 static tdict_status run_calls(device_job *job, const operation *op, tdict_error *err) {
   enum { WARMUP = 2 };
   tdict_status status = TDICT_OK;
@@ -151,7 +151,7 @@ static tdict_status run(device_job *job, const operation *op, long leaves, tdict
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   sim.num_devices = 2;
-  sim.memory_bytes = (size_t)64 << 20; /* valgrind has no address space for more */
+  sim.memory_bytes = (size_t)64 << 20; /* under valgrind, more address space is not available */
   o.sim = &sim;
   o.device = devices[0];
   tdict_status status = tdict_context_create(&o, &job->context, err);

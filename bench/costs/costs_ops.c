@@ -1,5 +1,5 @@
 /* The operations that tdict-costs counts. callgrind finds the functions by name, so they must not be inlined or
- * cloned. Each operation releases what it makes. Main owns the data. Thread rule: one thread. */
+ * cloned. Each operation releases what it makes. main() owns the data. Thread rule: one thread. */
 #include <stdio.h>
 
 #include "tdict/clone.h"
@@ -27,7 +27,7 @@
     tdict_release(out);               \
     return status;                    \
   }
-/* Defines an operation that makes several trees, at most as many as there are leaves. */
+/* Defines an operation that makes several trees in job->out, at most `room` of them. */
 #define MAKES_MANY(name, room, call)                                                     \
   COST(name) {                                                                           \
     size_t count = (size_t)(room);                                                       \
@@ -63,7 +63,7 @@ COST(dlpack_export) {
   tdict_dlpack_release_entries(entries, count);
   return status;
 }
-/* Includes the export. */
+/* This count includes the export. */
 COST(dlpack_import) {
   tdict_dlpack_entry *entries = NULL;
   tdict_tree *tree = NULL;

@@ -3,9 +3,9 @@
 
 usage: bench/costs/device_limits.py PROGRAM
 
-PROGRAM is `tdict-costs-device`, built with optimization. Each call moves trees of 1000 and of 2000 tensors. The difference
-is the cost of a further tensor for the calling thread. The limits are 10 % above the highest figures of GCC 12 on
-x86-64. The figures of splits vary by a tenth, because threads of the library release the sources meanwhile.
+PROGRAM is `tdict-costs-device`, built with optimization. Each call is counted for trees of 1000 and of 2000 tensors.
+The difference is the calling thread's cost of 1000 further tensors. The limits are 10 % above the highest figures with
+GCC 12 on x86-64. The figures of splits vary by a tenth, because threads of the library release the sources meanwhile.
 
 Exit status: 0 success, 1 a limit is exceeded or a program failed, 2 wrong usage, 77 valgrind is not installed.
 """
@@ -22,7 +22,7 @@ LIMITS = {"block": 58, "separate": 255, "split-one": 660, "split-two": 1350, "ge
 
 
 def count(program, name, leaves):
-    """The instructions of the first thread inside cost_call()."""
+    """Returns how many instructions the first thread executes in cost_call()."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", "--toggle-collect=cost_call", "--separate-threads=yes",
                    f"--callgrind-out-file={folder}/out", program, name, str(leaves)]

@@ -1,8 +1,7 @@
 /* tdict-tree-ops: measures operations on whole trees on the host, and a plain C implementation of the same work as a
- * lower bound. Prints one JSON object: the shortest time of many rounds by name, in seconds. bench/costs/tree_ops.py
- * runs it in turn with TensorDict.
- * Tensors and keys are made before measuring. Main owns them. Thread rule: one thread; the copies of large rows also
- * use threads of a pool. */
+ * lower bound. Prints one JSON object: for each name, the shortest time of many rounds in seconds.
+ * bench/costs/tree_ops.py alternates between this program and TensorDict. Tensors and keys are made before the
+ * measurement, and main() owns them. Thread rule: one thread; copies of large rows also use threads of a pool. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,15 +27,15 @@ static tdict_tree *flat, *deep, *nested, *samples[SAMPLES], *stacked;
 static char *rows, *target;
 static size_t row_bytes;
 static tdict_error error;
-static tdict_tree *table_tree, *minibatch; /* rows of a replay buffer, and rows that are picked */
+static tdict_tree *table_tree, *minibatch; /* the rows of a replay buffer, and a tree for the picked rows */
 static int64_t picked[PICKED];
 static tdict_tensor *picked_mask;
 static tdict_dataset *dataset;
-static tdict_tree *large_tree, *large_part; /* the same for rows that threads of a pool help to copy */
+static tdict_tree *large_tree, *large_part; /* the same, but with large rows, which threads of a pool help to copy */
 static int64_t *large_picked;
 static tdict_context *large_context;
 static tdict_run large_options;
-static int count; /* numbers of keys, for operations that are measured at several sizes */
+static int count; /* the number of keys, for operations that are measured at several sizes */
 
 static double now_seconds(void) {
   struct timespec t;
@@ -88,8 +87,8 @@ static void floor_free(floor_table *t) {
 }
 static floor_table table;
 
-/* Each of these macros defines a function that measures a piece of work and returns its seconds. MAKES: the work makes
- * the tree `out`, which is released after the measurement. DOES_EACH: the time of one of `many` repetitions. */
+/* Each of these macros defines a function that measures some work and returns its seconds. MAKES: the work makes the
+ * tree `out`, which is released after the measurement. DOES_EACH: returns the seconds of one of `many` repetitions. */
 #define DOES(name, work)                \
   static double time_##name(void) {     \
     const double begin = now_seconds(); \
@@ -169,7 +168,7 @@ static double time_fetch(void) {
   check_status(table_rows->fetch_batch(table_rows->self, picked, PICKED, minibatch, &error));
   return now_seconds() - begin;
 }
-/* The plain C lower bound of a row copy. The compiler does not know the size of a row. */
+/* The plain C lower bound of a copy of rows. The size of a row is not known at compile time. */
 static double time_gather_floor(void) {
   static const char *const names[TABLE_LEAVES] = {"a", "b", "c", "d", "e"};
   double begin = now_seconds();
@@ -234,7 +233,7 @@ static void prepare_trees(void) {
   memset(target, 1, row_bytes);
 }
 
-/* Makes 8192 rows of 17 f32, 6 f32, f32, f32 and bool, and a random choice of 512 rows. */
+/* Makes 8192 rows of 17 f32, 6 f32, f32, f32 and bool, and selects 512 random rows. */
 static void prepare_row_tables(void) {
   static const tdict_field fields[TABLE_LEAVES] = {{"a", TDICT_F32, 1, {17}},
                                                    {"b", TDICT_F32, 1, {6}},
@@ -278,7 +277,7 @@ static void report_list(const timed *ways, size_t num_ways, int rounds) {
   for (size_t i = 0; i < num_ways; i++) print_fastest(ways[i].name, ways[i].fn, rounds);
 }
 
-/* Measures copies of 65536 of 1,000,000 rows of 512 bytes, without and with threads of a pool. */
+/* Measures copies of 65536 rows out of 1,000,000 rows of 512 bytes, without and with threads of a pool. */
 static void report_large_rows(void) {
   static const tdict_field fields[] = {{"x", TDICT_U8, 1, {LARGE_ROW}}};
   const int64_t all[1] = {LARGE_ROWS}, part[1] = {LARGE_PICKED};
@@ -289,7 +288,7 @@ static void report_large_rows(void) {
   check_status(tdict_context_create(&options, &context, &error));
   check_status(tdict_create_from(fields, 1, 1, all, NULL, &large_tree, &error));
   check_status(tdict_create_from(fields, 1, 1, part, NULL, &large_part, &error));
-  memset(tdict_data(large_tree, "x"), 1, (size_t)LARGE_ROWS * LARGE_ROW); /* before, all pages are the zero page */
+  memset(tdict_data(large_tree, "x"), 1, (size_t)LARGE_ROWS * LARGE_ROW); /* else a page is the zero page */
   large_picked = calloc(LARGE_PICKED, sizeof *large_picked);
   if (!large_picked) exit(1);
   for (int64_t i = 0; i < LARGE_PICKED; i++) large_picked[i] = i * 314159 % LARGE_ROWS; /* distinct rows */

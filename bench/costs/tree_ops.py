@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Times of operations on whole trees: tdict, TensorDict and a plain C floor. Prints a table.
+"""Compares the times of operations on whole trees in tdict, in TensorDict and in plain C, the floor. Prints a table.
 
 usage: tree_ops.py TDICT_TREE_OPS [ROUNDS]
-Runs the program tdict-tree-ops and the same work with TensorDict in turn, ROUNDS times (default 5). TensorDict must be
-installed for this Python. The table has the median over the rounds of the smallest time in each round."""
+Runs the program tdict-tree-ops and the same work with TensorDict alternately, ROUNDS times (default 5). TensorDict must
+be installed for this Python. Each round measures the smallest time, and the table has the median of the rounds."""
 
 import datetime
 import json
@@ -91,7 +91,7 @@ def machine():
     return f"{name}, {os.cpu_count()} CPUs"
 
 
-OPERATIONS = [  # what, key, key of the floor
+OPERATIONS = [  # title, key in the program's output, key of the floor
     ("set 1000 tensors", "set", "set_floor"),
     ("get a key", "get", "get_floor"),
     ("get a path of three keys", "get_deep", None),

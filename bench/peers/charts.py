@@ -19,7 +19,7 @@ def number(value):
 
 
 def nice_top(value):
-    """Returns the next round number that a scale may end with."""
+    """Returns the end of a scale: the next round number."""
     power = 10 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * 0.999)
 
@@ -53,7 +53,7 @@ class Canvas:
 
 
 def bars(title, note, groups, series):
-    """Draws groups of (name, {series: (value, spread)}) in order. A group may lack a series. Values in milliseconds."""
+    """Returns an SVG chart of groups (name, {series: (milliseconds, spread)}), in order. A group may lack a series."""
     bar, gap, left, top, high = 36, 30, 60, 70, 260
     series = [who for who in series if any(who in values for _, values in groups)]
     widths = [bar * max(1, sum(who in values for who in series)) for _, values in groups]
@@ -87,7 +87,7 @@ def bars(title, note, groups, series):
 
 
 def wrapped(text, most):
-    """Breaks a text at spaces into lines of at most `most` letters."""
+    """Wraps a text at spaces into lines of at most `most` characters."""
     lines = [""]
     for word in text.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > most:

@@ -1,5 +1,5 @@
-"""Makes Markdown tables of a record of bench/peers/compare. Needs only the standard library. A simulated run has one
-table, without peers."""
+"""Makes Markdown tables of a record of bench/peers/compare: for a simulated run, one table without peers. Needs only
+the standard library."""
 import statistics
 
 import charts
@@ -52,7 +52,7 @@ def line_text(row):
 
 
 def stands(row):
-    """Says which contenders the library is ahead of, even with and behind."""
+    """Returns a text that says which contenders the library is behind, even with and ahead of."""
     found = {"behind": [], "even": [], "ahead": []}
     for who in ORDER[1:]:
         if who in records.measured(row):
@@ -72,7 +72,7 @@ def scenario_rows(record):
 
 
 def row_text(record, row):
-    """Returns the name of a row, and its run if that is not the last run of the record."""
+    """Returns the name of a row, with the number of its run if this is not the last run."""
     number = records.earlier(record, row)
     return row["row"] + (f" (run {number})" if number else "")
 
@@ -107,7 +107,7 @@ def who_took_part(record):
 
 
 def made_text(record):
-    """Says where and when the record was made."""
+    """Returns lines that say where and when the record was made."""
     lines = []
     for number, run in enumerate(record["runs"], 1):
         machine = run["machine"]
@@ -126,7 +126,7 @@ def made_text(record):
 
 
 def standing(record):
-    """Counts rows ahead, even and behind, and names each row that is behind."""
+    """Returns lines with the numbers of rows ahead, even and behind, and with each row that is behind."""
     counts, behind = {}, []
     for row in record["rows"]:
         if not row["reached"]:
@@ -149,7 +149,7 @@ def standing(record):
 
 
 def missing(record):
-    """Lists rows that were not measured and settings that failed, each with its reason."""
+    """Returns lines with the rows that were not measured and the settings that failed, each with its reason."""
     lines = [f"- {row['scenario']}, {row['row']}: {row['why']}" for row in record["rows"] if not row["reached"]]
     for row in record["rows"]:
         for who, result in row.get("results", {}).items():
@@ -168,7 +168,7 @@ NOTES = {
 
 
 def threads_lines(rows):
-    """Compares the threads that a row asked for with the processors that each library used."""
+    """Returns a table of the threads that a row asked for and the processors that each library used."""
     lines = ["", "Processors used: the processor time of all threads of the process, divided by the time. `num_threads` of "
              "TensorDict does not limit PyTorch's `pin_memory()`, which copies each leaf with one thread for each processor.",
              ""]
@@ -181,7 +181,8 @@ def threads_lines(rows):
 
 
 def fresh_lines(rows):
-    """Compares the first transfer with later ones, and shows the time of the first device memory."""
+    """Returns lines that compare the first transfer with later ones, and with the time to allocate the first device
+    memory."""
     lines = [""]
     for row in rows:
         for who, result in records.measured(row).items():
@@ -196,7 +197,7 @@ def fresh_lines(rows):
 
 
 def overlap_lines(rows):
-    """Says how much of the shorter one of kernel and transfer was hidden."""
+    """Returns lines that say how far kernel and transfer overlapped: how much of the shorter one was hidden."""
     lines = [""]
     for row in rows:
         more = row.get("more")

@@ -18,7 +18,7 @@ PROGRAM = sys.argv[1] if __name__ == "__main__" else None
 RATE = 40_000_000
 ROW = "^batches/38.5 MB of 1 leaf$"
 
-# A peer that does no work and returns made-up times. Settings named "broken" fail.
+# A peer that does no work and replies with made-up times. Its setting "broken" fails.
 FAKE_PEER = """
 import json, sys
 for line in sys.stdin:
@@ -55,7 +55,7 @@ class Case(unittest.TestCase):
         return done.stdout + done.stderr
 
     def compare(self, name, *options, code=0, peers=None):
-        """`peers` has the sources of peers by name."""
+        """Runs bench/peers/compare. `peers` maps names of peers to their source texts."""
         out = self.folder / name
         for peer, source in (peers or {}).items():
             (self.folder / f"{peer}_peer.py").write_text(source)
@@ -70,11 +70,11 @@ def check(recorded, new):
 
 
 class Times(Case):
-    """Tests that compare times, so nothing else may run on the machine."""
+    """Tests that compare times, so that nothing else may run on the machine."""
 
     def test_a_delay_is_found(self):
         options = ["--match", ROW, "--turns", 5, "--samples", 1, "--sim-rate", RATE]
-        for attempt in range(5):  # other programs on this machine can spoil a run
+        for attempt in range(5):  # other programs on this machine can disturb a run
             recorded, _ = self.compare("recorded.json", *options)
             again, _ = self.compare("again.json", *options)
             late, _ = self.compare("late.json", *options, "--delay-percent", 10)
@@ -86,8 +86,8 @@ class Times(Case):
         self.call(HERE / "check", "--recorded", recorded, "--new", late, "--match", "no such row", code=2)
 
     def test_a_turn_begins_with_repetitions_that_are_not_counted(self):
-        """Uses rows with a pause before each repetition, so that the time shows their number. The processor seconds do not
-        contain the work to empty the caches, which takes over 30 ms. A repetition takes less than 1 ms."""
+        """Uses rows with a pause before each repetition, so that the time shows the number of repetitions. Emptying the
+        caches takes over 30 ms, and a repetition less than 1 ms: the processor seconds must contain only the latter."""
         worker = Worker("tdict", [PROGRAM, "worker", "--device", "sim", "--small"])
         self.addCleanup(worker.close)
         worker.ask(op="prepare", scenario="batches", row="1.1 MB of 3 leaves, paused")
@@ -124,7 +124,7 @@ class Compare(Case):
         self.assertNotIn("PyTorch", section)
 
     def assert_order(self, rows):
-        """Rows of the lowest priority come last. Sources are made once for all other rows that need them."""
+        """Asserts that rows of the lowest priority come last, and that rows with the same sources follow each other."""
         least = [row["worth"] == 3 for row in rows]
         self.assertEqual(least, sorted(least))
         changes = []
@@ -134,14 +134,14 @@ class Compare(Case):
             if not changes or changes[-1] != sources:
                 changes.append(sources)
         again = [one for one in changes if changes.count(one) > 1 and not one[3]]
-        self.assertLess(len(again), len(changes) / 2)  # small rows of different sizes become alike
+        self.assertLess(len(again), len(changes) / 2)  # reduced rows of different sizes can have equal sources
 
     def test_few_processors(self):
         out, _ = self.compare("few.json", "--match", "^(cpus|fresh)/", "--turns", 3, "--samples", 1, peers={"fake": FAKE_PEER})
         rows = {row["row"]: row for row in records.load(out)["rows"]}
         self.assertEqual(rows["250 x 4 MB on 1 processor"]["results"]["fake"]["setting"], "fast")
         first = rows["first transfer, 1000 x 4 MB"]["results"]
-        self.assertEqual(first["fake"]["turns"], [[0.1]] * 3)  # each in a process of its own
+        self.assertEqual(first["fake"]["turns"], [[0.1]] * 3)  # each in its own process
         self.assertEqual(first["fake"]["steady_seconds"], 0.05)
         self.assertEqual(first["fake"]["broken"], {"broken": "it is broken"})
         self.assertEqual(len(first["tdict"]["turns"]), 3)
@@ -162,7 +162,7 @@ class Compare(Case):
         self.assertIn("fake 2000 ms", text)
 
     def test_small_rows_have_two_sittings(self):
-        """The second sitting comes after all first ones, with the same settings and as many repetitions."""
+        """Second sittings come after all first ones, and have the same settings and number of repetitions."""
         out, text = self.compare("twice.json", "--match", "^(pin|batches)/(pageable|1.1 MB of|10,000)", "--turns", 7,
                                  "--samples", 4, peers={"fake": FAKE_PEER})
         record = records.load(out)
@@ -180,7 +180,7 @@ class Compare(Case):
         self.assertIn(rows["1.1 MB of 3 leaves, paused"]["results"]["tdict"]["repetitions"], (1, 2, 3))
 
     def test_a_peer_that_fails_in_the_second_sitting(self):
-        for op in ("prepare", "run"):  # the eighth run is the one that warms up again
+        for op in ("prepare", "run"):  # run 8 is the warm-up of the second sitting
             times = {"prepare": 2, "run": 8}[op]
             peer = FAKE_PEER.replace('    elif op == "finish":', f"""
     if op == "{op}":

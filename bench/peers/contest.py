@@ -1,4 +1,4 @@
-"""The processes that bench/peers/compare measures, teams of them, and contenders that take turns in a row. Needs only the
+"""The worker processes of bench/peers/compare, their teams, and the contenders that take turns in a row. Needs only the
 standard library."""
 import json
 import math
@@ -9,13 +9,13 @@ import sys
 import threading
 import time
 
-TURN_SECONDS = 0.01  # what a contender's turn takes at least, if ten repetitions get it there
-WARM, WARM_SECONDS = 4, 0.02  # repetitions of a warm row that are not counted before a turn, as many as fit in this
-PAUSED, PAUSED_SECONDS = 3, 0.06  # repetitions of a turn of a row with pauses, as many as fit in this
-# Turns of a contender, by the seconds that one repetition keeps everybody waiting; longer ones have three.
+TURN_SECONDS = 0.01  # a turn has enough repetitions to take this long, but at most --samples
+WARM, WARM_SECONDS = 4, 0.02  # most uncounted repetitions before a turn of a warm row, and their time limit
+PAUSED, PAUSED_SECONDS = 3, 0.06  # least repetitions in a turn of a row with pauses, if they take no longer than this
+# (wall seconds of a repetition, turns of the contender); for longer repetitions LEAST_TURNS
 TURNS = ((0.1, 11), (0.2, 7), (0.4, 5))
-LEAST_TURNS = 3      # in all
-LONG_SECONDS = 0.4   # the warm-up of what takes so long counts as a turn
+LEAST_TURNS = 3      # in both sittings together
+LONG_SECONDS = 0.4   # if a repetition takes longer than this, the warm-up counts as a turn
 
 
 class Failed(Exception):
@@ -23,7 +23,7 @@ class Failed(Exception):
 
 
 class Worker:
-    """A process that answers requests, see tdict-bench worker and bench/peers/worker.py."""
+    """A process that replies to requests, see tdict-bench worker and bench/peers/worker.py."""
 
     def __init__(self, name, command, timeout=120, extra=None):
         self.name, self.timeout = name, timeout
@@ -44,7 +44,7 @@ class Worker:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
         except OSError:
-            pass  # receive() finds out that it has ended
+            pass  # receive() reports that the process has ended
 
     def receive(self):
         try:
@@ -81,7 +81,7 @@ class Worker:
 
 
 def close_all(workers):
-    """Ends all workers at the same time."""
+    """Asks all workers to quit, and then waits for them."""
     for worker in workers:
         if worker.alive():
             worker.send(op="quit")
@@ -94,7 +94,7 @@ def peer_command(options, name):
 
 
 class Team:
-    """The worker of the library and those of its peers. Most runs have one team. `key` names the team."""
+    """The workers of the library and of its peers. `key` names the team. Most runs have only one team."""
 
     def __init__(self, key, library, peers):
         self.key, self.library, self.peers = key, library, peers
@@ -111,7 +111,7 @@ class Contender:
         self.turns, self.cpu, self.count, self.warm, self.most_turns, self.owed = [], [], 1, 0, math.inf, math.inf
 
     def run(self, count, warm=0):
-        """Runs `count` repetitions. Returns their seconds, the wall time of one, and the processor seconds of one."""
+        """Runs `count` repetitions. Returns their seconds, and one repetition's wall time and processor seconds."""
         begin = time.monotonic()
         answer = self.worker.ask(op="run", warm=warm, count=count, **self.request)
         wall = (time.monotonic() - begin) / (count + warm)
@@ -125,7 +125,7 @@ class Contender:
         return seconds, wall
 
     def warm_up(self, worker):
-        """Warms up before a second sitting. The worker may be a new one."""
+        """Warms up before a second sitting, whose worker may be a new process."""
         self.worker = worker
         if self.most_turns == LEAST_TURNS:
             self.first_run()
@@ -143,11 +143,11 @@ class Contender:
         self.most_turns = next((turns for limit, turns in TURNS if wall <= limit), LEAST_TURNS)
 
     def sit_down(self, sitting, sittings):
-        """Sets the number of turns in this sitting. Warm-ups that counted as turns are subtracted."""
+        """Sets the number of turns up to the end of this sitting, minus the turns that were already taken."""
         self.owed = max(0, -(-self.most_turns * (sitting + 1) // sittings) - len(self.turns))
 
     def has_turn(self, turn, turns):
-        """Returns whether the contender runs in this turn. Fewer turns are spread over all turns."""
+        """Returns whether the contender runs in this turn. If it has fewer turns, they are spread evenly."""
         mine = min(self.owed, turns)
         return mine * (turn + 1) // turns > mine * turn // turns
 

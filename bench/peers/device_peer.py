@@ -15,11 +15,11 @@ except ImportError:
     TensorDict = None
 
 SCALE, OFFSET = 0.0078125 * 1.1, -0.9  # as in bench/program/device_moves.c
-RENEW_BYTES = 1 << 30                  # larger sources keep their elements in all verifications
+RENEW_BYTES = 1 << 30                  # larger sources keep the elements of the first verification
 
 
 class Returned:
-    """The result of a way whose time ends before the work is done."""
+    """The result of a way that is timed only until its call returns."""
 
     def __init__(self, seconds, result):
         self.seconds, self.result = seconds, result
@@ -57,7 +57,7 @@ class DevicePeer:
                 to[...] = random.integers(0, self.work.get("below", 256), to.shape, to.dtype)
 
     def renew(self, seed):
-        """New random elements in the sources."""
+        """Writes new random elements to the sources, unless they are large."""
         if sum(leaf.nbytes for leaf in self.host) <= RENEW_BYTES or not self.filled:
             self.fill(self.host, seed)
             self.filled = True
@@ -91,7 +91,7 @@ class DevicePeer:
         self.ways = {}
         torch_peer.release_memory(self.gpu)
 
-    # Works. Each returns its ways: a function, and the leaves that its result must have.
+    # Works. Each returns its ways: a function, and a function that returns the expected leaves of the result.
     def prepare_gather(self):
         host, batch, picked = self.work.get("place") == "host", self.work["batch"], self.work["picked"]
         self.tree = self.to_place(self.host)
@@ -153,7 +153,7 @@ class DevicePeer:
         values = [leaf.numpy() for leaf in self.value]
 
         def take(rows, mode):
-            """Into given arrays. With the mode raise, NumPy writes to a buffer first."""
+            """Takes rows into the target arrays. With the mode "raise", NumPy writes to a buffer first."""
             for source, to in zip(arrays, targets):
                 source.take(rows, 0, to, mode)
             return self.target
@@ -263,7 +263,8 @@ class DevicePeer:
         return ways
 
     def add_consolidated(self, ways, td, pinned):
-        """Consolidated before the measurement, like a tree of tdict_create_from(). Its elements stay the first ones."""
+        """Adds a way whose tree is consolidated before the measurement, like trees of tdict_create_from(). Its elements
+        stay the same in all verifications."""
         self.fill(self.host, 1)
         self.filled = True
         self.td_tree = td.consolidate(pin_memory=True) if pinned else td.consolidate()
@@ -305,7 +306,7 @@ class DevicePeer:
 
     # Requests.
     def do_once(self, way):
-        """Seconds and the result. The caller's time includes dropping the result."""
+        """Runs a way once and drops the result, which is part of the time. Returns the seconds."""
         begin = clock()
         result = self.ways[way][0]()
         if isinstance(result, Returned):

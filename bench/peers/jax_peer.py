@@ -3,7 +3,7 @@
 import importlib.metadata
 import os
 
-# JAX keeps a pool of device memory. This share leaves memory for the other workers.
+# JAX allocates a pool of device memory. This fraction leaves memory for the other workers.
 os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", ".25")
 
 import jax
@@ -67,7 +67,7 @@ class JaxPeer(worker.Peer):
 
     def sample(self, setting, tree):
         if self.work["do"] == "d2h":
-            # An array keeps its host copy after a fetch, so each repetition fetches a new array.
+            # After a fetch, an array keeps its copy on the host, so each repetition fetches a new array.
             fresh = jax.block_until_ready(self.again(self.on_device[tree]))
             begin = clock()
             made = jax.device_get(fresh)
@@ -89,7 +89,7 @@ class JaxPeer(worker.Peer):
 
     @staticmethod
     def in_order(made):
-        """Returns the leaves in their order. JAX sorts the keys of a dict as texts."""
+        """Returns the leaves in numeric order, because JAX sorts the keys of a dict as strings."""
         return [made[str(i)] for i in range(len(made))]
 
     def verify(self, setting):

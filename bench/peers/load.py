@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Loads a safetensors file to the GPU with a package of Python, in a process of its own, and prints one line of JSON.
+"""Loads a safetensors file to the GPU with a Python package, and prints one line of JSON.
 
   bench/peers/load.py WAY FILE [--repeat 5] [--seconds 4]
 
@@ -9,15 +9,15 @@ WAY is one of
   tensordict           tensordict.from_safetensors(FILE, device="cuda:0")
   pin-loop             load_file() to the cpu, then pin_memory().to(non_blocking=True) for each tensor
   fastsafetensors      fastsafe_open(FILE, nogds=True): through a bounce buffer
-  instanttensor        instanttensor.safe_open(FILE): its own choice, which reads a disk past the page cache
+  instanttensor        instanttensor.safe_open(FILE): its default, which reads from the disk without the page cache
   instanttensor-mmap   the same with Backend.MMAP: through the page cache
 
-The line has the seconds of the first call after the CUDA context exists, and the seconds of later calls: at least one,
-at most --repeat, and no new one after --seconds. Before each call, the file is read once, so that it is in the page
-cache. Eight tensors of the first result are compared with the file. If the way cannot be measured, the line has the
-reason in "error". Without a GPU, the ways that can do so load to the cpu.
+The line has the seconds of the first call after the CUDA context was created, and the seconds of later calls: at least
+one, at most --repeat, and none that would start after --seconds. Before each call, the file is read once to fill the
+page cache. Eight tensors of the first result are compared with the file. If the way cannot be measured, the line has
+the reason in "error". Without a GPU, some ways load to the cpu.
 
-A machine without a package registry needs these wheels (Python 3.12, x86-64); torch and safetensors are expected there:
+A machine without a package registry needs these wheels (Python 3.12, x86-64), besides torch and safetensors:
   fastsafetensors-0.5.0-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl, 2.7 MB (needs typer)
   instanttensor-0.2.2-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl, 6.5 MB (needs torch >= 2.8)
   tensordict-0.15.3-py3-none-any.whl, 0.9 MB (needs pyvers and cloudpickle)"""
@@ -35,7 +35,7 @@ VERIFIED = 8
 
 
 class CannotRun(Exception):
-    """This machine cannot run the way."""
+    """Raised if this machine cannot run the way."""
 
 
 def need_gpu(device, way):
@@ -88,7 +88,7 @@ WAYS = {"safetensors": ("safetensors", load_safetensors), "tensordict": ("tensor
 
 
 def warm(path):
-    """Reads the file with several threads."""
+    """Reads the file with several threads, to fill the page cache."""
     fd, size = os.open(path, os.O_RDONLY), os.stat(path).st_size
 
     def read(first):
@@ -103,7 +103,7 @@ def warm(path):
 
 
 def verify(torch, tensors, path):
-    """Compares some tensors, from the first to the last, with the file."""
+    """Compares some tensors, among them the first and the last, with the file."""
     import safetensors
     with safetensors.safe_open(path, framework="pt") as file:
         names = list(file.keys())
@@ -119,7 +119,7 @@ def verify(torch, tensors, path):
 def measure(options):
     package, load = WAYS[options.way]
     import torch
-    import safetensors.torch  # noqa: F401  an import is no part of the first call
+    import safetensors.torch  # noqa: F401 imported before the first call, so that its time does not count
     importlib.import_module(package)
     version = importlib.metadata.version(package)
     device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")

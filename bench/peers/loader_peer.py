@@ -1,11 +1,12 @@
-"""The loader's work in PyTorch and TensorDict: windows of a shard of tokens, or samples of seven tensors in memory. They
-are taken at random, collated and put on the GPU. The requests are {"op": "hello"}, {"op": "quit"} and {"op": "run",
-"work", "way", "workers", "pin", "batched", "seconds", "shard", "samples", "batch"}, which returns "batches_per_second".
+"""Does the loader's work in PyTorch and TensorDict: takes random windows of a shard of tokens, or random samples of
+seven tensors in memory, collates them and moves them to the GPU. The requests are {"op": "hello"}, {"op": "quit"} and
+{"op": "run", "work", "way", "workers", "pin", "batched", "seconds", "shard", "samples", "batch"}, which returns
+"batches_per_second".
 
-ways: dataloader (torch.utils.data.DataLoader; batched: a sampler of whole batches and one indexing for each), loop (a
-hand-written loop that gathers with one indexing into one of two pinned buffers), tensordict (a DataLoader of a
-TensorDict, which makes a batch by one indexing; samples only). "pin" of tensordict: DataLoader pins each batch; else
-TensorDict.to() pins it."""
+ways: dataloader (torch.utils.data.DataLoader; "batched": with a sampler of whole batches, each made by one indexing),
+loop (a hand-written loop that gathers with one indexing into one of two pinned buffers), tensordict (a DataLoader over
+a TensorDict, which makes each batch by one indexing; samples only). "pin" of tensordict: DataLoader pins each batch; if
+false, TensorDict.to() pins it."""
 
 import time
 

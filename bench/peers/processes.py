@@ -1,8 +1,9 @@
-"""Rows of bench/peers/compare that need processes of their own: a new process for each repetition, or processes that may
-use few processors. Needs only the standard library.
+"""Measures rows of bench/peers/compare that need a new process for each repetition, or processes that may use few
+processors. Needs only the standard library.
 
 Before the clock starts, each process opens the library's context or loads the peer's module, and makes its sources. The
-processes of a row do this at the same time, in two waves. Then each does its work alone."""
+processes of a row are divided into two waves. The processes of a wave prepare at the same time, but do their work one
+after another."""
 import os
 import statistics
 import sys
@@ -10,16 +11,16 @@ import sys
 import records
 from contest import Failed, Team, Worker, close_all, peer_command
 
-PEER_PROCESSES = 3  # of each setting of a peer; the library has as many as the row says
-NEAR = 1.5  # a setting that took more than this times the best of its peer in the first process has no further ones
-# what taskset does: PROCESSORS PROGRAM ARGUMENTS...
+PEER_PROCESSES = 3  # for each setting of a peer; for the library, the row has the number
+NEAR = 1.5  # a setting slower than this times the peer's best setting in the first process gets no further processes
+# a substitute for taskset, with the arguments PROCESSORS PROGRAM ARGUMENTS...
 ON_FEW = ("import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); "
           "os.execvp(sys.argv[2], sys.argv[2:])")
-SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # of the device's memory for each of JAX's processes
+SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # of the device's memory, for each process of JAX
 
 
 class Single:
-    """A process that does one repetition in one setting of a contender."""
+    """A process that runs one repetition with one setting of a contender."""
 
     def __init__(self, name, setting, worker):
         self.name, self.setting, self.worker = name, setting, worker
@@ -37,7 +38,8 @@ class Single:
         self.worker.receive()
 
     def do(self, verified):
-        """Returns seconds, verified bytes and further results. Only the first process of a peer's setting verifies."""
+        """Runs the repetition. Returns seconds, verified bytes and further results. For a setting of a peer, only the
+        first process verifies."""
         who = {} if self.name == records.LIBRARY else {"setting": self.setting}
         seconds = self.worker.ask(op="run", count=1, **who)["seconds"][0]
         more = {}
@@ -54,7 +56,7 @@ def start_single(name, setting, options, command):
 
 
 def is_beaten(key, done):
-    """Returns whether a setting was much slower than another setting of the same peer."""
+    """Returns whether a setting was much slower than the best setting of the same peer."""
     seconds = {one: statistics.median(found[0] for found in many) for one, many in done.items() if one[0] == key[0]}
     return key in seconds and seconds[key] > NEAR * min(seconds.values())
 
@@ -92,7 +94,7 @@ def result_of(found):
 
 
 def measure_fresh(row, options, command, invited, place):
-    """Returns the results of a row in which each repetition has a process of its own."""
+    """Returns the results of a row in which each repetition has its own process."""
     settings = [(name, setting) for name, known in invited.items() for setting in known]
     done, broken = {}, {}
     first = [(records.LIBRARY, None)] * min(row["processes"], options.turns) + settings
@@ -120,7 +122,8 @@ def measure_fresh(row, options, command, invited, place):
 
 
 def start_team(options, command, names, cpus, place):
-    """Starts processes that may use `cpus` processors each. They use different ones, so that all can prepare at once."""
+    """Starts processes that may use `cpus` processors each, if possible different ones, so that they can prepare at the
+    same time."""
     mine = sorted(os.sched_getaffinity(0))
     if len(mine) < cpus:
         return Failed(f"there are {len(mine)} processors here")
@@ -137,7 +140,7 @@ def start_team(options, command, names, cpus, place):
 
 
 def few_processors_teams(options, command, names, wanted, place):
-    """Returns the team of each number of processors, or the reason why there is none."""
+    """Returns for each number of processors the team, or a Failed with the reason why there is none."""
     teams = {cpus: start_team(options, command, names, cpus, place) for cpus in wanted}
     for cpus, team in teams.items():
         if isinstance(team, Failed):

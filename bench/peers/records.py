@@ -1,7 +1,7 @@
 """Reads records of bench/peers/compare: values, spreads and ratios of rows. Needs only the standard library.
 
-A record is one JSON object; see docs/benchmarks.md for its words. A result's "turns" are lists of seconds,
-one list a turn; a turn's value is the median of its list.
+A record is one JSON object; docs/benchmarks.md explains its words. A result's "turns" have a list of seconds for each
+turn. The value of a turn is the median of its list.
 """
 import json
 import statistics
@@ -12,7 +12,7 @@ MOVES = ("h2d", "d2h", "pin_h2d")
 
 
 class Mistake(Exception):
-    """The input is wrong. The message is one sentence."""
+    """Raised if the input is wrong. The message is one sentence."""
 
 
 def load(path):
@@ -61,7 +61,7 @@ def total_bytes(row):
 
 
 def is_rate(row):
-    """Returns whether a rate in bytes per second makes sense for the row."""
+    """Returns whether the row has a rate in bytes per second."""
     return row["work"]["do"] in MOVES and row["work"]["statistic"] == "time"
 
 
@@ -90,7 +90,7 @@ def line_seconds(row):
 
 
 def verdict(row, other):
-    """Returns "ahead" or "behind" if the library differs from `other` by more than both spreads, else "even"."""
+    """Returns "ahead" or "behind" if the library and `other` differ by more than both spreads, else "even"."""
     results = measured(row)
     ours, theirs = results[LIBRARY], results[other]
     apart = middle(theirs) - middle(ours)
@@ -100,7 +100,8 @@ def verdict(row, other):
 
 
 def ratios(row):
-    """Returns, for each other result of the row, the library's time divided by its time, and the relative spread."""
+    """Returns for each other result of the row the library's time divided by the result's time, and the relative
+    spread."""
     results = measured(row)
     ours = results[LIBRARY]
     found = {}
@@ -119,7 +120,7 @@ def earlier(record, row):
 
 
 def merge(records):
-    """Joins records of one kind of device. If several records reached a row, the last one counts."""
+    """Merges records of one kind of device. If several records reached a row, the last of them counts."""
     merged = None
     for record in records:
         if merged is None:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A replay buffer in GPU memory with TensorDict: the work of examples/replay_gpu.c. Prints the same figures.
+"""Does the work of examples/replay_gpu.c, a replay buffer in GPU memory, with TensorDict. Prints the same figures.
 
 usage: replay_gpu.py [DEVICE [ROWS]]     DEVICE: cuda (default if there is a GPU) or cpu
 PyTorch and TensorDict must be installed for this Python. Actor threads write transitions by index assignment, and the
-learner samples by lists of random positions on the device. The exit status is 0 if all checksums of some samples are
-right. The time of a write includes the making of the transitions, as in the example. PyTorch's generator makes them."""
+learner samples by lists of random positions on the device. The exit status is 0 if the checksums of some samples are
+right. As in the example, the time of a write includes making the transitions, here with PyTorch's random generator."""
 
 import sys
 import threading
@@ -29,7 +29,7 @@ def empty(rows, device, pinned=False):
 
 
 def checksum(rows):
-    """The sum of the bits of a row. A row of zeros, which no actor has written, has the checksum 0, and not 1."""
+    """Returns the checksum of each row: 1 plus the sum of its words, so that unwritten rows fail. """
     total = torch.ones(rows.batch_size[0], dtype=torch.int64)
     for name in FLOATS:
         total += rows[name].reshape(rows.batch_size[0], -1).view(torch.int32).sum(1, dtype=torch.int64)
@@ -40,7 +40,7 @@ class Buffer:
     def __init__(self, device, capacity):
         self.device, self.capacity = device, capacity
         self.tree = empty(capacity, device)
-        self.lock = threading.Lock()  # guards the fields below, and the rows
+        self.lock = threading.Lock()  # guards the fields below and the rows
         self.written, self.goal, self.stop, self.failed = 0, capacity, False, False
 
     def write(self, rows):

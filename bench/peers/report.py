@@ -1,4 +1,4 @@
-"""Makes tables of records of bench/peers/compare, and charts of any record with times. bench/peers/plot runs it."""
+"""Makes tables of records of bench/peers/compare, and charts of any record with times, for bench/peers/plot."""
 import argparse
 import html
 import json
@@ -40,7 +40,7 @@ def tables(paths):
 
 
 def bars_of(record):
-    """Returns the rows of a record that has times: (name, {series: (milliseconds, spread)})."""
+    """Returns the rows of a record with times, each as (name, {series: (milliseconds, spread)})."""
     groups = []
     for row in record["rows"]:
         if record["scenario"] == "tune":
@@ -84,7 +84,7 @@ def chart_of(path):
 
 
 def draw(paths, folder):
-    """Writes the charts and a page with all of them, and prints their names. Records with equal names get numbers."""
+    """Writes the charts and a page with all charts, and prints the names of the files. Adds numbers to equal names."""
     drawn = {}
     for path in map(pathlib.Path, paths):
         name, again = path.stem, 1

@@ -9,7 +9,7 @@ import report
 
 
 def record_of(kind):
-    """A record whose only row was measured by tdict and by plain driver calls."""
+    """Returns a record with one row, which was measured with tdict and with plain driver calls."""
     record = compare_test.made_up(kind, 1.0, 0.5)
     row = record["rows"][0]
     row["results"] = {who: row["results"][who] for who in ("tdict", "driver")}

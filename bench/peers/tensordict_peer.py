@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does the work of bench/peers/compare in TensorDict, in the ways that the documentation of TensorDict.to() names."""
+"""Does the work of bench/peers/compare in TensorDict, in the ways in the documentation of TensorDict.to()."""
 import importlib.metadata
 
 import tensordict
@@ -9,7 +9,7 @@ import worker
 from torch_peer import TorchPeer
 from worker import clock
 
-PINS = [0, 4, None, 8, 2, 1]  # the most likely first, in case the time is too short for all
+PINS = [0, 4, None, 8, 2, 1]  # the settings that are probably best come first, because the time may not suffice for all
 
 
 def pin_name(threads):

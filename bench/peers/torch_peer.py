@@ -10,11 +10,12 @@ import worker
 from worker import clock
 
 OWN_COPIES, OWN_BYTES, MOST_TRANSFERS, PAUSE = 200, 51200, 50, 0.00025
-MANY = 64  # more leaves than this of one size are summed together
+MANY = 64  # if more leaves than this have one size, they are summed together
 
 
 def register(wanted):
-    """Chooses how PyTorch makes pinned memory: registers ordinary memory that eight threads touch, or asks the driver."""
+    """Chooses how PyTorch allocates pinned memory: registers ordinary memory that eight threads touch, or asks the
+    driver."""
     if torch.cuda.is_initialized():
         text = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8" if wanted else \
                "pinned_use_cuda_host_register:False"
@@ -35,7 +36,7 @@ def versions(gpu):
 
 
 def release_memory(gpu):
-    """Gives cached memory back to the driver."""
+    """Returns cached memory to the driver."""
     if gpu:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
@@ -45,7 +46,7 @@ def release_memory(gpu):
 class TorchPeer(worker.Peer):
     name = "torch"
     allocation_seconds = 0.0
-    # (do, result or source) to the settings of each kind of call
+    # maps (do, result or source) to the settings of each kind of call
     TABLE = {
         ("h2d", "pageable"): {"blocking": ["to"], "non_blocking": ["to non_blocking"],
                               "best": ["to", "to non_blocking", "pin_memory, to non_blocking"]},
@@ -87,7 +88,7 @@ class TorchPeer(worker.Peer):
         return leaf, leaf.numpy().view(numpy.uint32)
 
     def make_sources(self, work):
-        """Makes pinned sources in the faster way of the allocator, since this is not measured."""
+        """Makes the sources. Their memory is pinned by registration, which is faster; this is not measured."""
         register(work["source"] == "pinned")
         try:
             super().make_sources(work)
@@ -132,7 +133,7 @@ class TorchPeer(worker.Peer):
         return [leaf.to(self.device) for leaf in leaves]
 
     def transfer(self, setting, tree):
-        """Does the work of the row without the wait at the end, and returns the result."""
+        """Does the work of the row, but does not wait at the end. Returns the result."""
         leaves = self.sources[tree]
         do = self.work["do"]
         if do == "d2h":
@@ -200,7 +201,7 @@ class TorchPeer(worker.Peer):
 
     @staticmethod
     def sums_of(leaves):
-        """Returns the sum of the words of each leaf. Sums many leaves of one size together."""
+        """Returns the sum of the words of each leaf. Many leaves of one size are summed together."""
         found, at = [], 0
         while at < len(leaves):
             size, end = leaves[at].numel(), at
@@ -263,7 +264,7 @@ class TorchPeer(worker.Peer):
         return self.percentile(times)
 
     def start(self, setting, tree):
-        """Moves a tree on another thread. Returns the thread and an event that says when the work is done."""
+        """Moves a tree on another thread. Returns the thread, and an event that is set when the work is done."""
         done = threading.Event()
 
         def move():
@@ -297,7 +298,8 @@ class TorchPeer(worker.Peer):
         return self.percentile(times)
 
     def sample_copies_pinning(self, setting, tree):
-        """Returns the time of the longest own copy while a thread pins the sources. No pinned memory is cached before."""
+        """Returns the time of the longest own copy while a thread pins the sources, with an empty cache of pinned
+        memory."""
         self.release()
         register(self.gpu and setting.endswith("register"))
         times = []
@@ -310,7 +312,7 @@ class TorchPeer(worker.Peer):
         self.release()
         return max(times)
 
-    # Rows whose repetition is the first work of the process.
+    # Rows in which each repetition is the first work of a process.
     def sample_first(self, setting, tree):
         if self.kept_result is None and self.gpu:
             begin = clock()
@@ -336,7 +338,7 @@ class TorchPeer(worker.Peer):
         return more and dict(more, allocation_seconds=self.allocation_seconds)
 
     def measure_cycles(self):
-        """Measures how many cycles of the sleeping kernel take the wanted time."""
+        """Measures how many cycles the sleeping kernel needs for the wanted time."""
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda._sleep(1000)
         first.record()

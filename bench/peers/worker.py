@@ -1,14 +1,14 @@
-"""The code that the workers of other libraries share: the protocol of tdict-bench worker, sources, samples and checks.
+"""The code that the workers of all other libraries share: the protocol of tdict-bench worker, sources and checks.
 
-Each line of standard input is a JSON request, and gets one line of JSON, in order:
+Reads a JSON request from each line of standard input, and replies with a line of JSON:
 
     {"op": "hello", "device": D}          opens the device; returns name, versions and device
-    {"op": "settings", "work": W}         returns the documented settings in which this library can do the work
+    {"op": "settings", "work": W}         returns the documented settings with which this library can do the work
     {"op": "prepare", "work": W}          makes the sources
-    {"op": "verify", "setting": S}        does the work once and compares the result with its source; of a "first" row,
-                                          compares the result of the repetition; returns rough seconds
+    {"op": "verify", "setting": S}        does the work once and compares the result with its source; in a "first" row,
+                                          compares the kept result; returns approximate seconds
     {"op": "run", "setting": S, "warm": K, "count": N}   returns the seconds of N repetitions after K uncounted ones, and
-                                          the processor seconds of all threads during the N
+                                          the processor seconds of all threads during these N
     {"op": "finish"}                      ends the row and returns further results; keeps the sources for the next row
     {"op": "drop"}                        releases the kept sources
     {"op": "quit"}                        ends the program
@@ -16,8 +16,8 @@ Each line of standard input is a JSON request, and gets one line of JSON, in ord
 A reply has "ok": true, or "ok": false and a message in "error". W describes a row as `tdict-bench worker` does: do,
 groups (each [leaves, bytes]), source, cache, result, calls, statistic, kernel_seconds, trees.
 
-A peer is a subclass of Peer, see torch_peer.py. A sample waits for the device before the clock stops. The result is
-released within the time.
+A peer is a subclass of Peer, see torch_peer.py. The time of a sample includes the wait for the device and the release
+of the result.
 """
 import argparse
 import concurrent.futures
@@ -41,7 +41,7 @@ clock = time.perf_counter
 
 
 def leaf_sizes(work):
-    """Bytes of each leaf, in order."""
+    """Returns the bytes of each leaf, in order."""
     return [size for count, size in work["groups"] for _ in range(count)]
 
 
@@ -50,7 +50,7 @@ def total_bytes(work):
 
 
 def fill(words, number, block):
-    """Fills a leaf with words that no other leaf has: a random block, changed by the numbers of leaf and block."""
+    """Fills a leaf with unique words: a random block, changed by the numbers of leaf and block."""
     for i, at in enumerate(range(0, len(words), BLOCK_WORDS)):
         part = words[at:at + BLOCK_WORDS]
         mark = numpy.uint32((number * 0x9E3779B1 + i * 0x85EBCA6B) & 0xFFFFFFFF)
@@ -58,20 +58,20 @@ def fill(words, number, block):
 
 
 def checksum(words, kind=numpy.int64):
-    """Returns the sum of the words as integers of this kind, modulo their range."""
+    """Returns the sum of the words as integers of this kind. Overflow wraps around."""
     return numpy.sum(words.view(kind), dtype=kind)
 
 
 class Peer:
     name = "none"
-    steady = 5  # later repetitions of a "first" row
-    sum_kind = numpy.int64  # in which leaves are summed; they are multiples of 8 bytes
+    steady = 5  # number of later repetitions in a "first" row
+    sum_kind = numpy.int64  # the integers in which a leaf is summed; the size of leaves is a multiple of 8 bytes
 
     def __init__(self, device):
         self.device = device
         self.kept = None      # groups, source and trees of the work whose sources are kept
         self.sources = []     # for each tree of the row, its leaves in this library's own type
-        self.words = []       # the same memory as numpy arrays of 32-bit words
+        self.words = []       # the memory of `sources` as numpy arrays of 32-bit words
         self.known_sums = {}  # checksums of the kept sources' leaves
         self.next_tree = 0
         self.evict = None
@@ -95,20 +95,20 @@ class Peer:
         return leaves
 
     def prepare_row(self):
-        """Called after the sources are made."""
+        """Prepares a row. Called when the sources have been made."""
 
     def finish_row(self):
-        """Called before the sources are released."""
+        """Ends a row. Called before the sources are released."""
 
     def release(self):
-        """Releases cached memory."""
+        """Returns cached memory to the system or the driver."""
 
     def sample(self, setting, tree):
-        """Does one repetition and returns its seconds."""
+        """Runs a repetition and returns its seconds."""
         raise NotImplementedError
 
     def verify(self, setting):
-        """Does the work once, and raises an exception if the result differs. Returns the seconds or None."""
+        """Does the work once, and raises an exception if the result is wrong. Returns the seconds or None."""
         raise NotImplementedError
 
     # Functions that all peers share.
@@ -183,7 +183,7 @@ class Peer:
         list(self.threads.map(lambda part: numpy.add(part, numpy.uint64(1), out=part), self.evict))
 
     def settle(self, tree):
-        """Brings the caches into the state that the row wants. Returns the processor seconds."""
+        """Brings the caches into the state of the row. Returns the processor seconds that this took."""
         begin = cpu_seconds()
         if self.work["cache"] == "cold":
             self.empty_caches()
@@ -217,7 +217,7 @@ class Peer:
             self.work = request["work"]
             self.make_sources(self.work)
             if self.work["cache"] == "cold":
-                self.empty_caches()  # its memory is allocated from now on
+                self.empty_caches()  # allocates its memory, before anything is measured
             self.kept_result = None
             self.prepare_row()
             return {}
@@ -257,7 +257,7 @@ def main(make, collects=False):
     os.dup2(2, 1)  # libraries print to standard error, not between the replies
     peer = None
     if not collects:
-        gc.disable()  # as timeit does; make_sources() collects between rows
+        gc.disable()  # like timeit; make_sources() collects between rows
     for line in sys.stdin:
         request = {}
         try:

@@ -1,6 +1,6 @@
-/* tdict-bench advise: recommends a mode and num_threads for a tree of given leaves, with reasons. It moves a part of
- * such a tree in every mode and extrapolates. Then it measures each factor that decides. The text is printed from the
- * JSON record. The job owns both. Thread rule: one thread. */
+/* tdict-bench advise: recommends a mode and num_threads for a tree of given leaves, with reasons. Moves a part of such
+ * a tree in every mode, and extrapolates to the whole tree. Prints the text from the JSON record. The job owns the
+ * place and the record. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ typedef struct advise_way {
   double cpu_ms;
   int worked;
   bool narrow;
-  double used_cpu, used_wall; /* seconds of all repetitions: of all threads of the process, and of the clock */
+  double used_cpu, used_wall; /* sums over all repetitions: processor seconds of the process, and elapsed seconds */
 } advise_way;
 typedef struct advise_job {
   advise_options o;
@@ -45,7 +45,7 @@ typedef struct advise_job {
 
 static double scale_to_tree(const advise_job *job) { return (double)job->o.leaves / (double)job->moved; }
 
-/* A way that is measured. */
+/* The arguments of move_sample(), which measures one way. */
 typedef struct advise_sample {
   const advise_job *job;
   const tdict_tree *src;
@@ -79,7 +79,7 @@ static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way
   return good;
 }
 
-/* Measures pinning the tree before sending it, as programs without a staging ring do. */
+/* Measures pinning the tree first and sending the pinned tree, as programs without a staging ring do. */
 static bool measure_pinning(advise_job *job, const tdict_tree *src) {
   tdict_tree *pinned;
   advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false, 0, 0};
@@ -139,7 +139,7 @@ static bool measure_ways(advise_job *job) {
   return good;
 }
 
-/* Returns how many processors a way uses: processor time of the whole process, divided by the time. */
+/* Returns how many processors a way uses: processor time of the whole process, divided by the elapsed time. */
 static double count_processors(const advise_way *way) {
   return way->used_wall > 0 ? way->used_cpu / way->used_wall : 0;
 }
@@ -164,7 +164,7 @@ static const advise_way *find_way(const advise_job *job, int32_t mode, int32_t t
   return &job->ways[0];
 }
 
-/* Returns the fastest of the ways that have this value of narrow. Returns NULL if there is no such way. */
+/* Returns the fastest way with this value of `narrow`, or NULL if no such way was measured. */
 static const advise_way *fastest_way(const advise_job *job, bool narrow) {
   const advise_way *found = NULL;
   for (int i = 0; i < job->num_ways; i++)
@@ -183,7 +183,7 @@ static void add_narrow_factor(const advise_job *job) {
     add_factor(job, "narrow", "has no effect on floats; for integers and bools, give --dtype and --max-value");
 }
 
-/* The factors of the TensorDict tutorial on pinned memory, in its order. */
+/* Adds the factors that the TensorDict tutorial on pinned memory lists, in the same order. */
 static void add_factors(const advise_job *job, const tdict_tuning *table) {
   const advise_options *o = &job->o;
   const bench_place *p = &job->place;
@@ -220,8 +220,8 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
              place_is_gpu(p) ? "" : ", SIMULATED: copies within this host's memory");
 }
 
-/* The option max_queued_bytes with which to start if copies of the program wait too long with the default. On an H200,
- * a transfer with 8 MiB reaches 94 % of the line, and with 4 MiB 72 %. Not measured by this tool. */
+/* The value of max_queued_bytes to try first if the program's own copies wait too long. On an H200, a transfer with 8
+ * MiB has 94 % of the rate of one driver copy, with 4 MiB 72 %. This tool does not measure the option. */
 enum { START_QUEUED_BYTES = 8 << 20 };
 
 static void fill_record(advise_job *job, const tdict_tuning *table) {

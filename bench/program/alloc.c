@@ -9,7 +9,7 @@ static bool take_pinned(bench_job *job, tdict_tensor **out) {
   return check_block(tdict_pinned_memory(job->place->context), job->total_bytes, "pinned memory", out);
 }
 
-/* Verifies that every byte can be written and read, and that the tensor is pinned. */
+/* Verifies that the tensor is pinned, and that its pages can be written and read. */
 static int alloc_verify(bench_job *job) {
   tdict_tensor *block = NULL;
   if (!take_pinned(job, &block)) return BENCH_FAILED;
@@ -35,8 +35,8 @@ static bool first_driver(bench_job *job, int tree, double *seconds) {
 
 static const bench_kind kind_first;
 
-/* Allocates with an empty cache, and frees the block to the system after the measured time; or allocates and releases a
- * block of this size that verification has left in the cache. */
+/* Measures an allocation with an empty cache, or an allocation and release of the block that verification left in the
+ * cache. */
 static bool alloc_sample(bench_job *job, int tree, double *seconds) {
   const bool is_first = job->row.kind == &kind_first;
   tdict_tensor *block = NULL;

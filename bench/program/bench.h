@@ -36,28 +36,29 @@ double bench_now(void);
 /* Returns the processor seconds of all threads of this process, in user and kernel code. */
 double bench_cpu_seconds(void);
 
-/* Returns the next number of SplitMix64 (Steele, Lea and Flood). It is a bijection of its counter, so different
- * counters give different numbers. It does not depend on the library under test. */
+/* Returns the next number of SplitMix64 (Steele, Lea and Flood). Different states give different numbers. Does not use
+ * the library under test. */
 uint64_t bench_random(uint64_t *state);
 
-/* The times of one row in the order of measurement. The caller of bench_samples_reserve() owns the memory. */
+/* The measured times of one row, oldest first. The caller of bench_samples_reserve() owns the memory. */
 typedef struct bench_samples {
   double *seconds;
   int count, capacity;
 } bench_samples;
-/* Allocates an array of samples. Prints an error and returns false on failure; free the samples then, too. */
+/* Allocates room for `capacity` times in each of `count` samples. Prints an error and returns false on failure. Call
+ * bench_samples_free() in both cases. */
 bool bench_samples_reserve(bench_samples *s, int count, int capacity);
 void bench_samples_free(bench_samples *s, int count);
-/* Does the works 0 to `count` - 1 in turn, `repeats` times after uncounted `warmups`. `once` writes the seconds of one
- * repetition, or returns false to stop. Adds the seconds to the samples of the work, unless they are negative. */
+/* Runs the works 0 to `count` - 1 in turn, first `warmups` times without recording, then `repeats` times. `once` runs a
+ * work and writes its seconds, or returns false to stop. Negative seconds are not recorded. */
 typedef bool bench_once(void *user, int work, double *seconds);
 bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats, bench_once *once, void *user);
-/* Does the same for at most BENCH_MOST_MEDIANS works, and writes the median seconds of each. */
+/* Measures at most BENCH_MOST_MEDIANS works in the same way, and writes the median seconds of each. */
 enum { BENCH_MOST_MEDIANS = 2 };
 bool bench_medians(double *medians, int count, int warmups, int repeats, bench_once *once, void *user);
 void bench_samples_add(bench_samples *s, double seconds); /* does nothing if the array is full */
 double bench_samples_median(const bench_samples *s);      /* 0 if there is no sample */
-/* Returns the smallest time that is not below `percent` % of the times; 0 if there is no sample. */
+/* Returns the smallest time such that `percent` % of the times are at most as long. Returns 0 if there is no sample. */
 double bench_samples_percentile(const bench_samples *s, int percent);
 double bench_samples_spread(const bench_samples *s); /* slowest minus fastest; 0 if there is no sample */
 json_t *bench_samples_json(const bench_samples *s);  /* returns a new array of seconds */
@@ -66,30 +67,31 @@ json_t *bench_samples_json(const bench_samples *s);  /* returns a new array of s
 enum { BENCH_MOST_THREADS = 16 };
 void bench_on_threads(int parts, void (*work)(void *user, int part, int parts), void *user);
 
-/* Prints a progress line on stderr that the next line overwrites. Prints nothing if stderr is not a terminal. */
+/* Prints a progress line to stderr, which the next progress line overwrites. Prints nothing if stderr is not a
+ * terminal. */
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_progress_end(void);
-/* Work that may take longer than two seconds. */
+/* The progress of work that may take longer than two seconds. */
 typedef struct bench_bar {
   double begin, total; /* the time of bench_bar_start(); the amount of work in any unit */
 } bench_bar;
 bench_bar bench_bar_start(double total);
-/* Prints a progress line as bench_progress() does. After two seconds, a bar and the time left come first. */
+/* Prints a progress line as bench_progress() does. After two seconds, the line begins with a bar and the time left. */
 void bench_bar_show(const bench_bar *bar, double done, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Prints a paragraph, broken between words to at most 100 columns and at most the width of the terminal. */
+/* Prints a paragraph, wrapped at words to bench_columns(). */
 void bench_print_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Prints a label of at most `hang` columns, and a text that is broken in the same way below its first column. */
+/* Prints a label of at most `hang` columns and a text to its right, wrapped in the same way. */
 void bench_print_item(int hang, const char *label, const char *text);
 /* Returns the smaller of 100 and the number of columns of the terminal, if standard output is one. */
 int bench_columns(void);
 
-/* Prints an error on stderr: "tdict-bench: ...". bench_print_status() adds the path, the message and the name of a
+/* Prints an error to stderr: "tdict-bench: ...". bench_print_status() adds the path, the message and the name of the
  * status. */
 void bench_print_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_print_status(const char *what, const tdict_error *err);
-/* Returns true if a call of the library has succeeded. Else prints an error that begins with `what`. The macro makes
- * the call, for which `err` is in scope. */
+/* Returns whether `status` is TDICT_OK. If not, prints an error that begins with `what`. The macro bench_ok() makes the
+ * call itself, and declares `err` for it. */
 bool bench_has_worked(const char *what, tdict_status status, const tdict_error *err);
 #define bench_ok(what, call)                        \
   __extension__({                                   \
@@ -97,7 +99,7 @@ bool bench_has_worked(const char *what, tdict_status status, const tdict_error *
     bench_has_worked(what, call, err);              \
   })
 
-/* A tree to make, of fields under a batch size. `is_separate`: each leaf has an allocation of its own. */
+/* Describes a tree to make. `is_separate`: each leaf has its own allocation. */
 typedef struct bench_form {
   const tdict_field *fields;
   size_t num_fields;
@@ -113,28 +115,28 @@ char *bench_format_bytes(double bytes, char *buffer, size_t size);
 /* Parses an integer. Returns false if `text` is not an integer from low to high. */
 bool bench_parse_number(const char *text, int64_t low, int64_t high, int64_t *out);
 
-/* Returns a new JSON record with its head: format, scenario, date, version of the library, command line, machine.
- * Returns NULL if there is no memory. */
+/* Returns a new JSON record with the common fields: format, scenario, date, version of the library, command line,
+ * machine. Returns NULL if there is no memory. */
 json_t *bench_record(const char *scenario, int argc, char **argv);
 /* Writes a record. Prints an error and returns false if the file cannot be written. */
 bool bench_record_write(const json_t *record, const char *path);
-/* Checks that a file can be written, before the measurement starts. Leaves an existing file as it is. Prints an error
- * and returns false if not. */
+/* Checks that a file can be written, without changing it. If not, prints an error and returns false. Call before
+ * measuring. */
 bool bench_can_write(const char *path);
 
-/* The destination of the record of --json. Open it before printing or measuring: for `-` the record takes standard
- * output, and all text is then discarded. The sink owns its descriptor. */
+/* The destination of the record of --json. Open it before printing or measuring: for `-`, the record goes to standard
+ * output, and all other text is discarded. The sink owns its descriptor. */
 typedef struct bench_sink {
   const char *path; /* NULL: no record is written */
   int fd;           /* for `-`: a duplicate of standard output */
 } bench_sink;
 bool bench_sink_open(bench_sink *sink, const char *path); /* prints an error and returns false on failure */
-/* Writes a record if one is wanted and `answer` is BENCH_OK. Releases the record, and returns the exit code. */
+/* Writes the record if --json was given and `answer` is BENCH_OK. Releases the record, and returns the exit code. */
 int bench_sink_end(const bench_sink *sink, int answer, json_t *record);
-/* Finds the first line of a file that begins with `key`. Writes the text after the key and after blanks and colons, and
- * returns @p buffer. Returns NULL if there is no such line. */
+/* Finds the first line of a file that begins with `key`. Writes the rest of the line, without leading blanks and
+ * colons, and returns @p buffer. Returns NULL if there is no such line. */
 char *bench_read_field(const char *path, const char *key, char *buffer, size_t size);
-/* Writes the model of the processor, "unknown" if the system does not tell. Returns @p buffer. */
+/* Writes the model of the processor, or "unknown". Returns @p buffer. */
 char *bench_cpu_model(char *buffer, size_t size);
 int bench_cpu_count(void); /* returns the number of processors that this process may use */
 

@@ -73,7 +73,7 @@ static void seed_integers(const check_source *s, int64_t i, uint64_t state) {
   const uint64_t range = s->values.dtype == TDICT_BOOL ? 2 : (uint64_t)s->values.most + 1;
   for (size_t k = 0; k < count; k++) {
     const uint64_t number = bench_random(&state) % range;
-    memcpy(s->data[i] + k * item, &number, item); /* little-endian, as every GPU */
+    memcpy(s->data[i] + k * item, &number, item); /* little-endian, like every GPU */
   }
 }
 
@@ -90,8 +90,7 @@ static void seed_leaf(check_source *s, int64_t i, uint64_t salt) {
     uint64_t word = bench_random(&state);
     memcpy(to + w * 8, &word, 8);
   }
-  /* The first four bytes are a bijection of the leaf's number, so no two leaves are equal, even leaves of only four
-   * bytes. */
+  /* The first four bytes differ for each leaf, so even leaves of only four bytes differ. */
   uint32_t first = ((uint32_t)i + (uint32_t)salt) * 0x9E3779B1u;
   if (s->bytes[i] % 8) memcpy(to + words * 8, &state, s->bytes[i] % 8);
   if (s->bytes[i] >= 4) memcpy(to, &first, 4);
@@ -117,7 +116,7 @@ void check_source_seed(check_source *s, uint64_t seed) {
   bench_progress_end();
 }
 
-/* A read or fill on the simulated device. */
+/* A read or fill of simulated device memory, which runs on a stream. */
 typedef struct sim_job {
   tdict_stream stream;
   void *device, *host; /* host NULL: fill with 0xA5; otherwise read into host */

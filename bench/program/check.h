@@ -1,13 +1,14 @@
-/* Makes the source trees of a scenario, and verifies results. Sources hold seeded random numbers. Result memory is
- * filled with 0xA5 before a transfer. Every byte is then read back without the library and compared.
- * Thread rule: one thread. Functions that return false have printed an error. */
+/* Makes the source trees of a scenario, and verifies results. Sources contain random numbers from a seed. Before a
+ * transfer, the memory of the result is filled with 0xA5. After the transfer, every byte is read back without the
+ * library and compared.
+ * Thread rule: one thread. Functions print an error before they return false. */
 #ifndef TDICT_BENCH_CHECK_H
 #define TDICT_BENCH_CHECK_H
 
 #include "bench.h"
 #include "raw.h"
 
-/* A number of leaves of equal size. The size is a multiple of 4. */
+/* Some leaves of equal size. The size is a multiple of 4. */
 typedef struct check_group {
   int64_t leaves;
   size_t leaf_bytes;
@@ -19,7 +20,7 @@ typedef struct check_values {
   int64_t most;      /* integers are random numbers from 0 to `most`; 0: random bits. Ignored for other dtypes */
 } check_values;
 
-/* A flat tree of tensors. Each tensor has an allocation of its own. The keys are "0", "1", ... */
+/* A flat tree of tensors, each with its own allocation. The keys are "0", "1", ... */
 typedef struct check_source {
   check_values values;
   tdict_tree *tree;
@@ -28,19 +29,20 @@ typedef struct check_source {
   int64_t leaves;
   size_t total_bytes;
 } check_source;
-/* Allocates the leaves from `memory`; NULL: pageable memory. Their contents are unspecified. */
+/* Allocates the leaves from `memory`, or from pageable memory if it is NULL. Does not fill them. */
 bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory);
-/* Does the same with leaves of other elements. The size of a leaf must be a multiple of the size of an element. */
+/* Does the same for one group, with the elements of `values`. The size of a leaf must be a multiple of the size of an
+ * element. */
 bool check_source_make_of(check_source *s, const check_values *values, const check_group *group, tdict_memory *memory);
 void check_source_free(check_source *s);
-/* Returns the bytes of a result with the same leaves, where each leaf is aligned to 256 bytes. */
+/* Returns the bytes of a result with these leaves, where each leaf is aligned to 256 bytes. */
 size_t check_padded_bytes(const check_source *s);
-/* Fills all leaves with random numbers, with several threads. No two leaves of floats are equal. Two seeds give
- * different bytes in every leaf of floats. */
+/* Fills all leaves with random numbers, with several threads. Leaves of floats differ from each other, and with another
+ * seed. */
 void check_source_seed(check_source *s, uint64_t seed);
 
-/* A way to access device memory without a transfer of the library. For cuda `raw` calls the driver. For the simulated
- * device functions run on `stream`. For the cpu plain code reads the memory. Pointers are borrowed. */
+/* What the functions below use to access device memory without a transfer: `raw` for CUDA, functions that run on
+ * `stream` for the simulated device, and plain reads for the cpu. Pointers are borrowed. */
 typedef struct check_place {
   tdict_context *context;
   tdict_device device;
@@ -50,7 +52,7 @@ typedef struct check_place {
   size_t bounce_bytes;
 } check_place;
 
-/* Returns true if a driver call was good. Else prints an error that begins with `what`. */
+/* Returns `good`, the result of a driver call. If it is false, prints an error that begins with `what`. */
 bool check_driver(const raw_driver *raw, const char *what, bool good);
 /* Allocates a block of bytes. Prints an error that begins with `what`, and returns false on failure. */
 bool check_block(tdict_memory *memory, size_t bytes, const char *what, tdict_tensor **out);
@@ -60,23 +62,23 @@ typedef struct check_poison {
   uintptr_t low, high;
 } check_poison;
 enum { CHECK_POISON = 0xA5 };
-/* Allocates as much device memory as the result needs, fills it with 0xA5 and frees it. The library then reuses this
+/* Allocates as much device memory as the result needs, fills it with 0xA5 and frees it, so that the library reuses this
  * memory for the result. */
 bool check_poison_result(const check_place *p, const check_source *s, check_poison *out);
 
-/* Compares a result with its source. Returns BENCH_OK if every byte of every leaf is equal. Returns BENCH_DIFFERS,
- * and prints leaf and offset, at the first difference. Returns BENCH_FAILED if a leaf cannot be read. Adds the bytes
- * of leaves inside the poisoned range to *poisoned_bytes, unless `poison` is NULL. */
+/* Compares a result with its source. Returns BENCH_OK if every byte of every leaf is equal. At the first difference,
+ * prints the leaf and the offset and returns BENCH_DIFFERS. Returns BENCH_FAILED if a leaf cannot be read. Unless
+ * `poison` is NULL, adds the bytes of the leaves in the poisoned range to *poisoned_bytes. */
 int check_result(const check_place *p, const check_source *s, tdict_tree *result, const check_poison *poison,
                  size_t *poisoned_bytes);
 
-/* Compares memory of the place with `want`, in pieces of at most bounce_bytes. Returns BENCH_OK, BENCH_FAILED if the
- * memory cannot be read, or BENCH_DIFFERS. Then *at is the offset of the first difference, and *found is that byte. */
+/* Compares memory of the place with `want`, in pieces of at most bounce_bytes. Returns BENCH_OK, or BENCH_FAILED if the
+ * memory cannot be read. At the first difference, writes its offset and the byte found, and returns BENCH_DIFFERS. */
 int check_bytes(const check_place *p, const unsigned char *address, size_t bytes, const unsigned char *want, size_t *at,
                 unsigned char *found);
 
-/* Returns a host pointer to at most bounce_bytes of device memory. It points to the bounce buffer, or to the memory
- * itself if the host can read it. Returns NULL on failure. */
+/* Returns a host pointer to at most bounce_bytes of device memory. The pointer is the bounce buffer, or `device` itself
+ * if the host can read it. Returns NULL on failure. */
 const void *check_read(const check_place *p, const void *device, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* tdict-bench comm: measures trees that a communicator sends between GPUs. The ranks are threads of this process, and
- * each has its own context and its own GPU. Thread rule: each rank uses its own thread_rank only. */
+ * each has its own context and its own GPU. Thread rule: each rank uses only its own thread_rank. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static bool open_ranks(comm_job *job) {
   return false;
 }
 
-/* Connects a rank, and measures. All ranks do this at the same time. */
+/* The thread of a rank: connects to the other ranks, and measures together with them. */
 static void *run_rank(void *user) {
   thread_rank *r = user;
   tdict_error err;

@@ -1,10 +1,10 @@
-/* The parts of tdict-bench comm. It measures trees that a communicator sends, beside one buffer of the same bytes and
- * beside the leaves one by one. The programs tdict-bench, tdict-bench-openmpi and tdict-bench-mpich differ only in how
- * they make ranks. comm_trees.c makes trees whose numbers all ranks know, so that a rank can verify its result without
- * a second message. comm_works.c has the works: each is a call of tdict/comm.h, and the calls of a table that move the
- * same bytes. comm_run.c verifies and measures them.
- * Ownership: a caller of comm_trees_make() calls comm_trees_free(); comm_run() borrows all arguments. Thread rule: each
- * rank has its own thread or process. Functions that return false or an exit code have printed an error. */
+/* The parts of tdict-bench comm. The scenario compares three ways to send the same bytes: a tree by a communicator, one
+ * buffer, and the leaves one by one. The programs tdict-bench, tdict-bench-openmpi and tdict-bench-mpich differ only in
+ * how they make ranks. comm_trees.c makes trees whose numbers all ranks can compute, so that a rank can verify its
+ * result alone. comm_works.c has the works: each is a call of tdict/comm.h, and calls of a table that move the same
+ * bytes. comm_run.c verifies and measures them.
+ * Ownership: release the trees of comm_trees_make() by comm_trees_free(); comm_run() borrows all arguments. Thread
+ * rule: each rank has its own thread or process. Functions that return false or an exit code print the error. */
 #ifndef TDICT_BENCH_COMM_H
 #define TDICT_BENCH_COMM_H
 
@@ -12,7 +12,7 @@
 
 #include "options.h"
 
-/* The trees have the same keys "0", "1", ... and leaves of one dimension, which is also the batch dimension. */
+/* The trees of a rank. Their keys are "0", "1", ... Leaves have one dimension, which is the batch dimension. */
 typedef struct comm_trees {
   tdict_context *context; /* borrowed */
   int rank, world;
@@ -21,33 +21,33 @@ typedef struct comm_trees {
   float **whole_data, **part_data; /* the addresses of the leaves */
 } comm_trees;
 
-/* Where trees are, and how large they are. */
+/* The size of trees, and how they are allocated. */
 typedef struct comm_size {
   int64_t leaves, elements;
-  bool is_separate; /* each leaf has an allocation of its own; false: all leaves are in one storage */
+  bool is_separate; /* each leaf has its own allocation; false: all leaves are in one storage */
 } comm_size;
 bool comm_trees_make(comm_trees *t, tdict_context *context, tdict_device device, int rank, int world,
                      const comm_size *size);
 void comm_trees_free(comm_trees *t);
 size_t comm_trees_bytes(const comm_trees *t); /* returns the bytes of `whole` */
 
-/* The numbers of a tree. They are random multiples of 1/256 between -128 and 128, so that the sum of up to 256 numbers
- * is exact in any order. */
+/* Describes the numbers of a tree. They are random multiples of 1/256 between -128 and 128, so sums of up to 256
+ * numbers are exact in any order. */
 typedef struct comm_numbers {
-  uint64_t salt;   /* two salts give different numbers */
-  int first_rank;  /* ranks have different numbers */
-  int count_ranks; /* how many ranks' numbers are added; 0: all numbers are 0 */
+  uint64_t salt;   /* another salt gives other numbers */
+  int first_rank;  /* the first rank whose numbers are added */
+  int count_ranks; /* the number of ranks; 0: all numbers are 0 */
   bool is_corrupt; /* one number is wrong, to show that verification finds it */
 } comm_numbers;
-/* Writes numbers to `whole` or `part`. The part of a rank has the numbers that this rank's range of `whole` has. */
+/* Writes numbers to `whole` or `part`. A rank's `part` gets the numbers of this rank's range of `whole`. */
 bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers *numbers);
 
-/* A result. */
+/* A result to verify. */
 typedef struct comm_result {
   const tdict_tree *tree;
   bool is_part;    /* the result has the elements of `part`; false: the elements of `whole` */
-  bool is_stacked; /* a leaf has a first dimension of one row for each rank; the rows are ranges of `whole` */
-  int skipped;     /* this rank's range is not verified; -1: all are */
+  bool is_stacked; /* each leaf has a row for each rank; the rows are the ranks' ranges of `whole` */
+  int skipped;     /* the rank whose range is not verified; -1: none */
   const char *name;
 } comm_result;
 /* Compares every bit of a result. Returns BENCH_OK, BENCH_DIFFERS, or BENCH_FAILED if the result cannot be read. */
@@ -57,20 +57,20 @@ int comm_trees_check(const comm_trees *t, const comm_result *result, const comm_
 typedef struct comm_handles {
   tdict_comm *comm;
   const tdict_comm_table *table;
-  tdict_stream stream; /* of the table's device; no stream if the device is the cpu */
+  tdict_stream stream; /* on the table's device; without a handle if the device is the cpu */
 } comm_handles;
 
-/* A work. The root is rank 0, and the receiver of `send` is rank 1. */
+/* A work to measure. The root is rank 0, and the receiver of `send` is rank 1. */
 typedef struct comm_work {
   const char *name;
-  /* Calls the communicator with `whole` or `part`. *out is a new tree, or stays NULL. */
+  /* Sends `whole` or `part` with the communicator. Sets *out if the result is a new tree. */
   tdict_status (*tree)(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err);
-  /* Queues calls of the table for one leaf. The result is in `whole` or `part`. */
+  /* Sends leaf `i` with calls of the table. The result is in `whole` or `part`. */
   tdict_status (*leaf)(const comm_handles *h, const comm_trees *t, int64_t i, tdict_error *err);
   bool from_part, to_part, is_stacked;
   bool is_sum;       /* all ranks have numbers, and the result is their sum */
-  bool has_messages; /* `leaf` sends and receives messages, and does not move the root's own range */
-  int num_results;   /* the first ranks that have a result; 0: all */
+  bool has_messages; /* `leaf` sends messages to other ranks, and does not copy the root's own range */
+  int num_results;   /* only the first num_results ranks have a result; 0: all */
 } comm_work;
 enum { COMM_WORKS = 8 };
 extern const comm_work comm_works[COMM_WORKS];
@@ -81,12 +81,11 @@ enum { COMM_TIMEOUT_SECONDS = 60 };
 /* The options of the command line. The strings are borrowed. */
 typedef struct comm_settings {
   common_options common;
-  int64_t leaves, megabytes; /* megabytes 0: the two usual trees */
+  int64_t leaves, megabytes; /* megabytes 0: the two default trees */
   bool is_separate, is_corrupt;
 } comm_settings;
-/* Writes the defaults. */
 void comm_settings_default(comm_settings *s);
-/* The options of the command line, for the table of a program. */
+/* Entries for the bench_option table of a program. */
 #define COMM_OPTIONS(s)                                                                                            \
   RECORD_OPTIONS(&(s)->common),                                                                                    \
       NUMBER_OPTION("megabytes", 'm', "N", &(s)->megabytes, 1, 1000000,                                            \
@@ -95,7 +94,7 @@ void comm_settings_default(comm_settings *s);
       FLAG_OPTION("separate", &(s)->is_separate, "allocate each leaf alone (default: all leaves in one storage)"), \
       FLAG_OPTION("corrupt", &(s)->is_corrupt, "send a wrong number, which the verification must find")
 
-/* A rank. */
+/* The state of a rank. */
 typedef struct comm_rank {
   tdict_context *context;
   tdict_comm *comm;
@@ -104,13 +103,13 @@ typedef struct comm_rank {
   json_t *rows;   /* on rank 0: an array to which the rows are added; NULL on other ranks */
   bool is_broken; /* written by comm_run(): the communicator failed, and was aborted */
 } comm_rank;
-/* Makes the communicator from rank->table, whose making has returned `status`. */
+/* Makes the communicator from rank->table. `status` is what the function that made the table returned. */
 bool comm_connect(comm_rank *rank, tdict_status status, tdict_error *err);
-/* Verifies and measures all works. Every rank must call the function at the same time. Rank 0 prints the table. Returns
- * the worst exit code of all ranks. Errors were printed. */
+/* Verifies and measures all works. All ranks must call this function together. Rank 0 prints the results. Returns the
+ * worst exit code of all ranks. */
 int comm_run(comm_rank *rank);
-/* Writes the record of --json on rank 0, if the answer of comm_run() is BENCH_OK. Takes over `rows`. Returns the exit
- * code. */
+/* On rank 0, writes the record of --json if `answer`, which comm_run() returned, is BENCH_OK. Takes over `rows`.
+ * Returns the exit code. */
 int comm_end(const bench_sink *sink, const comm_rank *rank, int answer, int argc, char **argv);
 
 #endif

@@ -1,12 +1,12 @@
-/* tdict-bench-openmpi and tdict-bench-mpich: measure trees in host memory that the processes of an MPI job send. The
- * programs have the same source, and each is linked with its MPI. Thread rule: main thread only. */
+/* tdict-bench-openmpi and tdict-bench-mpich: measure trees in host memory that the processes of an MPI job send. Both
+ * programs have this source, but are linked with different MPI libraries. Thread rule: main thread only. */
 #include <mpi.h>
 
 #include "comm.h"
 #include "output.h"
 #include "tdict/comm_mpi.h"
 
-/* Makes the communicator. Errors are printed. */
+/* Makes the communicator. Prints an error and returns false on failure. */
 static bool open_rank(comm_rank *rank) {
   tdict_error err;
   tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu());

@@ -4,10 +4,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The three ways of a work: the whole tree, one leaf of the same bytes, and the leaves one after the other. */
+/* The three ways to run a work: the whole tree, one leaf of the same size, or the leaves one after the other. */
 enum { WAY_TREE, WAY_BUFFER, WAY_LEAVES, WAYS };
 static const char *const way_names[WAYS] = {"tree", "one buffer", "leaf by leaf"};
-/* Short calls scatter more than long ones. Calls for at most SMALL_BYTES are measured SMALL_REPEATS times as often,
+/* The times of short calls vary more, so calls for at most SMALL_BYTES are repeated SMALL_REPEATS times as often,
  * except leaf by leaf. */
 enum { MOST_RANKS = 256, WARMUPS = 1, SMALL_BYTES = 16 << 20, SMALL_REPEATS = 10 };
 
@@ -23,21 +23,20 @@ void comm_settings_default(comm_settings *s) {
   *s = (comm_settings){.common = {"auto", false, false, NULL, 11}, .leaves = 1000};
 }
 
-/* What the ranks tell each other after each step. */
+/* The message that each rank sends to all others after each step. */
 typedef struct report {
   double seconds;
   int64_t answer;
 } report;
 
-/* Aborts the communicator, so that no rank waits for this rank any longer than its time limit. */
+/* Aborts the communicator, so that other ranks stop waiting for this rank after the time limit. */
 static int give_up(run *r) {
   r->rank->is_broken = true;
   tdict_comm_abort(r->rank->comm);
   return BENCH_FAILED;
 }
 
-/* Waits for all ranks. Returns their worst exit code, and writes the time of the slowest rank. An exchange of 0 bytes
- * would not wait. */
+/* Waits for all ranks by exchanging reports. Returns the worst exit code, and writes the time of the slowest rank. */
 static int agree(run *r, int answer, double *seconds) {
   report all[MOST_RANKS];
   const comm_rank *rank = r->rank;
@@ -48,13 +47,13 @@ static int agree(run *r, int answer, double *seconds) {
     return give_up(r);
   for (int i = 0; i < rank->table.world_size; i++) {
     if (all[i].seconds > *seconds) *seconds = all[i].seconds;
-    /* A failure is worse than a difference. */
+    /* a failure is worse than a difference */
     if (all[i].answer == BENCH_FAILED || answer == BENCH_OK) answer = (int)all[i].answer;
   }
   return answer;
 }
 
-/* Does a work by calls of the table. The messages of one buffer are in a group, so that they travel together. */
+/* Runs a work by calls of the table. The messages of one buffer are queued as a group. */
 static tdict_status call_table(const run *r, const comm_work *work, int way, tdict_error *err) {
   const comm_trees *t = way == WAY_BUFFER ? &r->buffer : &r->trees;
   const tdict_comm_table *b = r->handles.table;
@@ -65,7 +64,8 @@ static tdict_status call_table(const run *r, const comm_work *work, int way, tdi
   return status == TDICT_OK ? b->finish(b->self, r->handles.stream, COMM_TIMEOUT_NS, err) : status;
 }
 
-/* Does a work once on all ranks. Writes the time of the slowest rank. *out is a new tree, or NULL. */
+/* Runs a work once on all ranks. Writes the time of the slowest rank. Sets *out to the new tree, or to NULL if there is
+ * none. */
 static int do_work(run *r, const comm_work *work, int way, tdict_tree **out, double *seconds) {
   tdict_error err;
   double unused = 0;
@@ -85,7 +85,7 @@ static int do_work(run *r, const comm_work *work, int way, tdict_tree **out, dou
   return agree(r, answer, seconds);
 }
 
-/* Fills the trees before a verification. The places of results do not have the numbers of the result. */
+/* Fills the trees before a verification: the sources with numbers, the destinations with zeros. */
 static bool fill(run *r, const comm_work *work, const comm_trees *t) {
   const int rank = t->rank;
   const bool is_corrupt = r->rank->settings->is_corrupt;
@@ -95,7 +95,7 @@ static bool fill(run *r, const comm_work *work, const comm_trees *t) {
   return comm_trees_write(t, t->whole, rank == 0 || work->is_sum ? &own : &zero);
 }
 
-/* Does a work once, and compares every bit of the result on every rank that has one. */
+/* Runs a work once. Each rank that has a result compares every bit. */
 static int verify(run *r, const comm_work *work, int way) {
   const comm_trees *t = way == WAY_BUFFER ? &r->buffer : &r->trees;
   tdict_tree *out = NULL;
@@ -120,7 +120,7 @@ static int verify(run *r, const comm_work *work, int way) {
   return agree(r, answer, &seconds);
 }
 
-/* Measures the ways in turn. */
+/* Measures the ways of a work in turn. */
 static int measure(run *r, const comm_work *work, bench_samples samples[WAYS]) {
   const int repeats = (int)r->rank->settings->common.repeats;
   const int most = repeats * (comm_trees_bytes(&r->trees) <= SMALL_BYTES ? SMALL_REPEATS : 1);

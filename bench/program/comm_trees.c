@@ -40,7 +40,7 @@ static bool make_tree(const comm_size *size, int64_t elements, tdict_memory *mem
     write_key(key, i);
     (*data)[i] = tdict_data(*tree, key);
   }
-  tdict_lock(*tree); /* as in a program that sends the tree again and again */
+  tdict_lock(*tree); /* as a program that sends the tree repeatedly would */
   return true;
 }
 
@@ -73,7 +73,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 32;
 }
 
-/* Adds a rank's numbers of a range of a leaf of `whole`. Four elements share the 64 bits of a random word. */
+/* Adds a rank's numbers to `to`, for a range of a leaf of `whole`. Each random word of 64 bits gives four numbers. */
 static void add_numbers(float *to, int64_t count, uint64_t salt, int rank, int64_t leaf, int64_t first) {
   const uint64_t base = mix(mix(salt * 1024 + (uint64_t)rank + 1) + (uint64_t)leaf);
   for (int64_t k = 0; k < count;) {
@@ -109,7 +109,7 @@ bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers 
   return bench_has_worked("cannot fill a tree", status, &err);
 }
 
-/* Compares a rank's range of a leaf, which begins at element `first` of `whole`. */
+/* Compares a rank's range of a leaf. `first` is the range's first element in `whole`. */
 static bool check_range(const comm_trees *t, const comm_result *result, const comm_numbers *numbers, int64_t leaf,
                         int64_t first, const float *found) {
   enum { MOST = 4096 };
@@ -128,7 +128,7 @@ static bool check_range(const comm_trees *t, const comm_result *result, const co
   return true;
 }
 
-/* Compares a leaf that is in host memory. */
+/* Compares leaf `i` of a result with the expected numbers. The leaf is in host memory. */
 static int check_leaf(const comm_trees *t, const comm_result *result, const comm_numbers *numbers, int64_t i,
                       const tdict_tensor *leaf) {
   const int64_t count = t->elements / t->world, wanted = result->is_part ? count : t->elements;

@@ -5,12 +5,12 @@
 
 static const tdict_tree *on_root(const comm_trees *t) { return t->rank == 0 ? t->whole : NULL; }
 
-/* Waits for a call that was started with `status`. */
+/* Waits for the future of a call that returned `status`. */
 static tdict_status take(tdict_status status, tdict_future **future, tdict_tree **out, tdict_error *err) {
   return status == TDICT_OK ? tdict_future_take(*future, out, err) : status;
 }
 
-/* Defines a work that waits for a call. `to` is where the new tree goes; NULL: the call writes an existing tree. */
+/* Defines the function `tree` of a work, which makes a call and waits. `to`: the pointer for a new tree; NULL: none. */
 #define TREE_WORK(name, to, call)                                                                                   \
   static tdict_status name##_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) { \
     tdict_future *future = NULL;                                                                                    \
@@ -34,7 +34,7 @@ static tdict_status send_tree(const comm_handles *h, const comm_trees *t, tdict_
 
 static size_t whole_bytes(const comm_trees *t) { return (size_t)t->elements * sizeof(float); }
 static size_t part_bytes(const comm_trees *t) { return whole_bytes(t) / (size_t)t->world; }
-/* Returns the address of a rank's range of a leaf of `whole`. */
+/* Returns the address of a rank's range in leaf `i` of `whole`. */
 static float *range_of(const comm_trees *t, int64_t i, int rank) {
   return t->whole_data[i] + rank * (t->elements / t->world);
 }

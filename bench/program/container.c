@@ -1,5 +1,5 @@
 /* tdict-bench container: builds a tree of 1000 leaves, gets each of them, and walks the tree, on the host only.
- * tdict-costs counts the instructions of the same work. The kind owns its keys. Thread rule: one thread. */
+ * tdict-costs counts the instructions of the same work. job->state owns the keys. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static bool get_all(bench_job *job, int unused, tdict_tree **out) {
   return found == s->leaves;
 }
 
-/* Verifies all three kinds: every leaf must be built, found and visited. */
+/* Checks that the kinds build, find and visit every leaf. */
 static int container_verify(bench_job *job) {
   const check_source *s = &job->place->sources[0];
   scoped_tree tree = NULL;

@@ -1,16 +1,15 @@
-/* tdict-bench device: does the works of device_ops.c and device_moves.c on request, so that bench/peers/compare-device
- * can alternate with other libraries. Each line of standard input is a JSON request, and gets one line of JSON, in
- * order:
+/* tdict-bench device: runs the works of device_ops.c and device_moves.c on request, so that bench/peers/compare-device
+ * can alternate between libraries. Reads a JSON request from each line of standard input, and replies with a JSON line:
  *
  *   {"op": "hello"}    returns version, device, machine, line_bytes, simulated
  *   {"op": "prepare", "work": NAME, "leaves": [[COUNT, DTYPE, [SIZE, ...]], ...], ...}
- *                      makes trees with random elements, and returns the names of the ways to do the work
+ *                      makes trees with random elements, and returns the names of the ways to run the work
  *   {"op": "verify", "way": W}
- *                      makes new random elements, does the work and compares every byte of the result. Self-test:
- *                      "corrupt": true changes a byte of each leaf before the comparison
+ *                      makes new random elements, runs the work and compares every byte of the result. "corrupt": true
+ *                      changes a byte of each leaf before the comparison, as a self-test
  *   {"op": "run", "way": W, "warm": K, "count": N}
- *                      returns the seconds of N repetitions after K uncounted repetitions. Like "verify", it accepts
- *                      "max_queued_bytes", an option of the transfers of the work "own_copies"; -1: no limit
+ *                      returns the seconds of N repetitions after K uncounted repetitions. "run" and "verify" accept
+ *                      "max_queued_bytes", an option for the transfers of the work "own_copies"; -1: no limit
  *   {"op": "line", "count": N}  returns the seconds of N copies of line_bytes
  *   {"op": "finish"}   releases the trees
  *   {"op": "quit"}     ends the program
@@ -187,7 +186,7 @@ static json_t *answer_prepare(void *user, const json_t *request) {
   return json_pack("{s:b, s:o, s:I}", "ok", 1, "ways", ways, "total_bytes", (json_int_t)tdict_bytes(job->host));
 }
 
-/* Returns the way that a request names, or NULL. Takes over the options of the request. */
+/* Returns the way that a request names, or NULL. Stores max_queued_bytes of the request in the job. */
 static const device_way *find_way(device_job *job, const json_t *request) {
   const char *name = json_string_value(json_object_get(request, "way"));
   const device_way *way = job->kind ? first_way(job) : NULL;
@@ -196,7 +195,7 @@ static const device_way *find_way(device_job *job, const json_t *request) {
   return way && way->name && name ? way : NULL;
 }
 
-/* Does the work once. The time includes the release of the result, unless the caller keeps it. */
+/* Runs the work once. The time includes the release of the result, unless the result goes to *keep. */
 static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, double *seconds) {
   tdict_error err;
   tdict_tree *out = NULL;
@@ -213,7 +212,7 @@ static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, d
   return bench_has_worked(way->name, status, &err);
 }
 
-/* Compares a leaf of a result with the expected bytes. Returns the number of compared bytes, 0 on failure. */
+/* Compares a leaf of a result with the expected bytes. Returns the number of compared bytes, or 0 on failure. */
 static size_t compare_leaf(const device_job *job, const device_way *way, const tdict_tree *result, int64_t i,
                            bool corrupt) {
   const size_t bytes = job->kind->expect(job, way, i, NULL);

@@ -1,4 +1,4 @@
-/* The works of `tdict-bench device`: random trees, ways to do a work, and the elements that a result must have.
+/* The works of `tdict-bench device`: their trees of random elements, the ways to run them, and the expected results.
  * Ownership: device.c makes and releases the trees of a job. Thread rule: one thread. */
 #ifndef TDICT_BENCH_DEVICE_H
 #define TDICT_BENCH_DEVICE_H
@@ -10,7 +10,7 @@ enum { DEVICE_KEY = 32, DEVICE_MOST_ITEMS = 64 };
 
 typedef struct device_kind device_kind;
 
-/* What a request has prepared. Members that a kind does not need are NULL or 0. */
+/* What the request "prepare" has made. Members that the kind of work does not need are NULL or 0. */
 typedef struct device_job {
   bench_place place;
   tdict_stream stream; /* a stream of the program; the handle is NULL if the place has no device */
@@ -20,21 +20,21 @@ typedef struct device_job {
   char (*keys)[DEVICE_KEY];
   int64_t num_leaves;
   tdict_tree *host;                     /* random elements in host memory; no way writes them */
-  tdict_tree *tree;                     /* the same elements where the work is done; may be `host` */
-  tdict_tree *value, *target;           /* rows to write, in host memory; the tree that `into` ways write */
-  tdict_tree *items[DEVICE_MOST_ITEMS]; /* copies of the elements of the first dimension of `tree` */
-  tdict_tree *views[DEVICE_MOST_ITEMS]; /* the same as views */
-  int64_t rows, num_items, *positions;  /* positions: `picked` different rows */
-  int64_t picked;                       /* number of positions */
-  tdict_tensor *list, *mask;            /* the positions as a list where the work is done, and as a mask */
+  tdict_tree *tree;                     /* the same elements in the memory where the work runs; can be `host` */
+  tdict_tree *value, *target;           /* value: rows to write, in host memory; target: where `into` ways write */
+  tdict_tree *items[DEVICE_MOST_ITEMS]; /* a copy of each element of the first dimension of `tree` */
+  tdict_tree *views[DEVICE_MOST_ITEMS]; /* a view of each such element */
+  int64_t rows, num_items, *positions;  /* positions: the numbers of `picked` different rows */
+  int64_t picked;                       /* the number of positions */
+  tdict_tensor *list, *mask;            /* the positions, as a list in the memory where the work runs, and as a mask */
   own_copy own;                         /* the program's own copies */
   int64_t limit;                        /* the option max_queued_bytes; -1: SIZE_MAX */
-  const tdict_run *run;                 /* options of the running way; NULL: the defaults */
-  double seconds;                       /* set by ways that measure their time themselves; else below 0 */
+  const tdict_run *run;                 /* options for the way that is running; NULL: the defaults */
+  double seconds;                       /* set by ways that measure their own time; else negative */
   json_t *more;                         /* further results of a repetition; NULL: none */
 } device_job;
 
-/* A way to do a work. A new result goes to *out. Other results are in `tree` or `target`. */
+/* A way to run a work. A new result goes to *out. Other results are in `tree` or `target`. */
 typedef struct device_way {
   const char *name;
   tdict_status (*run)(device_job *job, tdict_tree **out, tdict_error *err);
@@ -42,32 +42,32 @@ typedef struct device_way {
   bool on_stream; /* true: the work is queued on the stream of the job; the time includes the wait for the stream */
 } device_way;
 
-/* Two ways: one without a stream, and one on the stream. */
+/* Defines two ways: without a stream, and on the stream of the job. */
 #define DEVICE_BOTH(name, run, result) \
   {name, run, result, false}, { name " stream", run, result, true }
 
 struct device_kind {
   const char *name;
-  bool (*prepare)(device_job *job); /* after `host` is made */
-  bool (*renew)(device_job *job);   /* after `host` has new elements */
-  /* Writes the bytes that leaf `i` of a result must have, unless `to` is NULL. Returns the number of bytes. */
+  bool (*prepare)(device_job *job); /* called once, when `host` has been made */
+  bool (*renew)(device_job *job);   /* called after `host` got new elements */
+  /* Returns the number of bytes of leaf `i` of a result. Writes the expected bytes to `to`, unless it is NULL. */
   size_t (*expect)(const device_job *job, const device_way *way, int64_t i, unsigned char *to);
-  const device_way *host_ways, *ways; /* end with an entry without a name; host_ways: if the place is "host" */
+  const device_way *host_ways, *ways; /* end with an empty entry; host_ways: used if the place is "host" */
 };
 extern const device_kind device_gather, device_join, device_clone, device_fill, device_to_dtype; /* device_ops.c */
 extern const device_kind device_transfer, device_convert, device_own_copies;                     /* device_moves.c */
 
-/* Makes a tree with the fields of the job. `separate`: each leaf has its own storage. Functions that return false have
- * printed an error. */
+/* Makes a tree with the fields of the job. If the request has "separate", each leaf has its own storage. These
+ * functions print an error before they return false. */
 bool device_make_tree(const device_job *job, int ndim, const int64_t *batch, tdict_memory *memory, tdict_tree **out);
-bool device_fill_tree(const device_job *job, tdict_tree *tree, uint64_t seed); /* random elements, in host memory */
+bool device_fill_tree(const device_job *job, tdict_tree *tree, uint64_t seed); /* random elements; in host memory */
 tdict_tensor *device_leaf(const device_job *job, const tdict_tree *tree, int64_t i);
-tdict_memory *device_place_memory(const device_job *job); /* memory of the place of the work */
+tdict_memory *device_place_memory(const device_job *job); /* the memory where the work runs */
 bool device_on_host(const device_job *job);
-int64_t device_number(const device_job *job, const char *key, int64_t otherwise); /* a number of the request */
+int64_t device_number(const device_job *job, const char *key, int64_t otherwise); /* reads the request */
 const char *device_word(const device_job *job, const char *key, const char *otherwise);
 uint16_t device_bf16(float x); /* rounds to nearest even; x is not NaN */
-/* Writes the elements of `host`: the function `expect` of works that keep the elements. */
+/* The function `expect` of works that keep the elements: writes the elements of `host`. */
 size_t device_expect_same(const device_job *job, const device_way *way, int64_t i, unsigned char *to);
 
 #endif

@@ -29,7 +29,7 @@ typedef struct devices_job {
   int count;              /* devices of the current row */
 } devices_job;
 
-/* A way to bring the source to the devices, or back. Writes the trees. */
+/* A way to bring the source to all devices. Writes the tree of each device to `trees`. */
 typedef tdict_status way(devices_job *job, tdict_tree **trees, tdict_error *err);
 
 static tdict_status replicate(devices_job *job, tdict_tree **trees, tdict_error *err) {
@@ -37,7 +37,7 @@ static tdict_status replicate(devices_job *job, tdict_tree **trees, tdict_error 
   return td_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
 }
 
-/* Moves a part, or the whole source if there are no parts, to each of `count` devices. Waits for all. */
+/* Moves parts[i], or the whole source if `parts` is NULL, to device i of `count`. Waits for all transfers. */
 static tdict_status move_each(devices_job *job, tdict_tree *const *parts, int count, tdict_tree **trees,
                               tdict_error *err) {
   tdict_future *futures[MOST_DEVICES] = {NULL};
@@ -94,7 +94,6 @@ static void release_trees(const devices_job *job, tdict_tree **trees) {
   }
 }
 
-/* Runs a way once. Writes its seconds. */
 static bool run_way(devices_job *job, way *run, tdict_tree **trees, double *seconds) {
   const double begin = bench_now();
   const bool good = bench_ok("devices", run(job, trees, err));
@@ -102,7 +101,7 @@ static bool run_way(devices_job *job, way *run, tdict_tree **trees, double *seco
   return good;
 }
 
-/* Runs a way and compares every byte on every device. Parts are joined on the first device before. */
+/* Runs a way and compares every byte on every device. Parts are first joined on device 0. */
 static int verify(devices_job *job, const devices_row *row, way *run) {
   tdict_tree *trees[MOST_DEVICES] = {NULL}, *joined = NULL;
   tdict_gather_devices_options o = tdict_gather_devices_options_default();
@@ -129,13 +128,13 @@ static bool run_once(void *user, int w, double *seconds) {
   return good;
 }
 
-/* Measures both ways in turn. Writes their median seconds. */
+/* Measures the ways `run` and `plain` in turn. Writes their median seconds. */
 static bool measure(devices_job *job, const devices_row *row, double medians[2]) {
   job->row = row;
   return bench_medians(medians, 2, 2, (int)job->common.repeats * (row->is_small ? 20 : 1), run_once, job);
 }
 
-/* Gives the source a batch dimension, so that the tree can be split. */
+/* Makes the source. Rows that split it need a batch dimension. */
 static bool make_source(devices_job *job, const devices_row *row) {
   const size_t bytes = row->is_small ? SMALL_LEAF_BYTES : (size_t)job->megabytes * 1000000 / LEAVES / 256 * 256;
   const check_group group = {LEAVES, bytes};
@@ -145,7 +144,7 @@ static bool make_source(devices_job *job, const devices_row *row) {
   return row->is_small || bench_ok("devices", tdict_set_batch_size(job->source.tree, 1, batch, err));
 }
 
-/* Measures a row for one number of devices, and prints a line. */
+/* Verifies and measures a row for job->count devices, and prints a line. */
 static int measure_row(devices_job *job, const devices_row *row, double one_device, double *seconds, json_t *list) {
   double medians[2];
   int answer = verify(job, row, row->run);
@@ -183,7 +182,7 @@ static int measure_table(devices_job *job, json_t *list) {
   return answer;
 }
 
-/* Measures the plain copies of one kind to job->count devices, in bytes per second. */
+/* Measures plain copies to job->count devices, in bytes per second. `kind` 1: through a staging loop. */
 static bool copy_plainly(void *user, int kind, double *rate) {
   const devices_job *job = user;
   bench_progress("plain copies, %d devices", job->count);
@@ -191,7 +190,7 @@ static bool copy_plainly(void *user, int kind, double *rate) {
               : plain_lines(job->count, (size_t)512 << 20, rate);
 }
 
-/* Measures the plain copies: the median of several tries. */
+/* Measures the plain copies for each number of devices, and reports the median of several tries. */
 static bool measure_plain(devices_job *job, json_t *record) {
   enum { TRIES = 5 };
   for (job->count = 1; job->count <= job->num_devices; job->count++) {
@@ -209,7 +208,7 @@ static bool measure_plain(devices_job *job, json_t *record) {
   return true;
 }
 
-/* Opens the context, and the means to verify each device. */
+/* Opens the context, and for each device what its verification needs. */
 static bool open_devices(devices_job *job) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();

@@ -15,9 +15,9 @@ typedef struct copier {
   pthread_t thread;
   pthread_barrier_t *begin, *end;
   int ordinal;
-  const unsigned char *ordinary; /* the ordinary memory of all threads of the GPU; NULL: copies from the buffer only */
-  size_t bytes;                  /* of all threads of the GPU */
-  _Atomic(size_t) *next;         /* relaxed: the offset of the next piece of the GPU */
+  const unsigned char *ordinary; /* the source that all threads of the GPU share; NULL: copy from a pinned buffer */
+  size_t bytes;                  /* the bytes that all threads of the GPU copy together */
+  _Atomic(size_t) *next;         /* relaxed: the offset of the GPU's next piece */
   bool good;
 } copier;
 
@@ -58,7 +58,7 @@ static void *run_copier(void *user) {
   return NULL;
 }
 
-/* Runs the threads, and writes the rate of all bytes from the first to the last copy. */
+/* Runs the threads. Writes `bytes`, divided by the time from the first copy's start to the last copy's end. */
 static bool run_all(copier *all, int count, size_t bytes, double *bytes_per_second) {
   pthread_barrier_t begin, end;
   bool good = true;

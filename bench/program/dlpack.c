@@ -4,7 +4,7 @@
 
 #include "rows.h"
 
-/* Exports and imports the tree. Writes the seconds of both calls, without the release. */
+/* Exports and imports the tree. Writes the seconds of both calls, without the release of the entries. */
 static bool exchange(bench_job *job, double *export_seconds, double *import_seconds, tdict_tree **out) {
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
@@ -20,7 +20,7 @@ static bool exchange(bench_job *job, double *export_seconds, double *import_seco
   return good;
 }
 
-/* Both trees must have the same elements at the same addresses. */
+/* Checks that the imported tree has the same keys and addresses as the source. */
 static int dlpack_verify(bench_job *job) {
   const tdict_tree *source = job->place->sources[0].tree;
   scoped_tree tree = NULL;

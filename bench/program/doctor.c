@@ -1,6 +1,6 @@
-/* tdict-bench doctor: shows the properties of this machine that transfers depend on, and which settings they use. It
- * asks the system and the driver, and moves a few small trees. The text is printed from the JSON record. Main owns
- * it. Thread rule: one thread. */
+/* tdict-bench doctor: shows the properties of this machine that transfers depend on, and the settings that transfers
+ * use. Asks the system and the driver, and moves a few small trees. Prints the text from the JSON record, which
+ * doctor_main() owns. Thread rule: one thread. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,14 +18,14 @@ static json_t *line_or_null(const char *path) {
   return bench_read_field(path, "", text, sizeof text) ? json_string(text) : json_null();
 }
 
-/* The processors of the process, such as "0-3,8". */
+/* Returns the processors that the process may use, for example "0-3,8". */
 static json_t *cpu_mask(void) {
   tdict_cpus set;
   char text[1024];
   return tdict_cpus_read(&set) ? json_string(tdict_cpus_format(&set, text, sizeof text)) : json_null();
 }
 
-/* The quota of the cgroups in processors, or "none". */
+/* Returns the cgroup's quota as a number of processors, or "none". */
 static json_t *cpu_quota(void) {
   const int quota = tdict_quota_cpus("");
   return quota > 0 ? json_integer(quota) : json_string("none");
@@ -123,7 +123,7 @@ static void take_log(void *user, int32_t level, const char *text) {
   json_array_append_new(user, json_string(text));
 }
 
-/* Returns the processor lists that the threads of this process may use, with the threads of each list. */
+/* Returns the lists of processors that threads of this process may use, and how many threads have each list. */
 static json_t *thread_masks(void) {
   json_t *masks = json_object();
   DIR *folder = opendir("/proc/self/task");
@@ -138,7 +138,7 @@ static json_t *thread_masks(void) {
   return masks;
 }
 
-/* Moves one tree and returns the statistics of the transfer. */
+/* Moves one tree to the device, and returns the statistics of the transfer or its error. */
 static json_t *try_way(tdict_context *context, const check_group *group, bool pinned) {
   check_source source;
   tdict_error err;
@@ -227,7 +227,7 @@ static void print_value(int hang, const char *label, json_t *value) {
   bench_print_item(hang, label, text);
 }
 
-/* Prints an object as text, with at most two levels of headings. */
+/* Prints an object of the record, with its fields below a heading. */
 static void print_section(const char *title, json_t *section, int depth) {
   const char *key;
   json_t *value, *one;

@@ -1,7 +1,6 @@
 /* tdict-bench fresh: measures the first transfer and the first pinning of a process. bench/peers/compare starts a new
- * process for each repetition. `tdict-bench fresh` alone opens a new context for each repetition.
- * The job keeps the result of a repetition until the row ends, and verifies it after the measured time. Thread rule:
- * one thread. */
+ * process for each repetition. `tdict-bench fresh` opens a new context instead. The job keeps the first result until
+ * the row ends, and verifies it after the measured time. Thread rule: one thread. */
 #include <stdlib.h>
 
 #include "rows.h"
@@ -9,7 +8,7 @@
 enum { STEADY = 5 };
 typedef struct fresh_state {
   check_poison poison;
-  double allocation; /* time to allocate the first device memory */
+  double allocation; /* seconds to allocate the first device memory */
   tdict_tree *result;
 } fresh_state;
 
@@ -18,7 +17,8 @@ static bool fresh_prepare(bench_job *job) {
   return job->state != NULL;
 }
 
-/* Allocates the first device memory, measures that apart, fills it with 0xA5 and frees it to the library's pool. */
+/* Allocates the first device memory and records the time. Fills the memory with 0xA5, and frees it to the library's
+ * pool. */
 static bool first_prepare(bench_job *job) {
   if (!fresh_prepare(job)) return false;
   fresh_state *state = job->state;
@@ -39,7 +39,7 @@ static void fresh_finish(bench_job *job) {
   free(state);
 }
 
-/* The time does not include the release of a result. */
+/* Runs a repetition. The time does not include the release of the result. */
 static bool fresh_sample(bench_job *job, int tree, double *seconds) {
   fresh_state *state = job->state;
   tdict_tree *result = NULL;

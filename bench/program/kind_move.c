@@ -1,5 +1,5 @@
-/* The kinds h2d (a tree is copied to the device), d2h (from the device to the host), pin (into pinned memory) and
- * pin_h2d (and then to the device). Also verifies and measures the trees that other kinds make. See rows.h for
+/* The kinds h2d (copies a tree to the device), d2h (copies to the host), pin (copies into pinned memory) and pin_h2d
+ * (pins, then copies to the device). Also verifies and measures the trees that other kinds make. See rows.h for
  * ownership and threads. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "rows.h"
 
-/* Above this size one existing destination is enough: it is too large for any cache when it is reused. */
+/* Above this size, one existing destination is enough, because no cache keeps it until it is written again. */
 static const size_t one_target_bytes = (size_t)512 << 20;
 
 static bool is_equal(const char *a, const char *b) { return strcmp(a, b) == 0; }
@@ -18,7 +18,7 @@ tdict_transfer_options move_options(const bench_job *job) {
   return o;
 }
 
-/* Prints why a call of the library failed, unless it succeeded. */
+/* Returns whether a call of the library succeeded. If not, prints the error with the names of scenario and row. */
 static bool has_worked(const bench_job *job, tdict_status status, const tdict_error *err) {
   if (status == TDICT_OK) return true;
   char what[128];
@@ -102,9 +102,9 @@ static bool h2d_driver(bench_job *job, int tree, double *seconds) {
 
 const bench_kind kind_h2d = {.name = "h2d", .prepare = allocate_on_device, .make = h2d_make, .driver = h2d_driver};
 
-/* As h2d, and counts the threads and the processors that the transfers use. */
+/* The kind threads: like h2d, but also counts the threads and processors that the transfers use. */
 typedef struct threads_state {
-  double cpu, wall; /* seconds of all repetitions: of all threads of the process, and of the clock */
+  double cpu, wall; /* sums over all repetitions: processor seconds of the process, and elapsed seconds */
 } threads_state;
 
 static bool threads_prepare(bench_job *job) {
@@ -123,7 +123,7 @@ static bool threads_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* Makes one more transfer with statistics, because they cost time. */
+/* Makes a further transfer with statistics, which would slow down the measured transfers. */
 static json_t *threads_more(bench_job *job) {
   const threads_state *state = job->state;
   tdict_error err;
@@ -146,8 +146,7 @@ const bench_kind kind_threads = {.name = "h2d",
                                  .finish = threads_finish,
                                  .more = threads_more};
 
-/* Copies to the host. "fresh" and "pinned" results are new each time. "warm" and "into_pinned" results are
- * overwritten. */
+/* Returns whether copies to the host overwrite existing trees. If not, each result is a new tree. */
 static bool writes_over(const bench_job *job) {
   return is_equal(job->row.result, "warm") || is_equal(job->row.result, "into_pinned");
 }
@@ -189,8 +188,8 @@ static bool d2h_make(bench_job *job, int tree, tdict_tree **out) {
   return has_worked(job, tdict_transfer_into(job->place->context, to, job->device_trees[tree], &o, &err), &err);
 }
 
-/* Copies leaf by leaf. Pinned destinations are parts of the bounce buffer, which is reused from its start when it is
- * full. */
+/* Copies leaf by leaf with driver calls. If the result is pinned, the destination is the bounce buffer, which is reused
+ * from its start when it is full. */
 static bool d2h_driver(bench_job *job, int tree, double *seconds) {
   raw_driver *raw = job->place->check.raw;
   const check_place *c = &job->place->check;
@@ -233,7 +232,7 @@ static bool pin_h2d_make(bench_job *job, int tree, tdict_tree **out) {
   return pin_make(job, tree, &pinned) && move_tree(job, pinned, job->place->device, out);
 }
 
-/* Copies each leaf into existing pinned memory, and from there to the device. */
+/* Copies each leaf with memcpy() into the pinned bounce buffer, and from there to the device. */
 static bool pin_h2d_driver(bench_job *job, int tree, double *seconds) {
   const check_place *c = &job->place->check;
   const check_source *s = &job->place->sources[tree];

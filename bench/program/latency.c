@@ -1,5 +1,5 @@
-/* tdict-bench latency: measures how long an asynchronous call takes to return. Also measures the program's own small
- * copies during a transfer. See rows.h for ownership and threads. */
+/* tdict-bench latency: measures how long an asynchronous call takes to return. Also measures how long the program's own
+ * small copies take during a transfer. See rows.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "tdict/memory.h"
 #include "tdict/sim.h"
 
-/* The program copies one block at a time with a pause after each. 200 copies then take about as long as a transfer of
- * 4 GB, and are spread over its whole time. */
+/* The program copies one block at a time, with pauses between the copies. So 200 copies are spread over the whole time
+ * of a transfer of 4 GB. */
 enum { OWN_COPIES = 200, MOST_TRANSFERS = 50, PAUSE_NS = 250000 };
 
 static bool move_asynchronously(bench_job *job, int tree, tdict_tree **out) {
@@ -16,7 +16,7 @@ static bool move_asynchronously(bench_job *job, int tree, tdict_tree **out) {
   return move_start(job, tree, NULL, &future) && move_end(job, future, out);
 }
 
-/* Measures until the call returns. Waits for the transfer after the measured time. */
+/* Measures the time until the call returns. Then waits for the transfer. */
 static bool call_sample(bench_job *job, int tree, double *seconds) {
   tdict_future *future = NULL;
   double begin = bench_now();
@@ -60,7 +60,7 @@ static bool copies_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* Opens a context that pins in pieces. Registering a large block at once would delay the program's copies. */
+/* Opens a context that pins in pieces, because registering a large block at once would delay the program's copies. */
 static bool pinning_prepare(bench_job *job) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
@@ -77,7 +77,7 @@ typedef struct pinning {
   int tree;
 } pinning;
 
-/* Pins the sources, with no pinned memory cached. */
+/* Pins a source tree. The caller empties the cache of pinned memory between calls. */
 static bool pin_sources(void *user) {
   const pinning *p = user;
   scoped_tree pinned = NULL;

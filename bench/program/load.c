@@ -1,5 +1,6 @@
-/* tdict-bench load: loads files to the device, and saves a tree, beside plain reads and writes. load_files.h makes the
- * files, and load_save.c measures saves. The job owns the place, the files and the samples. Thread rule: one thread. */
+/* tdict-bench load: loads files to the device and saves a tree, and compares with plain reads and writes. load_files.c
+ * makes the files, and load_save.c measures saves. The job owns the place, the files and the samples. Thread rule: one
+ * thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,16 +122,15 @@ static int verify_result(load_job *job, const load_file *f, tdict_tree *result) 
   return BENCH_OK;
 }
 
-/* Returns the largest number of bytes by which a load increased the host memory of the process, or -1 if the number is
- * unknown. The staging ring counts if the load created the ring. The kernel does not count memory that the driver
- * allocated. */
+/* Returns by how many bytes a load increased the host memory of the process at most, or -1 if unknown. Includes the
+ * staging ring if the load created it: if the driver allocated the ring, the kernel has not counted it. */
 static int64_t host_bytes(const load_memory *m, const tdict_transfer_stats *stats, bool creates_ring) {
   const bool is_hidden = creates_ring && stats->pin_path == TDICT_PIN_DRIVER;
   if (m->growth < 0) return -1;
   return m->growth + (is_hidden ? (int64_t)tdict_context_options_default().staging_bytes : 0);
 }
 
-/* Prints the memory of a load, and returns a new object with it. */
+/* Prints the memory that a load used, and returns it as a new JSON object. */
 static json_t *put_memory(const char *name, const load_memory *m, const tdict_transfer_stats *stats, bool is_first) {
   const int64_t bytes = host_bytes(m, stats, is_first);
   const size_t ring = tdict_context_options_default().staging_bytes;
@@ -144,7 +144,7 @@ static json_t *put_memory(const char *name, const load_memory *m, const tdict_tr
                    (json_int_t)stats->peak_staging_bytes, "num_threads", (int)stats->num_threads);
 }
 
-/* Measures the first load in each of several contexts, and verifies the last one. Leaves that context open. */
+/* Measures the first load in each of several contexts. Verifies the last load, and leaves its context open. */
 static int measure_first(load_job *job, const load_file *f, load_row *row, json_t **memory) {
   const bench_bar bar = bench_bar_start((double)job->options.contexts);
   for (int64_t i = 0; i < job->options.contexts; i++) {
@@ -170,7 +170,7 @@ static int measure_first(load_job *job, const load_file *f, load_row *row, json_
   return BENCH_OK;
 }
 
-/* Maps the file. This time shows how long a load works on the header and the tree, before and beside the copies. */
+/* Measures tdict_open(), which shows how much of a load's time goes into the header and the tree. */
 static bool open_once(const load_file *f, bench_samples *samples) {
   tdict_tree *tree = NULL;
   const double begin = bench_now();
@@ -239,7 +239,7 @@ static bool read_cold(load_job *job, const load_file *f, load_row *row, int way)
   if (left > job->left || left < 0) job->left = left;
   if (way != LIBRARY) {
     if (load_read_plain(f->path, way == DIRECT, &seconds)) bench_samples_add(&row->samples, seconds);
-    return true; /* a file system without O_DIRECT has no row of it */
+    return true; /* the file system may lack O_DIRECT */
   }
   if (!load_once(job, f, &seconds, &stats, &result)) return false;
   bench_samples_add(&row->samples, seconds);
@@ -268,7 +268,7 @@ static int measure_cold(load_job *job, const load_file *f) {
   bool good = load_open_rows(rows, COLD_ROWS, rounds, names, "cold");
   const bench_bar bar = bench_bar_start(rounds * COLD_ROWS);
   for (int i = 0; i < rounds * COLD_ROWS && good; i++) {
-    const int way = (i / COLD_ROWS + i) % COLD_ROWS; /* the order changes from round to round */
+    const int way = (i / COLD_ROWS + i) % COLD_ROWS; /* each round begins with another way */
     bench_bar_show(&bar, i, "cold: round %d of %d, %s", i / COLD_ROWS + 1, rounds, names[way]);
     good = read_cold(job, f, &rows[way], way);
   }
@@ -313,7 +313,7 @@ static int print_head(load_job *job, json_t *record) {
   return BENCH_OK;
 }
 
-/* A file of at most about 4 MB, or the size that was asked for. */
+/* Returns the divisor of --divide. The default gives a file of at most about 4 MB. */
 static int64_t divide_for(const load_options *o, int64_t total_bytes) {
   return o->divide > 0 ? o->divide : total_bytes / small_bytes;
 }
@@ -343,7 +343,7 @@ static void parse_works(struct argp_state *state, const char *text, void *to) {
   }
 }
 
-/* Measures all works if --work names none. */
+/* Selects all works if --work is not given. */
 static void complete_works(struct argp_state *state, void *input) {
   load_options *o = input;
   (void)state;

@@ -1,5 +1,5 @@
 /* The parts of the scenario load that load.c and load_save.c share. The job owns the place and the record's rows.
- * Thread rule: one thread. Functions that return false have printed an error. */
+ * Thread rule: one thread. Functions print an error before they return false. */
 #ifndef TDICT_BENCH_LOAD_H
 #define TDICT_BENCH_LOAD_H
 
@@ -34,12 +34,12 @@ typedef struct load_job {
   double left; /* largest part of the file that was in the page cache before a cold read; -1: unknown */
 } load_job;
 
-bool load_open_context(load_job *job); /* opens job->place; only the library pins and allocates */
-/* Names the rows "WORK, NAME" and allocates their samples. */
+bool load_open_context(load_job *job); /* opens job->place, with no driver memory but the library's own */
+/* Initializes rows with the names "WORK, NAME", and allocates their samples. */
 bool load_open_rows(load_row *rows, int count, int capacity, const char *const *names, const char *work);
 void load_close_rows(load_row *rows, int count);
-/* Prints a row and adds it to the record, if the row has samples. `bytes`: 0 if the row has no rate. `line`: NULL if
- * the row is not compared with the line. `more`: further results or NULL; the record takes the reference. */
+/* Prints a row and adds it to the record, if the row has samples. `bytes`: for the rate; 0: none. `line`: the samples
+ * to compare with; NULL: none. `more`: further results, whose reference is taken; NULL: none. */
 void load_put_row(load_job *job, const load_row *row, uint64_t bytes, const bench_samples *line, json_t *more);
 
 extern const int64_t load_save_bytes;

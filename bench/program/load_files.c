@@ -1,5 +1,5 @@
-/* Implements load_files.h: plans, writes and reads files by system calls, with several threads. Owns its buffers during
- * a call. Thread rule: main thread only; the threads of a call end before the call returns. */
+/* Implements load_files.h: plans, writes and reads files by system calls, with several threads. Each call owns its
+ * buffers and its threads, which end before the call returns. Thread rule: main thread only. */
 #include "load_files.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static void mixed_name(int64_t leaf, char *buffer, size_t size) {
     snprintf(buffer, size, "%s", leaf == (int64_t)LAYERS * 9 ? "embedding" : "norm");
 }
 
-/* The exponent makes small tensors more frequent, so that all tensors together have 20 GB. */
+/* The exponent makes small tensors more frequent, so that the sum of all tensors is 20 GB. */
 static uint64_t many_bytes(int64_t leaf) {
   const double low = 8192, high = 3000000, exponent = 1.715;
   const double random = (double)(((uint64_t)leaf * UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53;
@@ -64,7 +64,7 @@ const load_shape load_many = {"many", "F32", TDICT_F32, 18000, 4, INT64_C(200000
 typedef struct piece_job piece_job;
 struct piece_job {
   uint64_t bytes, piece_bytes;
-  uint64_t begin; /* fill: offset of the first element */
+  uint64_t begin; /* for fill_piece(): the offset of the first element in the file */
   int fd;
   bool has_buffers; /* true: each thread needs a buffer of piece_bytes */
   unsigned char *const *blocks;
@@ -88,7 +88,7 @@ static void work_on_pieces(void *user, int part, int parts) {
   free(buffer);
 }
 
-/* Returns 0 or an errno. */
+/* Runs job->work on all pieces, with several threads. Returns 0 or an errno. */
 static int run_pieces(piece_job *job) {
   const int count = bench_cpu_count();
   bench_on_threads(count < BENCH_MOST_THREADS ? count : BENCH_MOST_THREADS, work_on_pieces, job);
@@ -109,7 +109,7 @@ static bool write_all(int fd, const unsigned char *bytes, size_t count, uint64_t
 
 static bool read_piece(const piece_job *job, uint64_t at, size_t bytes, unsigned char *buffer) {
   for (size_t done = 0; done < bytes;) {
-    /* The length of a direct read must be a multiple of the block size, also at the end of the file. */
+    /* Also at the end of the file, the length of a direct read must be a multiple of the block size. */
     ssize_t n = pread(job->fd, buffer + done, job->piece_bytes - done, (off_t)(at + done));
     if (n < 0 && errno == EINTR) continue;
     errno = n == 0 ? EIO : errno;
@@ -139,7 +139,7 @@ static bool fail_file(const char *path, const char *what, int reason) {
   return false;
 }
 
-/* Writes the header into memory, and the offsets of the tensors. */
+/* Computes f->header and f->offsets. */
 static bool plan_header(load_file *f, int64_t divide) {
   const load_shape *s = f->shape;
   char name[64];
@@ -192,7 +192,7 @@ static bool write_file(load_file *f) {
   const uint64_t begin = f->data_begin;
   int fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return fail_file(f->path, "cannot be created", errno);
-  f->is_made = true; /* also if the next steps fail, so that half a file is removed */
+  f->is_made = true; /* set before the next steps, so that an incomplete file is removed */
   piece_job job = {.bytes = load_file_bytes(f) - begin,
                    .piece_bytes = PIECE,
                    .begin = begin,
@@ -203,7 +203,7 @@ static bool write_file(load_file *f) {
   int reason = 0;
   if (good && !write_all(fd, (const unsigned char *)f->header, begin, 0)) reason = errno;
   if (good && reason == 0) reason = run_pieces(&job);
-  if (good && reason == 0 && fsync(fd) != 0) reason = errno; /* the disk is then quiet, and pages can be evicted */
+  if (good && reason == 0 && fsync(fd) != 0) reason = errno; /* else the disk is busy and pages cannot be evicted */
   close(fd);
   return good && (reason == 0 || fail_file(f->path, "cannot be written", reason));
 }
@@ -337,7 +337,7 @@ void load_memory_begin(load_memory *m) {
   m->growth = -1;
 }
 
-/* The kernel has a maximum of all pages together only. Pages of files stay mapped, so their growth is subtracted. */
+/* The kernel's maximum includes mapped pages of files. They stay mapped, so their growth is subtracted. */
 void load_memory_end(load_memory *m) {
   const int64_t peak = read_status("VmHWM:"), files = read_status("RssFile:") - m->files_before;
   if (m->before < 0 || peak < 0) return;

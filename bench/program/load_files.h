@@ -1,8 +1,7 @@
-/* Makes the files of the scenario load, and reads and writes files with plain system calls and several threads. Uses
- * nothing of the library, so that the files and the plain readers are independent of it.
- * Each file is a safetensors file. The word of 8 bytes at each offset of the elements is a function of the offset, so
- * results can be verified without a second copy of the elements.
- * Thread rule: main thread only. Functions that return false have printed an error. */
+/* Makes the files of the scenario load, and reads and writes files with plain system calls and several threads. Does
+ * not use the library under test. The files are safetensors files. Each word of 8 bytes of the elements is a function
+ * of its offset in the file, so results can be verified without a second copy.
+ * Thread rule: main thread only. Functions print an error before they return false. */
 #ifndef TDICT_BENCH_LOAD_FILES_H
 #define TDICT_BENCH_LOAD_FILES_H
 
@@ -10,7 +9,7 @@
 
 /* The tensors of a file. Tensors are one-dimensional. */
 typedef struct load_shape {
-  const char *name;  /* of the work: "even", "mixed" or "many" */
+  const char *name;  /* the name of the work: "even", "mixed" or "many" */
   const char *dtype; /* name of the dtype in the file */
   tdict_dtype type;
   int64_t num_leaves, item_bytes, total_bytes;
@@ -22,17 +21,16 @@ extern const load_shape load_even, load_mixed, load_many;
 typedef struct load_file {
   const load_shape *shape;
   char path[512];
-  uint64_t *offsets; /* of each tensor in the file, and of the end of the file */
+  uint64_t *offsets; /* the offset of each tensor in the file, then the size of the file */
   uint64_t data_begin;
   char *header; /* the first data_begin bytes */
   bool is_made; /* true: load_file_provide() wrote the file */
 } load_file;
 
-/* Plans the file of `shape` in `folder`, with 1/divide of the bytes of each tensor. load_file_close() releases the
- * plan. */
+/* Computes the path, the header and the offsets of a file, and divides the size of each tensor by `divide`. Release `f`
+ * with load_file_close(). */
 bool load_file_plan(load_file *f, const load_shape *shape, const char *folder, int64_t divide);
-/* Writes the file, unless a file of this name and size exists. Reads the file once, so that its bytes are in the page
- * cache. */
+/* Writes the file, unless a file of this name and size exists. Then reads the file once to fill the page cache. */
 bool load_file_provide(load_file *f);
 bool load_file_warm(const load_file *f);
 void load_file_close(load_file *f, bool keeps); /* removes the file if load_file_provide() wrote it, unless `keeps` */
@@ -41,23 +39,21 @@ static inline uint64_t load_file_bytes(const load_file *f) { return f->offsets[f
 /* Compares bytes that were read from the file. Returns the number of equal bytes before the first difference. */
 size_t load_file_equal(const void *found, uint64_t offset, size_t bytes);
 
-/* Removes a file from the page cache. Returns the fraction of its pages that is still there, or -1 if the fraction is
- * unknown. */
+/* Removes a file from the page cache. Returns the fraction of its pages that remain cached, or -1 if unknown. */
 double load_evict(const char *path);
 bool load_is_tmpfs(const char *folder);
 
-/* Reads a whole file into buffers of the threads, through the page cache or with O_DIRECT. Adds no time if O_DIRECT is
- * not supported, and returns false without an error if `direct` is true. */
+/* Reads a whole file into buffers of the threads and writes the seconds. `direct`: use O_DIRECT, not the page cache. If
+ * O_DIRECT is not supported, returns false without printing an error. */
 bool load_read_plain(const char *path, bool direct, double *seconds);
 /* Creates a file, writes `num_blocks` blocks of equal size one after another, and flushes the file. */
 bool load_write_plain(const char *path, unsigned char *const *blocks, int64_t num_blocks, size_t block_bytes,
                       double *seconds);
 
-/* The growth of the host memory of the process, without pages of mapped files, for example of the driver's
- * libraries. */
+/* The growth of the process's host memory. Pages of mapped files, such as the driver's libraries, do not count. */
 typedef struct load_memory {
   int64_t before, files_before;
-  int64_t growth; /* bytes from before to the maximum; -1: unknown */
+  int64_t growth; /* the maximum minus `before`, in bytes; -1: unknown */
 } load_memory;
 void load_memory_begin(load_memory *m); /* resets the kernel's maximum */
 void load_memory_end(load_memory *m);

@@ -1,5 +1,5 @@
-/* The work `save` of the scenario load: tdict_save() beside a plain write, and the time for which tdict_save_async()
- * holds up the program. The state owns its trees and files. Thread rule: one thread. */
+/* The work `save` of the scenario load: compares tdict_save() with a plain write, and measures how long
+ * tdict_save_async() blocks the program. The state owns its trees and files. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "load.h"
 #include "tdict/io.h"
 
-enum { SAVED, WRITTEN, SAVE_ROWS }; /* the rows of saves in turns */
-/* The rows of tdict_save_async(), for a snapshot on the device and in host memory. A first call allocates memory. */
+enum { SAVED, WRITTEN, SAVE_ROWS }; /* the rows of tdict_save() and plain writes, which alternate */
+/* The rows of tdict_save_async(), for a snapshot on the device and in host memory. First calls also allocate memory. */
 enum { DEVICE_FIRST, DEVICE_LATER, HOST_FIRST, HOST_LATER, ASYNC_ROWS };
 const int64_t load_save_bytes = INT64_C(4294967296);
 
@@ -31,7 +31,7 @@ static bool open_save(load_job *job, save_state *s) {
 }
 
 static bool save_once(load_job *job, save_state *s, bench_samples *samples) {
-  (void)unlink(s->path); /* freeing the pages of an old file would add to the time */
+  (void)unlink(s->path); /* else freeing the pages of the old file would add to the time */
   const double begin = bench_now();
   if (!bench_ok("save", tdict_save(job->place.context, s->path, s->tree, NULL, err))) return false;
   bench_samples_add(samples, bench_now() - begin);
@@ -47,7 +47,7 @@ static bool write_once(save_state *s, bench_samples *samples) {
   return true;
 }
 
-/* Loads the saved file and compares all bytes with the source. Other rows verify loads independently of the library. */
+/* Loads the saved file and compares all bytes with the source. Other works verify loads without the library. */
 static int verify_save(load_job *job, save_state *s) {
   scoped_tree back = NULL;
   if (!bench_ok("the saved file", tdict_load(job->place.context, s->path, job->place.device, NULL, &back, err)))
@@ -59,7 +59,7 @@ static int verify_save(load_job *job, save_state *s) {
   return answer;
 }
 
-/* Measures the time until the program may write the tensors again. Then waits for the file. */
+/* Measures the time until the program may write to the tensors again. Then waits until the file is written. */
 static bool save_async_once(load_job *job, save_state *s, int32_t snapshot, bench_samples *samples) {
   tdict_error err;
   scoped_future saving = NULL;

@@ -1,6 +1,6 @@
-/* tdict-bench loader: measures batches per second that a loader delivers on the device, from a shard of tokens or
- * from samples in memory. With --digest it prints a hash of all batches, to compare them between runs. The run owns
- * the context, the dataset and the loader.
+/* tdict-bench loader: measures how many batches per second a loader delivers on the device, from a shard of tokens or
+ * from samples in memory. With --digest, prints a hash of all batches instead, so that runs can be compared. The run
+ * owns the context, the dataset and the loader.
  * Thread rule: main thread only. The loader has its own threads. */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 enum { WINDOW = 1024 };
 
 typedef struct run {
-  const char *device, *work, *shard, *json, *state; /* NULL: a temporary shard */
+  const char *device, *work, *shard, *json, *state; /* shard: NULL: a temporary shard */
   int64_t workers, prefetch, batch, tokens, samples, epochs, stop, seed;
   double seconds;
   bool digest;
@@ -26,7 +26,7 @@ typedef struct run {
   tdict_device place;
   tdict_loader *loader;
   tdict_tree *source;     /* the tree of samples; NULL for tokens of a shard */
-  tdict_conversion widen; /* of 16-bit tokens to 64 bits */
+  tdict_conversion widen; /* converts 16-bit tokens to 64 bits */
   double rate, waited;
   tdict_loader_stats stats;
   double elapsed;
@@ -59,7 +59,7 @@ static bool open_shard(const char *path, tdict_dataset **out) {
   return bench_ok("the shard", tdict_dataset_from_tokens(&o, out, err));
 }
 
-/* Removes the temporary shard at once. The dataset keeps the file mapped until the program ends. */
+/* Writes and opens a temporary shard, and removes the file at once. The dataset keeps it mapped. */
 static bool open_temporary_shard(const run *r, tdict_dataset **out) {
   const char *place = getenv("TMPDIR");
   char folder[4096], path[4096 + 16];
@@ -88,7 +88,7 @@ static bool open_tokens(run *r, tdict_dataset **out) {
   return open_shard(r->shard, out);
 }
 
-/* Makes the samples of a dataset in memory. */
+/* Allocates the samples of a dataset in memory. */
 static bool make_samples(run *r, const tdict_field *fields, size_t num_fields, int64_t samples) {
   return bench_ok("the samples", tdict_create_from(fields, num_fields, 1, &samples, NULL, &r->source, err));
 }
@@ -97,7 +97,7 @@ static bool open_tree(run *r, tdict_dataset **out) {
   return bench_ok("the samples", tdict_dataset_from_tree(r->source, out, err));
 }
 
-/* Makes the samples of the shard that write_shard() writes, in memory and with 16-bit tokens. */
+/* Makes the same samples as write_shard(), but in memory and with 16-bit tokens. */
 static bool open_tokens16(run *r, tdict_dataset **out) {
   static const tdict_field fields[] = {{"tokens", TDICT_U16, 1, {WINDOW}}, {"targets", TDICT_U16, 1, {WINDOW}}};
   const int64_t samples = (r->tokens - 1) / WINDOW;
@@ -172,7 +172,8 @@ static bool open_loader_context(run *r) {
   return true;
 }
 
-/* Takes batches for a time. Each is delivered on the stream of the program, as in a training loop. */
+/* Takes batches for r->seconds, after a warm-up. Each batch is delivered on a stream of the program, as in a training
+ * loop. */
 static int measure_rate(run *r) {
   tdict_error err;
   tdict_stream stream = {r->place, NULL};
@@ -191,7 +192,7 @@ static int measure_rate(run *r) {
     tdict_release(batch);
     batches++;
     if (begin == 0 && bench_now() > warm_until) {
-      status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err); /* wait for running transfers */
+      status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err); /* waits for the running transfers */
       tdict_release(batch);
       if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &before, &err);
       batches = 0;
@@ -253,7 +254,7 @@ static bool write_state(const run *r) {
   return good;
 }
 
-/* Prints a hash of all batches of the given epochs in their order. Reads the batches back from the device. */
+/* Computes a hash of all batches of the epochs in order. Reads the batches back from the device. */
 static int print_digest(run *r) {
   tdict_error err;
   tdict_loader_state s = tdict_loader_state_default();

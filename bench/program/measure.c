@@ -78,7 +78,8 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Returns a sorted copy, since the record needs the samples in the order of measurement. NULL if there are none. */
+/* Returns a sorted copy of the samples, because the record needs their original order. Returns NULL if there are
+ * none. */
 static double *sort_samples(const bench_samples *s) {
   double *sorted = s->count ? malloc((size_t)s->count * sizeof *sorted) : NULL;
   if (!sorted) return NULL;
@@ -172,7 +173,7 @@ int bench_columns(void) {
 static void print_broken(const char *text, int hang) {
   int room = bench_columns();
   while ((int)strlen(text) > room) {
-    int end = room; /* the last space that fits, else the next space */
+    int end = room; /* the last space within the width, else the next space */
     while (end > 0 && text[end] != ' ') end--;
     if (end == 0) end = (int)strcspn(text, " ");
     if (!text[end]) break;
@@ -202,7 +203,7 @@ void bench_progress_end(void) {
   if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
 }
 
-/* Writes the line with one call, since ranks may print errors at the same time. */
+/* Formats first and prints with one call, because several ranks may print errors at the same time. */
 void bench_print_error(const char *format, ...) {
   char text[2048];
   va_list list;

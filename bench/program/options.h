@@ -1,5 +1,5 @@
-/* Command line options of the subcommands of tdict-bench. Each subcommand has one table of its options. Thread rule:
- * one thread. */
+/* Command line options of the subcommands of tdict-bench. Each subcommand has a table of its options. Thread rule: one
+ * thread. */
 #ifndef TDICT_BENCH_OPTIONS_H
 #define TDICT_BENCH_OPTIONS_H
 
@@ -10,13 +10,13 @@
 #include "tdict/sim.h"
 
 typedef enum option_kind { OPTION_TEXT, OPTION_FLAG, OPTION_NUMBER, OPTION_COUNT, OPTION_PARSED } option_kind;
-/* An option. Options of a group are listed together, in alphabetical order. */
+/* An option of a table. --help lists the options of a group together, in alphabetical order. */
 typedef struct bench_option {
   const char *name;
   int letter; /* 0: none */
   const char *arg, *doc;
   option_kind kind;
-  void *to;          /* receives a const char *, a bool, or an int64_t; a count shows its default in the help text */
+  void *to;          /* a const char *, bool or int64_t to write; holds the default, which --help shows for counts */
   int64_t low, high; /* range of a number */
   void (*parse)(struct argp_state *state, const char *text, void *to); /* OPTION_PARSED: reads the argument */
   int group, flags;                                                    /* flags of argp, for example OPTION_HIDDEN */
@@ -30,7 +30,7 @@ typedef struct bench_option {
 #define PARSED_OPTION(name, letter, arg, to, parse, doc) \
   { name, letter, arg, doc, OPTION_PARSED, to, 0, 0, parse, 0, 0 }
 
-/* The options that several subcommands share. Strings are borrowed from the command line. */
+/* Options that several subcommands have. Strings are borrowed from the command line. */
 typedef struct common_options {
   const char *device; /* --device */
   bool full, small;   /* --full, --small */
@@ -48,7 +48,7 @@ typedef struct common_options {
 #define RECORD_OPTIONS(o)                                                                          \
   {"repeat", 'r', "N", "measured repetitions", OPTION_COUNT, &(o)->repeats, 1, 10000, NULL, 0, 0}, \
       JSON_OPTION(&(o)->json, "every sample")
-/* Options that fill a check_values: the dtype and the range of the leaves' elements. */
+/* The options --dtype and --max-value, which fill a check_values. */
 #define VALUES_OPTIONS(values)                                                                                  \
   PARSED_OPTION("dtype", 0, "NAME", &(values)->dtype, options_dtype,                                            \
                 "dtype of the leaves: float32 (default), int16, int32, int64, uint16, uint32, uint64 or bool"), \
@@ -57,22 +57,22 @@ typedef struct common_options {
 #define EXIT_TEXT "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference."
 #define SHORT_EXIT_TEXT "Exit status: 0 success, 1 failure, 2 wrong usage."
 
-/* Parses the command line. `options` ends with an entry without a name, and `to` holds the defaults. `check` may refuse
- * combinations of options by argp_error(), and is called with `input` at the end; NULL: no check. `doc` is the help
- * text for argp. Returns BENCH_OK, or BENCH_USAGE after printing an error. */
+/* Parses the command line. `options` ends with an empty entry. At the end, `check`, if not NULL, is called with `input`
+ * and may refuse combinations of options by argp_error(). `doc` is the help text for argp. Returns BENCH_OK, or
+ * BENCH_USAGE after printing an error. */
 int options_parse(int argc, char **argv, const char *doc, const bench_option *options,
                   void (*check)(struct argp_state *state, void *input), void *input);
 
-/* Parsers of options. They end the program with an error if the text is wrong. */
+/* Parse the argument of an option. If it is wrong, they end the program with an error. */
 void options_device(struct argp_state *state, const char *text, void *to);
 void options_dtype(struct argp_state *state, const char *text, void *to);
 /* Sets the device of `o`. "auto" is cuda:0, or the simulated device if there is no GPU. `sim` describes the simulated
  * device and must live as long as `o`. */
 void options_place(const char *device, tdict_sim_options *sim, tdict_context_options *o);
-/* Checks that leaves of this many bytes hold whole elements, and that the dtype can hold max-value. Ends the program
- * with an error otherwise. */
+/* Ends the program with an error if leaf_bytes is not a multiple of the element size, or if the dtype cannot hold the
+ * value of --max-value. */
 void options_check_values(struct argp_state *state, const check_values *values, int64_t leaf_bytes);
-/* Returns true if the option narrow of transfers can have an effect on the elements. */
+/* Returns whether the option narrow of transfers can affect such elements. */
 bool options_can_narrow(const check_values *values);
 
 #endif

@@ -1,4 +1,4 @@
-/* Makes the program fail if its standard output could not be written. Owns no data. Thread rule: main thread only. */
+/* Makes the program fail if it could not write its standard output. Owns no data. Thread rule: main thread only. */
 #ifndef TDICT_BENCH_OUTPUT_H
 #define TDICT_BENCH_OUTPUT_H
 
@@ -21,9 +21,9 @@ static inline void output_end(int status, void *program) {
   if (status == 0) _exit(1);
 }
 
-/* Makes the program exit with 1 instead of 0 if its output could not be written. Uses atexit(), since argp calls
- * exit() after --help. Prints an error and returns false if standard output is closed: a file opened later could get
- * its descriptor. */
+/* Makes the program exit with 1 instead of 0 if it could not write its output. Uses atexit(), because argp calls exit()
+ * after --help. Prints an error and returns false if standard output is closed: a file opened later could get its
+ * descriptor. */
 static inline bool output_watch(const char *program) {
   if (fcntl(STDOUT_FILENO, F_GETFD) < 0) {
     fprintf(stderr, "%s: standard output is closed\n", program);

@@ -1,6 +1,6 @@
 /* tdict-bench overlap: measures a transfer while a kernel runs for about the same time. The sources are pageable or
- * pinned. The transfer uses its own stream, or the kernel's stream after the kernel. If both overlap, they take as
- * long as the longer of the two. See rows.h for ownership and threads. */
+ * pinned. The transfer uses its own stream, or waits for the kernel on the kernel's stream. If the two overlap
+ * completely, the time is that of the longer one. See rows.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +10,9 @@
 enum { ALONE = 5, MOMENTS = 6 };
 typedef struct overlap_state {
   double alone;       /* median seconds of the transfer without a kernel */
-  double at[MOMENTS]; /* times of one repetition, see watch_repetition() */
+  double at[MOMENTS]; /* the times that watch_repetition() measures */
   int64_t kernel_ns;
-  int next; /* number of the tree of the next transfer */
+  int next; /* the number of the next source tree */
 } overlap_state;
 
 static bool overlap_prepare(bench_job *job) {
@@ -42,7 +42,7 @@ static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {
   return move_start(job, tree, strcmp(job->row.calls, "same_stream") == 0 ? &stream : NULL, out);
 }
 
-/* Works from the launch until kernel and transfer have ended. */
+/* Launches the kernel, starts the transfer, and waits for both. */
 static bool overlap_make(bench_job *job, int tree, tdict_tree **out) {
   tdict_future *future = NULL;
   return launch_kernel(job) && begin_transfer(job, tree, &future) && move_end(job, future, out) && finish_kernel(job);
@@ -61,7 +61,7 @@ static bool move_alone(void *user, int unused, double *seconds) {
   return true;
 }
 
-/* Runs one repetition and polls for the times of these events: begin, kernel launched, call returned, transfer ended,
+/* Runs one repetition. Polls to find the times of these events: begin, kernel launched, call returned, transfer ended,
  * kernel ended. */
 static bool watch_repetition(bench_job *job) {
   overlap_state *state = job->state;
@@ -92,7 +92,7 @@ static int overlap_verify(bench_job *job) {
   return answer == BENCH_OK && !bench_medians(&state->alone, 1, 0, ALONE, move_alone, job) ? BENCH_FAILED : answer;
 }
 
-/* Returns an event of the trace format that chrome://tracing and Perfetto read. Times are in microseconds. */
+/* Returns an event in the trace format of chrome://tracing and Perfetto, which has times in microseconds. */
 static json_t *make_trace_event(const char *name, const char *track, double begin, double end) {
   return json_pack("{s:s, s:s, s:i, s:s, s:f, s:f}", "name", name, "ph", "X", "pid", 1, "tid", track, "ts", begin * 1e6,
                    "dur", (end - begin) * 1e6);
@@ -119,7 +119,8 @@ static const bench_kind kind_overlap = {.name = "overlap",
                                         .finish = overlap_finish,
                                         .more = overlap_more};
 
-/* Five million floats, as in the TensorDict tutorial. Over a fast link they take about as long as the kernel. */
+/* Five million floats, as in the TensorDict tutorial. Over a fast link, their transfer takes about as long as the
+ * kernel. */
 #define WORK .kind = &kind_overlap, .groups = {{1, 20971520}}, .threads = -1, .peers = "torch", .kernel_ns = 400000
 static const bench_row rows[] = {
     {.name = "pageable, own stream", WORK, .calls = "own_stream", .worth = 2},

@@ -58,7 +58,7 @@ typedef struct beside {
   void *user;
   double seconds;
   bool good;
-  _Atomic(bool) done; /* release by the second thread, acquire by the copies */
+  _Atomic(bool) done; /* stored with release by the second thread, loaded with acquire by the copying thread */
 } beside;
 
 static void *do_work(void *user) {

@@ -1,7 +1,7 @@
 /* tdict-bench pinning: measures how long it takes to pin and unpin a block, in one registration or in pieces. Also
- * measures the longest delay of another thread's copies during this time. Only the first repetition is the first
- * pinning of the process; bench/costs/pinning starts a new process for each repetition. The job owns its memory. Thread
- * rule: the copies run on the main thread, the pinning on a second thread. */
+ * measures the longest copy of another thread during this time. A process can measure its first pinning only once, so
+ * bench/costs/pinning starts a new process for each repetition. The job owns its memory. Thread rule: the copies run on
+ * the main thread, the pinning on a second thread. */
 #include <stdio.h>
 
 #include "options.h"
@@ -14,7 +14,7 @@ typedef struct pinning_options {
   int64_t bytes, piece_bytes;
 } pinning_options;
 
-/* The times of one repetition in seconds. */
+/* The times of all repetitions in seconds. */
 typedef union times {
   struct {
     bench_samples pin, pin_wait, unpin, unpin_wait;
@@ -26,11 +26,11 @@ typedef struct pinning_job {
   pinning_options o;
   bench_place place;
   own_copy own;
-  double alone; /* seconds of the longest copy without concurrent pinning */
+  double alone; /* seconds of the longest copy while nothing is pinned */
   times all;
 } pinning_job;
 
-/* The work of the second thread while the main thread copies. */
+/* The argument of pin_block() and unpin_block(), which the second thread runs while the main thread copies. */
 typedef struct pinner {
   pinning_job *job;
   tdict_tensor *block;
@@ -50,7 +50,7 @@ static bool unpin_block(void *user) {
   return true;
 }
 
-/* Copies small blocks during the work. */
+/* Runs `work` on the second thread, and copies small blocks meanwhile. */
 static bool copy_during(pinner *p, bool (*work)(void *), bench_samples *seconds, bench_samples *waits) {
   double took, longest;
   if (!own_copy_beside(&p->job->own, work, p, &took, &longest)) return false;

@@ -1,4 +1,4 @@
-/* Opens places and jobs: a context, the driver, and sources that are kept between rows. See rows.h for ownership and
+/* Opens places and jobs: contexts, the driver, and sources that are reused by later rows. See rows.h for ownership and
  * threads. */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 static const size_t line_bytes_cuda = (size_t)1 << 30, line_bytes_sim = (size_t)4 << 20;
 static const size_t evict_bytes = (size_t)768 << 20; /* more than twice the largest cache */
-static const size_t touch_bytes = (size_t)64 << 20;  /* a larger block does not stay in the caches of a core */
-static const int64_t pause_ns = 5000000;             /* about the time of a training step between two batches */
+static const size_t touch_bytes = (size_t)64 << 20;  /* larger blocks do not fit into the caches of a core */
+static const int64_t pause_ns = 5000000;             /* about as long as a training step */
 
 static bool open_place_context(bench_place *p, const char *device) {
   tdict_sim_options sim = tdict_sim_options_default();
@@ -25,7 +25,7 @@ static bool open_place_context(bench_place *p, const char *device) {
   if (p->staging_bytes) o.staging_bytes = p->staging_bytes;
   if (!bench_ok("no context", tdict_context_create(&o, &p->context, err))) return false;
   p->device = tdict_context_device(p->context, &p->why);
-  if (o.device.type == TDICT_DEVICE_CPU) p->why.message[0] = 0; /* another device was chosen */
+  if (o.device.type == TDICT_DEVICE_CPU) p->why.message[0] = 0; /* the user chose another device */
   return true;
 }
 
@@ -209,7 +209,8 @@ json_t *place_describe(const bench_place *p) {
   return d;
 }
 
-/* Reduces a row to at most 4 MB. Reduces sizes before counts, so that a row of many leaves keeps many leaves. */
+/* Reduces a row to at most 4 MB. Reduces the leaf size before the number of leaves, so that a row with many leaves
+ * keeps many. */
 static void shrink_row(bench_row *row) {
   size_t total = 0;
   for (int pass = 0; pass < 64; pass++) {
@@ -220,7 +221,7 @@ static void shrink_row(bench_row *row) {
       check_group *group = &row->groups[g];
       if ((size_t)group->leaves * group->leaf_bytes * BENCH_MAX_GROUPS < total / 2) continue;
       if (group->leaf_bytes > 16384 || group->leaves == 1)
-        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)7; /* other libraries sum leaves as words of 8 bytes */
+        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)7; /* other libraries sum a leaf in words of 8 bytes */
       else
         group->leaves = (group->leaves + 1) / 2;
     }
@@ -259,7 +260,7 @@ bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario
   if (kind->no_sources) place_drop_sources(place);
   if (!kind->no_sources && !place_sources(place, &job->row)) return false;
   if (strcmp(job->row.cache, "cold") == 0 && !place_empty_caches(place))
-    return false; /* The memory exists from here on. */
+    return false; /* also allocates the memory, before anything is measured */
   return !kind->prepare || kind->prepare(job);
 }
 
@@ -294,7 +295,7 @@ static void walk_part(void *user, int part, int parts) {
   for (size_t i = 0; i < bytes; i += 64) at[i]++;
 }
 
-/* Reads a large block to evict the sources from all caches. Uses several threads, to keep cold rows short. */
+/* Writes a large block to evict the sources from all caches. Uses several threads, so that cold rows take less time. */
 bool place_empty_caches(bench_place *p) {
   if (!p->evict) p->evict = calloc(1, evict_bytes);
   if (p->evict)
@@ -308,8 +309,8 @@ static int tree_number(const bench_job *job, int number) {
   return job->place->num_sources > 0 ? number % job->place->num_sources : 0;
 }
 
-/* Reads every cache line of a source, as the code that filled it would, and sleeps. The sum keeps the compiler from
- * removing the reads. */
+/* Reads every cache line of a source, so that the caches hold it as if it had just been filled. Then sleeps. The sum
+ * keeps the compiler from removing the reads. */
 static void pause_before(const check_source *s) {
   volatile unsigned char sum = 0;
   struct timespec rest = {0, (long)pause_ns};

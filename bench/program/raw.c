@@ -1,5 +1,5 @@
-/* Implements plain driver calls, see raw.h. Uses nothing of tdict, so that it can verify tdict. The raw_driver owns
- * its context reference and stream. Thread rule: see raw.h. */
+/* Implements plain driver calls, see raw.h. Does not use tdict, so that it can verify tdict. A raw_driver owns its
+ * reference to the primary context, and its stream. Thread rule: see raw.h. */
 #include "raw.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ typedef void *cu_context;
 typedef void *cu_stream;
 typedef void *cu_module;
 typedef void *cu_function;
-/* CUlaunchConfig in the manual. */
+/* The struct CUlaunchConfig of the manual. */
 typedef struct cu_launch {
   unsigned grid[3], block[3], shared_bytes;
   cu_stream stream;
@@ -21,7 +21,7 @@ typedef struct cu_launch {
   unsigned num_attributes;
 } cu_launch;
 
-/* The functions of the driver: a member of raw_driver, the name in the library, and the parameters. */
+/* The functions of the driver: the member of raw_driver, the name in the library, and the parameters. */
 #define CALLS(CALL)                                                                                                   \
   CALL(init, "cuInit", (unsigned flags))                                                                              \
   CALL(driver_version, "cuDriverGetVersion", (int *version))                                                          \
@@ -58,7 +58,7 @@ struct raw_driver {
   void *library;
   CALLS(MEMBER)
   cu_device device;
-  cu_context context; /* NULL: not retained and pushed yet */
+  cu_context context; /* NULL until it is retained and pushed */
   cu_stream stream;
   cu_module module; /* contains the kernel; loaded at the first launch */
   cu_function kernel;
@@ -78,7 +78,7 @@ static const struct {
 #define NUMBER(name, entry, parameters) entry_##name,
 enum { CALLS(NUMBER) num_entries };
 
-/* Returns true if `result` is 0. Otherwise sets the message of raw_why() to the name of the call and the error. */
+/* Returns whether `result` is 0. If not, sets the message of raw_why() to the name of the call and the error. */
 static bool has_worked(raw_driver *r, int entry, cu_result result) {
   if (result == 0) return true;
   const char *name = NULL, *call = entries[entry].name;
@@ -100,7 +100,7 @@ static bool load_entries(raw_driver *r) {
       snprintf(r->why, sizeof r->why, "libcuda.so.1 has no %s", entries[i].name);
       return false;
     }
-    /* C has no cast from an object pointer to a function pointer. POSIX guarantees that their bytes are equal. */
+    /* C cannot cast an object pointer to a function pointer, but POSIX guarantees that their bytes are equal. */
     memcpy((char *)r + entries[i].offset, &entry, sizeof entry);
   }
   return true;
@@ -140,7 +140,7 @@ void raw_close(raw_driver *r) {
     (void)r->ctx_pop(&top);
     (void)r->ctx_release(r->device);
   }
-  /* Keep the library open: the driver has threads that run its code. */
+  /* libcuda stays open, because the driver's threads run its code. */
   free(r);
 }
 
@@ -187,8 +187,8 @@ bool raw_fill(raw_driver *r, raw_address device, unsigned char byte, size_t byte
   return CALL(fill, device, byte, bytes) && raw_finish(r);
 }
 
-/* The kernel in PTX. The driver compiles it, so that no CUDA toolkit is needed. It reads the nanosecond clock of the
- * device until the time is over. */
+/* The kernel in PTX. The driver compiles it, so no CUDA toolkit is needed. The kernel reads the device's nanosecond
+ * clock until the time is over. */
 static const char spin_text[] = ".version 6.3\n"
                                 ".target sm_75\n"
                                 ".address_size 64\n"

@@ -1,7 +1,7 @@
-/* Calls the CUDA driver directly. Verification and reference measurements must not use the library under test. The
- * declarations follow NVIDIA's "CUDA Driver API" manual. libcuda.so.1 is opened at run time.
- * Thread rule: one thread. raw_open() makes the primary context current on its thread until raw_close(). The library
- * uses the same context. A function that returns false sets the message of raw_why(). */
+/* Calls the CUDA driver directly, because verification and reference measurements must not use the library under test.
+ * The declarations follow NVIDIA's "CUDA Driver API" manual. libcuda.so.1 is opened at run time.
+ * Thread rule: one thread. From raw_open() to raw_close(), the primary context, which the library also uses, is current
+ * on the thread. A function that returns false sets the message of raw_why(). */
 #ifndef TDICT_BENCH_RAW_H
 #define TDICT_BENCH_RAW_H
 
@@ -18,7 +18,7 @@ void raw_close(raw_driver *r); /* NULL is allowed */
 const char *raw_why(const raw_driver *r);
 
 const char *raw_device_name(const raw_driver *r);
-int raw_driver_version(const raw_driver *r); /* API version: 13000 is 13.0 */
+int raw_driver_version(const raw_driver *r); /* for example 13000 for CUDA 13.0 */
 
 bool raw_alloc(raw_driver *r, size_t bytes, raw_address *out);
 bool raw_free(raw_driver *r, raw_address device);
@@ -27,20 +27,19 @@ bool raw_host_free(raw_driver *r, void *host);
 
 bool raw_copy_in(raw_driver *r, raw_address device, const void *host, size_t bytes);
 bool raw_copy_out(raw_driver *r, void *host, raw_address device, size_t bytes);
-/* Queue a copy on the own stream of `r`. raw_finish() waits for that stream and for the legacy stream. */
+/* Queue a copy on the stream of `r`. raw_finish() waits for this stream and for the legacy stream. */
 bool raw_copy_in_async(raw_driver *r, raw_address device, const void *host, size_t bytes);
 bool raw_copy_out_async(raw_driver *r, void *host, raw_address device, size_t bytes);
 bool raw_finish(raw_driver *r);
-bool raw_finish_own(raw_driver *r);    /* waits for the own stream of `r` only */
-bool raw_own_is_idle(raw_driver *r);   /* polls that stream; also true if the driver cannot tell */
-void *raw_stream(const raw_driver *r); /* the own stream of `r`, a CUstream */
+bool raw_finish_own(raw_driver *r);    /* waits only for the stream of `r` */
+bool raw_own_is_idle(raw_driver *r);   /* returns whether the stream of `r` is idle; also true after an error */
+void *raw_stream(const raw_driver *r); /* returns the stream of `r`, a CUstream */
 bool raw_fill(raw_driver *r, raw_address device, unsigned char byte, size_t bytes); /* fills device memory and waits */
 
-/* Launches a kernel of one thread that spins for a time, on the own stream of `r`. The first launch compiles the
- * kernel. */
+/* Launches a kernel on the stream of `r`, whose only thread spins for this time. The first call compiles the kernel. */
 bool raw_spin(raw_driver *r, uint64_t nanoseconds);
 
-/* Properties of a device. Reading them needs no context. */
+/* Properties of a device, which can be read without a context. */
 typedef struct raw_device_info {
   char name[128], bus[32]; /* bus: "0000:1b:00.0" */
   size_t memory_bytes;

@@ -42,7 +42,8 @@ static json_t *machine_record(void) {
   return machine;
 }
 
-/* Returns an argument as it is recorded. File names lose their folder, since it may tell private names. */
+/* Returns the form of an argument in the record. Folders are removed from file names, because they may contain private
+ * names. */
 static json_t *argument_record(const char *text) {
   const char *slash = strrchr(text, '/'), *equals = strchr(text, '=');
   if (!slash) return json_string(text);
@@ -76,7 +77,7 @@ static bool write_to(const json_t *record, FILE *file, const char *path) {
 
 bool bench_record_write(const json_t *record, const char *path) { return write_to(record, fopen(path, "w"), path); }
 
-/* Opens the file to find out if it can be written, and removes a file that this created. */
+/* If opening the file for the check creates it, removes it again. */
 bool bench_can_write(const char *path) {
   struct stat there;
   int fd = -1;

@@ -1,5 +1,5 @@
-/* Runs `tdict-bench SCENARIO` for a table of rows. It measures one row after the other and prints a table. The
- * library and the driver take turns. Owns the place and the job of the current row. Thread rule: one thread. */
+/* Runs `tdict-bench SCENARIO` for a table of rows: measures the rows one after another, and prints a table. The
+ * repetitions of the library and the driver alternate. Owns the place and the current job. Thread rule: one thread. */
 #include "rows.h"
 
 #include "options.h"
@@ -30,8 +30,8 @@ typedef union row_result {
 } row_result;
 enum { LINE, DRIVER, LIBRARY };
 
-/* Runs a repetition in the cache state of the row. If the row is small and warm, an uncounted repetition of the same
- * kind runs immediately before, as in bench/peers/compare. */
+/* Runs a repetition in the cache state of the row. If the row is small and warm, runs an uncounted repetition of the
+ * same kind immediately before, as bench/peers/compare does. */
 static bool repetition(bench_job *job, int number, bool driver, double *seconds) {
   if (job_is_warm(job) && job->total_bytes <= back_to_back_bytes && !job_sample(job, number + 1, driver, seconds))
     return false;
@@ -58,7 +58,7 @@ static json_t *result_json(const bench_job *job, const row_result *r, const benc
   return record;
 }
 
-/* A run of the rows of a scenario. */
+/* The state of a run over the rows of a scenario. */
 typedef struct rows_run {
   const rows_options *options;
   const bench_scenario *scenario;
@@ -66,16 +66,17 @@ typedef struct rows_run {
   bench_sink sink;
   json_t *records, *trace;
   int moved;                    /* rows that move trees */
-  int first;                    /* those of them that measure the first repetition in a context */
-  int fewest_trees, most_trees; /* range of the number of source trees in the others */
-  bool driver, line;            /* true: a row has a time of the driver, of the line */
-  bench_bar bar;                /* in rows */
-  int done;                     /* rows that are measured */
-  bench_job *job;               /* the row that is measured */
-  int turn;                     /* of its works; warm-ups count */
+  int first;                    /* rows of `moved` in which each repetition is the first in a context */
+  int fewest_trees, most_trees; /* range of the number of source trees in the other rows of `moved` */
+  bool driver, line;            /* a row has times of the driver; of the line */
+  bench_bar bar;                /* counts rows */
+  int done;                     /* finished rows */
+  bench_job *job;               /* the current row */
+  int turn;                     /* how often its works have run, including warm-ups */
 } rows_run;
 
-/* Does a work of the row once: the line, the driver's or the library's. Writes no time if the row lacks the work. */
+/* Runs a work of the row once: the line, the driver's or the library's. If the row lacks the work, the time is
+ * negative. */
 static bool sample_once(void *user, int work, double *seconds) {
   rows_run *run = user;
   bench_job *job = run->job;
@@ -94,8 +95,8 @@ static int job_sample_verified(bench_job *job, row_result *out) {
   return job_verify(job);
 }
 
-/* Measures a row whose every repetition must be the first in a new context. The place is opened anew for each
- * repetition, in the same process. */
+/* Measures a row in which each repetition must be the first of its context: closes and opens the place before each
+ * repetition. */
 static int measure_first(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
   int answer = job_sample_verified(job, out);
   for (int64_t i = 1; i < run->options->common.repeats && answer == BENCH_OK; i++) {
@@ -120,7 +121,7 @@ static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_
   return bench_measure_in_turn(out->all, 3, WARMUPS, repeats, sample_once, run) ? BENCH_OK : BENCH_FAILED;
 }
 
-/* Collects facts for the notes below the table. */
+/* Counts what the notes below the table report. */
 static void count_row(rows_run *run, const bench_job *job, const row_result *r) {
   const bench_kind *kind = job->row.kind;
   int trees = job->row.trees;
@@ -175,7 +176,7 @@ static bool write_outputs(const rows_run *run, int argc, char **argv) {
   return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
 }
 
-/* Prints notes below the table, only those that apply to the rows above. */
+/* Prints the notes that apply to the rows of the table. */
 static void print_row_notes(const rows_run *run) {
   char calls[64], trees[64] = "";
   snprintf(calls, sizeof calls,
@@ -196,7 +197,7 @@ static void print_row_notes(const rows_run *run) {
                                                                 : "");
 }
 
-/* Prints how many threads and processors the rows used, if they counted them. */
+/* Prints how many threads and processors the rows of kind threads used. */
 static void print_threads(const json_t *records) {
   bool has_head = false;
   json_t *record;

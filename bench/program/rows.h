@@ -1,7 +1,7 @@
-/* Rows of scenarios. A row is a piece of work that the library does. If possible, plain driver calls do the same
- * work, and the two take turns.
- * `tdict-bench SCENARIO` measures the rows alone. `bench/peers/compare` measures them through `tdict-bench worker`,
- * beside other libraries. rows_describe() describes a row for these libraries.
+/* Rows of scenarios. A row is a work of the library, for example a transfer. If possible, plain driver calls do the
+ * same work in alternation. The *line* is one driver copy from one pinned buffer, to which times are compared.
+ * `tdict-bench SCENARIO` measures only the library and the driver. `bench/peers/compare` measures rows through
+ * `tdict-bench worker` and compares other libraries, to which rows_describe() describes a row.
  * Ownership: the caller that opens a place or job closes it. Thread rule: one thread. */
 #ifndef TDICT_BENCH_ROWS_H
 #define TDICT_BENCH_ROWS_H
@@ -10,20 +10,21 @@
 
 typedef struct bench_job bench_job;
 
-/* The work of a row. Functions that return false or an exit code have printed an error. */
+/* The functions that do and verify the work of a row. They print an error before they return false or a failing exit
+ * code. */
 typedef struct bench_kind {
   const char *name;
   bool on_host;                    /* true: needs no device */
   bool no_sources;                 /* true: needs no source trees, only their size */
   bool to_host;                    /* true: the result is in host memory */
-  bool (*prepare)(bench_job *job); /* NULL: nothing */
-  /* Makes the result of source tree number `tree`. *out stays NULL if the work overwrites job->targets. NULL: `verify`
-   * and `sample` do the work. */
+  bool (*prepare)(bench_job *job); /* NULL: nothing to prepare */
+  /* Makes the result of source tree number `tree`. *out stays NULL if the result is in job->targets. NULL: `verify` and
+   * `sample` do the work themselves. */
   bool (*make)(bench_job *job, int tree, tdict_tree **out);
   int (*verify)(bench_job *job);                             /* NULL: job_verify_made() */
-  bool (*sample)(bench_job *job, int tree, double *seconds); /* does one repetition; NULL: job_sample_made() */
-  bool (*driver)(bench_job *job, int tree, double *seconds); /* does the same by driver calls; NULL: impossible */
-  void (*finish)(bench_job *job);  /* releases what prepare() made, also if it failed; NULL: does nothing */
+  bool (*sample)(bench_job *job, int tree, double *seconds); /* runs a repetition; NULL: job_sample_made() */
+  bool (*driver)(bench_job *job, int tree, double *seconds); /* does the same with driver calls; NULL: impossible */
+  void (*finish)(bench_job *job);  /* called also if prepare() failed; NULL: nothing to release */
   json_t *(*more)(bench_job *job); /* returns further results as a new object; NULL: none */
 } bench_kind;
 
@@ -33,93 +34,94 @@ enum { BENCH_MAX_GROUPS = 3, BENCH_TREES = 4 };
 #define BENCH_SCENARIO(id, name, rows, summary) \
   const bench_scenario bench_##id = {name, summary, NULL, rows, sizeof rows / sizeof *rows};
 
-/* A row of a scenario. bench/peers/worker.py reads the strings. NULL means the first value listed here. */
+/* A row of a scenario. bench/peers/worker.py reads the strings. A string that is NULL means the first value in its
+ * comment. */
 typedef struct bench_row {
   const char *name;
   const bench_kind *kind;
   check_group groups[BENCH_MAX_GROUPS];
   const char *source; /* "pageable", "pinned" */
-  /* "warm": the caches keep the sources of earlier repetitions. "cold": the caches are emptied before each repetition.
-   * "paused": before each repetition the sources are read, and the program pauses. */
+  /* "warm": caches may hold the sources of earlier repetitions. "cold": caches are emptied before each repetition.
+   * "paused": before each repetition, the source is read, and the program sleeps. */
   const char *cache;
   const char *result;    /* "device"; for copies to the host "fresh", "warm", "pinned", "into_pinned" */
-  const char *calls;     /* the setting of each library; "best": its best documented setting */
-  const char *peers;     /* the libraries to compare with, separated by commas; "all" */
+  const char *calls;     /* "best": the best documented setting of each library; else the name of a setting */
+  const char *peers;     /* "all", or the libraries to compare with, separated by commas */
   const char *statistic; /* "time"; for latency rows "p50" or "p99" */
-  int32_t mode, threads; /* options of the tdict call */
-  int32_t worth;         /* priority: rows of 1 are measured first, then 2, then 3 */
+  int32_t mode, threads; /* options of the call of tdict */
+  int32_t worth;         /* priority: rows with 1 are measured first, then 2, then 3 */
   int64_t kernel_ns;     /* overlap: duration of the kernel */
   int32_t trees;         /* number of source trees that the repetitions rotate through; 0: BENCH_TREES */
-  /* Number of repetitions that each run first in a new process; 0: all run in one process. `verify` then runs after
-   * `sample` and checks the result that `sample` has left. */
+  /* Number of repetitions if each runs in a new process; 0: all run in one process. If not 0, `verify` runs after
+   * `sample` and checks the result that `sample` has kept. */
   int32_t processes;
-  bool no_driver; /* true: another row measures the same driver loop, or it takes too long */
+  bool no_driver; /* the driver is not measured: another row has the same driver loop, or it takes too long */
   int32_t cpus;   /* number of processors that the measuring process may use; 0: all */
 } bench_row;
 
-/* The environment of a measurement: a context, the driver, and memory that is kept between rows. */
+/* The environment of a measurement: a context, the driver, and memory that later rows reuse. */
 typedef struct bench_place {
   tdict_context *context;
   tdict_device device;
   tdict_error why; /* the reason why no GPU is used; empty if a GPU is used or the cpu was chosen */
   check_place check;
-  size_t line_bytes;        /* bytes of one sample of the line */
+  size_t line_bytes;        /* bytes of a line copy */
   raw_address line_device;  /* cuda: destination of the line */
   check_source line_source; /* source of the line on the simulated device: a pinned leaf */
   tdict_tree *line_target;
-  unsigned char *evict; /* memory that is read to empty the caches */
+  unsigned char *evict; /* memory that is written to empty the caches */
   check_source sources[BENCH_TREES];
   check_group groups[BENCH_MAX_GROUPS]; /* the groups of the kept sources */
   int num_sources;                      /* number of kept sources; 0: none */
   bool kept_pinned;
   bool full;               /* true: rows have their full size */
-  bool bare;               /* true: only the library pins and allocates until place_furnish() */
-  int delay;               /* self-test: percent added to the time of each tdict sample */
-  const char *tuning_file; /* file of tdict_context_options.tuning_file; NULL: none */
+  bool bare;               /* until place_furnish(), only the library allocates pinned and device memory */
+  int delay;               /* self-test: percent to add to each sample of tdict */
+  const char *tuning_file; /* the option tuning_file of the context; NULL: none */
   size_t staging_bytes;    /* option of the context; 0: the library's default */
   size_t pin_piece_bytes;  /* option of the context; 0: one registration for each block */
   double sim_rate;         /* bytes per second of simulated copies; 0: unlimited */
 } bench_place;
-bool place_open(bench_place *p, const char *device); /* the caller sets full, bare, delay and sim_rate before */
+bool place_open(bench_place *p, const char *device); /* set full, bare, delay and sim_rate before the call */
 void place_close(bench_place *p);
-/* Does the same as place_open() for a tool. Also fails if the device is the cpu, where no bytes are moved. */
+/* Opens a place for a tool that needs a device: fails if the device is the cpu. */
 bool place_open_device(bench_place *p, const char *device, const char *tool);
 /* Copies a tree to the device of the place. Prints an error that begins with `what`, and returns false on failure. */
 bool place_move(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options, const char *what,
                 tdict_tree **out);
-/* Does the same, and releases the result within the time. */
+/* Copies as place_move() does, and releases the result. Writes the seconds of both. */
 bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options,
                       const char *what, double *seconds);
-/* Copies the leaves of a source to the device one by one, by driver calls that wait for each leaf or for all leaves.
- * Prints no error. */
+/* Copies the leaves of a source to the device one by one with driver calls. `waits`: after each leaf, not only at the
+ * end. Prints no error. */
 bool place_copy_leaves(const bench_place *p, const check_source *source, raw_address to, bool waits, double *seconds);
-/* Copies a source to the device into memory that was filled with 0xA5, and compares every byte. */
+/* Fills device memory with 0xA5, copies a source into this memory, and compares every byte. */
 int place_verify(const bench_place *p, const check_source *source, const tdict_transfer_options *options,
                  const char *what);
-/* Returns a new record with its head, the device, and if the device is simulated. */
+/* Returns a new record with the common fields, the device, and whether it is simulated. */
 json_t *place_record(const bench_place *p, const char *scenario, int argc, char **argv);
 bool place_furnish(
     bench_place *p); /* allocates the memory for the line and for reading back; place_open() calls it unless `bare` */
 tdict_stream place_stream(const bench_place *p); /* the stream of the driver's copies, or of the simulated device */
-/* Queues work on place_stream() that takes this time. The number must stay until the work has ended. */
+/* Queues work on place_stream() that takes *ns nanoseconds. *ns must stay valid until the work has ended. */
 bool place_spin(const bench_place *p, int64_t *ns);
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
-bool place_line(bench_place *p, double *seconds); /* copies line_bytes from pinned memory once and waits */
+bool place_line(bench_place *p, double *seconds); /* makes a line copy and waits for it */
 bool place_empty_caches(bench_place *p);          /* evicts the sources from all caches, with several threads */
-/* Makes the source trees of a row. Reuses those of the row before if they fit. */
+/* Makes the source trees of a row, or reuses the previous row's if they fit. */
 bool place_sources(bench_place *p, const bench_row *row);
 void place_drop_sources(bench_place *p);
 json_t *place_describe(
     const bench_place *p); /* returns kind, text, name and driver version, or the reason why no GPU is used */
 
-/* A row while it is measured. `row` is a copy with smaller sizes unless the place is `full`. */
+/* A row while it is measured. `row` is a copy, with smaller sizes unless the place is `full`. */
 struct bench_job {
   bench_place *place;
   bench_row row;
   const char *scenario;
   size_t total_bytes, poisoned_bytes, verified_bytes;
-  tdict_tree *device_trees[BENCH_TREES]; /* copies to the host: the sources on the device */
-  check_source targets[BENCH_TREES];     /* copies to the host: existing destinations */
+  tdict_tree *device_trees[BENCH_TREES]; /* for copies to the host: the sources on the device */
+  check_source targets[BENCH_TREES];     /* for copies to the host: existing destinations */
   int num_targets;
   raw_address raw_device; /* cuda: device memory for the driver's copies, total_bytes long; 0: none */
   void *raw_host;         /* pageable memory for the driver's copies to the host; NULL: none */
@@ -127,9 +129,9 @@ struct bench_job {
 };
 bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row);
 int job_verify(bench_job *job);
-/* Does repetition `number` on source tree `number` modulo their count. job_settle() first brings the caches into the
- * state that the row wants. */
-bool job_is_warm(const bench_job *job); /* job_settle() does nothing */
+/* job_sample() runs a repetition on source tree `number` % place->num_sources. Call job_settle() before, which brings
+ * the caches into the state of the row. */
+bool job_is_warm(const bench_job *job); /* then job_settle() does nothing */
 bool job_settle(bench_job *job, int number);
 bool job_sample(bench_job *job, int number, bool driver, double *seconds);
 bool job_has_driver(const bench_job *job);
@@ -138,15 +140,16 @@ json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, 
 
 /* Kinds that several scenarios use. Kinds of a single scenario are in its file. */
 extern const bench_kind kind_h2d, kind_threads, kind_d2h, kind_pin, kind_pin_h2d;
-/* Makes a result once and compares every byte of it. */
+/* Makes a result and compares every byte. */
 int job_verify_made(bench_job *job);
-/* Makes a result and releases it within the time. */
+/* Makes a result and releases it. Writes the seconds of both. */
 bool job_sample_made(bench_job *job, int tree, double *seconds);
-/* Compares a result with source tree 0. Checks that it is pinned if the row wants that. `poison` may be NULL. */
+/* Compares a result with source tree 0, and checks that it is pinned if the row says so. `poison` may be NULL. */
 int job_check(bench_job *job, tdict_tree *result, const check_poison *poison);
 bool h2d_make(bench_job *job, int tree, tdict_tree **out); /* copies a source tree to the device */
 bool pin_make(bench_job *job, int tree, tdict_tree **out); /* pins a source tree */
-/* Start a transfer of a source tree to the device, and wait for its end. `after`: a stream or NULL. */
+/* move_start() starts a transfer of a source tree to the device, and move_end() waits for it. `after`: a stream or
+ * NULL. */
 bool move_start(bench_job *job, int tree, const tdict_stream *after, tdict_future **out);
 bool move_end(bench_job *job, tdict_future *future, tdict_tree **out);
 /* Transfers a tree with the options of the row. Prints an error and returns false on failure. */
@@ -157,11 +160,11 @@ tdict_transfer_options move_options(const bench_job *job);
 typedef struct table_row {
   const char *name;
   const bench_samples *library, *driver, *line; /* `driver` and `line` may have no samples */
-  size_t bytes, line_bytes;                     /* bytes that one repetition moves; bytes of one sample of the line */
+  size_t bytes, line_bytes;                     /* bytes of a repetition; bytes of a line copy */
   bool has_rate;                                /* true: the table shows a rate in GB/s */
 } table_row;
 
-/* Prints the scenario, the host, the device, and the reason if no GPU is used. */
+/* Prints the scenario, the host, the device, and why no GPU is used. */
 void table_print_head(const bench_place *place, const char *scenario, const char *what);
 void table_print_columns(void);
 void table_print_row(const table_row *row);

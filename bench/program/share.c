@@ -1,6 +1,6 @@
-/* tdict-bench share: transfers batches that this process has filled, and batches of a ring that a worker process has
- * filled. Both take turns. All batches are consolidated, with 7 leaves and 10.9 MB. The job owns its ring and its
- * trees. Thread rule: one thread; the worker is this program, started again. */
+/* tdict-bench share: transfers batches that this process has filled, alternating with batches of a ring that a worker
+ * process has filled. All batches are consolidated, with 7 leaves and 10.9 MB. The job owns its ring and its trees.
+ * Thread rule: one thread; the worker is this program, started again. */
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -21,11 +21,11 @@ static const tdict_field fields[] = {TDICT_FIELD("a", TDICT_F32, 1354752), TDICT
                                      TDICT_FIELD("g", TDICT_F32, 256)};
 enum { LEAVES = sizeof fields / sizeof fields[0] };
 
-/* One way to hold the batches: pinned, so that the device reads them, or pageable. */
+/* A run with batches in pinned memory, which the device reads itself, or in pageable memory. */
 typedef struct pass {
   const char *name;
   bool is_pinned;
-  bench_samples times[2]; /* seconds of transfers of batches that this process has filled, and of the ring's */
+  bench_samples times[2]; /* seconds of transfers, indexed by OWN and RING */
 } pass;
 enum { OWN, RING };
 
@@ -111,7 +111,7 @@ static bool open_pass(share_job *job, const pass *p) {
 }
 
 static void close_pass(share_job *job) {
-  tdict_share_ring_destroy(job->ring); /* the worker then ends */
+  tdict_share_ring_destroy(job->ring); /* this also ends the worker */
   job->ring = NULL;
   if (job->worker) waitpid(job->worker, NULL, 0);
   job->worker = 0;
@@ -121,7 +121,7 @@ static void close_pass(share_job *job) {
   }
 }
 
-/* Transfers a batch. If `number` is not negative, verifies the result. */
+/* Transfers a batch and adds the time to `samples`. If `number` is not negative, verifies the result instead. */
 static int move_batch(share_job *job, const tdict_tree *batch, bench_samples *samples, int64_t number) {
   scoped_tree result = NULL, host = NULL;
   double seconds;
@@ -136,9 +136,9 @@ static int move_batch(share_job *job, const tdict_tree *batch, bench_samples *sa
   return BENCH_DIFFERS;
 }
 
-/* Does one repetition of each kind, in changing order. If `verifies` is true, verifies the results instead of timing
- * the transfers. Then fills this process's batch again, while the worker fills the slot. Each kind therefore moves
- * batches that were filled SLOTS turns ago, so their bytes are in the same caches. */
+/* Transfers one batch of each kind, in alternating order, and verifies them if `verifies` is true. Then fills this
+ * process's batch again, while the worker fills the slot. So both kinds move batches that were filled SLOTS turns ago,
+ * and the state of the caches is the same. */
 static int do_turn(share_job *job, pass *p, int number, bool verifies) {
   tdict_tree *own = job->own[number % SLOTS], *slot;
   const int64_t wanted = verifies ? number : -1;

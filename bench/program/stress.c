@@ -1,6 +1,6 @@
 /* tdict-bench stress: moves random trees in random ways, and verifies each result bit by bit without the library. See
- * stress.h. The seed determines the trees and the ways, but not the timing. The job owns the place and its counters.
- * Thread rule: see stress.h. */
+ * stress.h. The seed determines the trees and how they are moved, but not the timing. The job owns the place and the
+ * counters. Thread rule: see stress.h. */
 #include "stress.h"
 
 #include "options.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 
 enum { TREES_A_CONTEXT = 100 };
-/* What is counted: an identifier and the text of the totals. */
+/* The counters: an identifier, and the text in the totals. */
 #define STRESS_KINDS(KIND)                          \
   KIND(K_TREES, "trees")                            \
   KIND(K_CONTEXTS, "contexts")                      \
@@ -66,7 +66,8 @@ typedef struct stress_job {
   char what[160]; /* the last call, for error messages */
 } stress_job;
 
-/* The options of one transfer. `after` is a stream to wait for. `early` releases the source during the copy. */
+/* How a tree is transferred. `future`: asynchronously. `on_stream`: a stream waits for the future. `early`: the source
+ * is released during the copy. */
 typedef struct way {
   tdict_transfer_options o;
   bool future, on_stream, early;
@@ -86,7 +87,7 @@ static void choose_way(stress_job *job, way *w) {
   if (stress_below(s, 5) == 0) {
     static int64_t pause_ns = 300000;
     w->o.after = place_stream(&job->place);
-    (void)place_spin(&job->place, &pause_ns); /* delays the operations that are queued after it */
+    (void)place_spin(&job->place, &pause_ns); /* delays the transfer, which waits for this stream */
   }
   job->counts[K_AUTO + w->o.mode]++;
   job->counts[w->o.num_threads < 0 ? K_AUTO_THREADS : w->o.num_threads == 0 ? K_CALLER_ALONE : K_THREADS]++;
@@ -110,8 +111,8 @@ static bool has_worked(const stress_job *job, tdict_status status, const tdict_e
   return bench_has_worked(job->what, status, err);
 }
 
-/* Waits for a future: on the host, or on a stream that the host then waits for. Results on the host are waited for by
- * their accessors. */
+/* Waits for a future on the host, or lets a stream wait. In the second case, the host then waits for the stream; if the
+ * result is on the host, its accessors wait. */
 static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future *f, tdict_tree **out) {
   tdict_error err;
   tdict_stream stream = place_stream(&job->place);
@@ -120,10 +121,10 @@ static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future
   if (status == TDICT_OK && w->on_stream && !to_host) status = tdict_record_stream(*out, stream, &err);
   tdict_future_release(f);
   if (status == TDICT_EWRONGDEVICE)
-    status = TDICT_OK; /* record_stream() refuses trees of empty leaves and hooked objects only */
+    status = TDICT_OK; /* record_stream() refuses a tree that has only empty leaves and hooked objects */
   if (!has_worked(job, status, &err)) return false;
   if (w->on_stream && place_is_gpu(&job->place) && !raw_finish_own(job->place.check.raw)) return false;
-  return true; /* The simulated device reads results on the same stream. */
+  return true; /* on the simulated device, results are read on the same stream */
 }
 
 static bool move_tree_randomly(stress_job *job, stress_tree *t, const tdict_tree *src, tdict_device to,
@@ -140,7 +141,7 @@ static bool move_tree_randomly(stress_job *job, stress_tree *t, const tdict_tree
   if (!w.future) return has_worked(job, tdict_to_device(job->place.context, src, to, &w.o, out, &err), &err);
   tdict_future *f;
   if (!has_worked(job, tdict_to_device_async(job->place.context, src, to, &w.o, &f, &err), &err)) return false;
-  if (w.early && src == t->tree) { /* The library retains the storages that it reads. */
+  if (w.early && src == t->tree) { /* the library itself retains the storages */
     stress_tree_let_go(t);
     job->counts[K_RELEASED_EARLY]++;
   }
@@ -158,18 +159,17 @@ static bool transfer_into(stress_job *job, const stress_tree *t, const tdict_tre
   tdict_future *f;
   scoped_tree same = NULL;
   if (!has_worked(job, tdict_transfer_into_async(job->place.context, dst, src, &w.o, &f, &err), &err)) return false;
-  if (to_host) w.on_stream = false; /* The bytes are compared through saved pointers, so the host must wait. */
+  if (to_host) w.on_stream = false; /* the comparison uses saved pointers, which do not wait */
   return end_future(job, &w, to_host, f, &same);
 }
 
-/* Changes all bytes of the tree, copies the device tree back into it, and compares. Gaps between elements must keep
- * their bytes. */
+/* Changes all bytes of the tree, copies the device tree back into it, and compares all elements. */
 static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *device) {
   const check_place host = {.device = tdict_cpu()};
   int answer = BENCH_OK;
   for (int i = 0; i < t->count; i++)
     if (t->leaves[i].layout == STRESS_EXPANDED)
-      return BENCH_OK; /* Expanded elements share memory and cannot be written. */
+      return BENCH_OK; /* expanded elements share memory, so they cannot be written */
   for (int i = 0; i < t->count; i++)
     if (!t->leaves[i].shared)
       for (size_t at = 0; at < t->leaves[i].base_bytes; at++) t->leaves[i].base_data[at] ^= 0x5A;
@@ -191,7 +191,7 @@ static int check_pinned(stress_job *job, const stress_tree *t) {
   if (!bench_ok(job->what, tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, err))) return BENCH_FAILED;
   int answer = BENCH_OK;
   for (int i = 0; i < t->count && answer == BENCH_OK;
-       i++) { /* The result shares leaves that are pinned already, even strided leaves. */
+       i++) { /* leaves that are already pinned are shared, even if strided */
     tdict_tensor *found;
     const stress_leaf *l = &t->leaves[i];
     if (!stress_find(l, pinned, &found)) answer = BENCH_DIFFERS;
@@ -241,7 +241,8 @@ static int move_tree_around(stress_job *job, stress_tree *t) {
   return answer;
 }
 
-/* Opens a context with one of several ring sizes. A tree then fills the ring at once, or uses it many times. */
+/* Opens a context with one of several sizes of the staging ring, so that some trees fit into the ring and others reuse
+ * its slots many times. */
 static bool open_place(stress_job *job, int64_t number) {
   static const size_t rings[] = {(size_t)64 << 20, (size_t)1 << 20, (size_t)128 << 10, (size_t)16 << 20};
   if (job->open) place_close(&job->place);

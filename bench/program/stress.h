@@ -1,7 +1,7 @@
-/* The parts of tdict-bench stress. stress_tree.c makes random trees with known bytes. stress.c moves them in random
- * ways. stress_check.c compares the results. The addresses of elements are computed here from strides chosen here,
- * without the library.
- * Thread rule: one thread, but hooks of objects run on any thread. */
+/* The parts of tdict-bench stress. stress_tree.c makes random trees with known bytes, stress.c moves them in random
+ * ways, and stress_check.c compares the results. These files choose the strides and compute the addresses of elements
+ * themselves, without the library.
+ * Thread rule: one thread, but hooks of objects may run on any thread. */
 #ifndef TDICT_BENCH_STRESS_H
 #define TDICT_BENCH_STRESS_H
 
@@ -12,19 +12,19 @@ typedef enum stress_layout {
   STRESS_PLAIN,
   STRESS_TRANSPOSED,
   STRESS_STEPPED,  /* every n-th element of the storage */
-  STRESS_NEGATIVE, /* a negative stride */
-  STRESS_EXPANDED, /* a stride of 0 */
+  STRESS_NEGATIVE, /* one dimension has a negative stride */
+  STRESS_EXPANDED, /* one dimension has stride 0 */
   STRESS_EMPTY,
   STRESS_LAYOUTS
 } stress_layout;
 typedef enum stress_home { STRESS_TENSOR, STRESS_FLAT_OBJECT, STRESS_HOOKED_OBJECT, STRESS_HOMES } stress_home;
 
-/* A tensor of a tree: its storage (base), and its expected elements in C order (want). */
+/* A tensor of a tree. `base` is its whole storage, and `want` its expected elements in C order. */
 typedef struct stress_leaf {
   char path[STRESS_PATH];
   stress_home home;
-  bool second;         /* true: the second tensor of an object */
-  bool pinned, shared; /* shared: another leaf has the same tensor and owns the bytes */
+  bool second;         /* this is the second tensor of an object */
+  bool pinned, shared; /* shared: an earlier leaf has the same tensor and fills it */
   stress_layout layout;
   tdict_dtype dtype;
   size_t item_bytes, base_bytes, want_bytes;
@@ -43,21 +43,23 @@ typedef struct stress_tree {
 
 int64_t stress_below(uint64_t *state, int64_t below); /* returns a number from 0 to below - 1; 0 if below is 0 */
 
-/* Makes a filled random tree of at most max_bytes. Prints an error and returns false on failure. */
+/* Makes a random tree of at most max_bytes and fills it. Prints an error and returns false on failure. */
 bool stress_tree_make(stress_tree *t, tdict_context *context, uint64_t seed, size_t max_bytes);
 /* Writes new random bytes to all storages, through the saved pointers. Updates `want`. */
 void stress_tree_fill(stress_tree *t, uint64_t seed);
 /* Releases the tree and its tensors, but keeps the expected bytes. */
 void stress_tree_let_go(stress_tree *t);
 void stress_tree_free(stress_tree *t);
-/* Copies elements between C order and the layout of the leaf in a copy of its storage. */
+/* stress_gather() copies the elements of a leaf from `base`, a copy of its storage, to C order. stress_scatter() does
+ * the reverse. */
 void stress_gather(const stress_leaf *leaf, const unsigned char *base, unsigned char *out);
 void stress_scatter(const stress_leaf *leaf, unsigned char *base, const unsigned char *in);
-/* Finds the tensor that the path of a leaf names. The tensor is borrowed. */
+/* Finds the tensor of a tree at the path of a leaf. The tensor is borrowed. */
 bool stress_find(const stress_leaf *leaf, const tdict_tree *tree, tdict_tensor **out);
 
-/* Compares a result with its tree. Returns BENCH_OK if every leaf is on the device, contiguous and equal. Returns
- * BENCH_DIFFERS, and prints leaf and offset, at the first difference. Returns BENCH_FAILED if a leaf cannot be read. */
+/* stress_check() compares a result with its tree, and stress_check_bytes() one leaf. Return BENCH_OK if all leaves are
+ * on the device, contiguous and equal. At the first difference, they print the leaf and the offset and return
+ * BENCH_DIFFERS. They return BENCH_FAILED if a leaf cannot be read. */
 int stress_check_bytes(const check_place *place, const stress_leaf *leaf,
                        const unsigned char *address); /* of one leaf */
 int stress_check(const check_place *place, const stress_tree *t, const tdict_tree *result, tdict_device device);

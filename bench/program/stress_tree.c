@@ -12,8 +12,8 @@ int64_t stress_below(uint64_t *state, int64_t below) {
   return below > 0 ? (int64_t)(bench_random(state) % (uint64_t)below) : 0;
 }
 
-/* Objects of two tensors, with hooks or with flatten. Their two leaves have the same path; the second has `second`
- * set. */
+/* An object of two tensors, with transfer hooks or with flatten. Its two leaves have the same path, and the second leaf
+ * has `second` set. */
 typedef struct pair {
   tdict_tensor *tensors[2];
 } pair;
@@ -24,7 +24,7 @@ static void pair_release(void *self) {
   free(p);
 }
 
-/* Takes both tensors on success. */
+/* Makes a pair that owns both tensors. On failure, the caller keeps them. */
 static tdict_status pair_make(tdict_tensor *a, tdict_tensor *b, void **out) {
   pair *p = malloc(sizeof *p);
   if (!p) return TDICT_ENOMEM;
@@ -96,10 +96,10 @@ bool stress_find(const stress_leaf *leaf, const tdict_tree *tree, tdict_tensor *
   return false;
 }
 
-/* Steps through the elements in C order. The caller loops over the last dimension. */
+/* An iterator over the rows of a leaf in C order. A row is the last dimension, over which the caller loops. */
 typedef struct walk {
-  int64_t index[STRESS_DIMS], at; /* at: offset from the base, in elements */
-  int64_t rows, row, count, step; /* size and stride of the last dimension */
+  int64_t index[STRESS_DIMS], at; /* at: offset of the row from the base, in elements */
+  int64_t rows, row, count, step; /* count, step: size and stride of the last dimension */
 } walk;
 
 static walk walk_begin(const stress_leaf *l) {
@@ -139,8 +139,8 @@ void stress_scatter(const stress_leaf *l, unsigned char *base, const unsigned ch
     copy_row(base + w.at * (int64_t)l->item_bytes, w.step, in, 1, w.count, l->item_bytes);
 }
 
-/* Fills a leaf with random bits. In half of the leaves, only the lowest byte of an element is random, and of a bool the
- * lowest bit, so that the option narrow saves bytes. */
+/* Fills a leaf with random bits. In half of the leaves, only the lowest byte of each element is random (of bools, the
+ * lowest bit), so that the option narrow saves bytes. */
 static void fill_leaf(stress_leaf *l, uint64_t seed) {
   uint64_t word, state = seed, mask = ~(uint64_t)0;
   if (bench_random(&state) % 2)
@@ -161,7 +161,7 @@ void stress_tree_fill(stress_tree *t, uint64_t seed) {
   for (int i = 0; i < t->count; i++) stress_gather(&t->leaves[i], t->leaves[i].base_data, t->leaves[i].want);
 }
 
-/* Chooses a random shape of about `count` elements, and strides. */
+/* Chooses a random shape with about `elements` elements. */
 static void choose_shape(stress_leaf *l, uint64_t *state, int64_t elements) {
   l->ndim = (int)stress_below(state, STRESS_DIMS + 1);
   if (l->ndim == 0 && elements != 1) l->ndim = 1;
@@ -237,7 +237,7 @@ static bool make_tensor(stress_leaf *l, tdict_memory *memory) {
   return true;
 }
 
-/* Adds a leaf to the list, but not yet to the tree. */
+/* Makes a tensor and adds a leaf to t->leaves, but not yet to t->tree. */
 static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *state, size_t bytes) {
   static const tdict_dtype dtypes[] = {TDICT_F64, TDICT_F32, TDICT_F16,  TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2,
                                        TDICT_I8,  TDICT_I16, TDICT_I32,  TDICT_I64,  TDICT_U8,     TDICT_U16,
@@ -246,7 +246,7 @@ static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *
   memset(l, 0, sizeof *l);
   l->dtype = dtypes[stress_below(state, sizeof dtypes / sizeof dtypes[0])];
   l->item_bytes = tdict_dtype_bytes(l->dtype);
-  /* large leaves are plain, since strided leaves are filled element by element, which is slow */
+  /* large leaves are plain, because strided leaves are copied element by element, which is slow */
   l->layout =
       bytes > (4 << 20) || stress_below(state, 2) ? STRESS_PLAIN : (stress_layout)stress_below(state, STRESS_LAYOUTS);
   l->pinned = stress_below(state, 3) == 0;
@@ -254,13 +254,13 @@ static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *
   choose_strides(l, state);
   l->want_bytes = l->item_bytes;
   for (int d = 0; d < l->ndim; d++) l->want_bytes *= (size_t)l->shape[d];
-  t->count++; /* the tree now owns it */
+  t->count++; /* stress_tree_free() now releases it */
   if (!make_tensor(l, l->pinned ? tdict_pinned_memory(context) : NULL)) return NULL;
   t->total_bytes += l->want_bytes;
   return l;
 }
 
-/* Makes a path such as "k3.k7.l12": shared keys, then a unique key. */
+/* Makes a path such as "k1.k2.l12": keys that other paths may share, then a unique key. */
 static void choose_path(stress_leaf *l, uint64_t *state, int number) {
   int depth = (int)stress_below(state, 5);
   size_t at = 0;

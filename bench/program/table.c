@@ -26,7 +26,7 @@ void table_print_columns(void) {
 void table_print_row(const table_row *row) {
   double library = bench_samples_median(row->library), driver = bench_samples_median(row->driver);
   double line = bench_samples_median(row->line), rate = library > 0 ? (double)row->bytes / library : 0;
-  const bool is_long = strlen(row->name) > 36; /* then on a line of its own */
+  const bool is_long = strlen(row->name) > 36; /* a long name gets its own line */
   if (is_long) printf("%s\n", row->name);
   printf("%-36s %10.4f %10.4f", is_long ? "" : row->name, library * 1e3, bench_samples_spread(row->library) * 1e3);
   if (driver > 0)

@@ -1,12 +1,12 @@
-/* The scenarios that only copy trees to the device and back. Each is a table of rows, see rows.h. Constant tables.
- * Thread rule: one thread. */
+/* The scenarios that only copy trees to the device and back. Each is a constant table of rows, see rows.h. Thread rule:
+ * one thread. */
 #include "rows.h"
 
 #define SCENARIO(id, name, summary) BENCH_SCENARIO(id, name, id##_rows, summary)
 #define LEAVES(count, bytes) .groups = {{count, bytes}}
 #define H2D .kind = &kind_h2d
 #define D2H .kind = &kind_d2h
-/* The ways to call the library. The other libraries are called in the same way. */
+/* The modes in which the library is called. `calls` selects the same for other libraries. */
 #define BEST .threads = -1
 #define BLOCKING .calls = "blocking", .mode = TDICT_MODE_BLOCKING, .threads = -1
 #define NON_BLOCKING .calls = "non_blocking", .mode = TDICT_MODE_NON_BLOCKING, .threads = -1
@@ -99,8 +99,8 @@ static const bench_row pin_rows[] = {
 };
 SCENARIO(pin, "pin", "copies a million floats: pageable, pinned, or pinned first")
 
-/* bench/peers/compare starts processes that may use so few processors. `tdict-bench cpus` alone uses the processors of
- * its own process; restrict them with taskset. */
+/* bench/peers/compare starts processes that may use only this many processors. `tdict-bench cpus` does not: restrict it
+ * with taskset. */
 #define TREE H2D, LEAVES(250, 4000000), BEST, .worth = 1
 static const bench_row cpus_rows[] = {
     {.name = "250 x 4 MB on 1 processor", TREE, .cpus = 1},
@@ -130,7 +130,7 @@ SCENARIO(bandwidth, "bandwidth", "copies one tensor of 4 KiB to 1 GiB in both di
 #define SWEEP(text, count, bytes, much)                                                                    \
   WITH(text, count, bytes, 0, much), WITH(text, count, bytes, 1, much), WITH(text, count, bytes, 2, much), \
       WITH(text, count, bytes, 4, much), WITH(text, count, bytes, 8, much)
-/* The last rows have a higher priority. They are then measured while other rows with the same sources are measured. */
+/* The last rows have a higher priority, so that they are measured together with other rows of the same sources. */
 static const bench_row threads_rows[] = {
     SWEEP("1000 x 4000 B", 1000, 4000, 3),
     SWEEP("100 x 1 MB", 100, 1000000, 3),

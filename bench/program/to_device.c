@@ -1,6 +1,6 @@
-/* tdict-bench to-device: copies a flat tree of pageable tensors to a device in every mode, beside plain driver calls.
- * The modes take turns, so that a drift of the machine affects all equally. The job owns the place and the source
- * tree. Thread rule: one thread. */
+/* tdict-bench to-device: copies a flat tree of pageable tensors to a device in every mode, and compares with plain
+ * driver calls. The modes alternate, so that a drift of the machine affects all of them equally. The job owns the place
+ * and the source tree. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +12,14 @@
 
 typedef struct to_device_options {
   common_options common;
-  int64_t leaves, leaf_bytes, staging_bytes; /* -1: not given */
+  int64_t leaves, leaf_bytes, staging_bytes; /* -1: the option was not given */
   int64_t warmups, seed;
   bool corrupt, narrow;
   check_values values;
   const char *trace;
 } to_device_options;
 
-/* A mode and num_threads of a transfer. */
+/* A way to transfer the tree: a mode and num_threads. */
 typedef struct to_device_way {
   const char *name;
   int32_t mode, threads; /* threads: -1 lets the library choose */
@@ -43,9 +43,9 @@ typedef struct to_device_job {
   check_source source;
   raw_address raw_destination; /* cuda: destination of the driver copies */
   size_t total_bytes;
-  bench_samples works[WORKS]; /* LINE: not on the cpu; DRIVER: cuda only */
+  bench_samples works[WORKS]; /* LINE has samples on devices only, DRIVER on cuda only */
   bench_bar bar;
-  int64_t turn; /* of the works, from 1; warm-ups count */
+  int64_t turn; /* the number of the current turn, from 1, including warm-ups */
   int verified_ways;
   size_t poisoned_bytes; /* poisoned bytes in all verified results */
 } to_device_job;
@@ -90,7 +90,7 @@ static tdict_transfer_options way_options(const to_device_job *job, const to_dev
   return o;
 }
 
-/* Does one transfer and verifies it. The sources get new bytes first, so that bytes left in reused memory are
+/* Runs one transfer and verifies it. The source first gets new bytes, so that stale bytes in reused memory are
  * detected. */
 static int verify_way(to_device_job *job, int w) {
   const to_device_way *way = &ways[w];

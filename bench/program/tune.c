@@ -1,9 +1,9 @@
-/* tdict-bench tune: measures the settings of the tuning table (threads, chunks, stores, whether the caller helps) for
- * several transfer sizes in both directions. Writes the best settings to a tuning file for contexts.
- * Starts with the built-in settings and changes one setting at a time. A new setting wins if it is clearly faster.
- * The best settings of each size are verified. The search of a size ends early if its part of the time limit is over.
- * The job owns the place and the table. Thread rule: one thread. Only this scenario uses internals of the library: it
- * sets the table between transfers. */
+/* tdict-bench tune: measures settings of the tuning table (threads, chunks, stores, whether the caller helps) for
+ * several transfer sizes in both directions. Writes the best settings to a tuning file for contexts. For each size,
+ * starts with the built-in settings, changes one setting at a time, and keeps a change that is clearly faster. Verifies
+ * the best settings. The search for a size ends early when its part of the time limit is over. The job owns the place
+ * and the table. Thread rule: one thread. Only this tool uses internals of the library, because it sets the table
+ * between transfers. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static const size_t in_sizes[SIZES] = {128 << 10,        (size_t)1100 << 10, (si
                                        (size_t)38 << 20, (size_t)160 << 20,  (size_t)1 << 30};
 static const size_t out_sizes[SIZES] = {
     128 << 10, (size_t)2 << 20, (size_t)8 << 20, (size_t)32 << 20, (size_t)128 << 20, (size_t)512 << 20, 0};
-static const double clearly = 0.98; /* a setting wins if its time is below this part of the best time */
+static const double clearly = 0.98; /* a setting wins if its time is below this fraction of the best time */
 
 typedef struct tune_options {
   const char *device, *out, *json;
@@ -31,8 +31,8 @@ typedef struct tune_job {
   bench_place place;
   tdict_tuning table; /* the resulting table */
   int64_t tried;
-  double begin, weight, done; /* start time; work of all sizes; work of the finished sizes and of the current size */
-  int num_sizes, num_cut;     /* all sizes; sizes whose search the time limit has ended */
+  double begin, weight, done; /* start time; weight of all sizes; weight of the sizes up to the current one */
+  int num_sizes, num_cut;     /* all sizes; sizes whose search was ended by the time limit */
   char at[96];                /* the current size, for the progress line */
   json_t *rows;
 } tune_job;
@@ -43,15 +43,15 @@ typedef struct tune_size {
   tdict_tuning_direction direction;
   size_t bytes, slot_bytes;
   check_source source;
-  tdict_tree *there; /* copies to the host: the source tree */
-  double end;        /* when the part of this size in the time limit is over */
-  bool is_cut;       /* a setting was not tried, because the time was over */
+  tdict_tree *there; /* for copies to the host: the source tree */
+  double end;        /* when this size's part of the time limit is over */
+  bool is_cut;       /* the search ended early */
   bench_samples samples;
 } tune_size;
 
 static tdict_engine *engine_of(const tune_size *s) { return tdict_context_engine(s->job->place.context); }
 
-/* Sets a table with the same row for all sizes. */
+/* Makes the engine use this row for all sizes. */
 static void use_row(const tune_size *s, tdict_tuning_row row) {
   tdict_tuning table = tdict_tuning_default();
   row.up_to_bytes = SIZE_MAX;
@@ -75,8 +75,8 @@ static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
 
 static bool is_over(const tune_size *s) { return bench_now() >= s->end; }
 
-/* Returns the median time of several transfers after one warm-up, without the release of the result. If the time of
- * this size is over, makes no more transfers than one after the warm-up. Returns 0 on failure. */
+/* Returns the median time of several transfers after a warm-up, without the release of results. If the time of this
+ * size is over, measures only one transfer. Returns 0 on failure. */
 static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   s->samples.count = 0;
   bench_progress("%s, setting %" PRId64, s->job->at, s->job->tried + 1);
@@ -93,7 +93,8 @@ static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   return bench_samples_median(&s->samples);
 }
 
-/* Reduces a row to the ring: a chunk must fit a slot, and all threads together must not use more slots than exist. */
+/* Reduces a row to what the ring can hold: all threads together must not use more slots than exist. Returns false if a
+ * chunk does not fit into a slot. */
 static bool fit_row(const tune_size *s, tdict_tuning_row *row) {
   if (row->chunk_bytes > s->slot_bytes) return false;
   if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
@@ -116,7 +117,7 @@ static bool try_row(tune_size *s, tdict_tuning_row row, tune_best *best) {
   return true;
 }
 
-/* Tries one setting after the other. The second pass sees the settings that the first pass changed. */
+/* Tries one setting after another, in two passes, because the best value of a setting depends on the others. */
 static bool search_settings(tune_size *s, tune_best *best) {
   static const int32_t workers[] = {1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32};
   static const size_t chunks[] = {128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20};
@@ -200,7 +201,8 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
   return answer;
 }
 
-/* Returns the part of a size in the work: its bytes plus a constant, so that small sizes get enough time. */
+/* Returns the weight of a size, by which the time limit is divided: its bytes plus a constant, so that small sizes get
+ * enough time. */
 static double size_weight(size_t bytes) { return (double)bytes + (16 << 20); }
 
 static int count_sizes(const tune_job *job, tdict_tuning_direction direction) {
@@ -210,7 +212,7 @@ static int count_sizes(const tune_job *job, tdict_tuning_direction direction) {
   return count;
 }
 
-/* Counts the sizes and their work. */
+/* Computes job->num_sizes and job->weight. */
 static void count_work(tune_job *job) {
   static const tdict_tuning_direction directions[] = {TDICT_TUNING_IN, TDICT_TUNING_OUT_NEW};
   for (int d = 0; d < 2; d++) {
@@ -221,7 +223,7 @@ static void count_work(tune_job *job) {
   }
 }
 
-/* Finds the rows of one direction. A row is used up to the geometric mean of its size and the next size. */
+/* Finds the rows of one direction. Contexts will use a row up to the geometric mean of its size and the next size. */
 static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
   const size_t *sizes = direction == TDICT_TUNING_IN ? in_sizes : out_sizes;
   int count = count_sizes(job, direction), answer = BENCH_OK;
@@ -238,7 +240,7 @@ static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
   return answer;
 }
 
-/* Writes the file, and checks it by creating a context with it. */
+/* Writes the tuning file, and checks that a context can be created with it. */
 static bool write_table(const tune_job *job, const char *machine) {
   tdict_context *context = NULL;
   tdict_context_options o = tdict_context_options_default();

@@ -1,21 +1,21 @@
-/* tdict-bench worker: measures single rows on request, so that bench/peers/compare can alternate with other libraries.
- * Each line of standard input is a JSON request. Each request gets one line of JSON, in order:
+/* tdict-bench worker: measures single rows on request, so that bench/peers/compare can alternate between libraries.
+ * Reads a JSON request from each line of standard input, and replies with a line of JSON:
  *
  *   {"op": "hello"}               returns name, version, device, machine, line_bytes, simulated
  *   {"op": "rows"}                returns every row of every scenario, in the order of measurement
  *   {"op": "prepare", "scenario": S, "row": R}
- *                                 makes the sources, does the work once and verifies it. If each repetition of the row
- *                                 has a process of its own, only makes the sources
+ *                                 makes the sources, runs the work once and verifies it. If each repetition of the row
+ *                                 needs a new process, only makes the sources
  *   {"op": "run", "who": "tdict" | "driver", "warm": K, "count": N}
  *                                 returns the seconds of N repetitions after K uncounted repetitions, and the processor
- *                                 seconds of all threads during the N
- *   {"op": "verify"}              verifies the result of such a repetition
+ *                                 seconds of all threads during these N
+ *   {"op": "verify"}              verifies the result, if the row needs a new process for each repetition
  *   {"op": "line", "count": N}    returns the seconds of N line copies
  *   {"op": "finish"}              returns further results and ends the row; its sources are kept for the next row
  *   {"op": "drop"}                releases the kept sources
  *   {"op": "quit"}                ends the program
  *
- * A reply has "ok": true, or "ok": false and a message in "error". Errors are also printed on standard error.
+ * A reply has "ok": true, or "ok": false and a message in "error". Errors are also printed to standard error.
  * The worker owns the place and the job. Thread rule: one thread. */
 #include <limits.h>
 #include <string.h>
@@ -85,8 +85,8 @@ static json_t *answer_prepare(void *user, const json_t *request) {
   return w->row->processes > 0 ? prepared(w) : answer_verify(w, request);
 }
 
-/* Runs `count` repetitions. Appends their seconds to `seconds` unless it is NULL. *cpu receives the processor seconds
- * of the repetitions, without the time to settle caches. */
+/* Runs `count` repetitions. Appends their seconds to `seconds`, unless it is NULL. Writes the processor seconds of the
+ * repetitions, without those of job_settle(). */
 static bool run_repetitions(worker *w, json_int_t count, bool driver, json_t *seconds, double *cpu) {
   bool settles = !job_is_warm(&w->job);
   double begin = bench_cpu_seconds(), outside = 0;
