@@ -1,5 +1,5 @@
-/* A locale in which numbers have a decimal comma, made with localedef in a temporary folder. Skips the case if
- * localedef or the source of the locale is missing. Thread rule: the main thread, while no other thread runs. */
+/* Makes a locale with a decimal comma by localedef in a temporary folder, and sets it. Skips the case if localedef or
+ * the source of the locale is missing. Thread rule: the main thread, while no other thread runs. */
 #ifndef TDICT_TESTS_SUPPORT_COMMA_LOCALE_H
 #define TDICT_TESTS_SUPPORT_COMMA_LOCALE_H
 
@@ -11,7 +11,7 @@ static inline void td_comma_locale_set(void) {
   char folder[] = "/tmp/tdict-locale-XXXXXX", command[256], text[8];
   assert_non_null(mkdtemp(folder));
   snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >/dev/null 2>&1", folder);
-  (void)!system(command); /* warnings make the exit status 1 */
+  (void)!system(command); /* the status is 1 even for warnings */
   setenv("LOCPATH", folder, 1);
   const char *set = setlocale(LC_ALL, "de_DE.UTF-8");
   snprintf(command, sizeof command, "rm -r %s", folder);

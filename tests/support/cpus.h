@@ -1,4 +1,4 @@
-/* Sets of processors for tests. Thread rule: plain data. */
+/* Sets of processors for tests. Thread rule: any thread. */
 #ifndef TDICT_TESTS_SUPPORT_CPUS_H
 #define TDICT_TESTS_SUPPORT_CPUS_H
 
@@ -6,7 +6,7 @@
 
 #include "core/sched/cpus.h"
 
-/* The processors from `first` to `last`. */
+/* Returns the set of the processors from `first` to `last`. */
 static inline tdict_cpus td_cpus(int first, int last) {
   tdict_cpus set = {0};
   for (int i = first; i <= last; i++) CPU_SET_S((size_t)i, sizeof set.sets, set.sets);

@@ -1,5 +1,5 @@
-/* Counts the descriptors of the process, to find files that stay open. Thread rule: other threads must not open or
- * close descriptors during the count. */
+/* Counts the descriptors of the process, to find files that are never closed. Thread rule: other threads must not open
+ * or close descriptors during the count. */
 #ifndef TDICT_TESTS_SUPPORT_DESCRIPTORS_H
 #define TDICT_TESTS_SUPPORT_DESCRIPTORS_H
 
@@ -7,7 +7,7 @@
 
 #include "support/test.h"
 
-/* Returns the number of open descriptors, and a constant number of other entries. */
+/* Returns the number of open descriptors plus a constant. */
 static inline int td_count_descriptors(void) {
   DIR *dir = opendir("/proc/self/fd");
   int count = 0;

@@ -1,4 +1,5 @@
-/* Implements the driver that fails on demand. It retains the wrapped driver. See driver_fault.h for the thread rule. */
+/* Implements the driver that fails on demand, which retains the wrapped driver. See driver_fault.h for the thread
+ * rule. */
 #include "support/driver_fault.h"
 
 #include <pthread.h>
@@ -14,8 +15,8 @@ typedef struct fault_driver {
   pthread_cond_t changed;
   tdict_fault fault;
   bool armed, fired, stalled, released;
-  uint64_t arm_number;  /* counts the arms, so that a stalled call detects a new arm */
-  int64_t num_matching; /* calls of fault.kinds */
+  uint64_t arm_number;  /* counts the calls of arm(), so that a stalled call detects a new fault */
+  int64_t num_matching; /* number of calls of fault.kinds */
   int64_t calls[TDICT_NUM_FAULT_KINDS];
   tdict_fault_live live;
 } fault_driver;
@@ -31,7 +32,7 @@ static void stall(fault_driver *f) {
   if (f->arm_number == arm_number) f->stalled = false;
 }
 
-/* Counts a call, stalls it if requested, and returns the code that it must return. */
+/* Counts a call and stalls it if required. Returns the code that the call must return. */
 static tdict_cu count_call(fault_driver *f, tdict_fault_kind kind) {
   tdict_cu code = TDICT_CU_SUCCESS;
   pthread_mutex_lock(&f->lock);
@@ -52,7 +53,7 @@ static void around(const fault_driver *f, bool begins) {
   if (f->around) f->around(begins);
 }
 
-/* Adds `by` to a live count if the call succeeded: +1 for a created resource, -1 for a destroyed one. */
+/* Adds `by` to a live count if the call succeeded: 1 for a created resource, -1 for a destroyed one. */
 static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   if (result != TDICT_CU_SUCCESS) return result;
   pthread_mutex_lock(&f->lock);
@@ -73,14 +74,14 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   fault_driver *f = fault_of(d);                       \
   tdict_cu result = count_call(f, TDICT_FAULT_##kind); \
   if (result == TDICT_CU_SUCCESS) CALL_INNER(f, result, entry, __VA_ARGS__)
-/* The same, and returns the failure or the driver's result. FAIL_OR_COUNT also counts what the call has made. */
+/* The same, and returns the failure or the driver's result. FAIL_OR_COUNT also counts the created resource. */
 #define FAIL_OR_RETURN(kind, entry, ...)  \
   FAIL_OR_CALL(kind, entry, __VA_ARGS__); \
   return result
 #define FAIL_OR_COUNT(kind, things, entry, ...) \
   FAIL_OR_CALL(kind, entry, __VA_ARGS__);       \
   return count(f, &f->live.things, 1, result)
-/* Calls the wrapped driver in any case. */
+/* Calls the wrapped driver first, and then returns the code of the fault. */
 #define CALL_THEN_FAIL(kind, entry, ...)                     \
   fault_driver *f = fault_of(d);                             \
   tdict_cu code = count_call(f, TDICT_FAULT_##kind), result; \
@@ -88,7 +89,7 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
 
 static tdict_cu first_failure(tdict_cu result, tdict_cu code) { return result != TDICT_CU_SUCCESS ? result : code; }
 
-/* Ends something that FAIL_OR_COUNT has counted. */
+/* Destroys a resource that FAIL_OR_COUNT has counted. */
 #define END_AND_COUNT(things, entry, ...)  \
   CALL_THEN_FAIL(END, entry, __VA_ARGS__); \
   return first_failure(count(f, &f->live.things, -1, result), code)

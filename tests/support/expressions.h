@@ -1,10 +1,10 @@
-/* Short forms of what almost every case does: getting the result of a call, changing some fields of options, and
- * releasing several objects. */
+/* Macros for what almost every case does: get the result of a call, change some fields of options, and release several
+ * objects. */
 #ifndef TDICT_TESTS_SUPPORT_EXPRESSIONS_H
 #define TDICT_TESTS_SUPPORT_EXPRESSIONS_H
 
-/* What a call that must succeed writes to `made`, such as td_made(tree, tdict_clone(td, &made, err)). The name is one
- * of those of scoped.h. */
+/* Makes a call, which must succeed, and returns what it writes to `made`: td_made(tree, tdict_clone(td, &made, err)).
+ * `name` is a name of scoped.h. */
 #define td_made(name, call)       \
   __extension__({                 \
     td_scoped_##name made = NULL; \
@@ -12,7 +12,8 @@
     made;                         \
   })
 
-/* The struct that a call must fill: td_filled(tdict_transfer_stats, tdict_future_get_stats(f, &made, err)). */
+/* Makes a call, which must succeed, and returns the struct that it fills: td_filled(tdict_transfer_stats,
+ * tdict_future_get_stats(f, &made, err)). */
 #define td_filled(type, call)     \
   __extension__({                 \
     type made = type##_default(); \
@@ -20,7 +21,8 @@
     made;                         \
   })
 
-/* The default of a struct, with some fields changed: td_with(tdict_loader_options, batch_size = 8, shuffle = true). */
+/* Returns the default of a struct with some changed fields: td_with(tdict_loader_options, batch_size = 8, shuffle =
+ * true). */
 #define td_with(type, ...)               \
   __extension__({                        \
     type with_ = type##_default();       \
@@ -28,15 +30,16 @@
     with_;                               \
   })
 #define TD_SET_FIELD_(field) with_.field
-/* A pointer to the same, as an argument: valid until the end of the block, and in td_ok() until the call returns. */
+/* Returns a pointer to such a struct, which is valid until the end of the block, or in td_ok() until the call
+ * returns. */
 #define td_options(type, ...) ((type[]){td_with(type, __VA_ARGS__)})
 
-/* The hooks of a type of objects: static const tdict_type box = TD_TYPE(.name = "box", .release = release_box); */
+/* Initializes a type of objects: static const tdict_type box = TD_TYPE(.name = "box", .release = release_box); */
 #define TD_TYPE(...) \
   { .struct_size = sizeof(tdict_type), __VA_ARGS__ }
 
-/* Releases trees, tensors and other objects, the first one first, and sets the variables to NULL:
- * td_release(out, tensor, td). A variable that is released at the end of its block may be released earlier by this. */
+/* Releases trees, tensors and other objects in order, and sets the variables to NULL: td_release(out, tensor, td).
+ * Scoped variables may be released early in this way. */
 #define td_release(...) TD_EACH(TD_RELEASE_, __VA_ARGS__)
 #define TD_RELEASE_(object)                                \
   (_Generic((object), tdict_tree *                         \

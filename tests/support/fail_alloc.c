@@ -1,4 +1,4 @@
-/* Allocations that fail on demand: see fail_alloc.h. */
+/* Makes allocations fail on demand: see fail_alloc.h. */
 #include "support/fail_alloc.h"
 
 #include <errno.h>

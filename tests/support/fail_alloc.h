@@ -1,5 +1,5 @@
-/* Allocations that fail on demand. malloc, calloc, realloc, aligned_alloc and posix_memalign of the library and of the
- * tests go through here (the linker's --wrap); nothing fails unless a test asks for it. Each thread counts its own. */
+/* Makes allocations fail on demand. By the linker's --wrap, all calls of malloc, calloc, realloc, aligned_alloc and
+ * posix_memalign in the library and the tests come here. Each thread counts its own allocations. */
 #ifndef TDICT_TESTS_SUPPORT_FAIL_ALLOC_H
 #define TDICT_TESTS_SUPPORT_FAIL_ALLOC_H
 
@@ -8,26 +8,25 @@
 
 #include "tdict/status.h"
 
-/* Lets the next `n` allocations of this thread succeed and the one after them fail. With `and_all_after` all later
- * ones fail too. */
+/* Makes the next `n` allocations of this thread succeed and the following one fail. With `and_all_after`, all later
+ * allocations fail, too. */
 void td_fail_alloc(int64_t n, bool and_all_after);
 /* Lets all allocations succeed again. Returns true if one has failed. */
 bool td_fail_alloc_stop(void);
 /* Returns the number of allocations of this thread since td_fail_alloc(). */
 int64_t td_allocs_seen(void);
 
-/* A loop in whose rounds a call fails for want of memory. In each round a later allocation fails. The last round is the
- * one in which none fails.
+/* A loop over the allocations of a call: in each round, a later allocation fails. In the last round, none fails.
  *
  *   TD_SWEEP(s)
  *     if (td_refused(s, tdict_load(context, path, device, NULL, &out, err))) assert_null(out); */
 typedef struct td_sweep {
-  int64_t n;   /* the allocation that fails, from 0 */
+  int64_t n;   /* the number of the allocation that fails, from 0 */
   bool failed; /* it has failed */
   tdict_error error;
 } td_sweep;
 #define TD_SWEEP(sweep) for (td_sweep sweep = {.n = -1, .failed = true}; sweep.failed;)
-/* Makes the call of a round, for which `err` is in scope. Returns its status, which is TDICT_ENOMEM or TDICT_OK. */
+/* Makes the call of a round, in which `err` is declared. Returns its status, which must be TDICT_ENOMEM or TDICT_OK. */
 #define td_sweep_call(sweep, call)                                                       \
   __extension__({                                                                        \
     tdict_error *err = &(sweep).error;                                                   \
@@ -40,7 +39,7 @@ typedef struct td_sweep {
       fail_msg("%s: allocation %d: %s", #call, (int)(sweep).n, tdict_status_name(got_)); \
     got_;                                                                                \
   })
-/* The same for calls that need all their memory. Returns true if an allocation has failed. */
+/* The same for calls that fail if any allocation fails. Returns whether an allocation has failed. */
 #define td_refused(sweep, call)                                             \
   __extension__({                                                           \
     const bool refused_ = td_sweep_call(sweep, call) != TDICT_OK;           \
@@ -48,7 +47,7 @@ typedef struct td_sweep {
     refused_;                                                               \
   })
 
-/* Makes a call in each round, and runs `check` after each failure. `err` is in scope of both. */
+/* Makes the call in each round, and runs `check` after each failure. `err` is declared for both. */
 #define TD_WITHOUT_MEMORY_THEN(call, check)        \
   do {                                             \
     TD_SWEEP(sweep_) {                             \

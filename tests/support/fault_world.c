@@ -1,4 +1,4 @@
-/* Operations in a fault world: see fault_world.h. */
+/* Runs operations in a fault world: see fault_world.h. */
 #include "support/fault_world.h"
 
 #include "context.h"
@@ -21,7 +21,7 @@ const char *fw_op_name(fw_op op) {
 
 static tdict_context_options options_of(const fw_world *w) {
   tdict_context_options o = td_with(tdict_context_options, device = w->device, num_threads = w->num_threads);
-  o.staging_bytes = (size_t)2 << 20; /* the least that is registered */
+  o.staging_bytes = (size_t)2 << 20; /* smaller rings are not registered */
   return o;
 }
 
@@ -41,7 +41,7 @@ void fw_prepare(fw_world *w, fw_run *run) {
     td_ok(tdict_stream_create(run->context, w->device, &run->stream, err));
 }
 
-/* Keeps the first failure. */
+/* Returns whether the call succeeded. Stores the first failure in the run. */
 static bool note(fw_run *run, tdict_status status, const tdict_error *err) {
   if (status == TDICT_OK) return true;
   if (run->status == TDICT_OK) {
@@ -51,7 +51,7 @@ static bool note(fw_run *run, tdict_status status, const tdict_error *err) {
   return false;
 }
 
-/* The future's end; its tree goes to the run. */
+/* Waits for the future, and stores its tree or its error in the run. */
 static void end_future(fw_run *run, tdict_future *f) {
   tdict_error err = {0};
   tdict_tree *made = NULL;
@@ -120,7 +120,7 @@ static void pin_memory(fw_world *w, fw_run *run) {
   run->done = note(run, tdict_pin_memory(run->context, w->host, &o, &run->result, &err), &err);
 }
 
-/* A tensor to the device, then back, each by the calls for single tensors. */
+/* Copies a tensor to the device and back by the functions for single tensors. */
 static void tensors(fw_world *w, fw_run *run) {
   tdict_error err = {0};
   tdict_tensor *host, *there = NULL, *back = NULL;

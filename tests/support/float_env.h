@@ -1,6 +1,6 @@
-/* Floating-point environments that a program can set: rounding modes, subnormal numbers treated as zero, and long
- * double cut to float. Sets the registers of the processor, since <fenv.h> has no subnormal numbers and needs libm.
- * Thread rule: the functions set or read the environment of the calling thread. */
+/* Floating-point environments that a program can set: rounding modes, subnormal numbers as zero, and long double with
+ * the precision of float. Sets registers of the processor, because <fenv.h> cannot set the mode of subnormal numbers
+ * and needs libm. Thread rule: the functions set or read the environment of the calling thread. */
 #ifndef TDICT_TESTS_SUPPORT_FLOAT_ENV_H
 #define TDICT_TESTS_SUPPORT_FLOAT_ENV_H
 
@@ -17,7 +17,7 @@ typedef struct td_float_env {
 static inline td_float_env td_float_env_get(void) {
   td_float_env e;
   __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(e.mxcsr), "=m"(e.x87) : : "memory");
-  e.mxcsr &= ~(uint32_t)0x3f; /* flags of past exceptions */
+  e.mxcsr &= ~(uint32_t)0x3f; /* clears the flags of past exceptions */
   return e;
 }
 static inline void td_float_env_put(td_float_env e) {
@@ -25,7 +25,7 @@ static inline void td_float_env_put(td_float_env e) {
 }
 static inline bool td_float_env_equal(td_float_env a, td_float_env b) { return a.mxcsr == b.mxcsr && a.x87 == b.x87; }
 static inline void td_float_env_reset(void) { td_float_env_put((td_float_env){0x1f80, 0x37f}); }
-/* Sets environment `i` of TD_FLOAT_ENVS, and returns it. None is the default environment. */
+/* Sets environment `i` of TD_FLOAT_ENVS, and returns it. All of them differ from the default environment. */
 static inline td_float_env td_float_env_set(int i) {
   static const td_float_env all[TD_FLOAT_ENVS] = {
       {0x5f80, 0xb7f}, /* rounds up */

@@ -1,4 +1,4 @@
-/* A gate at which a function of a simulated stream waits until the test opens it. Safe from any thread. */
+/* A gate at which a function on a simulated stream waits until the test opens the gate. Safe from any thread. */
 #ifndef TDICT_TESTS_SUPPORT_GATE_H
 #define TDICT_TESTS_SUPPORT_GATE_H
 
@@ -10,7 +10,7 @@
 typedef struct gate {
   atomic_bool entered, open, left;
 } gate;
-/* For tdict_sim_launch(). Waits for at most 20 seconds. */
+/* A function for tdict_sim_launch(): waits until the gate is open, at most 20 seconds. */
 static inline void pass_gate(void *user) {
   gate *g = user;
   atomic_store(&g->entered, true);
@@ -18,7 +18,7 @@ static inline void pass_gate(void *user) {
   atomic_store(&g->left, true);
 }
 static inline void open_gate(gate *g) { atomic_store(&g->open, true); }
-/* For a thread: opens the gate when all other threads wait. */
+/* A function for a thread: opens the gate when all other threads sleep. */
 static inline void *open_gate_at_rest(void *user) {
   td_rest();
   open_gate(user);

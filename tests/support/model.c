@@ -1,4 +1,4 @@
-/* Trees of arrays as plain lists of cells: see model.h. All memory is the model's own until m_reset(). */
+/* Implements the model: see model.h. The model owns all its memory until m_reset(). */
 #include "tdict/clone.h"
 
 #include "support/model.h"
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blocks that m_reset() frees. */
+/* A block of memory that m_reset() frees. */
 typedef struct block {
   struct block *next;
-  size_t unused; /* keeps what follows aligned to 16 */
+  size_t unused; /* aligns the memory after the block to 16 bytes */
 } block;
 static block *blocks;
 bool m_ignore_places;
@@ -18,7 +18,7 @@ static uint64_t *values;
 static const void **places;
 static uint32_t num_cells, cap_cells;
 
-/* Not malloc itself: tests make that fail. */
+/* The model uses these functions, because tests make malloc() fail. */
 void *__real_calloc(size_t count, size_t bytes) __attribute__((weak));
 void *__real_realloc(void *old, size_t bytes) __attribute__((weak));
 
@@ -161,8 +161,8 @@ m_array *m_array_regroup(const m_array *a, int in, int ndim, const int64_t *shap
   return made;
 }
 
-/* Cells of fresh arrays are numbered one after the other, so strides exist when each step along a dimension is the same
- * number of cells everywhere. */
+/* Cells of fresh arrays have consecutive numbers. So strides exist if a step along each dimension always skips the same
+ * number of cells. */
 bool m_array_can_view(const m_array *a, int in, int ndim, const int64_t *shape) {
   m_array *made = m_array_regroup(a, in, ndim, shape);
   int64_t index[M_DIMS] = {0}, step[M_DIMS] = {0};
@@ -299,7 +299,7 @@ static void clear_counts(m_tree *t) {
     if (t->entries[i].tree) clear_counts(t->entries[i].tree);
 }
 
-/* Counts the places in a locked tree, once. */
+/* Counts for each node below a locked tree the places at which it hangs. Visits each node once. */
 static void count_below(m_tree *t) {
   if (t->mark == last_mark) return;
   t->mark = last_mark;

@@ -1,4 +1,4 @@
-/* Operations on the library and the model: choices, the pool, judging. See ops.h. */
+/* Runs random operations: makes choices, keeps the pool of trees, and compares results. See ops.h. */
 #include "support/ops.h"
 
 #include "tdict/path.h"
@@ -16,7 +16,7 @@ uint32_t ops_random(ops *o) {
   return (uint32_t)(z >> 33);
 }
 
-/* 0 at the end. */
+/* Returns the next byte, or 0 at the end. */
 uint32_t ops_from_bytes(ops *o) {
   if (o->state >= o->num_bytes) return 0;
   return o->bytes[o->state++];
@@ -37,7 +37,7 @@ tdict_status ops_disarm(ops *o, tdict_status status) {
   if (o->refuse < 0) return status;
   bool hit = ops_refuse.end();
   o->refused = hit && status == TDICT_ENOMEM;
-  if (!hit) o->refuse = -1; /* it ran through */
+  if (!hit) o->refuse = -1; /* no allocation was refused */
   return status;
 }
 
@@ -86,7 +86,8 @@ tdict_tensor *ops_tensor(const m_array *a) {
   return t;
 }
 
-/* Children get their batch size in their place, by themselves: it need not be one that their parent would take. */
+/* Sets the batch size of children after they were added, because a parent may refuse to add a child with this batch
+ * size. */
 static void fill_tree(tdict_tree *td, const m_tree *t) {
   for (int i = 0; i < t->count; i++) {
     char path[2 * M_KEY];
@@ -114,7 +115,7 @@ tdict_tree *ops_tree(const m_tree *t) {
   return td;
 }
 
-/* A random tree of the model: nested up to `depth`, with a batch size. */
+/* Fills a node of the model with random entries, nested up to `depth`. */
 static void grow(ops *o, m_tree *t, int depth) {
   static const char *const keys[] = {"a", "b", "c.d", "e\\", "n", "m"};
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I16, TDICT_F32, TDICT_I64};
@@ -148,7 +149,7 @@ static void op_new(ops *o) {
   ops_keep(o, ops_tree(model), model);
 }
 
-/* All operations but "new". A list of its own is added at the end, so that the numbers of the others stay. */
+/* All operations except "new". Add a new list at the end, so that the numbers of the other operations stay the same. */
 static const struct {
   const ops_fn *fns;
   const char *const *names;
@@ -167,7 +168,7 @@ static const struct {
              {ops_transfers, ops_transfer_names, &ops_num_transfers}};
 enum { LISTS = sizeof lists / sizeof *lists };
 
-/* The list that has an operation, whose number becomes that in the list; -1: no list. */
+/* Returns the list of an operation, or -1. *kind becomes the operation's number in the list. */
 static int find_list(int *kind) {
   --*kind;
   for (int i = 0; i < LISTS; i++) {
@@ -231,7 +232,7 @@ bool ops_step(ops *o, bool all) {
   int kind = (int)ops_pick(o, (uint32_t)kinds);
   uint64_t state = o->state;
   for (int64_t n = 0;; n++) {
-    o->state = state; /* the same choices again */
+    o->state = state; /* repeat the same choices */
     o->refuse = o->failing ? n : -1;
     o->refused = false;
     o->answered = -1;

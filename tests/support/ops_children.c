@@ -1,5 +1,5 @@
-/* Operations on trees that hang in others: changed through handles of their own, and put below several parents. What
- * the trees above have then is for all other operations to find. See ops.h. */
+/* Operations on child trees: changes them through their own handles, and puts them below several parents. Later
+ * operations then compare the parents. See ops.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 
 enum { MOST_DEPTH = 5, MOST_CELLS = 200 };
 
-/* A node of a tree of the pool, mostly below the top. */
+/* A node of a tree of the pool, usually below the root. */
 typedef struct node {
   tdict_tree *td; /* borrowed */
   m_tree *model;
-  int slot; /* of the tree of the pool that it hangs in */
+  int slot; /* the pool's slot of the tree that contains the node */
 } node;
 
 static node pick_node(ops *o) {
@@ -40,7 +40,7 @@ static const char *pick_key(ops *o) {
   return keys[ops_pick(o, 7)];
 }
 
-/* Puts a tensor that the node itself takes. */
+/* Sets a tensor that begins with the node's batch size. */
 static void set_array(ops *o, const node *n) {
   const char *key = pick_key(o);
   char path[2 * M_KEY];
@@ -79,7 +79,8 @@ static bool begins_otherwise(const m_tree *t, const m_tree *wanted) {
   return both && memcmp(t->bs, wanted->bs, (size_t)both * sizeof *t->bs) != 0;
 }
 
-/* Whether all below a tree can be given a batch size and a device, looked at in the order of a walk. */
+/* Returns the expected status if `t` gets the batch size and device of `wanted`: the first error in the order of a
+ * walk. */
 static tdict_status check_below(const m_tree *t, const m_tree *wanted) {
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
@@ -98,14 +99,14 @@ static void grow_below(m_tree *t, const m_tree *wanted) {
     if (t->entries[i].tree) ops_grow(t->entries[i].tree, wanted);
 }
 
-/* A shorter batch size for a tree, and a tensor that fits only that: a tree above that no longer agrees reports
- * this. */
+/* Shortens the batch size of a node, and sets a tensor that fits only the shorter one. If a tree above no longer
+ * agrees, operations on that tree must report it. */
 static void op_child_shrink(ops *o) {
   const node n = pick_node(o);
   m_tree shorter = *n.model;
   scoped_tree made = NULL;
   if (n.model->nb == 0) return;
-  shorter.cpu = false; /* no device is asked for */
+  shorter.cpu = false; /* the call sets no device */
   shorter.nb = (int)ops_pick(o, (uint32_t)n.model->nb);
   if (m_is_locked(n.model) || check_below(n.model, &shorter) != TDICT_OK) return;
   if (tdict_set_batch_size(n.td, shorter.nb, shorter.bs, NULL) != TDICT_OK) {
@@ -120,7 +121,7 @@ static void op_child_shrink(ops *o) {
   if (tdict_unsqueeze(o->td[n.slot], top->nb, &made, NULL) != TDICT_ESHAPE) ops_complain(o, "the tree above works on");
 }
 
-/* A batch size of some of the counts that a tensor below has, or others. */
+/* Sets a batch size, often from the shape of a tensor below the node. */
 static void op_child_batch_size(ops *o) {
   node n = pick_node(o);
   m_array *list[16];
@@ -165,14 +166,14 @@ static void op_child_device(ops *o) {
   tdict_status answer = way == 3 ? TDICT_EINVAL : way == 0 ? check_clear(n.model) : check_below(n.model, &wanted);
   if (way == 2 && m_has_arrays(n.model)) answer = TDICT_EWRONGDEVICE;
   if (m_is_locked(n.model)) answer = TDICT_ELOCKED;
-  if (way == 2 && answer != TDICT_EWRONGDEVICE) return; /* the model knows one device */
+  if (way == 2 && answer != TDICT_EWRONGDEVICE) return; /* the model has only the device cpu */
   tdict_status status = OPS_CALL(o, tdict_set_device(n.td,
                                                      way == 0   ? NULL
                                                      : way == 1 ? &cpu
                                                      : way == 2 ? &far
                                                                 : &none,
                                                      o->err));
-  if (way == 2 && status == TDICT_ELOCKED) answer = TDICT_ELOCKED; /* whichever comes first */
+  if (way == 2 && status == TDICT_ELOCKED) answer = TDICT_ELOCKED; /* the order of the two checks is unspecified */
   if (!ops_judge(o, status, answer)) return;
   if (way == 0) clear_device(n.model);
   if (way == 1) grow_below(n.model, &wanted);
@@ -207,7 +208,8 @@ static int count_nodes(const m_tree *t) {
   return count;
 }
 
-/* Puts a tree of the pool, or a part of one, below another: shared. Empty ones are what can be made to disagree. */
+/* Puts a node below another node, which shares it. Sometimes puts a new empty tree, whose batch size can later be
+ * changed. */
 static void op_share(ops *o) {
   node to = pick_node(o), from = pick_node(o);
   const char *key = pick_key(o);

@@ -1,4 +1,4 @@
-/* The conversion of a tree to another dtype. See ops.h. */
+/* The operation that converts a tree to another dtype. See ops.h. */
 #include <string.h>
 
 #include "tdict/convert.h"
@@ -23,7 +23,7 @@ static bool filter(void *user, const tdict_leaves *at) {
   return has_odd_key(last);
 }
 
-/* Converts between uint8, int16, int64 and float32. */
+/* Converts between uint8, int16, int64 and float32. Returns false if the value does not fit. */
 static bool cast_value(tdict_dtype to, tdict_dtype from, uint64_t value, uint64_t *out) {
   int64_t integer = from == TDICT_I16 ? (int16_t)value : (int64_t)value;
   float single;

@@ -45,7 +45,7 @@ static void op_set(ops *o) {
   if (!shaped) shape[ndim ? 0 : ndim] = 97;
   bool good = shaped || ndim == 0;
   if (!shaped && ndim == 0) ndim = 1;
-  double elements = 1; /* an empty tree may have any batch size; the model holds each element */
+  double elements = 1; /* an empty tree may have any batch size, but the model stores each element */
   for (int d = 0; d < ndim; d++) elements *= (double)shape[d];
   if (elements > 1e6) return;
   m_array *a = m_array_make(TDICT_I16, ndim, shape);
@@ -69,7 +69,7 @@ static void op_delete(ops *o) {
   m_tree *t = o->model[s], *last = t;
   way w = pick_way(o);
   bool through;
-  char key[M_KEY], escaped[2 * M_KEY]; /* mostly one that exists */
+  char key[M_KEY], escaped[2 * M_KEY]; /* usually an existing key */
   const char *path = w.path;
   if (t->count && ops_pick(o, 4)) {
     memcpy(key, t->entries[ops_pick(o, (uint32_t)t->count)].key, sizeof key);
@@ -143,7 +143,7 @@ static void op_clone_deep(ops *o) {
   if (!ops_judge(o, status, TDICT_OK)) return;
   m_tree *made = m_tree_each(t, 0, 0, NULL, copy_array, NULL);
   m_open(made);
-  if (!tdict_equal(td, o->td[s]) || !tdict_equal(o->td[s], td)) { /* but for NaN */
+  if (!tdict_equal(td, o->td[s]) || !tdict_equal(o->td[s], td)) { /* NaN is not equal to itself */
     tdict_difference_options same = tdict_difference_options_default();
     tdict_difference found;
     same.nan_equal = true;
@@ -153,7 +153,7 @@ static void op_clone_deep(ops *o) {
   ops_keep(o, td, made);
 }
 
-/* Every tensor in C order in one storage, at the next multiple of 256 bytes. */
+/* Checks that all tensors are contiguous and follow each other in one storage, at multiples of 256 bytes. */
 static void check_places(ops *o, const tdict_tree *td, const char *begin, size_t *at) {
   for (size_t i = 0; i < tdict_num_keys(td); i++) {
     const tdict_entry e = tdict_get_entry_at(td, i);
@@ -196,7 +196,7 @@ static void take(m_tree *to, const m_tree *from, const way *w) {
   }
 }
 
-/* True when dimensions that both have differ. */
+/* Returns whether the two batch sizes differ in a dimension that both have. */
 static bool differs(const m_tree *t, const m_tree *under) {
   int both = t->nb < under->nb ? t->nb : under->nb;
   return both && memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0;
@@ -229,7 +229,8 @@ void ops_grow(m_tree *t, const m_tree *under) {
     if (t->entries[i].tree) ops_grow(t->entries[i].tree, under);
 }
 
-/* Keeps what was made of a slot. Half of the time, assigns it to a shallow clone of the slot, and keeps the clone. */
+/* Puts the result of an operation on a slot into the pool. Half of the time, assigns the result to a shallow clone of
+ * the slot and keeps the clone instead. */
 static void keep_or_assign(ops *o, int s, tdict_status status, tdict_status wanted, tdict_tree *td, m_tree *made) {
   tdict_tree *clone = NULL;
   bool keeps = ops_judge(o, status, wanted);
@@ -293,7 +294,7 @@ static void op_exclude(ops *o) {
   keep_or_assign(o, s, status, TDICT_OK, td, made);
 }
 
-/* Takes out the trees that hold no array. */
+/* Removes child trees without arrays. */
 static void drop_empty(m_tree *t) {
   int kept = 0;
   for (int i = 0; i < t->count; i++) {
@@ -327,13 +328,14 @@ static void op_split_keys(ops *o) {
   ops_keep(o, made[2], rest);
 }
 
-/* EEXIST on a collision, ESHAPE for an array that does not begin with the batch size of the top. */
+/* Flattens the keys of a model. Returns TDICT_EEXIST for a duplicate key, and TDICT_ESHAPE for an array that does not
+ * begin with the root's batch size. */
 static tdict_status flatten(m_tree *to, const m_tree *t, const char *above, const char *separator) {
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
     char key[2 * M_KEY];
     snprintf(key, sizeof key, "%s%s%s", above, *above ? separator : "", e->key);
-    if (strlen(key) >= M_KEY) return TDICT_OK; /* never: keys are short and trees flat */
+    if (strlen(key) >= M_KEY) return TDICT_OK; /* impossible: keys are short, and trees are flat */
     if (e->array && m_find(to, key)) return TDICT_EEXIST;
     if (e->array && !m_begins_with(e->array, to)) return TDICT_ESHAPE;
     if (e->array) m_put(to, key, e->array, NULL);
@@ -354,7 +356,7 @@ static void op_flatten_keys(ops *o) {
   keep_or_assign(o, s, status, wanted, td, made);
 }
 
-/* Puts a copy of an entry below a tree. */
+/* Puts a copy of an entry into a node. Returns the expected status. */
 static tdict_status put_copy(m_tree *to, const char *key, const m_entry *e) {
   m_tree *copy = e->tree ? m_share(e->tree) : NULL;
   if (e->array && !m_begins_with(e->array, to)) return TDICT_ESHAPE;
@@ -366,7 +368,7 @@ static tdict_status put_copy(m_tree *to, const char *key, const m_entry *e) {
 
 static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separator) {
   char key[M_KEY], *part = key;
-  if (!strstr(e->key, separator)) { /* what stays where it is need not agree */
+  if (!strstr(e->key, separator)) { /* an entry that does not move need not agree */
     m_put(to, e->key, e->array, e->tree ? m_share(e->tree) : NULL);
     return TDICT_OK;
   }
@@ -378,7 +380,7 @@ static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separato
     m_entry *there = m_find(to, part);
     if (!end) {
       if (there) return TDICT_EEXIST;
-      return put_copy(to, part, e); /* `to` may have a batch size of its own */
+      return put_copy(to, part, e); /* `to` may have a longer batch size than the root */
     }
     if (there && there->array) return TDICT_EEXIST;
     if (!there) there = m_put(to, part, NULL, m_tree_like(to));
@@ -387,7 +389,7 @@ static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separato
   }
 }
 
-/* What stands on the way to an entry comes before it. */
+/* Places an entry, after all entries whose keys are prefixes of its key. */
 static tdict_status unflatten_in_turn(m_tree *to, const m_tree *t, int i, const char *separator, bool *placed) {
   const char *key = t->entries[i].key;
   tdict_status status = TDICT_OK;
@@ -409,7 +411,7 @@ static void op_unflatten_keys(ops *o) {
   bool *placed = calloc((size_t)t->count + 1, sizeof *placed);
   if (!placed) return;
   const char *between = separator ? separator : ".";
-  for (int i = 0; i < t->count && wanted == TDICT_OK; i++) /* what is not split comes first */
+  for (int i = 0; i < t->count && wanted == TDICT_OK; i++) /* keys without the separator come first */
     if (!strstr(t->entries[i].key, between)) wanted = unflatten_in_turn(made, t, i, between, placed);
   for (int i = 0; i < t->count && wanted == TDICT_OK; i++) wanted = unflatten_in_turn(made, t, i, between, placed);
   free(placed);
@@ -418,7 +420,7 @@ static void op_unflatten_keys(ops *o) {
   keep_or_assign(o, s, status, wanted, td, made);
 }
 
-/* `from` is a copy: what is merged into may hang in the source, too. */
+/* Merges `from` into `to`. `from` is a copy, because a node of `to` may also hang in the source. */
 static tdict_status merge(m_tree *to, const m_tree *from) {
   for (int i = 0; i < from->count; i++) {
     const m_entry *e = &from->entries[i];
@@ -434,7 +436,7 @@ static tdict_status merge(m_tree *to, const m_tree *from) {
   return TDICT_OK;
 }
 
-/* The nodes of a tree as they were, for a change that may have to be undone. */
+/* A copy of the nodes of a tree, to undo a change. */
 enum { MOST_NODES = 512 };
 typedef struct saved {
   m_tree *nodes[MOST_NODES], was[MOST_NODES];

@@ -1,4 +1,4 @@
-/* Operations that look at trees, that make them from a schema, and calls that are to be refused. See ops.h. */
+/* Operations that read trees or make trees from fields, and calls that must be refused. See ops.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void op_create_from(ops *o) {
   }
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_create_from(fields, 3, 2, bs, NULL, &td, o->err));
-  /* What it refuses is the business of other cases; what it makes is looked at. */
+  /* Other cases test which fields are refused. This one checks the tree that is made. */
   if (o->refused || status != TDICT_OK) return;
   m_tree *made = m_tree_make(2, bs);
   for (int i = 0; i < 3; i++) {
@@ -125,7 +125,7 @@ static void op_sums(ops *o) {
   if (null) fclose(null);
 }
 
-/* A copy with one other element is told from the tree, and where. */
+/* Compares a tree with a copy in which one element may differ. The comparison must find its path. */
 static void op_compare(ops *o) {
   int s = ops_slot(o);
   m_array *list[MOST_ARRAYS];
@@ -142,13 +142,13 @@ static void op_compare(ops *o) {
   if (changes) {
     unsigned char *bytes = tdict_data(copy, paths[at]);
     size_t item = (list[at]->dtype >> 8 & 0xff) / 8;
-    bytes[(size_t)k * item] ^= 1; /* of a float the last bit, of an integer one more or less */
+    bytes[(size_t)k * item] ^= 1; /* changes the last bit */
   }
   if (ops_pick(o, 3) == 0) options.absolute = options.relative = 0.5;
   tdict_status status = OPS_CALL(o, tdict_get_difference(o->td[s], copy, &options, &found, o->err));
   if (ops_judge(o, status, TDICT_OK) && options.absolute == 0) {
     bool nan = false;
-    if (changes && list[at]->dtype == TDICT_F32) /* NaN with another last bit is NaN */
+    if (changes && list[at]->dtype == TDICT_F32) /* a NaN with another last bit is still a NaN */
       nan =
           (m_value(list[at]->cells[k]) & 0x7f800000u) == 0x7f800000u || (m_value(list[at]->cells[k]) & 0x7fffffffu) < 2;
     if (!nan && found.differs != changes) ops_complain(o, "differs");
@@ -173,7 +173,7 @@ static void op_row_of_empty(ops *o) {
   if (ops_judge(o, status, m_fits(row) ? TDICT_OK : TDICT_ESHAPE)) {
     if (tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &part, NULL) != TDICT_OK) abort();
     m_tree *wanted = m_tree_each(row, row->nb, row->nb, row->bs, same_array, NULL);
-    wanted->cpu = false; /* that of the tree that was written to */
+    wanted->cpu = false; /* the destination has no device */
     m_open(wanted);
     m_ignore_places = true;
     const char *wrong = m_check(wanted, part);
@@ -182,7 +182,7 @@ static void op_row_of_empty(ops *o) {
   }
 }
 
-/* Trees that do not fit one another. */
+/* Passes trees with different batch sizes, which must be refused. */
 static void op_misfits(ops *o) {
   int s = ops_slot(o);
   m_tree *t = o->model[s];
@@ -204,7 +204,7 @@ static void op_misfits(ops *o) {
   ops_judge(o, status, TDICT_ESHAPE);
 }
 
-/* Compares two trees of the pool in both orders, with the same result. A tree equals itself. */
+/* Compares two trees of the pool in both orders, which must give the same result. A tree must equal itself. */
 static void op_compare_two(ops *o) {
   int a = ops_slot(o), b = ops_slot(o);
   tdict_difference_options options = tdict_difference_options_default();
@@ -216,7 +216,7 @@ static void op_compare_two(ops *o) {
   if (one.differs != other.differs || (a == b && one.differs)) ops_complain(o, "both ways");
 }
 
-/* More keys than a table looks through one by one, some deleted, some renamed. */
+/* Sets, deletes and renames so many keys that the tree uses a hash table. */
 static void op_many_keys(ops *o) {
   int64_t bs[1] = {2};
   m_tree *model = m_tree_make(1, bs);
@@ -253,7 +253,7 @@ static void op_many_keys(ops *o) {
   if (wrong) ops_complain(o, wrong);
 }
 
-/* Masks and items that are none, values of another dtype, storage that may not be written. */
+/* Passes bad masks and indices, values of another dtype, and read-only storage, which must be refused. */
 static void op_bad_indices(ops *o) {
   static const int64_t five[] = {5};
   static float fixed[5];
@@ -302,7 +302,7 @@ static void judge_nulls(ops *o, const tdict_status *answers, size_t count) {
   o->answered = TDICT_EINVAL;
 }
 
-/* NULL where something is needed. */
+/* Passes NULL for required arguments. */
 static void nulls_of_shapes(ops *o) {
   const tdict_tree *td = o->td[0], *holes[] = {td, NULL};
   tdict_tree *to = o->td[0], *out = NULL;

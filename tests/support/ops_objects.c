@@ -1,5 +1,5 @@
-/* Operations on trees that hold an object, beside the same on a tree with the object's tensors in its place, which the
- * other operations hold against the model. The object is a tree of the pool, or a part of one, in a box. See ops.h. */
+/* Operations on trees with an object. Each operation also runs on a tree that has the object's tensors in its place,
+ * and the results are compared. The object holds a tree of the pool or a child of it. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +13,11 @@
 #include "support/ops.h"
 
 typedef struct holder {
-  tdict_tree *tree; /* its tensors */
+  tdict_tree *tree; /* the tensors of the object */
 } holder;
 static int64_t alive;
 
-/* Takes the tree. */
+/* Makes an object that takes over the tree. */
 static tdict_status hold(tdict_tree *tree, tdict_status status, void **out) {
   if (status != TDICT_OK) return status;
   holder *h = malloc(sizeof *h);
@@ -69,7 +69,8 @@ static const tdict_type full = TD_TYPE(.name = "full", .release = end, .flatten 
                                        .clone = clone, .index = at, .stack = stack);
 static const tdict_type bare = TD_TYPE(.name = "bare", .release = end);
 
-/* What an operation is done to: `td` holds an object at `path`, `plain` a tree. Elements are theirs alone. */
+/* The two trees of an operation: `td` has an object at `path`, and `plain` a child tree. No other tree has their
+ * elements. */
 typedef struct both {
   tdict_tree *td, *plain;
   char path[2 * M_KEY];
@@ -83,7 +84,8 @@ static void end_both(ops *o, both *b) {
   if (alive != b->before) ops_complain(o, "objects that nobody holds");
 }
 
-/* Every tree below has at least the batch size: what hooks do goes by that of the object's own tree. */
+/* Returns whether each node begins with the root's batch size, because hooks use the batch size of the object's
+ * tree. */
 static bool is_regular(const m_tree *t, const m_tree *root) {
   if (t->nb < root->nb || (root->nb && memcmp(t->bs, root->bs, (size_t)root->nb * sizeof *t->bs) != 0)) return false;
   for (int i = 0; i < t->count; i++)
@@ -91,7 +93,7 @@ static bool is_regular(const m_tree *t, const m_tree *root) {
   return true;
 }
 
-/* False when the tree of the pool is not one for this: nothing in it, or no trees. */
+/* Makes both trees from a tree of the pool. Returns false if the tree is empty or irregular. */
 static bool begin(ops *o, both *b) {
   const int s = ops_slot(o);
   const m_tree *t = o->model[s];
@@ -112,7 +114,7 @@ static bool begin(ops *o, both *b) {
     ok = tdict_clone(source, &b->td, NULL) == TDICT_OK && tdict_get_tree(b->td, b->path, &child, NULL) == TDICT_OK;
     if (ok) b->plain = tdict_retain(source);
     if (ok) ok = hold(tdict_retain(child), TDICT_OK, &object) == TDICT_OK;
-  } else if (ok) { /* the tree itself becomes a part of a new one */
+  } else if (ok) { /* the tree becomes a child of a new tree */
     strcpy(b->path, "part");
     ok = tdict_create(t->nb, t->bs, &b->td, NULL) == TDICT_OK &&
          tdict_create(t->nb, t->bs, &b->plain, NULL) == TDICT_OK &&
@@ -125,7 +127,7 @@ static bool begin(ops *o, both *b) {
   return true;
 }
 
-/* The object's tree in its place. */
+/* Compares `got`, with the object replaced by its tree, with `wanted`. */
 static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tree *wanted) {
   scoped_tree copy = NULL;
   void *object = NULL;
@@ -143,8 +145,8 @@ static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tr
   }
 }
 
-/* After a call that made `got`, which the same call on the plain tree made `wanted` of. A bare type is refused, unless
- * nothing had to be done to the object. */
+/* Judges a call that made `got`; the same call on the plain tree made `wanted`. A bare type may be refused, unless the
+ * call had nothing to do for the object. */
 static void finish(ops *o, both *b, tdict_status status, tdict_tree *got, tdict_tree *wanted, tdict_status answer) {
   if (!o->refused && b->type == &bare && answer == TDICT_OK) {
     if (status != TDICT_OK && status != TDICT_ENOTSUP) ops_complain(o, tdict_status_name(status));
@@ -162,7 +164,7 @@ typedef ops_maker maker;
 
 ops_choice ops_choose(ops *o, uint32_t ways) {
   ops_choice c = {ops_pick(o, ways), {0}};
-  for (int i = 0; i < 4; i++) c.n[i] = (int64_t)ops_pick(o, 3) - 1; /* mostly there */
+  for (int i = 0; i < 4; i++) c.n[i] = (int64_t)ops_pick(o, 3) - 1; /* usually a valid index */
   return c;
 }
 
@@ -228,7 +230,7 @@ tdict_status ops_shape_of(const tdict_tree *td, const choice *c, tdict_tree **ou
     status = tdict_split_every(td, 0, c->n[0] + 1, made, &count, err);
   }
   if (status == TDICT_OK) *out = last_of(made, count);
-  return status == TDICT_OK && !*out ? TDICT_ENOTFOUND : status; /* no pieces */
+  return status == TDICT_OK && !*out ? TDICT_ENOTFOUND : status; /* there are no pieces */
 }
 
 static tdict_status copy_leaf(void *user, const tdict_leaves *leaves, tdict_tensor **out, tdict_error *err) {
@@ -259,7 +261,7 @@ static void op_object_index(ops *o) { make(o, ops_index_of, OPS_INDICES); }
 static void op_object_shape(ops *o) { make(o, ops_shape_of, OPS_SHAPES); }
 static void op_object_join(ops *o) { make(o, ops_join_of, OPS_JOINS); }
 
-/* Writes to a copy's elements from the tree, its first row, or a number. */
+/* Writes to the elements of a copy: the elements of the tree, its first row, or a number. */
 static tdict_status write(tdict_tree *td, const tdict_tree *from, const choice *c, tdict_error *err) {
   const int64_t rows = tdict_batch_size(td)[0];
   switch (c->way) {

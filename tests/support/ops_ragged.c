@@ -1,6 +1,5 @@
-/* Operations on trees with a ragged leaf, beside plain arrays of rows. The tree also holds the numbers of its rows in a
- * tensor; the other operations hold tensors against the model, so these numbers say which rows a result has. See
- * ops.h. */
+/* Operations on trees with a ragged leaf, which are compared with plain arrays of rows. The tree also has a tensor with
+ * the numbers of its rows, which say which rows a result must have. Other operations test tensors. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +30,7 @@ static void must(bool ok) {
   if (!ok) abort();
 }
 
-/* A tree of batch size [count] with the ragged leaf "n.x" and the numbers of its rows in "t". */
+/* Returns a tree with batch size [count], the ragged leaf "n.x", and the numbers of its rows in "t". */
 static tdict_tree *make_tree(const row_list *r) {
   int64_t offsets[MOST_ROWS + 1] = {0}, count = r->count + 1;
   int32_t values[MOST_ROWS * MOST_LENGTH];
@@ -50,21 +49,21 @@ static tdict_tree *make_tree(const row_list *r) {
   return td;
 }
 
-/* A row of the result is row `i` of the list. */
+/* Returns whether a row of a result equals row `i` of the list. */
 static bool is_row(const row_list *r, int64_t i, const tdict_tensor *row) {
   return i < r->count && tdict_tensor_ndim(row) == 1 && tdict_tensor_shape(row)[0] == r->length[i] &&
          (r->length[i] == 0 ||
           memcmp(tdict_tensor_const_data(row), r->value[i], (size_t)r->length[i] * sizeof r->value[0][0]) == 0);
 }
 
-/* The result has the rows that its tensor "t" names. */
+/* Checks that a result has the rows whose numbers are in its tensor "t". */
 static void check_rows(ops *o, const row_list *r, const tdict_tree *td) {
   tdict_tensor *t = NULL;
   must(tdict_get(td, "t", &t, NULL) == TDICT_OK);
-  const int64_t *numbers = tdict_tensor_const_data(t); /* a view that may go backwards */
+  const int64_t *numbers = tdict_tensor_const_data(t); /* may be a view with a negative stride */
   tdict_tensor *row = NULL;
   tdict_ragged *leaf = NULL;
-  if (tdict_batch_ndim(td) == 0) { /* one row, which is a tensor */
+  if (tdict_batch_ndim(td) == 0) { /* a single row is a tensor */
     if (tdict_get(td, "n.x", &row, NULL) != TDICT_OK || !is_row(r, numbers[0], row)) ops_complain(o, "another row");
     return;
   }
@@ -83,7 +82,7 @@ static void check_rows(ops *o, const row_list *r, const tdict_tree *td) {
   }
 }
 
-/* The same tree without the leaf, to find the status of an operation. */
+/* Returns the same tree without the ragged leaf, which gives the expected status of an operation. */
 static tdict_tree *plain_of(const tdict_tree *td) {
   tdict_tree *plain = NULL;
   must(tdict_clone(td, &plain, NULL) == TDICT_OK && tdict_delete(plain, "n", NULL) == TDICT_OK);
@@ -156,7 +155,7 @@ static void op_ragged_whole(ops *o) {
   make(o, keep_rows, OPS_WAYS_OF_ALL_LEAVES);
 }
 
-/* Rows of equal lengths with new numbers, from row `first` on. One length differs if `differs` is true. */
+/* Returns new values for the rows from `first` on, with equal lengths. If `differs` is true, one length differs. */
 static row_list choose_values(ops *o, const row_list *r, int64_t first, bool differs) {
   row_list value = {.count = r->count - first};
   for (int64_t i = 0; i < value.count; i++) {
@@ -180,7 +179,7 @@ static tdict_status write_value(tdict_tree *td, int64_t first, const tdict_tree 
   case 2:
     return first ? tdict_write_rows(td, first, value, err) : tdict_update_in_place(td, value, NULL, 0, err);
   default: {
-    tdict_status status = TDICT_OK; /* row by row, so a failure may leave the rows before */
+    tdict_status status = TDICT_OK; /* row by row: before a failure, some rows may be written */
     for (int64_t i = 0; i < tdict_batch_size(value)[0] && status == TDICT_OK; i++) {
       status = tdict_index_get(NULL, value, TDICT_INDEX(TDICT_AT(i)), NULL, &row, err);
       if (status == TDICT_OK) status = tdict_write_rows(td, first + i, row, err);
@@ -208,7 +207,7 @@ static void op_ragged_write(ops *o) {
   if (is_done || way != 3) check_rows(o, &r, td);
 }
 
-/* Samples become a ragged leaf, unless their lengths are equal. */
+/* Stacks the rows. The result is a ragged leaf, unless all lengths are equal. */
 static void op_ragged_stack(ops *o) {
   row_list r;
   choose_rows(o, &r);
@@ -231,7 +230,7 @@ static void op_ragged_stack(ops *o) {
   for (size_t i = 0; i < count; i++) tdict_release(samples[i]);
 }
 
-/* The rows before row `at` and those after it are written to a leaf, one of whose rows may have another length. */
+/* Splits the rows at row `at` and joins both parts into an existing leaf, in which one row may have another length. */
 static void op_ragged_cat_into(ops *o) {
   row_list r;
   choose_rows(o, &r);

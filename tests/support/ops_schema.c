@@ -1,4 +1,4 @@
-/* Schemas of trees beside the model. See ops.h. */
+/* Operations that compare schemas of trees with the model. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum { MOST_ARRAYS = 64 };
 
-/* The batch size that a node has in a schema: its own if that begins with the one above, else the one above. */
+/* Computes the batch size of a node in a schema: its own, if it begins with the parent's, else the parent's. */
 static void schema_batch(const m_tree *t, int *nb, int64_t *bs) {
   if (t->nb < *nb || (*nb && memcmp(t->bs, bs, (size_t)*nb * sizeof *bs) != 0)) return;
   *nb = t->nb;
@@ -31,7 +31,7 @@ static bool same_sizes(int n, const int64_t *sizes, int wanted_n, const int64_t 
   return n == wanted_n && (n == 0 || memcmp(sizes, wanted, (size_t)n * sizeof *sizes) == 0);
 }
 
-/* Compares the entries of a schema from *i on with a node, whose batch size there is `bs`. */
+/* Compares the entries of a schema, from *i on, with a node. `bs` is the node's batch size in the schema. */
 static bool schema_is(const tdict_schema *s, size_t *i, const m_tree *t, int depth, int nb, const int64_t *bs) {
   for (int k = 0; k < t->count; k++) {
     const m_entry *m = &t->entries[k];
@@ -51,7 +51,7 @@ static bool schema_is(const tdict_schema *s, size_t *i, const m_tree *t, int dep
   return true;
 }
 
-/* A tree from the bytes of the schema is zero and has the same schema. */
+/* Returns whether a tree made from the bytes of the schema is zero and has the same schema. */
 static bool schema_makes(const tdict_schema *s, const m_tree *t) {
   static uint8_t blob[1 << 16];
   m_array *list[MOST_ARRAYS];
@@ -71,7 +71,7 @@ static bool schema_makes(const tdict_schema *s, const m_tree *t) {
   return good;
 }
 
-/* True if the schema describes a tree. */
+/* Returns whether the schema describes a tree. */
 static bool describes(const tdict_schema *s, const m_tree *t) {
   size_t i = 0;
   const tdict_schema_info info = tdict_schema_get_info(s);
@@ -90,7 +90,7 @@ void ops_schema(ops *o) {
   }
 }
 
-/* A copy in which one array has another dtype or another last size. */
+/* Returns a copy in which one array has another dtype or another last size. */
 static m_tree *change_array(ops *o, const m_tree *t) {
   m_tree *made = m_share(t), *node = made;
   while (node->count) {
@@ -110,8 +110,8 @@ static m_tree *change_array(ops *o, const m_tree *t) {
   return made;
 }
 
-/* Two trees of the pool, or a tree and its copy, which may differ in one array. Equal, the hash and the bytes tell
- * equal structure. */
+/* Compares the schemas of two trees of the pool, or of a tree and a copy in which one array may differ. Equality,
+ * hashes and bytes must agree with the model. */
 void ops_schema_pair(ops *o) {
   static uint8_t blobs[2][1 << 16];
   const int slots[2] = {ops_slot(o), ops_slot(o)};

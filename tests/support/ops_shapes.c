@@ -1,4 +1,4 @@
-/* Operations that make trees with other batch dimensions. See ops.h. */
+/* Operations that change the batch dimensions of trees. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 static m_array *map_array(const m_array *a, void *user) { return m_array_map(a, user); }
 
-/* The model's result of a map of the whole batch size. */
+/* Returns the model's result of a map over all batch dimensions. */
 static m_tree *mapped(const m_tree *t, m_map *map) {
   return m_tree_each(t, map->in, map->out_ndim, map->shape, map_array, map);
 }
@@ -19,13 +19,13 @@ static void finish(ops *o, tdict_status status, tdict_tree *td, const m_tree *fr
   if (ops_judge(o, status, wanted)) ops_keep(o, td, mapped(from, map));
 }
 
-/* A random index of dimension sizes, and what is read in *map. */
+/* A random index into the batch dimensions, and the map of the elements that it selects. */
 typedef struct index_choice {
   tdict_indices index;
   m_map map;
-  int lists, at; /* lists and masks so far, and where the dimension of the first one comes */
-  bool apart;    /* other dimensions stand between them */
-  int64_t count; /* of what they name */
+  int lists, at; /* number of lists and masks so far; position of their dimension in the result */
+  bool apart;    /* they are not adjacent: other dimensions are between them */
+  int64_t count; /* number of positions that they select */
   int64_t list[M_DIMS][8], coords[M_DIMS][64];
   bool listed[M_DIMS];
   tdict_tensor *masks[M_DIMS];
@@ -35,7 +35,7 @@ static void end_choice(index_choice *c) {
   for (int i = 0; i < M_DIMS; i++) tdict_tensor_release(c->masks[i]);
 }
 
-/* Notes a list or mask of `count` positions for dimensions [d, d + dims), whose coordinates are known. */
+/* Records a list or mask that selects `count` positions in dimensions [d, d + dims). c->coords already has them. */
 static tdict_status note_list(index_choice *c, int d, int dims, int64_t count) {
   if (c->lists && c->map.out_ndim != c->at) c->apart = true;
   if (c->lists++ == 0) {
@@ -51,7 +51,8 @@ static tdict_status note_list(index_choice *c, int d, int dims, int64_t count) {
   return TDICT_OK;
 }
 
-/* The dimension that lists and masks become: side by side where the first one was, apart before all others. */
+/* Inserts the dimension that replaces all lists and masks: at the first one if they are adjacent, else as the first
+ * dimension. */
 static void place_lists(index_choice *c) {
   if (c->lists == 0) return;
   m_map *map = &c->map;
@@ -94,7 +95,7 @@ static void choose_range(ops *o, index_choice *c, int64_t n, int d) {
   if (ops_pick(o, 3) == 0) start = TDICT_NONE;
   if (ops_pick(o, 3) == 0) stop = TDICT_NONE;
   tdict_indices_add(&c->index, TDICT_RANGE(start, stop, step));
-  /* Python's rule, found by trying: the elements that a loop would visit. */
+  /* Python's rule for slices, by a loop over the elements. */
   int64_t from = start == TDICT_NONE ? (step > 0 ? 0 : n - 1) : start < 0 ? start + n : start;
   int64_t to = stop == TDICT_NONE ? (step > 0 ? n : -1) : stop < 0 ? stop + n : stop;
   int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
@@ -149,7 +150,7 @@ static tdict_status choose_index(ops *o, const m_tree *t, index_choice *c) {
       choose_range(o, c, t->bs[d], d);
       d++;
     } else if (kind == 5 && !rest && ops_pick(o, 2)) {
-      tdict_indices_add(&c->index, TDICT_REST); /* the end of the index: all that is left */
+      tdict_indices_add(&c->index, TDICT_REST); /* all remaining dimensions */
       rest = true;
       while (d < t->nb) whole(c, t, d++);
     } else {
@@ -183,7 +184,7 @@ static void op_index_get(ops *o) {
   end_choice(&c);
 }
 
-/* True when no cell is listed twice. */
+/* Returns whether no cell occurs twice. */
 static bool distinct(const m_array *a) {
   for (int64_t i = 0; i < a->n; i++)
     for (int64_t j = i + 1; j < a->n; j++)
@@ -197,7 +198,7 @@ static bool all_distinct(const m_tree *t) {
   return true;
 }
 
-/* A tree with new values like `t`, without its first `lead` batch dimensions and without some keys. */
+/* Returns a tree like `t` with new values, without its first `lead` batch dimensions and without some keys. */
 static m_tree *values_like(ops *o, const m_tree *t, int lead) {
   m_tree *made = m_tree_make(0, NULL);
   for (int i = lead; i < t->nb; i++) made->bs[made->nb++] = t->bs[i];
@@ -223,7 +224,7 @@ static void write_values(const m_tree *to, const m_tree *from) {
   }
 }
 
-/* A row for all that hangs in a tree, whether its arrays begin with the batch size or not. */
+/* Returns a row for each array of a tree, even if arrays do not begin with the batch size. */
 static m_tree *row_of(const m_tree *t, const m_tree *root) {
   m_tree *made = m_tree_make(t == root ? t->nb - 1 : 0, t->bs + 1);
   for (int i = 0; i < t->count; i++) {
@@ -271,7 +272,7 @@ typedef struct regrouping {
   int in, ndim;
   int64_t shape[M_DIMS];
   bool copies;
-  bool refused; /* some array allows no view */
+  bool refused; /* an array cannot be viewed in this shape */
 } regrouping;
 
 static m_array *regroup_array(const m_array *a, void *user) {
@@ -303,7 +304,7 @@ static void view(ops *o, bool copies) {
   regrouping r = {.in = t->nb, .copies = copies};
   int64_t left = total(t);
   r.ndim = 1 + (int)ops_pick(o, 3);
-  for (int i = 0; i < r.ndim; i++) { /* factors, the last takes what is left */
+  for (int i = 0; i < r.ndim; i++) { /* random factors; the last one is the remaining size */
     int64_t f = 1 + ops_pick(o, 4);
     while (left == 0 || left % f) {
       if (left == 0) break;
@@ -455,7 +456,7 @@ static void op_transpose(ops *o) {
   finish(o, status, td, t, good ? &map : NULL);
 }
 
-/* Pieces [at, at + sizes[i]) of a dimension; `drops`: it goes. */
+/* The pieces of a dimension, with sizes[i] elements. `drops`: the dimension is removed. */
 typedef struct pieces {
   int dim;
   const int64_t *sizes;

@@ -1,5 +1,5 @@
-/* Operations on lazy stacks. The items are trees of the pool and trees that are like these; the views of a stack are
- * compared with the items and their models. See ops.h. */
+/* Operations on lazy stacks, whose items are trees of the pool and similar trees. Results are compared with the items
+ * and their models. See ops.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ m_array *ops_array_at(const m_tree *t, const char *path) {
   return NULL;
 }
 
-/* Like `t` with new values. `varies` names what else differs. */
+/* Returns a tree like `t` with new values. `varies` says what else may differ. */
 static m_tree *vary(ops *o, const m_tree *t, int varies) {
   m_tree *made = m_tree_make(t->nb, t->bs);
   for (int i = t->count - 1; i >= 0; i--) { /* keys in another order */
@@ -74,7 +74,7 @@ bool ops_begin_pile_with(ops *o, ops_pile *p, m_tree *model, tdict_tree *td, int
   if (model->nb > OPS_MOST_DIMS - 1 || ops_cells(model) > OPS_MOST_CELLS / OPS_MOST_ITEMS) return false;
   add_item(p, model, tdict_retain(td));
   for (int more = (int)ops_pick(o, OPS_MOST_ITEMS); more > 0; more--) {
-    if (ops_pick(o, 5) == 0) { /* the same tree again */
+    if (ops_pick(o, 5) == 0) { /* add the same tree again */
       add_item(p, model, tdict_retain(td));
       continue;
     }
@@ -99,7 +99,7 @@ void ops_end_pile(ops *o, ops_pile *p) {
   tdict_lazy_stack_release(p->lazy);
 }
 
-/* The stack has these items, in this order. */
+/* Checks that the stack has these items, in this order. */
 static void check_items(ops *o, const tdict_lazy_stack *lazy, tdict_tree *const *items, int count) {
   const int nb = tdict_batch_ndim(items[0]);
   int ndim;
@@ -160,7 +160,7 @@ static void op_insert(ops *o) {
   ops_end_pile(o, &p);
 }
 
-/* Mostly the path of an array or a tree of an item. */
+/* Chooses a path, usually of an array or a child of an item. */
 static void pick_path(ops *o, const ops_pile *p, char path[2 * M_KEY]) {
   static char paths[MOST_ARRAYS][2 * M_KEY];
   m_array *list[MOST_ARRAYS];
@@ -172,7 +172,7 @@ static void pick_path(ops *o, const ops_pile *p, char path[2 * M_KEY]) {
   if (way == 2 && t->count) tdict_path_escape(t->entries[at % (uint32_t)t->count].key, path, 2 * M_KEY);
 }
 
-/* Item i has a tensor as item 0 has. */
+/* Returns the status of stacking the arrays at a path of items 0 and `i`. */
 static tdict_status compare_shapes(const ops_pile *p, int i, const char *path) {
   const m_array *a = ops_array_at(p->models[i], path), *first = ops_array_at(p->models[0], path);
   if (!a || !first) abort();
@@ -181,7 +181,7 @@ static tdict_status compare_shapes(const ops_pile *p, int i, const char *path) {
 }
 
 enum { GET, GET_TREE, GETTERS };
-/* The status of the first item that fails. */
+/* Returns the expected status of reading a path: that of the first item that fails. */
 static tdict_status expect_entries(const ops_pile *p, const char *path, uint32_t way, tdict_tree **children) {
   for (int i = 0; i < p->count; i++) {
     tdict_tensor *t;
@@ -229,7 +229,7 @@ static void op_entries(ops *o) {
   ops_end_pile(o, &p);
 }
 
-/* Puts an array at a path of keys, as tdict_set() does. */
+/* Puts an array at a path of keys into the model, as tdict_set() does. */
 static tdict_status put_at(m_tree *t, const char *const *keys, int count, m_array *a, bool checks_only) {
   int depth = 0; /* existing nodes on the path */
   bool through;
@@ -263,7 +263,7 @@ static void op_set(ops *o) {
   int64_t shape[M_DIMS] = {p.count - (ops_pick(o, 12) == 0)};
   memcpy(shape + 1, p.models[0]->bs, (size_t)nb * sizeof *shape);
   shape[nb + 1] = 2;
-  double elements = 2; /* an empty tree may have any batch size; the model holds each element */
+  double elements = 2; /* an empty tree may have any batch size, but the model stores each element */
   for (int d = 0; d <= nb; d++) elements *= (double)shape[d];
   if (elements > OPS_MOST_CELLS) {
     ops_end_pile(o, &p);
@@ -285,7 +285,7 @@ static void op_set(ops *o) {
   ops_end_pile(o, &p);
 }
 
-/* The entries that all items have, in the order of the first item. */
+/* An entry that all items have. Entries are in the order of the first item. */
 typedef struct common_entry {
   char path[MOST_PATH];
   int depth;

@@ -1,5 +1,5 @@
-/* Transfers of trees to the simulated device and back: entries that are kept, lazy stacks, and leaves that are not
- * tensors. Operations on trees on the device. See ops.h. */
+/* Transfers to the simulated device and back: with the option keep, of lazy stacks, and of leaves that are not tensors.
+ * Also operations on trees on the device. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static void check_equal(ops *o, const tdict_tree *a, const tdict_tree *b) {
   if (found.differs) ops_complain(o, found.message);
 }
 
-/* Moves a tree from the device to host memory and compares. */
+/* Moves a tree from the device to host memory, and compares the result with `from`. */
 static void check_moved(ops *o, const tdict_tree *moved, const tdict_tree *from) {
   scoped_tree back = NULL;
   if (tdict_to_device(ops_context(), moved, tdict_cpu(), NULL, &back, NULL) != TDICT_OK) {
@@ -56,11 +56,11 @@ static void check_moved(ops *o, const tdict_tree *moved, const tdict_tree *from)
   check_equal(o, back, from);
 }
 
-/* Which entries a pattern names: a path, all keys of the root, or a key at any depth. */
+/* A pattern of the option keep: a path, all keys of the root, or a key at any depth. */
 typedef struct pattern {
   enum { KEEP_PATH, KEEP_ALL, KEEP_KEY, KEEP_NONE } kind;
   char text[MOST_PATH];
-  const char *key; /* unescaped */
+  const char *key; /* not escaped */
   tdict_tree *from, *moved;
 } pattern;
 
@@ -69,7 +69,7 @@ static bool is_named(const pattern *p, const char *path, const char *key) {
   return p->kind == KEEP_PATH ? strcmp(path, p->text) == 0 : p->kind == KEEP_KEY && strcmp(key, p->key) == 0;
 }
 
-/* Returns true if the pattern names an entry: a tensor or a child tree. */
+/* Returns whether the pattern matches an entry: a tensor or a child tree. */
 static bool names_any(const pattern *p, const m_tree *t, const char *above) {
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
@@ -82,7 +82,7 @@ static bool names_any(const pattern *p, const m_tree *t, const char *above) {
   return false;
 }
 
-/* Every tensor that is kept is shared, and every other tensor is on the device. */
+/* Checks that each kept tensor is shared, and that each other tensor is on the device. */
 static void check_kept(ops *o, const pattern *p, const m_tree *t, const char *above, bool is_kept) {
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
@@ -183,7 +183,7 @@ static void op_value_whole(ops *o) {
 }
 
 enum { DEVICE_WAYS = 9, MOST_ROWS = 4 };
-/* An operation on a tree and another tree of its shapes. The operation makes a tree, or changes the first tree. */
+/* An operation on a tree and a second tree of the same shapes. It makes a tree, or changes the first tree. */
 typedef struct device_op {
   uint32_t way, n[MOST_ROWS];
   int64_t rows[MOST_ROWS];
@@ -191,7 +191,7 @@ typedef struct device_op {
   tdict_dtype dtype;
 } device_op;
 
-/* A list of rows, none of which is named twice, or a range. `list` is NULL for a list in an array. */
+/* Returns an index: a range, a list of distinct rows in an array, or the same list in the tensor `list`. */
 static tdict_indices rows_of(const device_op *d, const tdict_tensor *list) {
   if (d->n[0] % 3 == 0) return *TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, d->n[1] % 2 ? -2 : 3));
   return d->n[0] % 3 == 1 ? *TDICT_INDEX(TDICT_LIST(d->rows, d->count)) : *TDICT_INDEX(TDICT_LIST_OF(list));
@@ -241,16 +241,16 @@ static device_op choose_device_op(ops *o, const tdict_tree *td) {
   d.dim = (int)ops_pick(o, 3);
   d.count = size < MOST_ROWS ? (int)size : MOST_ROWS;
   for (int i = 0; i < d.count; i++) d.rows[i] = ((int64_t)i + (int64_t)d.n[3]) % size - (d.n[i] % 2 ? size : 0);
-  if (d.count && d.n[3] % 7 == 0) d.rows[0] = size; /* outside */
+  if (d.count && d.n[3] % 7 == 0) d.rows[0] = size; /* out of range */
   return d;
 }
 
-/* One operation on copies of a tree in host memory and on the device: statuses and results are equal. */
+/* Runs an operation on copies of a tree in host memory and on the device. Statuses and results must be equal. */
 static void op_device(ops *o) {
   const int s = ops_slot(o);
   const device_op d = choose_device_op(o, o->td[s]);
   tdict_memory *memory = tdict_device_memory(ops_context(), tdict_sim(0));
-  tdict_tree *trees[2][3] = {{NULL}}; /* on the host and on the device: the tree, another tree, the result */
+  tdict_tree *trees[2][3] = {{NULL}}; /* [host or device]: the tree, the second tree, the result */
   tdict_tensor *lists[2] = {NULL};
   const int64_t count = d.count;
   if (tdict_tensor_from_array(TDICT_I64, 1, &count, d.rows, &lists[0], NULL) != TDICT_OK ||

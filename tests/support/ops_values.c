@@ -1,5 +1,5 @@
-/* Operations on trees that hold text, numbers, JSON and an unbatched tensor. The values of a column move as the
- * elements of a tensor beside them, which names each value. See ops.h. */
+/* Operations on trees with texts, numbers, JSON and an unbatched tensor. The tensor "ids" tells which value of a column
+ * each element must have. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +77,8 @@ static const tdict_nontensor *values_at(const tdict_tree *td, const char *path) 
   return tdict_get_object(td, path, tdict_nontensor_type(), &object, NULL) == TDICT_OK ? object : NULL;
 }
 
-/* Every value is that of the number at the same place in `ids`. */
+/* Checks that each value of the column belongs to the number at the same index of "ids". Returns an error text or
+ * NULL. */
 static const char *check_column(const tdict_tree *td) {
   const tdict_nontensor *values = values_at(td, "s");
   tdict_tensor *ids = NULL;
@@ -102,7 +103,7 @@ static const char *check_column(const tdict_tree *td) {
   return NULL;
 }
 
-/* The value for the whole tree, or as many as a join made of it. */
+/* Checks the value "w" of the whole tree, or the column that a join made of it. Returns an error text or NULL. */
 static const char *check_whole(const tdict_tree *td) {
   const tdict_nontensor *values = values_at(td, "w");
   const int64_t *shape;

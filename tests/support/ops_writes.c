@@ -1,4 +1,4 @@
-/* Operations that write elements, and that make one tree of several. See ops.h. */
+/* Operations that write elements, and operations that make one tree of several. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "support/ops.h"
 #include "support/run.h"
 
-/* True when no cell is listed twice. */
+/* Returns whether no cell occurs twice. */
 static bool distinct(const m_array *a) {
   for (int64_t i = 0; i < a->n; i++)
     for (int64_t j = i + 1; j < a->n; j++)
@@ -101,7 +101,7 @@ static void op_fill(ops *o) {
     for (int64_t k = 0; k < all.list[i]->n; k++) m_write(all.list[i]->cells[k], ops_number(all.list[i]->dtype, value));
 }
 
-/* Like `t` with new values; without some keys when `part`. */
+/* Returns a tree like `t` with new values. If `part` is true, leaves out some keys. */
 static m_tree *like(ops *o, const m_tree *t, bool part) {
   m_tree *made = m_tree_make(t->nb, t->bs);
   for (int i = t->count - 1; i >= 0; i--) { /* keys in another order */
@@ -150,7 +150,7 @@ static void op_copy_self(ops *o) {
   ops_judge(o, status, TDICT_OK);
 }
 
-/* Joins arrays that hang at the same keys. */
+/* A join of trees with the same keys. */
 typedef struct joining {
   const m_tree *const *items;
   int count, dim;
@@ -177,7 +177,7 @@ m_array *ops_joined_array(const m_array *const *parts, int count, int dim, bool 
   return m_array_copy(made);
 }
 
-/* The batch size of the result. */
+/* Sets the batch size of the result. */
 static void join_counts(const joining *j, m_tree *out) {
   const m_tree *first = j->items[0];
   int64_t sum = 0;
@@ -186,7 +186,7 @@ static void join_counts(const joining *j, m_tree *out) {
   for (int d = 0; d < out->nb; d++) out->bs[d] = d == j->dim ? sum : first->bs[d - (j->stacks && d > j->dim)];
 }
 
-/* The nodes that hang at one place in all trees. `root`: the result's, which has its batch size. */
+/* Joins the nodes at one path of all trees. `root` has the batch size of the result. */
 static m_tree *join_nodes(const m_tree *const *nodes, const joining *j, const m_tree *root) {
   const m_tree *first = nodes[0];
   m_tree *made = m_tree_like(first);
@@ -217,7 +217,7 @@ m_tree *ops_stacked(const m_tree *const *items, int count) {
   return join_trees(&j);
 }
 
-/* One tree whose arrays do not begin with its batch size, alone or as the one that is written to. */
+/* Joins a tree whose arrays do not begin with its batch size, as a source or as the destination. */
 static void join_misfit(ops *o, int s, bool stacks, bool into) {
   const tdict_tree *items[2] = {o->td[s], o->td[s]};
   tdict_join_options options = td_with(tdict_join_options, dim = (int32_t)ops_pick(o, (uint32_t)o->model[s]->nb));
@@ -279,7 +279,7 @@ static void op_cat_into(ops *o) { join(o, false, true); }
 static void op_stack_refused(ops *o) {
   int s = ops_slot(o);
   m_tree *other = like(o, o->model[s], false);
-  if (ops_pick(o, 2) == 0 || other->count == 0 || !m_fits(other)) /* which error comes first is the order's business */
+  if (ops_pick(o, 2) == 0 || other->count == 0 || !m_fits(other)) /* a missing key could give another error first */
     m_put(other, "extra", NULL, m_tree_make(other->nb, other->bs));
   else
     m_drop(other, other->entries[0].key);
@@ -290,8 +290,8 @@ static void op_stack_refused(ops *o) {
   tdict_release((tdict_tree *)(uintptr_t)trees[1]);
 }
 
-/* What hangs at one place in both trees as two rows, the shorter one followed by zeros. `in`: the batch size of the
- * first tree, `out`: of the result. */
+/* Stacks the nodes at one path of both trees as two rows, and pads the shorter row with zeros. `in` has the batch size
+ * of the first tree, and `out` that of the result. */
 static m_tree *pad_pair(const m_tree *a, const m_tree *b, const m_tree *in, const m_tree *out) {
   m_tree *made = m_tree_like(a);
   m_replace_dims(made, a, in, in->nb, out->nb, out->bs);
@@ -319,7 +319,7 @@ m_array *ops_first_rows(const m_array *a, void *user) {
   return m_array_map(a, &map);
 }
 
-/* The masks of two rows, of which the second has `rows` elements. */
+/* Returns the masks of the two rows. The second row has `rows` elements. */
 static m_tree *mask_pair(const m_tree *t, int64_t rows, const m_tree *out) {
   m_tree *made = m_tree_like(t);
   made->nb = out->nb;
@@ -340,7 +340,7 @@ static m_tree *mask_pair(const m_tree *t, int64_t rows, const m_tree *out) {
   return made;
 }
 
-/* Compares the masks and deletes them: the pool has no bool tensors. */
+/* Compares the masks and then deletes them, because the pool has no bool tensors. */
 static void check_masks(ops *o, tdict_tree *td, const char *path, const m_tree *wanted) {
   tdict_tree *found = NULL;
   if (tdict_get_tree(td, path, &found, NULL) != TDICT_OK) {
@@ -368,7 +368,7 @@ static void op_pad(ops *o) {
   tdict_tree *td = NULL;
   const uint32_t way = ops_pick(o, 3);
   tdict_status status = OPS_CALL(o, tdict_pad_sequence(trees, 2, TD_PAD(0, masks[way]), NULL, &td, o->err));
-  m_tree out = {.nb = t->nb + 1, .bs = {2, t->bs[0]}}; /* the first is the longest */
+  m_tree out = {.nb = t->nb + 1, .bs = {2, t->bs[0]}}; /* the first row is the longest */
   memcpy(out.bs + 2, t->bs + 1, (size_t)(t->nb - 1) * sizeof *t->bs);
   if (ops_judge(o, status, way && m_find(t, masks[way]) ? TDICT_EEXIST : TDICT_OK)) {
     if (way) check_masks(o, td, masks[way], mask_pair(t, rows, &out));
@@ -392,7 +392,7 @@ static void op_rows(ops *o) {
   static arrays to, from;
   to.count = m_arrays(t, to.list, to.paths, MOST_ARRAYS);
   from.count = m_arrays(value, from.list, from.paths, MOST_ARRAYS);
-  for (int k = 0; k < from.count; k++) /* in this order: two keys may have one storage */
+  for (int k = 0; k < from.count; k++) /* the order matters, because two keys may share a storage */
     for (int i = 0; i < to.count; i++)
       if (strcmp(to.paths[i], from.paths[k]) == 0)
         for (int64_t e = 0; e < from.list[k]->n; e++)

@@ -1,5 +1,5 @@
-/* Device memory without the library: see raw.h. A handle is the test's, from raw_open() to raw_close(). Thread rule:
- * the main thread. */
+/* Accesses device memory without the library: see raw.h. The test owns each handle, until raw_close(). Thread rule: the
+ * main thread. */
 #include "support/raw.h"
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 #include "device/devices.h"
 #include "support/test.h"
 
-/* libcuda's calls, declared once more so that a mistake in the library's own declarations cannot hide itself. */
+/* Functions of libcuda, declared here again, because the declarations of the library under test may be wrong. */
 typedef unsigned long long cu_address;
 typedef struct raw_cuda {
   int (*init)(unsigned flags);
@@ -35,7 +35,7 @@ struct raw_memory {
   raw_cuda cuda;
   void *primary; /* cuda: the device's primary context */
   int number;    /* cuda: the device's CUdevice */
-  void *copying; /* cuda: a stream, created before any block, see docs/testing.md on compute-sanitizer */
+  void *copying; /* cuda: a stream, created before any block because of compute-sanitizer, see docs/testing.md */
 };
 
 static void cu(int result, const char *call) {
@@ -101,7 +101,7 @@ void raw_close(raw_memory *raw) {
   free(raw);
 }
 
-/* Where a cpu's or sim's bytes are for the host. */
+/* Returns the host address of bytes on the cpu or on the simulated device. */
 static void *host_bytes(raw_memory *raw, const void *address, size_t bytes) {
   if (raw->device.type == TDICT_DEVICE_CPU) return (void *)(uintptr_t)address;
   char *first = tdict_sim_host_pointer(raw->stream, address);
@@ -119,7 +119,7 @@ void raw_read(raw_memory *raw, void *host, const void *device_address, size_t by
   void *popped;
   cu(raw->cuda.push(raw->primary), "cuCtxPushCurrent");
   cu(raw->cuda.to_host(host, (cu_address)(uintptr_t)device_address, bytes), "cuMemcpyDtoH");
-  /* The copy has ended. compute-sanitizer --track-stream-ordered-races learns this only from a wait for the stream. */
+  /* The copy has already ended, but compute-sanitizer --track-stream-ordered-races notices this only after a wait. */
   cu(raw->cuda.stream_synchronize(NULL), "cuStreamSynchronize");
   cu(raw->cuda.pop(&popped), "cuCtxPopCurrent");
 }
@@ -133,7 +133,7 @@ void raw_write(raw_memory *raw, void *device_address, const void *host, size_t b
   void *popped;
   cu(raw->cuda.push(raw->primary), "cuCtxPushCurrent");
   cu(raw->cuda.to_device((cu_address)(uintptr_t)device_address, host, bytes), "cuMemcpyHtoD");
-  /* A copy from pageable memory may return before its last bytes have arrived, a fill before it has begun. */
+  /* Wait: a copy from pageable memory may return before its last bytes have arrived, and a fill before it has begun. */
   cu(raw->cuda.synchronize(), "cuCtxSynchronize");
   cu(raw->cuda.pop(&popped), "cuCtxPopCurrent");
 }

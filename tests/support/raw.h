@@ -1,8 +1,8 @@
 /* Reads and writes device memory without the library, so that a test can check what the library did.
  *
- * cpu: memcpy. cuda: libcuda's own plain copies, declared and opened here. sim: the bytes behind the device address,
- * found with tdict_sim_host_pointer(). Nothing here waits for the library's work: the caller does so first. A write or
- * fill is finished when the call returns. Failures end the case, so all calls are made on the main thread. */
+ * Uses memcpy() for the cpu, copies of libcuda, which is opened here, for cuda, and tdict_sim_host_pointer() for the
+ * simulated device. These functions do not wait for work of the library: the caller must wait first. A write or fill is
+ * complete when the call returns. Call from the main thread, because failures end the case. */
 #ifndef TDICT_TESTS_SUPPORT_RAW_H
 #define TDICT_TESTS_SUPPORT_RAW_H
 
@@ -10,7 +10,7 @@
 
 typedef struct raw_memory raw_memory;
 
-/* `context` must outlive the handle; for sim it lends a stream. */
+/* `context` must outlive the handle. */
 raw_memory *raw_open(tdict_context *context, tdict_device device);
 void raw_close(raw_memory *raw);
 TD_DECLARE_SCOPED(raw, raw_memory, raw_close)
@@ -20,9 +20,8 @@ void raw_read(raw_memory *raw, void *host, const void *device_address, size_t by
 void raw_write(raw_memory *raw, void *device_address, const void *host, size_t bytes);
 void raw_fill(raw_memory *raw, void *device_address, unsigned char byte, size_t bytes);
 
-/* One copy as a program makes it by itself, cut nowhere, and the wait for it: cuMemcpyHtoDAsync and cuMemcpyDtoHAsync
- * on a stream of the driver's, or the simulated driver's entries of these names. Returns the driver's code, 0 for done,
- * so that a test can ask for a refusal. */
+/* Make one copy, without splitting it, and wait: by cuMemcpyHtoDAsync or cuMemcpyDtoHAsync on a stream of the driver,
+ * or by the simulated driver's entries of these names. Return the driver's code, so that a test can expect an error. */
 int raw_copy_in(raw_memory *raw, void *device_address, const void *host, size_t bytes);
 int raw_copy_out(raw_memory *raw, void *host, const void *device_address, size_t bytes);
 

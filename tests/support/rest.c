@@ -1,5 +1,5 @@
-/* Finds out from /proc/self/task whether other threads of the process run. It owns nothing. Thread rule: safe from
- * any thread. */
+/* Reads from /proc/self/task whether other threads of the process run. Owns no data. Thread rule: safe from any
+ * thread. */
 #include "support/rest.h"
 
 #include <dirent.h>
@@ -15,7 +15,8 @@
 enum { MAX_THREADS = 256, POLLS = 100 };
 static const int64_t PATIENCE_NS = 60 * INT64_C(1000000000);
 
-/* A thread at its latest look. The kernel counts a switch each time that a thread goes to sleep or is preempted. */
+/* The state of a thread when it was last read. The kernel counts how often a thread goes to sleep and how often it is
+ * preempted. */
 typedef struct thread {
   long id;
   bool exists, asleep;
@@ -37,7 +38,7 @@ static void read_thread(thread *t) {
   t->exists = t->asleep = false;
   snprintf(path, sizeof path, "/proc/self/task/%ld/status", t->id);
   FILE *file = fopen(path, "r");
-  if (!file) return; /* it has ended */
+  if (!file) return; /* the thread has ended */
   while (fgets(line, sizeof line, file)) {
     if (sscanf(line, "State: %c", &state) == 1) {
       t->exists = state != 'Z' && state != 'X';
@@ -49,7 +50,8 @@ static void read_thread(thread *t) {
   fclose(file);
 }
 
-/* True if the thread slept at the look before, sleeps now and did not run in between, or if it polls. */
+/* Reads the state of a thread. Returns true if the thread slept at the previous call, sleeps now and did not run in
+ * between, or if it polls. */
 static bool look_at(thread *t) {
   const thread before = *t;
   read_thread(t);
@@ -58,7 +60,7 @@ static bool look_at(thread *t) {
   return before.asleep && t->asleep && t->sleeps == before.sleeps && t->preemptions == before.preemptions;
 }
 
-/* Enters threads that are new; true if there are any. */
+/* Adds new threads to the list. Returns whether there are any. */
 static bool find_new(thread_list *l) {
   const long own = syscall(SYS_gettid);
   const int before = l->count;
@@ -81,8 +83,8 @@ static bool find_new(thread_list *l) {
 /* Defined if the program runs under the scheduler of tests/dst/, which knows which threads can run. */
 __attribute__((weak)) bool dst_scheduler_rest(void);
 
-/* Threads that slept at two looks and did not run in between slept all the time. So when all threads pass, they slept
- * at the moment at which the look before ended. */
+/* A thread that sleeps in two rounds and has not run in between has slept all the time. So if this holds for all
+ * threads, all of them slept when the previous round ended. */
 void td_rest(void) {
   if (dst_scheduler_rest && dst_scheduler_rest()) return;
   const int64_t until = tdict_now_ns() + PATIENCE_NS;

@@ -1,8 +1,8 @@
-/* Variables that are released at the end of their block, the last one first:
+/* Variables that are released at the end of their block, in reverse order:
  *
  *   scoped_tree td = td_tree("obs:f32[4,3]"), out = NULL;
  *
- * A value of NULL is allowed. A case that fails releases nothing, since cmocka leaves it by longjmp(). */
+ * A variable may be NULL. A failing case releases nothing, because cmocka leaves it by longjmp(). */
 #ifndef TDICT_TESTS_SUPPORT_SCOPED_H
 #define TDICT_TESTS_SUPPORT_SCOPED_H
 
@@ -28,10 +28,10 @@ void tdict_storage_release(tdict_storage *s);
 void tdict_pool_destroy(tdict_pool *pool);
 void tdict_driver_release(tdict_driver *d);
 
-/* The type of variables whose address is passed to `function` at the end of their block. A rig has for example
- * `#define scoped_rig TD_SCOPED(rig_close, rig)`. */
+/* The type of variables whose address is passed to `function` at the end of their block. Example: `#define scoped_rig
+ * TD_SCOPED(rig_close, rig)`. */
 #define TD_SCOPED(function, type) __attribute__((cleanup(function), unused)) type
-/* The same for variables that are pointers: declares what `#define scoped_NAME TD_SCOPED_NAMED(NAME)` needs. */
+/* Declares what `#define scoped_NAME TD_SCOPED_NAMED(NAME)` needs, for variables that are pointers. */
 #define TD_DECLARE_SCOPED(name, type, release) \
   typedef type *td_scoped_##name;              \
   static inline void td_end_##name(td_scoped_##name *variable) { release(*variable); }
@@ -77,7 +77,7 @@ TD_DECLARE_SCOPED(chars, char, free)
 #define scoped_bytes TD_SCOPED_NAMED(bytes) /* of malloc() */
 #define scoped_chars TD_SCOPED_NAMED(chars) /* of malloc() */
 
-/* Before a declaration of any pointers from malloc(): TD_FREED float *wide = malloc(bytes); */
+/* An attribute for declarations of pointers from malloc(): TD_FREED float *wide = malloc(bytes); */
 #define TD_FREED __attribute__((cleanup(td_end_malloc), unused))
 static inline void td_end_malloc(void *variable) {
   void *bytes = NULL;
@@ -85,7 +85,7 @@ static inline void td_end_malloc(void *variable) {
   free(bytes);
 }
 
-/* Declares the stream `name` on a device of a context. It is destroyed at the end of the block. */
+/* Declares the stream `name` on a device of a context, and destroys the stream at the end of the block. */
 typedef struct td_owned_stream {
   tdict_context *context;
   tdict_stream stream;

@@ -1,5 +1,5 @@
-/* A copy of a driver's table, to be changed by the test. Its entries may call shim.real. Begin and end while no
- * transfer is under way. */
+/* Replaces a driver's table by a copy that the test can change. Its entries may call shim.real. Begin and end while no
+ * transfer is running. */
 #ifndef TDICT_TESTS_SUPPORT_SHIM_H
 #define TDICT_TESTS_SUPPORT_SHIM_H
 
@@ -16,7 +16,7 @@ static inline void shim_begin(shim *s, tdict_driver *d) {
 }
 static inline void shim_end(shim *s, tdict_driver *d) { d->ops = s->real; }
 
-/* An entry of a driver without a compiler for kernels. */
+/* The entry module_load of a driver that has no compiler for kernels. */
 static inline tdict_cu refuse_module(tdict_driver *d, const char *image, tdict_cu_module *out) {
   return (void)d, (void)image, (void)out, TDICT_CU_JIT_COMPILER_NOT_FOUND;
 }

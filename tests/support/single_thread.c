@@ -1,6 +1,6 @@
-/* Checks tests/single_thread.txt: in the cases of the files that it names, the start of a thread ends the program.
- * CTest sets TDICT_TEST_SINGLE_THREAD for these cases. A test file may define __wrap_pthread_create itself, if it is
- * not in the list. */
+/* Checks tests/single_thread.txt: if a case of one of the listed files starts a thread, the program ends. CTest sets
+ * TDICT_TEST_SINGLE_THREAD for these cases. A test file may define __wrap_pthread_create itself, if it is not in the
+ * list. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

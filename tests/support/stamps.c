@@ -1,4 +1,4 @@
-/* Trees and objects that say what they are: see stamps.h. An object owns its tree. */
+/* Implements trees and objects whose words identify them: see stamps.h. An object owns its tree. */
 #include "tdict/hook.h"
 
 #include "support/stamps.h"
@@ -61,7 +61,7 @@ tdict_tree *stamp_tree(int64_t generation) {
 static tdict_status refill_one(void *user, const tdict_entry *e, tdict_error *err) {
   (void)err;
   if (!e->tensor || !tdict_tensor_numel(e->tensor)) return TDICT_OK;
-  int64_t *data = tdict_tensor_data(e->tensor); /* gapless, in whatever order */
+  int64_t *data = tdict_tensor_data(e->tensor); /* no gaps; any order of dimensions */
   if (!data) return TDICT_ENOTFOUND;
   fill(e->tensor, data, stamp_word(*(const int64_t *)user, e->key[1] - '0'));
   return TDICT_OK;
@@ -75,7 +75,7 @@ typedef struct nest {
 } nest;
 
 typedef struct checking {
-  int64_t generation; /* 0: not known yet */
+  int64_t generation; /* 0: still unknown */
   char *why;
   size_t bytes;
 } checking;
@@ -118,7 +118,7 @@ int64_t stamp_check(const tdict_tree *td, char *why, size_t bytes) {
 
 static _Atomic(int64_t) alive;
 static _Atomic(int) pool_threads;
-static _Atomic(uint32_t) turn; /* relaxed: makes hooks differ */
+static _Atomic(uint32_t) turn; /* relaxed: a counter by which hooks choose options */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: contested */
 static tdict_tree *contested;                            /* counted */
@@ -144,7 +144,7 @@ static void end_nest(void *self) {
   atomic_fetch_sub(&alive, 1);
 }
 
-/* Takes the tree, on success only. */
+/* Makes an object that takes over the tree. On failure, the caller keeps the tree. */
 static nest *make_nest(tdict_tree *tree) {
   nest *n = malloc(sizeof *n);
   if (!n) return NULL;
@@ -169,7 +169,7 @@ static int choose_threads(uint32_t by) {
   return wanted > atomic_load(&pool_threads) ? 1 : wanted;
 }
 
-/* Moves the tree that others write and lets it go again. */
+/* Moves the contested tree, which other transfers write, and releases the result. */
 static tdict_status visit_contested(const tdict_hook *hook, const tdict_transfer_options *o, tdict_error *err) {
   tdict_tree *td = take_contested(), *made = NULL;
   if (!td) return TDICT_OK;

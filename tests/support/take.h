@@ -1,5 +1,5 @@
-/* Calls that start work and wait for it: what a program writes as tdict_..._async() and tdict_future_take(). The
- * statistics of the options are written as those of blocking calls are. */
+/* Blocking forms of asynchronous calls: each calls tdict_..._async() and waits. They also write options->stats, as
+ * blocking calls do. */
 #ifndef TDICT_TESTS_SUPPORT_TAKE_H
 #define TDICT_TESTS_SUPPORT_TAKE_H
 
@@ -7,7 +7,7 @@
 #include "tdict/io.h"
 #include "tdict/tdict.h"
 
-/* Waits for a future that was started with `status`. */
+/* Waits for the future of a call that returned `status`. */
 static inline tdict_status td_take(tdict_status status, tdict_future *future, tdict_transfer_stats *stats,
                                    tdict_tree **out, tdict_error *err) {
   if (status != TDICT_OK) return status;
@@ -17,7 +17,8 @@ static inline tdict_status td_take(tdict_status status, tdict_future *future, td
   return status;
 }
 
-/* Takes the statistics out of a copy of the options. Options of another size stay as they are. */
+/* Returns a copy of the options without `stats`, and writes `stats` to *stats. Returns options of another size
+ * unchanged. */
 static inline const tdict_transfer_options *td_split_stats(const tdict_transfer_options *options,
                                                            tdict_transfer_options *copy, tdict_transfer_stats **stats) {
   *stats = NULL;

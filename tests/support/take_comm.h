@@ -1,4 +1,4 @@
-/* Calls of a communicator that start and wait: what a program writes as tdict_comm_..._async() and tdict_future_take().
+/* Blocking forms of a communicator's asynchronous calls: each calls tdict_comm_..._async() and tdict_future_take().
  */
 #ifndef TDICT_TESTS_SUPPORT_TAKE_COMM_H
 #define TDICT_TESTS_SUPPORT_TAKE_COMM_H

@@ -1,4 +1,4 @@
-/* The frame of a test file: see test.h. */
+/* The main function of test programs: see test.h. */
 #include "support/test.h"
 #include "support/random.h"
 
@@ -12,7 +12,7 @@ static void (*ends[MAX_ENDS])(void);
 static void (*chosen)(void);
 static tdict_device device;
 static bool skipped, ran;
-static char **extra; /* pairs of a name and a value, then NULL */
+static char **extra; /* options of the command line: pairs of name and value, then NULL */
 tdict_error td_last_error;
 
 void td_register(const char *name, void (*run)(void)) {
@@ -96,7 +96,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < num_cases; i++) {
     if (strcmp(cases[i].name, argv[1]) != 0) continue;
     chosen = cases[i].run;
-    const struct CMUnitTest tests[] = {{argv[1], run_chosen, NULL, NULL, NULL}}; /* cmocka counts an array's elements */
+    const struct CMUnitTest tests[] = {{argv[1], run_chosen, NULL, NULL, NULL}}; /* cmocka takes only an array */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (!ran) return fprintf(stderr, "the case was not run\n"), 1;
     return failed ? 1 : skipped ? SKIPPED : 0;

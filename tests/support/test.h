@@ -1,17 +1,18 @@
-/* The frame of a test file: cases, the device they run on, random data.
+/* What each test file uses: macros for cases, the device of the run, asserts, and random data.
  *
- * A file holds cases and includes this header. Each case is one CTest entry, found by its macro's name at the start
- * of a line:
+ * A test file includes this header and defines cases. CMake finds each case by the name of its macro at the start of a
+ * line:
  *   CASE(name)         runs once
  *   DEVICE_CASE(name)  runs on host, sim and cuda
  *   GPU_CASE(name)     runs on sim and cuda
  *   SIM_CASE(name)     runs on sim
  *   CUDA_CASE(name)    runs on cuda
  *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/services/mpi only
- * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It returns 0, 77 (skipped; it prints the reason)
- * or a failure.
+ * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It returns 0, 77 (skipped, with a printed reason)
+ * or another status after a failure.
  *
- * Asserts (cmocka's) work on the main thread only: other threads count their failures and the main thread looks. */
+ * cmocka's asserts work only on the main thread. Other threads count their failures, and the main thread checks the
+ * counts. */
 #ifndef TDICT_TESTS_SUPPORT_TEST_H
 #define TDICT_TESTS_SUPPORT_TEST_H
 
@@ -66,7 +67,7 @@
 #include "tdict/write.h"
 
 TDICT_BEGIN_DECLS
-#include <cmocka.h> /* for C++ too */
+#include <cmocka.h> /* also in C++ */
 
 void td_register(const char *name, void (*run)(void));
 #define TD_CASE(name)                                                                             \
@@ -80,26 +81,27 @@ void td_register(const char *name, void (*run)(void));
 #define CUDA_CASE(name) TD_CASE(name)
 #define MPI_CASE(name) TD_CASE(name)
 
-/* Ends the case as skipped. */
+/* Ends the case and reports it as skipped. */
 void td_skip(const char *reason) __attribute__((noreturn));
-/* The device that this run is for: tdict_cpu(), tdict_sim(0) or tdict_cuda(0). */
+/* Returns the device of this run: tdict_cpu(), tdict_sim(0) or tdict_cuda(0). */
 tdict_device td_device(void);
-/* A context for it, skipping the case when there is no such device. `options` may be NULL; its device is
- * overwritten. */
+/* Creates a context for this device. Skips the case if the device does not exist. `options` may be NULL; its device is
+ * ignored. */
 tdict_context *td_context(const tdict_context_options *options);
 
-/* Runs a function after the case, if the case passes. For what all cases of a folder share, such as a context. */
+/* Runs a function after the case, if the case passes. It can release what all cases of a folder share, such as a
+ * context. */
 void td_at_end(void (*run)(void));
 
-/* The value of an option of the command line, such as td_option("--ops"), or NULL. */
+/* Returns the value of an option of the command line, such as td_option("--ops"), or NULL. */
 const char *td_option(const char *name);
-/* The same as a number; `otherwise` without the option. */
+/* Returns the value as a number, or `otherwise` without the option. */
 int64_t td_number(const char *name, int64_t otherwise);
 
-/* Fills bytes with a sequence that depends on the seed; different seeds give different bytes everywhere. */
+/* Fills bytes with a random sequence. The sequences of different seeds differ everywhere. */
 void td_fill_random(void *bytes, size_t count, uint64_t seed);
 
-/* The call must succeed and must not write the error; `err` is in scope for it. */
+/* Makes a call, which must succeed and must not write the error. `err` is declared for the call. */
 enum { TD_UNWRITTEN = -1 };
 #define td_ok(call)                                                                                            \
   do {                                                                                                         \
@@ -112,8 +114,8 @@ enum { TD_UNWRITTEN = -1 };
       fail_msg("%s: %s at '%s': %s", #call, tdict_status_name(td_status_), err->path, err->message);           \
     if (err->status != TD_UNWRITTEN) fail_msg("%s: succeeded, and wrote the error '%s'", #call, err->message); \
   } while (0)
-/* The call must fail with this status and a message that holds `text`; `err` is in scope for it. The error is kept in
- * td_last_error. */
+/* Makes a call, which must fail with this status and a message that contains `text`. `err` is declared for the call.
+ * The error is stored in td_last_error. */
 extern tdict_error td_last_error;
 #define td_fails(wanted, text, call)                                                                        \
   do {                                                                                                      \
@@ -126,14 +128,14 @@ extern tdict_error td_last_error;
     if (!strstr(err->message, (text)))                                                                      \
       fail_msg("%s: the message '%s' does not hold '%s'", #call, err->message, (text));                     \
   } while (0)
-/* The same, and the error must name the path `where`. */
+/* The same, but the error must also name the path `where`. */
 #define td_fails_at(wanted, text, where, call)      \
   do {                                              \
     td_fails(wanted, text, call);                   \
     assert_string_equal(td_last_error.path, where); \
   } while (0)
 
-/* What a memory or a device counts at this moment. */
+/* Return the current counts of a memory or a device. */
 static inline tdict_memory_counts td_memory_counts(const tdict_memory *memory) {
   tdict_memory_counts counts;
   tdict_memory_get_counts(memory, &counts);

@@ -1,4 +1,4 @@
-/* Objects of two tensors: see things.h. A thing owns a reference to each. */
+/* Implements objects of two tensors: see things.h. A thing owns a reference to each tensor. */
 #include "tdict/hook.h"
 
 #include "support/things.h"
@@ -8,7 +8,7 @@
 
 #include "support/expressions.h"
 
-static _Atomic(int64_t) alive; /* relaxed: read when nothing runs */
+static _Atomic(int64_t) alive; /* relaxed: read while no other thread runs */
 
 thing *thing_create(tdict_tensor *a, tdict_tensor *b) {
   thing *t = malloc(sizeof *t);

@@ -1,7 +1,7 @@
-/* Objects for tests of transfers: a struct of two tensors, once with hooks that pin and move it, once with flatten.
+/* Objects for tests of transfers: a struct of two tensors. One type has hooks that pin and move the object, the other
+ * has flatten.
  *
- * The program counts all that live, so that a test sees one that was never released. Thread rule: hooks run
- * anywhere. */
+ * All existing things are counted, so that a test can detect leaks. Thread rule: hooks run on any thread. */
 #ifndef TDICT_TESTS_SUPPORT_THINGS_H
 #define TDICT_TESTS_SUPPORT_THINGS_H
 
@@ -13,10 +13,11 @@ typedef struct thing {
 
 /* Has pin_memory and to_device. */
 extern const tdict_type thing_hooked;
-/* Has flatten and unflatten, to the keys "a" and "b". */
+/* Has flatten and unflatten, with the keys "a" and "b". */
 extern const tdict_type thing_flat;
 
-/* Creates a thing that takes over the tensors. Returns NULL without memory; the tensors then stay with the caller. */
+/* Creates a thing that takes over the tensors. Returns NULL if there is no memory; the caller then keeps the
+ * tensors. */
 thing *thing_create(tdict_tensor *a, tdict_tensor *b);
 /* Returns the number of things that exist. */
 int64_t thing_count(void);

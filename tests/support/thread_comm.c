@@ -1,4 +1,4 @@
-/* Implements the table of tests/support/thread_comm.h: one lock, one condition. A collective operation ends when all
+/* Implements the table of thread_comm.h with one lock and one condition variable. A collective operation ends when all
  * ranks have posted their buffers: the last rank makes all copies. Messages between two ranks wait in a list. */
 #include "support/thread_comm.h"
 
@@ -20,7 +20,7 @@ typedef struct post {
   int32_t root;
   tdict_dtype dtype;
   tdict_reduce_op op;
-  size_t reads, writes; /* bytes of `src` and `dst` that are copied from and to a device */
+  size_t reads, writes; /* bytes to copy from the device to `src`, and from `dst` to the device */
 } post;
 typedef struct mail {
   struct mail *next;
@@ -40,7 +40,7 @@ typedef struct rank_state {
   post grouped[MOST_GROUPED];
   int num_grouped;
   post posted;
-  size_t received[MOST_LOGGED]; /* bytes that each call has received */
+  size_t received[MOST_LOGGED]; /* the number of bytes that each call has received */
   bool is_waiting;
   uint64_t seen; /* the number of changes when the rank began to wait */
 } rank_state;
@@ -49,7 +49,7 @@ struct thread_world {
   pthread_cond_t changed;
   int world, arrived;
   uint64_t generation;
-  bool mixed; /* the ranks posted different operations in the generation that ended last */
+  bool mixed; /* in the last finished generation, the ranks posted different operations */
   uint64_t changes;
   int damaged_rank, damaged_call; /* -1: none */
   size_t damaged_byte;
@@ -88,20 +88,20 @@ void thread_world_destroy(thread_world *w) {
   free(w);
 }
 
-/* Wakes all ranks. Called under the lock. */
+/* Counts a change and wakes all ranks. Call with the lock held. */
 static void note_change(thread_world *w) {
   w->changes++;
   pthread_cond_broadcast(&w->changed);
 }
 
-/* Returns true if all ranks wait, and have looked since the last change. */
+/* Returns true if all ranks wait and have seen the last change. */
 static bool is_deadlock(const thread_world *w) {
   for (int i = 0; i < w->world; i++)
     if (!w->ranks[i].is_waiting || w->ranks[i].seen != w->changes) return false;
   return true;
 }
 
-/* Waits for a change, and returns an error if no change can come. Called under the lock. */
+/* Waits for a change, and returns an error if no change is possible. Call with the lock held. */
 static tdict_status await_change(rank_state *r, int wanted, int64_t deadline, tdict_error *err) {
   thread_world *w = r->world;
   if (r->is_aborted) return tdict_fail(err, TDICT_ECANCELLED, "threads: rank %d gave up", r->rank);
@@ -118,7 +118,7 @@ static tdict_status await_change(rank_state *r, int wanted, int64_t deadline, td
   return ends ? tdict_fail(err, TDICT_ETIMEDOUT, "threads: all ranks wait") : TDICT_OK;
 }
 
-/* Counts the call in the log. Returns an error if the call must fail. Called under the lock. */
+/* Counts the call in the log. Returns an error if the call must fail. Call with the lock held. */
 static tdict_status begin_call(rank_state *r, thread_kind kind, size_t bytes, tdict_error *err) {
   r->num_calls[kind]++;
   r->num_bytes[kind] += bytes;
@@ -128,7 +128,7 @@ static tdict_status begin_call(rank_state *r, thread_kind kind, size_t bytes, td
   return tdict_fail(err, TDICT_EIO, "threads: the connection of rank %d is broken", r->rank);
 }
 
-/* Makes the copies of a collective operation. */
+/* Makes all copies of a collective operation, whose buffers all ranks have posted. */
 static void complete(thread_world *w) {
   const post *first = &w->ranks[0].posted;
   w->mixed = false;
@@ -149,7 +149,7 @@ static void complete(thread_world *w) {
     if (p->kind == THREAD_BROADCAST || p->kind == THREAD_ALL_REDUCE) {
       const post *root = &w->ranks[p->kind == THREAD_BROADCAST ? p->root : 0].posted;
       const void *from = p->kind == THREAD_BROADCAST ? root->src : root->dst;
-      if (p->dst != from) memmove(p->dst, from, p->bytes); /* the memory of the root may be read-only */
+      if (p->dst != from) memmove(p->dst, from, p->bytes); /* the root's memory may be read-only */
       continue;
     }
     for (int from = 0; from < w->world; from++)
@@ -206,7 +206,7 @@ static tdict_status take_mail(rank_state *r, const post *p, int64_t timeout_ns, 
   }
 }
 
-/* Copies `bytes` bytes between the device and the host, after the work on the stream. */
+/* Copies a rectangle between the device and the host, after the work on the stream. */
 static tdict_status copy_device(thread_world *w, tdict_stream stream, const tdict_rect *rect, tdict_direction direction,
                                 tdict_error *err) {
   tdict_memory *m = tdict_device_memory(w->context, w->device);
@@ -215,7 +215,7 @@ static tdict_status copy_device(thread_world *w, tdict_stream stream, const tdic
   return status == TDICT_OK ? m->ops->copy(m, rect, direction, err) : status;
 }
 
-/* Runs one operation on host buffers. Called under the lock. */
+/* Runs one operation on host buffers. Call with the lock held. */
 static tdict_status run_on_host(rank_state *r, const post *p, int64_t timeout_ns, tdict_error *err) {
   tdict_status status = begin_call(r, p->kind, p->bytes, err);
   if (status != TDICT_OK) return status;
@@ -224,7 +224,8 @@ static tdict_status run_on_host(rank_state *r, const post *p, int64_t timeout_ns
   return meet(r, p, timeout_ns, err);
 }
 
-/* Notes the bytes that a call has received, and damages them if the test has asked for it. Called under the lock. */
+/* Records the number of bytes that a call has received, and damages a byte if the test requested this. Call with the
+ * lock held. */
 static void receive(rank_state *r, const post *p, int call) {
   const thread_world *w = r->world;
   const bool gathers = p->kind == THREAD_EXCHANGE || p->kind == THREAD_ALL_GATHER;
@@ -245,7 +246,7 @@ static tdict_status run(rank_state *r, post p, int64_t timeout_ns, tdict_error *
   return status;
 }
 
-/* Runs an operation on buffers of the device of the world. */
+/* Runs an operation on buffers in the memory of the world's device. */
 static tdict_status run_data(rank_state *r, post p, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   if (!r->world->context || r->world->device.type == TDICT_DEVICE_CPU) return run(r, p, timeout_ns, err);
   char *in = calloc(1, p.reads + 1), *out = calloc(1, p.writes + 1);
@@ -266,7 +267,7 @@ static tdict_status run_data(rank_state *r, post p, tdict_stream stream, int64_t
   return status;
 }
 
-/* Collects the operation if a group is open, else runs it. */
+/* Adds the operation to the open group, or runs it if no group is open. */
 static tdict_status add_or_run(rank_state *r, post p, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   if (r->in_group) {
     if (r->num_grouped == MOST_GROUPED) abort();
@@ -341,7 +342,7 @@ static tdict_status op_group_begin(void *self, tdict_error *err) {
   r->num_grouped = 0;
   return TDICT_OK;
 }
-/* Sends first, since sending never waits. */
+/* Runs the operations of the group. Sends come first, because sending never waits. */
 static tdict_status op_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   static const thread_kind order[] = {THREAD_SEND, THREAD_BROADCAST, THREAD_RECEIVE};
   rank_state *r = self;

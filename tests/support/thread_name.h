@@ -1,4 +1,4 @@
-/* The names of the threads of this process, as the kernel and thus debuggers have them. Main thread only. */
+/* Reads the names of this process's threads from the kernel, as debuggers do. Main thread only. */
 #ifndef TDICT_TESTS_SUPPORT_THREAD_NAME_H
 #define TDICT_TESTS_SUPPORT_THREAD_NAME_H
 

@@ -1,4 +1,4 @@
-/* Threads of cases, whose start must succeed. Thread rule: the main thread. */
+/* Starts threads for cases, which must succeed. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_THREADS_H
 #define TDICT_TESTS_SUPPORT_THREADS_H
 
@@ -13,7 +13,8 @@ static inline pthread_t td_start(void *(*run)(void *), void *user) {
 }
 
 /* Runs a function on `count` threads at the same time, and waits for them. The first thread gets `user`, and each
- * further thread an address that is `stride` bytes higher. Returns a result that is not NULL, if there is one. */
+ * further thread an address that is `stride` bytes higher. Returns a result that is not NULL, if a thread returned
+ * one. */
 static inline void *td_in_threads(int count, void *(*run)(void *), void *user, size_t stride) {
   pthread_t threads[64];
   void *found = NULL, *result;

@@ -1,11 +1,11 @@
-/* Trees and tensors that a text describes: see tree_text.h. */
+/* Makes trees and tensors that a text describes: see tree_text.h. */
 #include "support/tree_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A place in the text. The error quotes `all`. */
+/* The position in the text. Errors quote `all`. */
 typedef struct reader {
   const char *at, *all;
   tdict_error *err;
@@ -29,7 +29,7 @@ static const struct {
               {"f64", TDICT_F64},   {"f8e4m3", TDICT_F8E4M3}, {"f8e5m2", TDICT_F8E5M2}, {"c64", TDICT_C64},
               {"c128", TDICT_C128}};
 
-/* Reads a dtype with its lanes. */
+/* Reads a dtype and its lanes. */
 static tdict_status read_dtype(reader *r, tdict_dtype *dtype) {
   const size_t length = strcspn(r->at, "x[ ");
   size_t i = 0;
@@ -48,7 +48,7 @@ static tdict_status read_dtype(reader *r, tdict_dtype *dtype) {
   return TDICT_OK;
 }
 
-/* Reads sizes in brackets, or nothing. */
+/* Reads sizes in brackets, if there are any. */
 static tdict_status read_sizes(reader *r, int most, int *ndim, int64_t *sizes) {
   *ndim = 0;
   if (*r->at != '[') return TDICT_OK;

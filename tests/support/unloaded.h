@@ -1,6 +1,6 @@
-/* Trees whose leaves are read by a callback. A *disk* counts the reads, holds them at a gate, and makes one of them
- * fail. Each *file* of a disk is an unloaded storage over bytes of the test. Thread rule: reads run on any thread, all
- * other functions on the main thread. */
+/* Trees whose leaves are read by a callback. A *disk* counts the reads, can stop them at a gate, and can make one of
+ * them fail. Each *file* of a disk is an unloaded storage over bytes of the test. Thread rule: reads run on any thread,
+ * all other functions on the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_UNLOADED_H
 #define TDICT_TESTS_SUPPORT_UNLOADED_H
 
@@ -26,14 +26,14 @@ typedef struct disk {
   pthread_mutex_t lock; /* guards all fields below */
   pthread_cond_t changed;
   int64_t permits;      /* reads that may pass the gate; -1: any number */
-  int64_t begun, ended; /* numbers of reads */
+  int64_t begun, ended; /* counts of reads */
   int inside, most_inside;
   int64_t fail_at; /* the number of the read that fails, from 1; 0: none */
   disk_fault fault;
-  char failed_path[64]; /* of the file whose read failed */
-  size_t most_bytes;    /* of a read */
-  uintptr_t low, high;  /* the addresses that were written */
-  bool wrong;           /* a read outside of the file */
+  char failed_path[64]; /* the file whose read failed */
+  size_t most_bytes;    /* size of the largest read */
+  uintptr_t low, high;  /* range of the addresses that reads have written */
+  bool wrong;           /* a read went beyond its file */
   int num_files, released;
 } disk;
 typedef struct disk_file {
@@ -47,7 +47,7 @@ static inline disk disk_open(void) {
   return (disk){
       .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .permits = -1, .low = UINTPTR_MAX};
 }
-/* All files must be released. */
+/* Ends the disk. All its files must have been released. */
 static inline void disk_reset(disk *d) {
   assert_int_equal(d->released, d->num_files);
   assert_int_equal(d->inside, 0);
@@ -135,7 +135,7 @@ static inline void disk_release(void *user) {
   free(f);
 }
 
-/* A file over bytes that the test keeps. */
+/* Adds a file over bytes of the test, which must stay valid. */
 static inline tdict_storage *disk_add(disk *d, const void *bytes, size_t size, const char *path) {
   disk_file *f = td_zeros(1, sizeof *f);
   *f = (disk_file){.disk = d, .bytes = bytes, .size = size};
@@ -145,7 +145,7 @@ static inline tdict_storage *disk_add(disk *d, const void *bytes, size_t size, c
   d->num_files++;
   return s;
 }
-/* A leaf with the layout of `like`, over a file. */
+/* Returns a leaf over a file, with the layout of `like`. */
 static inline tdict_tensor *disk_leaf(tdict_storage *file, const tdict_tensor *like) {
   const uintptr_t offset = (uintptr_t)like->data - (uintptr_t)like->storage->data;
   const tdict_tensor_desc view = {.data = (void *)((uintptr_t)file->data + offset),
@@ -156,13 +156,13 @@ static inline tdict_tensor *disk_leaf(tdict_storage *file, const tdict_tensor *l
   return td_made(tensor, tdict_tensor_over(file, &view, &made, err));
 }
 
-/* Replaces leaves of a tree by leaves over files. */
+/* The state of a walk that replaces leaves of a tree by leaves over files. */
 typedef struct disk_maker {
   disk *disk;
   tdict_tree *twin;
   uint64_t random;
-  int percent;                    /* share of the leaves that are replaced */
-  const tdict_storage *from[400]; /* storages that have a file */
+  int percent;                    /* percentage of the leaves to replace */
+  const tdict_storage *from[400]; /* storages of replaced leaves; files[i] replaces from[i] */
   tdict_storage *files[400];
   int count;
 } disk_maker;
@@ -182,8 +182,8 @@ static inline tdict_status disk_replace(void *user, const tdict_entry *entry, td
   tdict_status status = tdict_set(m->twin, entry->path, t, err);
   return status;
 }
-/* A tree with the keys and elements of `tree`, of whose leaves about `percent` are over files. `tree` must outlive
- * it. */
+/* Returns a tree with the keys and elements of `tree`. About `percent` % of its leaves are over files. `tree` must
+ * outlive the result. */
 static inline tdict_tree *disk_twin(disk *d, const tdict_tree *tree, int percent, uint64_t seed) {
   TD_FREED disk_maker *m = td_zeros(1, sizeof *m);
   m->disk = d;

@@ -1,5 +1,5 @@
-/* A clock of a test that jumps ahead when a thread sleeps. While it is on, nanosleep() of the library returns at once,
- * and CLOCK_MONOTONIC is then as late as if the thread had slept. The real time also passes, because threads spin until
+/* A clock for tests that jumps ahead when a thread sleeps. While it is on, nanosleep() in the library returns at once
+ * and advances CLOCK_MONOTONIC as if the thread had slept. Real time is also added, because some threads spin until
  * deadlines. A test file that includes this header must name __wrap_clock_gettime and __wrap_nanosleep, see
  * cmake/tdict_tests.cmake. Thread-safe. */
 #ifndef TDICT_TESTS_SUPPORT_VIRTUAL_CLOCK_H
@@ -12,7 +12,7 @@
 
 static struct td_clock {
   _Atomic(bool) is_virtual;
-  _Atomic(int64_t) ahead_ns; /* of the real time */
+  _Atomic(int64_t) ahead_ns; /* how far the clock is ahead of real time */
 } td_clock;
 
 int __real_clock_gettime(clockid_t clock, struct timespec *out);
@@ -31,7 +31,7 @@ static inline int64_t td_virtual_ns(void) {
   const int64_t real = td_real_ns();
   return real + atomic_load(&td_clock.ahead_ns);
 }
-/* Lets the virtual clock be at least `ns`. */
+/* Advances the virtual clock to at least `ns`. */
 static inline void td_virtual_reach(int64_t ns) {
   int64_t ahead = atomic_load(&td_clock.ahead_ns);
   for (;;) {

@@ -1,4 +1,4 @@
-/* The watchdog: see watchdog.h. States are the threads' own, read by the watching thread. */
+/* Implements the watchdog: see watchdog.h. The watching thread reads the states, which belong to the other threads. */
 #include "support/watchdog.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 
 static _Atomic(const char *) states[WATCH_MAX_THREADS];
-static _Atomic(int64_t) counts[WATCH_MAX_THREADS], bumps; /* relaxed: only looked at */
+static _Atomic(int64_t) counts[WATCH_MAX_THREADS], bumps; /* relaxed: only compared */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* guards: ended */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool ended;

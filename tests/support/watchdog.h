@@ -8,9 +8,9 @@ enum { WATCH_MAX_THREADS = 64 };
 /* Starts the watchdog. It ends the program after `seconds` without a note or bump. Only one can run at a time. */
 void watch_begin(int seconds);
 void watch_end(void);
-/* Records what the thread does next. `state` must be a literal or live as long. */
+/* Records what the thread does next. `state` must be a literal, or stay valid until watch_end(). */
 void watch_note(int thread, const char *state);
-/* Records progress that belongs to no particular thread, as in hooks. */
+/* Records progress that belongs to no particular thread, for example in hooks. */
 void watch_bump(void);
 
 #endif

@@ -1,6 +1,6 @@
-/* Moves one leaf of 32 KiB to the simulated device with the calling thread, and writes the address of every function
- * that is entered on that thread. The library is compiled with -finstrument-functions, and tests/gates/walk.py resolves
- * the addresses. */
+/* Moves one leaf of 32 KiB to the simulated device with the calling thread, and prints the address of each function
+ * that this thread enters. The library is compiled with -finstrument-functions, and tests/gates/walk.py resolves the
+ * addresses. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -52,7 +52,7 @@ NOT_TRACED int main(void) {
   transfer.num_threads = 0;
   int64_t shape[] = {8192};
   traced = pthread_self();
-  for (int round = 0; round < 2; round++) { /* the first one fills caches and starts threads */
+  for (int round = 0; round < 2; round++) { /* the first round fills caches and starts threads */
     tdict_tree *tree, *moved;
     tdict_tensor *leaf;
     must(tdict_create(0, NULL, &tree, &err), &err);
