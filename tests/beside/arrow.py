@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Exchanges arrays between tdict and the real pyarrow and nanoarrow, in both directions, and compares all elements.
+"""Exchanges arrays between tdict and the packages pyarrow and nanoarrow in both directions, and compares all elements.
 
 usage: arrow.py LIBRARY [COUNT] [SEED]
-LIBRARY is libtdict.so. COUNT is the number of random tables (default 200). Returns 77 if pyarrow or nanoarrow is
+LIBRARY is libtdict.so. COUNT is the number of random tables (default 200). Exits with 77 if pyarrow or nanoarrow is
 missing."""
 
 import ctypes
@@ -88,13 +88,13 @@ class Refused(Exception):
 
 
 def ok(name, *arguments):
-    """Calls a function that takes an error last."""
+    """Calls a function whose last parameter is a tdict_error, and raises an exception if it fails."""
     error = Error()
     if getattr(lib, name)(*arguments, C.byref(error)) != 0:
         raise Refused(f"{error.path.decode()}: {error.message.decode()}")
 
 
-# Trees: reading and making.
+# Reading and making trees.
 
 
 def read_tensor(tensor):
@@ -109,7 +109,7 @@ def read_tensor(tensor):
 
 
 def read_leaf(tree, path):
-    """A leaf as a list with an element for each row."""
+    """Returns a leaf as a list with one element for each row."""
     found = C.c_void_p()
     error = Error()
     if lib.tdict_get(tree, path.encode(), C.byref(found), C.byref(error)) == 0:
@@ -162,7 +162,7 @@ def options(nulls=REFUSE, fill=float("nan"), mask_all=False):
     return C.byref(Options(C.sizeof(Options), nulls, mask_all, fill, b"_mask"))
 
 
-# Crossing the border.
+# Exports and imports.
 
 
 def import_batch(batch, **given):
@@ -184,7 +184,7 @@ def release(buffer, at):
 
 
 def import_table(table, **given):
-    """By the PyCapsule of a stream, as any consumer does."""
+    """Imports a table through the PyCapsule of its stream."""
     capsule = table.__arrow_c_stream__()
     get = C.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = C.c_void_p, [C.py_object, C.c_char_p]
@@ -209,7 +209,7 @@ def export_nanoarrow(tree):
 
 
 def same(found, wanted):
-    """Compares rows: numbers bit by bit, None with None."""
+    """Returns whether two rows are equal: numbers bit by bit, None only to None."""
     if wanted is None or found is None or isinstance(wanted, str):
         return found is wanted or found == wanted
     if isinstance(wanted, (list, tuple)) or isinstance(found, (list, np.ndarray)):
@@ -255,7 +255,7 @@ def every_dtype(rng):
             assert back.equals(batch), (name, count)
             assert same(export_nanoarrow(tree).to_pylist(), [{"x": v} for v in arrow.to_pylist()]), name
             lib.tdict_release(tree)
-            assert same(back.column("x").to_pylist(), arrow.to_pylist())  # the tree is gone
+            assert same(back.column("x").to_pylist(), arrow.to_pylist())  # the tree has already been released
             for start in (1, 3, 8, 13):
                 part = batch.slice(start, max(0, count - start - 1))
                 tree = import_batch(part)
@@ -282,7 +282,7 @@ def shapes(rng):
 
 
 def fixed_shape_tensors(rng):
-    """The type that TensorDict's to_arrow() makes."""
+    """Exchanges fixed shape tensors, the type that TensorDict's to_arrow() makes."""
     wanted = numbers("float32", 4 * 2 * 3, rng).reshape(4, 2, 3)
     for array, shaped in ((wanted, wanted), (np.transpose(wanted, (0, 2, 1)), np.transpose(wanted, (0, 2, 1)))):
         rows = pa.FixedShapeTensorArray.from_numpy_ndarray(array)
@@ -397,13 +397,13 @@ def nulls(rng):
         check(tree, "_mask.s.y", [True, False, False, True][start:])
         refuses("_mask", read_leaf, tree, "_mask.full")
         lib.tdict_release(tree)
-    # A null list whose offsets contain elements.
+    # A null list whose offsets span elements.
     values, offsets = pa.array([1, 2, 3, 4, 5]), pa.array([0, 2, 4, 5], pa.int32())
     rows = pa.ListArray.from_arrays(offsets, values, mask=pa.array([False, True, False]))
     tree = import_batch(pa.RecordBatch.from_arrays([rows], ["l"]), nulls=FILL)
     check(tree, "l", [[1, 2], [], [5]])
     lib.tdict_release(tree)
-    # Masks of a stream: a key has a mask if any batch has a null.
+    # Masks of a stream: a key has a mask if a batch has a null.
     table = pa.table({"x": pa.chunked_array([pa.array([1, 2]), pa.array([None, 3])]),
                       "y": pa.chunked_array([pa.array([1, 2]), pa.array([4, 3])])})
     tree = import_table(table, nulls=MASK)
@@ -459,7 +459,7 @@ def tables(rng):
 
 
 def device_arrays(rng):
-    """pyarrow's own structs of device arrays, in host memory."""
+    """Exchanges pyarrow's device arrays in host memory."""
     wanted = numbers("int32", 100, rng)
     batch = pa.RecordBatch.from_arrays([pa.array(wanted), pa.array(wanted % 2 == 0)], ["x", "b"])
     context, tree = C.c_void_p(), C.c_void_p()
@@ -476,13 +476,13 @@ def device_arrays(rng):
     lib.tdict_context_destroy(context)
 
 
-CUDA, SIM, ENODEVICE = 2, 12, 12  # types of devices, and a status
+CUDA, SIM, ENODEVICE = 2, 12, 12  # two device types and a status
 
 
 def to_device(rng, device_type):
-    """A table of 10 columns arrives on a device in one transfer. False: there is no such device."""
+    """Moves a table of 10 columns to a device in one transfer. Returns False if there is no such device."""
     context, tree, moved, back = (C.c_void_p() for _ in range(4))
-    # tdict_context_options: struct_size, device; the other members get their defaults.
+    # A tdict_context_options with only struct_size and device; the other members get their defaults.
     chosen = (C.c_char * 16)()
     struct.pack_into("Nii", chosen, 0, 16, device_type, 0)
     if lib.tdict_context_create(chosen, C.byref(context), None) == ENODEVICE:
@@ -542,7 +542,8 @@ def random_value(typ):
 
 
 def random_tables(count):
-    """pyarrow, to tdict, to pyarrow: all rows are equal. Slices are cut with offsets at every level."""
+    """Sends random tables from pyarrow to tdict and back, and compares all rows. The tables are slices with offsets at
+    every level."""
     for _ in range(count):
         rows = random.randint(0, 20)
         types = [random_type(2) for _ in range(random.randint(0, 5))]
@@ -554,7 +555,7 @@ def random_tables(count):
         wanted = part.to_pylist()
         back = export_pyarrow(tree)
         assert back.to_pylist() == wanted, (part.schema, back.to_pylist()[:3], wanted[:3])
-        # nanoarrow 0.9 returns no rows for structs without fields and lists of 0 elements.
+        # nanoarrow 0.9 returns no rows for structs without fields and for lists of 0 elements.
         if types and "struct<>" not in str(part.schema) and "[0]" not in str(part.schema):
             found = export_nanoarrow(tree).to_pylist()
             assert found == wanted, (part.schema, found, wanted)

@@ -1,4 +1,5 @@
-"""What the makers of operations share: the pool, texts of trees, and the cases that are not done."""
+"""The code that the scripts which record operations share: the pool, texts of trees, and operations that are not
+recorded."""
 
 import torch
 from tensordict import NonTensorData, NonTensorStack, TensorDict
@@ -10,7 +11,7 @@ KEYS = ["a", "b", "n", "m", "c.d"]
 
 
 def column(shape, first):
-    """Texts of the numbers from `first` on, as a stack of the given shape."""
+    """Returns the numbers from `first` on as texts, in a stack of the given shape."""
     if not shape:
         return NonTensorData(f"t{first}")
     step = 1
@@ -24,7 +25,7 @@ def flat(value):
 
 
 def texts_of(td, value):
-    """The text of each element; a text that all elements have is written once, as TensorDict often repeats it."""
+    """Returns the text of each element, or only one text if all are equal, because TensorDict often repeats a text."""
     texts = [value.data] * td.numel() if isinstance(value, NonTensorData) else flat(value.tolist())
     return texts[:1] if len(set(texts)) == 1 else texts
 
@@ -47,12 +48,12 @@ def escape(key):
 
 
 def own_nodes(td):
-    """TensorDict's results share nested dictionaries, or are the very tree; tdict's have nodes of their own."""
+    """Returns a copy with its own nodes, as tdict's results have. TensorDict's results can share nodes."""
     def nodes(td):
         made = TensorDict({}, td.batch_size)
         for key, value in td.items():
             if isinstance(value, TEXTS):
-                value = value.clone()  # a text is locked with its tree
+                value = value.clone()  # locking a tree also locks its texts
             made._tensordict[key] = value if isinstance(value, LEAVES) else nodes(value)
         return made
 
@@ -60,7 +61,7 @@ def own_nodes(td):
 
 
 def in_order_of(td, like):
-    """The keys in the order of another tree that has the same."""
+    """Returns a tree with its keys in the order of `like`, which has the same keys."""
     made = TensorDict({}, td.batch_size)
     for key in like.keys():
         value = td.get(key)
@@ -69,7 +70,8 @@ def in_order_of(td, like):
 
 
 def consolidated_order(td):
-    """The order of a consolidated file: texts for whole trees, tensors, then columns and trees."""
+    """Returns a tree with its keys in the order of a consolidated file: texts for whole trees, tensors, then columns
+    and trees."""
     made = TensorDict({}, td.batch_size)
     for kind in (NonTensorData, torch.Tensor, (NonTensorStack, TensorDict)):
         for key, value in td.items():
@@ -79,7 +81,7 @@ def consolidated_order(td):
 
 
 def ids_of(td):
-    """The identities of a tree and of all trees below it."""
+    """Returns the ids of a tree and of all trees below it."""
     return {id(td)}.union(*(ids_of(v) for v in td.values() if not isinstance(v, LEAVES)))
 
 
@@ -90,7 +92,7 @@ def some_locked(td):
 USES_BATCH = {"index", "setindex", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand", "permute",
               "transpose", "split", "chunk", "every", "unbind", "join", "pad", "flatten_keys", "flatten_keys_"}
 
-# Texts of TensorDict's errors for trees with texts that tdict accepts.
+# TensorDict's errors for operations on texts that tdict can do, with their names in docs/container.md.
 REFUSED_BY_TENSORDICT = {"All tensordicts must be non-tensors": "texts of a tree without elements",
                          "cat lazy stacked tds must have same stack dim": "cat of columns that were stacked along other dimensions",
                          "existing batch_size": "another batch size where TensorDict repeats a text",
@@ -102,4 +104,4 @@ REFUSED_BY_TENSORDICT = {"All tensordicts must be non-tensors": "texts of a tree
 
 
 class Wanted(Exception):
-    """tdict differs here by intention."""
+    """Raised if tdict intentionally differs from TensorDict."""

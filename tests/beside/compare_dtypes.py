@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares conversions between float dtypes with PyTorch's, bit by bit. Two NaN are equal.
+"""Compares conversions between float dtypes with PyTorch's, bit by bit. All NaN are equal.
 
 usage: compare_dtypes.py LIBRARY [COUNT]
 LIBRARY is a shared library such as build/release/libtdict.so. Converts every bit pattern of the floats of 8 and 16 bits to
 float32 and float64 and back, and COUNT (default 100000000) random bit patterns of float32 to each of these floats. A
 number too large for float8_e4m3fn becomes NaN in tdict and in PyTorch 2.11. PyTorch 2.15 returns the largest number
-instead; these elements are counted apart. Exit status: 0 equal, 1 different, 77 if PyTorch is missing."""
+instead; such elements are counted separately. Exit status: 0 equal, 1 different, 77 if PyTorch is missing."""
 
 import ctypes
 import sys
@@ -19,14 +19,14 @@ except ImportError:
     print("PyTorch is missing")
     sys.exit(77)
 
-# DLPack's type code, and bits. Old versions of PyTorch have no floats of 8 bits.
+# DLPack's type code and bits of each dtype. Old versions of PyTorch have no 8-bit floats.
 CODES = {getattr(torch, name): code for name, code in (
     ("float16", (2, 16)), ("bfloat16", (4, 16)), ("float8_e4m3fn", (10, 8)), ("float8_e5m2", (12, 8)), ("float32", (2, 32)),
     ("float64", (2, 64))) if hasattr(torch, name)}
 SMALL = [dtype for dtype, (_, bits) in CODES.items() if bits <= 16]
 INTEGERS = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 PIECE = 1 << 24
-saturated = [0]  # elements that PyTorch replaced by the largest float8_e4m3fn
+saturated = [0]  # number of elements that PyTorch replaced by the largest float8_e4m3fn
 
 
 class Desc(ctypes.Structure):
@@ -57,7 +57,7 @@ def convert(library, source, dtype):
 
 
 def count_differences(source, made):
-    """The number of elements of `made` that PyTorch converts otherwise."""
+    """Returns the number of elements of `made` that differ from PyTorch's conversion."""
     dtype = made.dtype
     wanted = source.to(dtype)
     integer = INTEGERS[CODES[dtype][1]]

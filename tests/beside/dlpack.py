@@ -2,11 +2,11 @@
 """Exchanges tensors and trees with NumPy, PyTorch and JAX through DLPack, in both directions.
 
 usage: dlpack.py LIBRARY [MODULE]
-LIBRARY is a shared library such as build/release/libtdict.so. MODULE is torch or jax: it must be installed. The structs go through capsules made with ctypes, as a
-binding would make them. Checks values, strides, byte offsets, dtypes, read-only flags and lifetimes: each deleter runs
-once, and the exporter's tree is released first. CUDA tensors are exchanged while the producer's stream is busy; this part
-is skipped without a GPU. Other libraries that are not installed are skipped. Exit status: 0 equal, 1 different, 77 if
-NumPy or MODULE is missing."""
+LIBRARY is a shared library such as build/release/libtdict.so. MODULE, torch or jax, must be installed. The structs are
+passed in capsules made with ctypes, as in a binding. Checks values, strides, byte offsets, dtypes, read-only flags and
+lifetimes: each deleter must run once, and the exporter's tree is released first. CUDA tensors are exchanged while the
+producer's stream is busy; this part needs a GPU. Skips other libraries that are not installed. Exit status: 0 equal, 1
+different, 77 if NumPy or MODULE is missing."""
 
 import ctypes
 import gc
@@ -26,7 +26,7 @@ except ImportError:
 MAX_NDIM = 32
 pointer = ctypes.POINTER
 c_void_p, c_int32, c_int64, c_size_t = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
-# tdict's name, DLPack's type code and bits, and the type of NumPy (None: NumPy has none)
+# maps tdict's dtypes to DLPack's type code and bits
 DTYPES = {"int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8), "uint16": (1, 16),
           "uint32": (1, 32), "uint64": (1, 64), "float16": (2, 16), "float32": (2, 32), "float64": (2, 64),
           "complex64": (5, 64), "complex128": (5, 128), "bool": (6, 8)}
@@ -90,7 +90,7 @@ api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 api.PyCapsule_GetPointer.restype = c_void_p
 api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
-# The names are kept by address, so they must live as long as the capsules.
+# Capsules store the addresses of these names, so the names must outlive them.
 NAMES = {True: b"dltensor_versioned", False: b"dltensor"}
 USED = {True: b"used_dltensor_versioned", False: b"used_dltensor"}
 checked = [0]
@@ -104,7 +104,7 @@ def check(good, what):
 
 
 class Tdict:
-    """The few calls of the library that a binding would wrap."""
+    """The functions of the library that a binding would wrap."""
 
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
@@ -127,7 +127,7 @@ class Tdict:
         return desc
 
     def wrap(self, array, read_only=False, code=None, strides=True):
-        """A tensor over the elements of a NumPy array. Returns the tensor and a list that counts its releases."""
+        """Makes a tensor over the elements of a NumPy array. Returns the tensor and a list that counts its releases."""
         code = code or DTYPES[array.dtype.name]
         shape = (c_int64 * max(array.ndim, 1))(*array.shape)
         steps = (c_int64 * max(array.ndim, 1))(*[s // array.itemsize for s in array.strides])
@@ -160,11 +160,11 @@ class Tdict:
         return out
 
 
-released_by = []  # callbacks must outlive the tensors
+released_by = []  # keeps the callbacks, which must outlive the tensors
 
 
 class Exported:
-    """An object with __dlpack__, as a binding makes it. Older consumers ask without max_version."""
+    """An object with __dlpack__, as in a binding. Older consumers do not pass max_version."""
 
     def __init__(self, managed, versioned, device=(1, 0)):
         self.managed, self.versioned, self.device, self.given = managed, versioned, device, False
@@ -179,11 +179,11 @@ class Exported:
 
 
 class Owner(np.ndarray):
-    """An array that a weak reference can watch: it is gone when no library holds its bytes."""
+    """An array to which weak references are possible. It is deleted when no library uses its bytes any more."""
 
 
 def arrays():
-    """Returns arrays with many layouts, each with its description."""
+    """Yields arrays with many layouts and their descriptions."""
     rng = np.random.default_rng(1)
     for name in DTYPES:
         bytes_ = rng.integers(0, 2 if name == "bool" else 100, 4 * 3 * 5)
@@ -198,7 +198,7 @@ def arrays():
 
 
 def elements(tdict, tensor):
-    """The elements of an imported tensor, read by its description."""
+    """Returns the elements of an imported tensor, which are read through its descriptor."""
     desc = tdict.desc(tensor)
     shape = [desc.shape[i] for i in range(desc.ndim)]
     name = next(k for k, v in {**DTYPES, **TORCH_ONLY}.items() if v == (desc.dtype & 255, desc.dtype >> 8 & 255))
@@ -212,8 +212,8 @@ def elements(tdict, tensor):
 
 
 def numpy_out(tdict):
-    """tdict to NumPy: the tensor is released first, the array last."""
-    new = tuple(int(n) for n in np.__version__.split(".")[:2]) >= (2, 1)  # knows the versioned struct
+    """Exports from tdict to NumPy. Releases the tensor before the array."""
+    new = tuple(int(n) for n in np.__version__.split(".")[:2]) >= (2, 1)  # has the versioned struct
     for versioned in (True, False) if new else (False,):
         for what, array in arrays():
             if array.dtype == bool and not new:
@@ -236,7 +236,7 @@ def numpy_out(tdict):
 
 
 def numpy_in(tdict, new):
-    """NumPy to tdict: the array is released first, the tensor last."""
+    """Imports from NumPy to tdict. Releases the array before the tensor."""
     for what, array in arrays():
         if array.dtype == bool and not new:
             continue
@@ -265,7 +265,7 @@ def numpy_in(tdict, new):
         check(tdict.lib.tdict_tensor_data(tensor) not in (None, array.ctypes.data), "or is copied")
         check(np.array_equal(elements(tdict, tensor), array), "the copy has the values")
         tdict.lib.tdict_tensor_release(tensor)
-    # a producer with a byte offset, NULL strides, and a count of its deletions
+    # a producer with a byte offset and NULL strides, which counts its deletions
     array = np.arange(12, dtype=np.int32)
     deleted = []
     shape = (c_int64 * 2)(2, 4)
@@ -279,7 +279,7 @@ def numpy_in(tdict, new):
 
 
 def torch_both(tdict, torch):
-    """PyTorch, both directions, with the dtypes that NumPy lacks."""
+    """Exchanges tensors with PyTorch in both directions, also with dtypes that NumPy lacks."""
     exchanged = torch_dtypes(torch)
     not_deleted = 0
     for what, array in arrays():
@@ -340,12 +340,12 @@ def torch_version(torch):
 
 
 def torch_versioned(torch):
-    """PyTorch 2.9 and later reads and writes the versioned struct."""
+    """Returns whether PyTorch reads and writes the versioned struct, as version 2.9 and later do."""
     return torch_version(torch) >= (2, 9)
 
 
 def torch_dtypes(torch):
-    """The names of the dtypes that PyTorch exchanges: all, but versions before 2.9 lack or refuse some."""
+    """Returns the names of the dtypes that PyTorch can exchange. Versions before 2.9 lack or refuse some."""
     names, without = {*DTYPES, *TORCH_ONLY}, []
     for name in sorted(names):
         try:
@@ -359,7 +359,7 @@ def torch_dtypes(torch):
 
 
 def legacy_of(tdict, array, managed):
-    """Deletes the versioned struct and returns a capsule of the legacy one, for an older PyTorch."""
+    """Deletes the versioned struct and returns a capsule with a legacy struct, for an older PyTorch."""
     Versioned.from_address(managed)
     tensor = tdict.take(api.PyCapsule_New(managed, NAMES[True], None))
     out = tdict.export(tensor, False)
@@ -368,7 +368,7 @@ def legacy_of(tdict, array, managed):
 
 
 def torch_tree(tdict, torch):
-    """A tree of PyTorch's tensors goes in and out; the tree is released before the tensors are used."""
+    """Imports PyTorch's tensors as a tree and exports the tree. Releases the tree before the tensors are used."""
     sources = {f"n{i % 3}.leaf\\.{i}": torch.randn(3, i + 1) for i in range(50)}
     capsules = [torch.utils.dlpack.to_dlpack(t) for t in sources.values()]
     entries = (Entry * 50)()
@@ -402,14 +402,14 @@ def torch_tree(tdict, torch):
 
 
 def torch_cuda(tdict, torch):
-    """CUDA tensors, with a producer's stream that is still busy while the consumer reads."""
+    """Exchanges CUDA tensors while the producer's stream is still busy."""
     context = c_void_p()
     tdict.call("tdict_context_create", None, ctypes.byref(context))
     side, other = torch.cuda.Stream(), torch.cuda.Stream()
     streams = [Stream(2, torch.cuda.current_device(), s.cuda_stream) for s in (side, other)]
     wait = torch.empty(1 << 24, device="cuda")
     for number in range(200):
-        # PyTorch fills on a busy stream, tdict copies to the host
+        # PyTorch fills a tensor on a busy stream, and tdict copies the tensor to the host.
         with torch.cuda.stream(side):
             source = torch.zeros(1 << 16, device="cuda")
             for _ in range(number % 5):
@@ -428,7 +428,7 @@ def torch_cuda(tdict, torch):
         tdict.call("tdict_get", host, b"t", ctypes.byref(leaf))
         got = np.ctypeslib.as_array(ctypes.cast(tdict.lib.tdict_tensor_const_data(leaf), pointer(ctypes.c_float)), (1 << 16,))
         check((got == number + 1.0).all(), f"CUDA try {number}: tdict reads after PyTorch's stream")
-        # tdict fills by a transfer that is still running, PyTorch reads on its stream
+        # A transfer of tdict still fills a tensor, and PyTorch reads the tensor on its stream.
         got[:] = number + 0.5
         future, moved = c_void_p(), c_void_p()
         tdict.call("tdict_to_device_async", context, host, Device(2, 0), None, ctypes.byref(future))
@@ -449,7 +449,7 @@ def torch_cuda(tdict, torch):
 
 
 def jax_both(tdict, jax):
-    """JAX on the CPU takes legacy structs of tensors in C order."""
+    """Exchanges tensors with JAX on the CPU, which accepts legacy structs of tensors in C order."""
     array = np.arange(24, dtype=np.float32).reshape(4, 6)
     tensor, released = tdict.wrap(array)
     got = jax.dlpack.from_dlpack(Exported(tdict.export(tensor, False), False))
@@ -464,7 +464,7 @@ def jax_both(tdict, jax):
 
 
 def installed(name, title, wanted):
-    """The module, or None if it is not installed. Ends the program if this module was asked for."""
+    """Returns a module, or None if it is not installed. Ends the program if MODULE is this module."""
     try:
         importlib.import_module(f"{name}.dlpack" if name == "jax" else name)
         return sys.modules[name]

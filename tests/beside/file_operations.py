@@ -1,4 +1,4 @@
-"""Operations that save and open trees, and those that set texts. Mixed into the maker."""
+"""The operations that save and open trees, and those that set texts: a base class for make_operations.py."""
 
 import os
 
@@ -21,12 +21,13 @@ def is_strided(td):
 
 
 def is_repeated(text):
-    """One text as a stack: a column, or a text for the whole tree that TensorDict has repeated, as in unsqueeze."""
+    """Returns whether a stack has only one text: a column, or a text for the whole tree that TensorDict repeated, as in
+    unsqueeze."""
     return not isinstance(text, NonTensorData) and len(set(flat(text.tolist()))) == 1
 
 
 def separate(td):
-    """What a file gives: nothing is shared with the source, and no tree is locked."""
+    """Returns a copy like a tree from a file: it shares nothing with the source, and no tree is locked."""
     made = TensorDict({}, td.batch_size)
     for key, value in own_nodes(td).items():
         made._tensordict[key] = value.clone().contiguous() if isinstance(value, LEAVES) else separate(value)
@@ -54,7 +55,7 @@ class FileOperations:
         return self.change(s, f"text {s} {self.text(path)} {word}", lambda t: t.set(self.key(path), text))
 
     def fill_texts(self, td):
-        """Gives a tree new columns, text by text in order; answers the first number."""
+        """Replaces the texts of a tree by new columns, in order. Returns the first number."""
         base = self.next
         for key, value in list(td.items()):
             if isinstance(value, TEXTS):
@@ -70,7 +71,7 @@ class FileOperations:
             raise Wanted("an operation on a tree whose child no longer agrees with it")
 
     def check_columns(self, td, format):
-        """In TensorDict's formats, a column has the dimensions of its tree: further ones are lists in JSON."""
+        """Refuses columns with more dimensions than their tree, which TensorDict's formats store as lists in JSON."""
         deep = [v for v in td.values() if not isinstance(v, (torch.Tensor, NonTensorData)) and v.ndim > td.ndim]
         if format != "safetensors" and any(isinstance(v, TEXTS) for v in deep):
             raise Wanted("a column of more dimensions than its tree")
@@ -82,7 +83,7 @@ class FileOperations:
         return line, lambda: ([made()], False)
 
     def opened(self, s, d, line, made):
-        """What was opened takes a slot now and then, and the trees that were saved stay where they are."""
+        """Records a tree that was opened. Only sometimes puts it into a slot, so that saved trees stay in the pool."""
         td = self.pool[s]
         ids = [id(v) for _, v in self.nodes(td)]
         inside, outside = len(set(ids)) < len(ids), bool(self.sharing(s))
@@ -104,7 +105,7 @@ class FileOperations:
         return self.shown(f"consolidate {s} {d}", lambda: own_nodes(self.pool[s].consolidate().clone()))
 
     def op_save(self, s, d):
-        """tdict saves and opens; the tree must be the same."""
+        """Records that tdict saves and opens a tree, which must not change."""
         self.check_sound(self.pool[s])
         td, format = self.pool[s], self.r.choice(FORMATS)
         self.check_columns(td, format)
@@ -114,7 +115,7 @@ class FileOperations:
         def made():
             names = [".".join(p) for p, _ in self.leaves(td)]
             if format == "safetensors" and len(set(names)) < len(names):
-                raise ValueError("two tensors with one name")  # as TensorDict's to_safetensors
+                raise ValueError("two tensors with one name")  # as TensorDict's to_safetensors does
             return order_of(td, format)
 
         return self.opened(s, d, f"save {s} {d} {format}", made)
@@ -138,7 +139,7 @@ class FileOperations:
             raise Wanted(f"TensorDict cannot write .{format}: {type(error).__name__}") from None
 
     def op_load(self, s, d):
-        """TensorDict saves, tdict opens."""
+        """Saves a tree with TensorDict, for tdict to open."""
         td, format = self.pool[s], self.r.choice(FORMATS)
         self.check_sound(td)
         self.check_columns(td, format)
@@ -147,7 +148,7 @@ class FileOperations:
         return self.opened(s, d, f"load {s} {d} {name}", lambda: order_of(td, format))
 
     def op_load_lazy(self, s, d):
-        """TensorDict saves a lazy stack; tdict opens a tree with the members."""
+        """Saves a lazy stack with TensorDict, which tdict opens as a tree with its items."""
         td, format = self.pool[s], self.r.choice(FORMATS[1:])
         self.check_sound(td)
         if not list(self.entries(td)):

@@ -2,9 +2,9 @@
 """Compares the library's reader of JSON with Python's module json, on random texts and on damaged texts.
 
 usage: json_texts.py PROGRAM [COUNT [SEED]]
-PROGRAM is beside_json_values. Both must accept the same texts and read the same values, and the text that the library
-writes must have these values. The library also refuses: lone surrogates, duplicate keys, keys with U+0000, integers
-beyond 64 bits, reals beyond a double, NaN and Infinity, and more than 512 levels."""
+PROGRAM is beside_json_values. Both readers must accept the same texts and read the same values, and the text that the
+library writes must have these values. The library also refuses: lone surrogates, duplicate keys, keys with U+0000,
+integers beyond 64 bits, reals beyond a double, NaN and Infinity, and more than 512 levels."""
 
 import json
 import random
@@ -34,7 +34,7 @@ def random_text():
 
 
 def write_string(text):
-    """With all kinds of escapes."""
+    """Writes a string, with random kinds of escapes."""
     parts = []
     for char in text:
         units = struct.unpack(f">{len(char.encode('utf-16-be')) // 2}H", char.encode("utf-16-be"))
@@ -113,7 +113,7 @@ def refuse(*_):
 
 
 def write_tokens(value, depth, out):
-    """Writes the tokens as json_values.c does. Refuses what only the library refuses."""
+    """Writes the tokens as json_values.c does. Refuses values that only the library refuses."""
     if isinstance(value, str):
         try:
             out.append('"' + value.encode().hex())
@@ -132,7 +132,7 @@ def write_tokens(value, depth, out):
     else:
         if depth == LEVELS:
             raise Refused
-        is_object = isinstance(value, tuple)  # of an object's pairs
+        is_object = isinstance(value, tuple)  # the pairs of an object
         pairs = value if is_object else [(None, member) for member in value]
         keys = {key for key, _ in pairs}
         if is_object and (len(keys) != len(pairs) or any("\0" in key for key in keys)):

@@ -1,7 +1,7 @@
-/* Reads texts for json_texts.py, and prints what the library reads in them. The standard input has frames: the length
- * of a text as 4 bytes, little-endian, and the text. A line of the output is "-" if the library refuses the text. Else
- * the line has the tokens of the text: brackets, strings as hexadecimal digits, integers, reals as the digits of their
- * bits, t, f and n. A tab and the text of tdict_json_write() follow. Thread rule: one thread. */
+/* Reads texts for json_texts.py, and prints the values that the library finds in them. Standard input has for each text
+ * its length as 4 little-endian bytes, and then the text. The output has a line for each text: "-" if the library
+ * refuses the text, or else its tokens (brackets, strings as hexadecimal digits, integers, reals as the digits of their
+ * bits, t, f and n), a tab, and the text of tdict_json_write(). Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static void print_scalar(tdict_json value) {
   }
 }
 
-/* Prints a value with all members. The recursion is limited by TDICT_JSON_MOST_DEPTH. */
+/* Prints a value with all its members. TDICT_JSON_MOST_DEPTH limits the recursion. */
 static void print_value(tdict_json value) {
   tdict_json_cursor cursor = tdict_json_enter(value);
   tdict_json key, member;
@@ -85,7 +85,7 @@ int main(void) {
   unsigned char frame[4];
   while (fread(frame, 1, sizeof frame, stdin) == sizeof frame) {
     const size_t length = frame[0] | (size_t)frame[1] << 8 | (size_t)frame[2] << 16 | (size_t)frame[3] << 24;
-    char *text = calloc(1, length + 1); /* exact, so that a sanitizer sees reads beyond the text */
+    char *text = calloc(1, length + 1); /* exact size, so that a sanitizer detects reads beyond the text */
     if (!text || fread(text, 1, length, stdin) != length) abort();
     print_text(text, length);
     free(text);

@@ -1,4 +1,5 @@
-"""Operations that change keys, in new trees and in place, and those that alias trees. Mixed into the maker."""
+"""The operations that change keys, in new trees and in place, and those that alias trees: a base class for
+make_operations.py."""
 
 from common import KEYS, LEAVES, POOL, TEXTS, Wanted, escape, ids_of, own_nodes, some_locked
 
@@ -42,7 +43,7 @@ class KeyOperations:
             raise Wanted("rename to the same name")
 
         def do(t):
-            order = [new[0] if k == old[0] else k for k in t.keys() if k != new[0]]  # container.md: it keeps its position
+            order = [new[0] if k == old[0] else k for k in t.keys() if k != new[0]]  # container.md: a key keeps its position
             t.rename_key_(old[0], new[0], safe=safe)
             t._tensordict = {k: t._tensordict[k] for k in order}
 
@@ -116,7 +117,7 @@ class KeyOperations:
         return self.change(s, f"flatten_keys_ {s} {separator}", do)
 
     def check_parts(self, td, separator):
-        """Refuses keys that lead into a tree that comes later: TensorDict raises an error."""
+        """Refuses keys that lead into a later tree, for which TensorDict raises an error."""
         keys = list(td.keys())
         moved = any(separator in k and not isinstance(v, LEAVES) for k, v in td.items())
         if moved and self.agreement(td) != "whole":
@@ -165,11 +166,11 @@ class KeyOperations:
 
     # aliases
     def way(self, td, path):
-        """The trees that a path leads through, as far as they are there."""
+        """Returns the existing trees on a path."""
         return [td] + [td.get(self.key(path[:i])) for i in range(1, len(path)) if self.key(path[:i]) in td.keys(True)]
 
     def op_adopt(self, s):
-        """Puts a child, or the whole tree, of one slot into another: it then hangs in both."""
+        """Puts a child or the whole tree of one slot into another slot's tree, so that both trees share it."""
         td, f = self.pool[s], self.r.randrange(POOL)
         found = [((), self.pool[f])] + list(self.nodes(self.pool[f]))
         path = self.path()
@@ -193,7 +194,7 @@ class KeyOperations:
                            lambda t: t.set(self.key(path), child))
 
     def op_handle(self, s, d):
-        """A slot becomes a handle of a child of another: what is done to it shows in the parent."""
+        """Makes a slot a handle of another slot's child, so that changes of the slot also change the parent."""
         nodes = list(self.nodes(self.pool[s]))
         if not nodes or s == d:
             raise Wanted("a handle where there is no child")
@@ -207,7 +208,7 @@ class KeyOperations:
         return f"handle {s} {d} {self.text(path)}", do
 
     def op_share(self, s):
-        """Puts a tensor of one slot into another."""
+        """Puts a tensor of one slot into another slot's tree."""
         f = self.r.randrange(POOL)
         leaves, path, td = list(self.leaves(self.pool[f])), self.path(), self.pool[s]
         if not leaves or self.through_leaf(td, path):
@@ -221,7 +222,7 @@ class KeyOperations:
                            lambda t: t.set(self.key(path), tensor))
 
     def op_batch(self, s):
-        """Another batch size, mostly a shorter one: what is set then may not agree with the trees above."""
+        """Sets another batch size, usually a shorter one. Tensors set later may not agree with the trees above."""
         td = self.pool[s]
         if some_locked(td):
             raise Wanted("the batch size of a locked tree")
@@ -240,7 +241,7 @@ class KeyOperations:
         return self.change(s, f"batch {s} {','.join(map(str, shape)) or '-'}", do)
 
     def op_stray(self, s):
-        """A child gets no batch size and a tensor that does not begin with that of the trees above."""
+        """Removes the batch size of a child, and sets a tensor that does not begin with the parent's batch size."""
         td, key = self.pool[s], self.r.choice(KEYS)
         nodes = [(p, v) for p, v in self.nodes(td) if not some_locked(v)]
         if not nodes:
@@ -257,7 +258,7 @@ class KeyOperations:
         return self.change(s, f"stray {s} {self.text(path)} {base} {self.text((key,))}", do)
 
     def accepts(self, td, source):
-        """Whether the tensors of a source fit the trees that they are put into."""
+        """Returns whether the tensors of a source fit the trees into which they are put."""
         for key, value in source.items():
             below = td.get(key, None)
             if isinstance(value, LEAVES) or below is None or isinstance(below, LEAVES):
@@ -280,10 +281,10 @@ class KeyOperations:
             raise Wanted("update with itself")
         if not list(self.leaves(source)):
             raise Wanted("update with nothing, of another batch size or of a locked tree")
-        fits = bool(self.texts(source)) or self.accepts(self.pool[s], source)  # texts for whole trees fit everywhere
+        fits = bool(self.texts(source)) or self.accepts(self.pool[s], source)  # texts for whole trees always fit
         if fits and not self.same_sizes(self.pool[s], source):
             raise Wanted("update with a source of another batch size")
-        # tdict copies the trees that it takes over, TensorDict shares some of them: tell them apart no more
+        # Update from a clone: tdict copies the trees of the source, but TensorDict would share some of them.
         return self.change(s, f"update {s} {f}", lambda t: t.update(source.clone(recurse=False)))
 
     def op_update_in_place(self, s):

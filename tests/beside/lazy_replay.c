@@ -1,19 +1,19 @@
-/* Holds lazy stacks against what the real TensorDict did: does the operations of a file that make_lazy_stack.py wrote,
- * and compares what each one made, or that it fails. usage: PROGRAM FILE; answers 0, 1 with each difference on a line,
- * or 77 when there is no such file. Thread rule: one thread. */
+/* Compares lazy stacks with TensorDict: repeats the operations that make_lazy_stack.py has recorded, and compares the
+ * results or failures. Usage: PROGRAM FILE. Exits with 0, with 1 after printing each difference on a line, or with 77
+ * if there is no such file. Thread rule: one thread. */
 #include "recorded.h"
 #include "tdict/lazy_stack.h"
 #include "tdict/view.h"
 
 enum { MOST_KNOWN = 64, MOST_WORDS = 64, MOST_ITEMS = 16 };
 
-static tdict_tree *known[MOST_KNOWN]; /* all items of the episode; retained */
+static tdict_tree *known[MOST_KNOWN]; /* all items of the episode, retained */
 static size_t num_known;
 static tdict_lazy_stack *stack;
 static int batch_ndim;
 static int64_t batch_size[TDICT_MAX_BATCH_NDIM];
 
-/* As tensor() of make_lazy_stack.py writes it. */
+/* Adds a tensor to the text of the result, as tensor() of make_lazy_stack.py writes it. */
 static void add_tensor(tdict_tensor *t) {
   scoped_tensor dense = NULL;
   must(tdict_tensor_contiguous(t, &dense, &error));
@@ -75,7 +75,7 @@ static void add_order(const tdict_lazy_stack *s) {
   }
 }
 
-/* Makes an item of words such as n.x=5:2,3, and keeps a reference to it. */
+/* Makes an item from words such as n.x=5:2,3, and keeps a reference to it. */
 static tdict_tree *new_item(int ndim, const int64_t *batch, char **words) {
   tdict_tree *item = NULL;
   if (num_known == MOST_KNOWN || tdict_create(ndim, batch, &item, NULL) != TDICT_OK) exit(2);
@@ -97,7 +97,7 @@ static void reset(void) {
   while (num_known) tdict_release(known[--num_known]);
 }
 
-/* The tensor of each item at a path. */
+/* Writes the tensor of each item at a path to `list`. */
 static tdict_status list_tensors(const char *path, tdict_tensor *list[MOST_ITEMS]) {
   tdict_status status = count_of(stack) <= MOST_ITEMS ? TDICT_OK : TDICT_EINVAL;
   for (size_t i = 0; i < count_of(stack) && status == TDICT_OK; i++)
@@ -105,7 +105,7 @@ static tdict_status list_tensors(const char *path, tdict_tensor *list[MOST_ITEMS
   return status;
 }
 
-/* The common shape of the tensors at a path, with -1 for a size that differs. */
+/* Adds the common shape of the tensors at a path. A size that differs is -1. */
 static tdict_status run_shape(const char *path) {
   tdict_tensor *list[MOST_ITEMS];
   int64_t shape[TDICT_MAX_NDIM + 1] = {(int64_t)count_of(stack)};
@@ -132,7 +132,7 @@ static tdict_status run_list(const char *path) {
   return status;
 }
 
-/* A stack of some items. */
+/* Replaces the stack by a stack of the items at `places`. */
 static tdict_status run_pick(const int64_t *places, size_t count) {
   tdict_tree *items[MOST_WORDS];
   scoped_lazy_stack some = NULL;
@@ -144,7 +144,7 @@ static tdict_status run_pick(const int64_t *places, size_t count) {
   return status;
 }
 
-/* A bound of a Python slice: `word` as a place from 0 to the number of items. */
+/* Returns a bound of a Python slice, given by `word`, as a position from 0 to the number of items. */
 static int64_t bound_of(const char *word, int64_t otherwise) {
   const int64_t count = (int64_t)count_of(stack);
   int64_t place = strcmp(word, "-") != 0 ? strtoll(word, NULL, 10) : otherwise;
@@ -168,7 +168,7 @@ static tdict_status run_set(char **words) {
   return status;
 }
 
-/* Adds an item at the end, or at a place. */
+/* Appends an item, or inserts it at a position. */
 static tdict_status run_add(char **words, const char *place) {
   int64_t batch[TDICT_MAX_BATCH_NDIM];
   tdict_tree *item = new_item(read_numbers(words[0], batch), batch, words + 1);
@@ -181,7 +181,7 @@ static tdict_status run_add(char **words, const char *place) {
   return status;
 }
 
-/* The one tensor of a path, padded. The stack of a path's tensors alone has no other keys in its way. */
+/* Pads the tensors at a path. Uses a stack that has only these tensors, so that other keys cannot fail. */
 static tdict_status run_pad(const char *path, double padding) {
   tdict_tensor *list[MOST_ITEMS], *t = NULL;
   tdict_tree *items[MOST_ITEMS];

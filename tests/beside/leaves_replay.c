@@ -1,6 +1,6 @@
-/* Holds leaves of values and unbatched tensors against what the real TensorDict did: does the operations of a file that
- * make_leaves.py wrote. usage: PROGRAM FILE; answers 0, 1 with each difference on a line, or 77 when there is no such
- * file. Thread rule: one thread. */
+/* Compares leaves with values and unbatched tensors with TensorDict: repeats the operations that make_leaves.py has
+ * recorded. Usage: PROGRAM FILE. Exits with 0, with 1 after printing each difference on a line, or with 77 if there is
+ * no such file. Thread rule: one thread. */
 #include "recorded.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
@@ -11,7 +11,7 @@
 
 enum { MOST_VALUES = 4096 };
 
-/* The tree that make() of make_leaves.py makes. */
+/* Makes the same tree as make() of make_leaves.py. */
 static tdict_tree *make(int ndim, const int64_t *shape, int first) {
   static char texts[MOST_VALUES][16];
   const char *pointers[MOST_VALUES];
@@ -35,7 +35,7 @@ static tdict_tree *make(int ndim, const int64_t *shape, int first) {
   return td;
 }
 
-/* Keeps tree `wanted` of several. */
+/* Returns tree `wanted` and releases the others. */
 static tdict_tree *keep_one(tdict_tree **trees, size_t count, int64_t wanted) {
   for (size_t i = 0; i < count; i++)
     if ((int64_t)i != wanted) tdict_release(trees[i]);
@@ -50,7 +50,7 @@ static tdict_tree *join(const tdict_tree *td, const tdict_tree *other, bool stac
   return out;
 }
 
-/* Opens a tree that TensorDict saved, which lacks the unbatched tensor. */
+/* Opens a tree that TensorDict saved, and adds the unbatched tensor, which the file lacks. */
 static tdict_tree *load(const tdict_tree *td, const char *name) {
   scoped_tree opened = NULL;
   tdict_tree *out = NULL;
@@ -109,7 +109,7 @@ static tdict_tree *run(const tdict_tree *td, const char *name, const int64_t n[4
   return out;
 }
 
-/* As dump() of make_leaves.py writes it. */
+/* Adds a tree to the text of the result, as dump() of make_leaves.py writes it. */
 static void dump(const tdict_tree *td) {
   static const char *const keys[] = {"s", "w"};
   const char *value = NULL;
@@ -127,7 +127,7 @@ static void dump(const tdict_tree *td) {
   add_numbers(tdict_tensor_numel(u), tdict_tensor_const_data(u));
 }
 
-/* Does the operations of a line. */
+/* Runs the operations of a line, and returns the resulting tree. */
 static tdict_tree *run_line(char *line) {
   int64_t shape[8];
   char *rest = NULL;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Random operations on lazy stacks, done by the real TensorDict (PyTorch), written down for tests/beside/lazy_replay.c.
+"""Records random operations of the package TensorDict on lazy stacks, for tests/beside/lazy_replay.c.
 
 usage: make_lazy_stack.py COUNT SEED FILE
-Each line is an operation on one lazy stack of int64 trees, `|`, then `fails` or what the operation made. Cases where tdict
-is meant to differ (tdict/lazy_stack.h lists them) are not written."""
+Each line is an operation on a lazy stack of int64 trees, `|`, and then the result or `fails`. Operations in which tdict
+intentionally differs (listed in tdict/lazy_stack.h) are not recorded."""
 
 import random
 import sys
@@ -51,7 +51,8 @@ class Maker:
         return t
 
     def item(self, batch):
-        """A new item and its text. Shapes are mostly those of the episode, so that many operations succeed."""
+        """Makes an item, and returns it with its text. Usually uses the episode's shapes, so that many operations
+        succeed."""
         item, words = TensorDict({}, batch), []
         for path in KEYS:
             if self.r.random() < 0.08:
@@ -133,7 +134,7 @@ class Maker:
     def do_set(self):
         path = self.path()
         locked = [item.is_locked for item in self.stack.tensordicts]
-        if path == "n" or (any(locked) and not all(locked)):  # TensorDict may change the items that are not locked
+        if path == "n" or (any(locked) and not all(locked)):  # TensorDict could change only the unlocked items
             return
         shape = [len(self.stack.tensordicts)] + self.batch + self.common.get(path, [])
         if self.r.random() < 0.15:
@@ -155,7 +156,7 @@ class Maker:
         return line, result
 
     def do_lock(self):
-        """Locks one item, or unlocks all: TensorDict unlocks the items of a locked stack only together."""
+        """Locks one item, or unlocks all items, because TensorDict unlocks items of a locked stack only together."""
         at = self.r.randrange(len(self.stack.tensordicts))
         if self.r.random() < 0.5:
             yield self.attempt(f"lock {at}", lambda: self.stack.tensordicts[at].lock_() is None or "")
@@ -180,7 +181,7 @@ class Maker:
         if path == "n" or len(self.ndims(path)) != 1 or -1 not in self.stack.get_item_shape(split(path)):
             return
         sizes = [set(n) for n in zip(*(item[split(path)].shape for item in self.stack.tensordicts))]
-        if not any(len(n) > 1 and 1 in n for n in sizes):  # TensorDict repeats a size of 1
+        if not any(len(n) > 1 and 1 in n for n in sizes):  # TensorDict repeats elements along a size of 1
             yield self.attempt(f"pad {path} 7", lambda: tensor(
                 self.stack.get(split(path), as_padded_tensor=True, padding_value=7)))
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Records what the real TensorDict does with NonTensorData, NonTensorStack and UnbatchedTensor in chains of operations.
+"""Records chains of random operations of the package TensorDict on NonTensorData, NonTensorStack and UnbatchedTensor.
 
 usage: make_leaves.py COUNT SEED FILE [--load]
 A line is a batch size, the operations, "|", and the result: its batch size, the values of `s` and of `w` for each element
-in C order, and the elements of `u`. tests/beside/leaves_replay.c does the same operations with tdict. Operations that
-TensorDict refuses are not recorded. tdict saves trees in all formats and opens them. With --load, TensorDict saves trees
-too, to the folder FILE.files, and tdict opens them; the record then needs this folder."""
+in C order, and the elements of `u`. tests/beside/leaves_replay.c repeats the operations with tdict. Operations that
+TensorDict refuses are not recorded. In some operations, tdict saves a tree and opens the file. With --load, TensorDict
+also saves trees, to the folder FILE.files, for tdict to open. Keep this folder with the record."""
 
 import os
 import random
@@ -19,11 +19,11 @@ import torch
 from tensordict import NonTensorData, NonTensorStack, TensorDict, UnbatchedTensor
 
 
-FILES = ["", 0]  # the folder of TensorDict's files, and their number
+FILES = ["", 0]  # the folder and the number of TensorDict's files
 
 
 def column(shape, first):
-    """Texts of the numbers from `first` on, as a stack of the given shape."""
+    """Returns the numbers from `first` on as texts, in a stack of the given shape."""
     if not shape:
         return NonTensorData(str(first))
     step = 1
@@ -33,7 +33,7 @@ def column(shape, first):
 
 
 def make(shape, first):
-    """A tree with a column, a value for the whole tree and an unbatched tensor."""
+    """Returns a tree with a column, a value for the whole tree and an unbatched tensor."""
     td = TensorDict({"x": torch.zeros(shape)}, batch_size=shape)
     td.set("s", column(shape, first))
     td.set("w", NonTensorData(f"w{first}", batch_size=shape))
@@ -46,7 +46,7 @@ def flat(value):
 
 
 def values(td, key):
-    """The value of each element."""
+    """Returns the value of each element."""
     leaf = td._get_str(key, None)
     if isinstance(leaf, NonTensorData):
         return [leaf.data] * td.numel()
@@ -67,18 +67,18 @@ def factor(n, rng):
 
 
 def step(td, rng):
-    """One random operation: its text, and the result."""
+    """Runs a random operation. Returns its text and the result."""
     ndim = td.ndim
     d = rng.randrange(ndim)
     size = td.shape[d]
     before = (slice(None),) * d
     kinds = "at range list stack stack2 cat cat2 reshape permute unsqueeze squeeze expand unbind split save load"
     kind = rng.choice(kinds.split())
-    if kind == "save":  # tdict saves and opens
+    if kind == "save":  # tdict saves the tree and opens the file
         return f"save {rng.choice(['safetensors', 'memmap', 'td', 'tdz'])}", td
     if kind == "load" and not FILES[0]:
         return step(td, rng)
-    if kind == "load":  # TensorDict saves, tdict opens
+    if kind == "load":  # TensorDict saves the tree, and tdict opens the file
         FILES[1] += 1
         name = f"{FILES[1]}.{rng.choice(['memmap', 'tdz'])}"
         os.makedirs(FILES[0], exist_ok=True)

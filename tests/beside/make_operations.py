@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Random operations, done by the real TensorDict (PyTorch), written down for tests/beside/replay.c.
+"""Records random operations of the package TensorDict, for tests/beside/replay.c.
 
 usage: make_operations.py COUNT SEED FILE [--load]
-tdict saves trees in all formats and opens them. With --load, TensorDict saves trees too, to the folder FILE.files, and tdict
-opens them; the record then needs this folder.
-Each line is an operation on a pool of four trees of int64 tensors and texts, `|`, then `fails` or what the operation made: keys in
-order, batch sizes, shapes, elements. Trees are aliased: a child is put into several trees (`adopt`), a slot of the pool is
-a handle of a child of another (`handle`), and both are then changed and operated on; `show` lines follow a change, one for
-each other slot that shares a tree with what was changed. Cases where tdict is meant to differ are not done but counted, by
-the names that docs/container.md lists; the counts are printed. A tree whose child no longer agrees with it is refused by
-tdict whatever TensorDict makes of it: that is written down without asking TensorDict, and counted too."""
+In some operations, tdict saves a tree and opens the file. With --load, TensorDict also saves trees, to the folder
+FILE.files, for tdict to open. Keep this folder with the record.
+Each line is an operation on a pool of four trees of int64 tensors and texts, `|`, and then `fails` or the result: keys
+in order, batch sizes, shapes, elements. Trees share nodes: a child is put into several trees (`adopt`), or a slot of
+the pool is a handle of another slot's child (`handle`). After a change, a `show` line follows for each other slot that
+shares a changed tree. Operations in which tdict intentionally differs are not recorded, but counted under the names in
+docs/container.md, and the counts are printed. A tree whose child no longer agrees with it is always refused by tdict.
+Such an operation is recorded as a failure without TensorDict, and also counted."""
 
 import collections
 import random
@@ -18,7 +18,7 @@ import sys
 if "--help" in sys.argv:
     sys.exit(print(__doc__))
 
-HERE = sys.path.pop(0)  # this folder has a safetensors.py of its own
+HERE = sys.path.pop(0)  # because this folder also has a file safetensors.py
 import safetensors.torch  # noqa: E402, F401
 import tensordict
 import torch
@@ -44,7 +44,7 @@ class Maker(KeyOperations, FileOperations):
         self.done = collections.Counter()
         self.failed = collections.Counter()
 
-    # what trees are made of
+    # making trees
     def values(self, shape):
         count = 1
         for n in shape:
@@ -79,7 +79,7 @@ class Maker(KeyOperations, FileOperations):
         return tuple(self.r.choice(KEYS) for _ in range(self.r.choice([1, 1, 2, 2, 3])))
 
     def some_path(self, td):
-        """A path that is there, mostly."""
+        """Returns a path, usually an existing one."""
         there = [p for p, _ in self.entries(td)] + [p for p, _ in self.nodes(td)]
         return self.r.choice(there) if there and self.r.random() < 0.7 else self.path()
 
@@ -105,7 +105,7 @@ class Maker(KeyOperations, FileOperations):
         return path if len(path) > 1 else path[0]
 
     def fill_tree(self, td):
-        """Gives a tree new values, leaf by leaf in order; answers the first one."""
+        """Writes new values to the leaves of a tree, in order. Returns the first value."""
         base = self.next
         for path, value in list(self.leaves(td)):
             _, new = self.values(tuple(value.shape))
@@ -113,7 +113,7 @@ class Maker(KeyOperations, FileOperations):
         return base
 
     def agreement(self, td):
-        """How all below agrees with the tree: "whole", "tensors" only, or "not"."""
+        """Returns what below the tree agrees with its batch size: "whole" (everything), only "tensors", or "not"."""
         bs = td.batch_size
         if any(v.shape[: len(bs)] != bs for _, v in self.leaves(td)):
             return "not"
@@ -122,12 +122,12 @@ class Maker(KeyOperations, FileOperations):
         return "whole" if whole else "tensors"
 
     def sharing(self, s):
-        """The other slots that share a tree with a slot."""
+        """Returns the other slots that share a tree with a slot."""
         mine = ids_of(self.pool[s])
         return {k for k in range(POOL) if k != s and self.pool[k] is not None and mine & ids_of(self.pool[k])}
 
     def check_release(self, d):
-        """What a slot holds is about to be released."""
+        """Refuses to release a tree with locks that shares nodes with another slot: in tdict, the locks would end."""
         td = self.pool[d]
         if td is not None and some_locked(td) and self.sharing(d):
             raise Wanted("a lock that ends with the tree that was locked")
@@ -144,7 +144,7 @@ class Maker(KeyOperations, FileOperations):
                 self.check_elements(value)
 
     def check_distinct(self, td):
-        """Refuses a tree in which a child stands twice."""
+        """Refuses a tree that contains a child twice."""
         ids = [id(v) for _, v in self.nodes(td)]
         if len(set(ids)) < len(ids):
             raise Wanted("keys changed in place of a tree that stands at several of the paths")
@@ -152,7 +152,7 @@ class Maker(KeyOperations, FileOperations):
     # indexing
     def index(self, td):
         items, texts, left, lists = [], [], list(td.batch_size), 0
-        if not left:  # nothing to select: new axes and the rest, or an error
+        if not left:  # there is nothing to select: only new axes and the rest are possible, or an error
             kinds = self.r.choice([["A"], ["R"], ["N"], ["E"], ["N", "E"], ["E", "N"], ["N", "N"]])
             made = {"A": (0, "A0"), "R": (slice(0, 2, 1), "R0,2,1"), "N": (None, "N"), "E": (Ellipsis, "E")}
             return tuple(made[k][0] for k in kinds), [made[k][1] for k in kinds]
@@ -192,11 +192,11 @@ class Maker(KeyOperations, FileOperations):
             return (0,), ["A0"]
         return tuple(items), texts
 
-    # operations: answer the line and a function that does it; the function answers the trees to show
+    # operations: each returns its line and a function that runs it and returns the trees to show
     def op_new(self, s):
         self.check_release(s)
         shape = [self.r.randrange(1, 4) for _ in range(self.r.randrange(4))]
-        td = TensorDict({}, self.shape if self.r.random() < 0.5 else shape)  # alike ones can hold one another's children
+        td = TensorDict({}, self.shape if self.r.random() < 0.5 else shape)  # equal shapes: can share children
         spec = []
         for _ in range(self.r.randrange(1, 5)):
             path = self.path()
@@ -239,13 +239,13 @@ class Maker(KeyOperations, FileOperations):
     def op_index(self, s, d):
         td = self.pool[s]
         index, texts = self.index(td)
-        copies = any(isinstance(i, torch.Tensor) for i in index)  # tdict's copies are in C order
+        copies = any(isinstance(i, torch.Tensor) for i in index)  # copies of tdict are in C order
         if copies:
             self.check_lists(td, index)
 
         def do(t):
             made = t[index].contiguous() if copies else t[index]
-            return made.clone(recurse=False) if made is t else made  # the very tree, with its lock
+            return made.clone(recurse=False) if made is t else made  # the result is the source itself, with its lock
 
         return self.shape_op(s, d, "index", " ".join(texts), do)
 
@@ -444,7 +444,7 @@ class Maker(KeyOperations, FileOperations):
         return self.shape_op(s, d, "pad", str(rows), lambda t: in_order_of(tensordict.pad_sequence([t, t[:rows]]), t))
 
     def pad_samples(self, s, d):
-        """Samples without batch dimensions: each tensor is a sequence."""
+        """Pads samples without batch dimensions, in which each tensor is a sequence."""
         td, rows = self.pool[s], self.r.randrange(4)
         if self.agreement(td) != "whole" or any(v.batch_dims for _, v in self.nodes(td)):
             raise Wanted("pad_sequence of samples whose children have batch sizes")
@@ -538,7 +538,7 @@ class Maker(KeyOperations, FileOperations):
         except Exception:
             if agreement == "whole":
                 raise
-            return False  # there is nothing to be asked of such a tree
+            return False  # such an operation cannot be recorded
         if agreement == "not":
             self.wanted["an operation on a tree whose child no longer agrees with it"] += 1
             out.write(f"{line} ~| fails\n")

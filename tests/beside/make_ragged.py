@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Records what the jagged tensors of PyTorch are, for tests/beside/ragged_replay.
+"""Records random jagged tensors of PyTorch, for tests/beside/ragged_replay.c.
 
 usage: make_ragged.py COUNT SEED FILE
-Each case has random rows: their lengths, then `values()`, `offsets()`, `to_padded_tensor()` and `unbind()` of the nested
-tensor that torch.nested makes of the rows, and one row taken by an index. All numbers are small integers."""
+Each case has random rows. It records their lengths, then `values()`, `offsets()`, `to_padded_tensor()` and `unbind()`
+of the nested tensor that torch.nested makes of the rows, and one row that is selected by an index. All numbers are
+small integers."""
 
 import random
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records sequences that PyTorch padded and packed, for beside_sequences.
+"""Records sequences that PyTorch has padded and packed, for tests/beside/sequences.c.
 
 usage: make_sequences.py COUNT SEED FILE
 Needs torch. Each record is six lines of numbers: the lengths; the elements of all sequences; the offsets and the largest

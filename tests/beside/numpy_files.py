@@ -51,7 +51,7 @@ def same(found, wanted, name):
 
 
 def variant(array):
-    """The same elements, stored in another order or with the other order of bytes."""
+    """Returns the same elements in a random order of dimensions and a random byte order."""
     order = random.choice(["C", "F"])
     swapped = array.dtype.newbyteorder(random.choice("<>"))
     return np.array(array.astype(swapped), order=order, copy=True)
@@ -63,7 +63,7 @@ def check_npz(tdict, folder):
     np.savez(f"{folder}/theirs.npz", **stored)
     for flat in (False, True):
         tdict.rewrite(f"{folder}/theirs.npz", f"{folder}/ours.npz", flat=flat)
-        with np.load(f"{folder}/ours.npz") as found:  # NumPy checks the checksums
+        with np.load(f"{folder}/ours.npz") as found:  # NumPy verifies the checksums
             assert set(found.files) == set(arrays), set(found.files) ^ set(arrays)
             for name, array in arrays.items():
                 same(found[name], array, name)

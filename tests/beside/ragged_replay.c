@@ -29,7 +29,7 @@ static void read_word(const char *wanted) {
   char word[16];
   must(fscanf(file, "%15s", word) == 1 && strcmp(word, wanted) == 0, wanted);
 }
-/* The next numbers of the file are the elements of a tensor of float64, which is released. */
+/* Compares a tensor of float64 with the next numbers of the file, and releases the tensor. */
 static void compare(const tdict_tensor *given, const char *what) {
   scoped_tensor t = NULL;
   must(tdict_tensor_contiguous(given, &t, NULL) == TDICT_OK, what);
@@ -52,7 +52,7 @@ static tdict_ragged *read_rows(int64_t count, int64_t width, const int64_t *leng
   return leaf;
 }
 
-/* The leaf that a padded tensor and its mask give back. */
+/* Checks that a leaf can be made again from its padded tensor and its mask. */
 static void check_padded(const tdict_ragged *leaf) {
   scoped_tensor padded = NULL, mask = NULL;
   scoped_ragged again = NULL;

@@ -1,5 +1,5 @@
-/* What the programs share that repeat recorded operations: the lines of a record, the text of a result, and tensors of
- * consecutive numbers. Thread rule: one thread. */
+/* The code that all programs which repeat recorded operations share: reads the lines of a record, collects the text of
+ * a result, and makes tensors of consecutive numbers. Thread rule: one thread. */
 #ifndef TDICT_TESTS_BESIDE_RECORDED_H
 #define TDICT_TESTS_BESIDE_RECORDED_H
 
@@ -18,19 +18,19 @@ static tdict_error error;
 /* The text of a result. */
 static char text[1 << 20];
 static size_t length;
-/* The file, and the folder of files that TensorDict has saved. */
+/* The file of the record, and the folder with the files that TensorDict has saved. */
 static FILE *record;
 static char files[512], shown[1 << 18];
 static long num_lines, num_operations, num_differences;
 
-/* Ends the program if a call fails that must succeed. */
+/* Ends the program if a call has failed that must succeed. */
 static inline void must(tdict_status status) {
   if (status == TDICT_OK) return;
   fprintf(stderr, "line %ld: %s: %s\n%s\n", num_lines, tdict_status_name(status), error.message, shown);
   exit(2);
 }
 
-/* Adds to the text of the result. */
+/* Appends to the text of the result. */
 static inline void add(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static inline void add(const char *format, ...) {
   va_list arguments;
@@ -44,14 +44,14 @@ static inline void add_numbers(int64_t count, const int64_t *numbers) {
 }
 static inline void begin_result(void) { text[length = 0] = 0; }
 
-/* Reads numbers between commas. "-" and "" are no numbers. Returns the count. */
+/* Reads numbers that are separated by commas. Returns their count, which is 0 for "-" and "". */
 static inline int read_numbers(const char *word, int64_t *out) {
   int count = 0;
   if (*word == '-' && !word[1]) return 0;
   for (char *end; *word && *word != ' '; word = *end ? end + 1 : end) out[count++] = strtoll(word, &end, 10);
   return count;
 }
-/* Makes a tensor of int64 with the elements first, first + 1 and so on. */
+/* Makes an int64 tensor with the elements first, first + 1 and so on. */
 static inline tdict_tensor *new_tensor(int64_t first, int ndim, const int64_t *shape) {
   tdict_tensor *t = NULL;
   must(tdict_tensor_empty(TDICT_I64, ndim, shape, NULL, &t, &error));
@@ -64,7 +64,7 @@ static inline int64_t count_elements(const tdict_tree *td) {
   for (int i = 0; i < tdict_batch_ndim(td); i++) count *= tdict_batch_size(td)[i];
   return count;
 }
-/* Saves a tree in a format that is named by its extension, in the working directory, and opens the file. */
+/* Saves a tree in the working directory and opens the file. `format` is the extension of the file. */
 static inline tdict_status save_and_open(const char *program, const tdict_tree *td, const char *format,
                                          tdict_tree **out) {
   static const char *const formats[] = {"safetensors", "memmap", "td", "tdz"};
@@ -85,7 +85,7 @@ static inline tdict_status open_recorded(const char *name, tdict_tree **out) {
   return tdict_open(path, NULL, out, &error);
 }
 
-/* Opens the record that the command line names, or ends the program with 77. */
+/* Opens the record that the command line names. If this fails, ends the program with 77. */
 static inline void open_record(int argc, char **argv, const char *maker) {
   record = argc == 2 ? fopen(argv[1], "r") : NULL;
   if (record) {
@@ -95,8 +95,8 @@ static inline void open_record(int argc, char **argv, const char *maker) {
   printf("skipped: no file of operations; tests/beside/%s makes one\n", maker);
   exit(77);
 }
-/* Reads the next line that is no comment. `wanted` is the recorded result, after "| ", or NULL. Returns NULL at the end
- * of the record. */
+/* Returns the next line that is not a comment, or NULL at the end of the record. *wanted is the recorded result, which
+ * follows "| ", or NULL. */
 static inline char *next_line(char **wanted) {
   static char line[1 << 18];
   do {

@@ -1,6 +1,6 @@
-/* Holds tdict against what the real TensorDict did: does the operations of a file that make_operations.py wrote, and
- * compares what each one made, or that it fails. usage: PROGRAM FILE; answers 0, 1 with each difference on a line, or
- * 77 when there is no such file. Thread rule: one thread. */
+/* Compares tdict with TensorDict: repeats the operations that make_operations.py has recorded, and compares the results
+ * or failures. Usage: PROGRAM FILE. Exits with 0, with 1 after printing each difference on a line, or with 77 if there
+ * is no such file. Thread rule: one thread. */
 #include "recorded.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
@@ -14,7 +14,7 @@
 enum { POOL = 4, MOST_WORDS = 64, MOST_MADE = 512, MOST_TEXTS = 4096 };
 
 static tdict_tree *pool[POOL];
-static tdict_tree *made[MOST_MADE]; /* by the operation; taken */
+static tdict_tree *made[MOST_MADE]; /* the results of the operation, which are owned here */
 static size_t num_made;
 
 static void add_elements(const tdict_tensor *t) {
@@ -29,7 +29,7 @@ static void add_elements(const tdict_tensor *t) {
   }
 }
 
-/* A text that all elements have is written once. */
+/* Adds the texts of a leaf to the text of the result. If all are equal, adds only one. */
 static void add_texts(const tdict_tree *td, const char *path) {
   const char *first = NULL, *value = NULL;
   int64_t count = 0;
@@ -46,7 +46,7 @@ static void add_texts(const tdict_tree *td, const char *path) {
   add("\"");
 }
 
-/* As dump() of common.py writes it. */
+/* Adds a tree to the text of the result, as dump() of common.py writes it. */
 static void add_tree(const tdict_tree *td) {
   add("{[");
   add_numbers(tdict_batch_ndim(td), tdict_batch_size(td));
@@ -76,7 +76,7 @@ static tdict_status set_new(tdict_tree *td, const char *path, tdict_tensor *made
   return tdict_set(td, path, t, &error);
 }
 
-/* A column of the texts t<base> and on; in a tree without batch dimensions, one text. */
+/* Sets a column of the texts t<base>, t<base + 1> and so on. In a tree without batch dimensions, sets one text. */
 static tdict_status set_column(tdict_tree *td, const char *path, int64_t base, int64_t count) {
   static char texts[MOST_TEXTS][24];
   const char *pointers[MOST_TEXTS];
@@ -88,13 +88,13 @@ static tdict_status set_column(tdict_tree *td, const char *path, int64_t base, i
   return tdict_set_texts(td, path, pointers, (size_t)count, &error);
 }
 
-/* Sets `~w5`, a text for the whole tree, or `~t5`, a column, at a path. */
+/* Sets the text that `word` describes at a path: `~w5` is a text for the whole tree, and `~t5` a column. */
 static tdict_status set_word(tdict_tree *td, const char *path, const char *word) {
   scoped_tree node = tdict_retain(td);
   tdict_tree *child = NULL;
   char above[128];
   if (word[1] == 'w') return tdict_set_text(td, path, word + 1, &error);
-  for (size_t i = 0; path[i]; i++) { /* the tree that will hold the column gives the number of texts */
+  for (size_t i = 0; path[i]; i++) { /* find the tree that will contain the column, which has the number of texts */
     if (path[i] == '\\') i++;
     if (path[i] != '.' || path[i - 1] == '\\') continue;
     snprintf(above, sizeof above, "%.*s", (int)i, path);
@@ -128,7 +128,7 @@ static tdict_status number_leaf(void *user, const tdict_leaves *at, tdict_error 
   for (int64_t i = 0; i < tdict_tensor_numel(at->tensors[0]); i++) data[i] = (*next)++;
   return TDICT_OK;
 }
-/* A copy of a tree with other elements: base and on, in the order of a walk, without one key. */
+/* Returns a copy of a tree with the elements base, base + 1 and so on in the order of a walk, and without some keys. */
 static tdict_tree *renumbered(const tdict_tree *td, int64_t base, char *const *without, int count) {
   tdict_tree *copy = NULL;
   must(tdict_clone_deep(td, NULL, &copy, &error));
@@ -182,7 +182,7 @@ static tdict_status do_new(char **w, int n) {
   return TDICT_OK;
 }
 
-/* Operations that make trees: source, arguments from w[3] on. */
+/* Runs an operation that makes trees. `td` is the source; the arguments begin at w[3]. */
 static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int n) {
   int64_t c[16];
   int order[16], a = n > 3 ? atoi(w[3]) : 0, b = n > 4 ? atoi(w[4]) : 0;
@@ -218,7 +218,7 @@ static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int
   return status;
 }
 
-/* Keeps the first `rows` elements of a tensor that has a dimension. */
+/* Keeps the first `rows` elements of a tensor, unless it is a scalar. */
 static tdict_status keep_rows(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
   const int64_t *rows = user;
   tdict_tensor *t = at->tensors[0];
@@ -280,7 +280,7 @@ static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int 
 
 enum { MOST_CHILDREN = 16 };
 
-/* The path of key number i of `wanted` if both trees have a tree there, else NULL. */
+/* Returns the path of key number `i` of `wanted` if both trees have a child there, else NULL. */
 static const char *path_of_both(const tdict_tree *wanted, const tdict_tree *td, size_t i) {
   static char path[64];
   tdict_tree *child;
@@ -291,7 +291,7 @@ static const char *path_of_both(const tdict_tree *wanted, const tdict_tree *td, 
              : NULL;
 }
 
-/* True when two trees have the same keys in one order, with the same tensors. */
+/* Returns whether two trees have the same keys in the same order, and the same tensors. */
 static bool has_same_entries(const tdict_tree *td, const tdict_tree *wanted) {
   tdict_entry a, b;
   if (tdict_num_keys(td) != tdict_num_keys(wanted)) return false;
@@ -303,8 +303,8 @@ static bool has_same_entries(const tdict_tree *td, const tdict_tree *wanted) {
   return true;
 }
 
-/* As TensorDict changes keys in place: children that stay are the same nodes, and change too. With `dry`, only returns
- * whether a lock forbids the change. */
+/* Changes the keys of a tree in place as TensorDict does: remaining children keep their nodes, which are also changed.
+ * If `dry` is true, only returns whether a lock forbids the change. */
 static tdict_status assign_nested(tdict_tree *td, const tdict_tree *wanted, bool dry) {
   tdict_tree *mine[MOST_CHILDREN] = {NULL}, *theirs;
   const bool changes = !has_same_entries(td, wanted);
@@ -343,7 +343,7 @@ static tdict_status do_assign(const char *op, tdict_tree *td, char **w, int n) {
   return status;
 }
 
-/* Keys changed in place, and what one tree takes of another. */
+/* Runs an operation that changes keys in place, or that takes entries of another tree. */
 static tdict_status do_change_keys(const char *op, tdict_tree *td, char **w, int n) {
   tdict_tree *child = NULL;
   tdict_tensor *tensor = NULL;
@@ -370,7 +370,7 @@ static tdict_status do_change_keys(const char *op, tdict_tree *td, char **w, int
   return status == TDICT_OK ? tdict_set_tree(td, w[2], child, &error) : status;
 }
 
-/* Operations that change a tree. */
+/* Runs an operation that changes a tree. */
 static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   int64_t shape[16], base = n > 3 ? strtoll(w[3], NULL, 10) : 0;
   if (!strcmp(op, "set")) return set_new(td, w[2], new_tensor(base, read_numbers(w[4], shape), shape));
@@ -413,7 +413,7 @@ static bool is_one_of(const char *op, const char *list) {
   return found && (found == list || found[-1] == ' ') && (found[bytes] == ' ' || !found[bytes]);
 }
 
-/* Does a line's operation; what it made or changed is in `text`, or "fails". */
+/* Runs the operation of a line. Writes the trees that it made or changed, or "fails", to `text`. */
 static void run(char *line, bool kept) {
   char *w[MOST_WORDS];
   int n = 0;

@@ -15,7 +15,7 @@ if "--help" in sys.argv:
 
 from tdict_files import Tdict
 
-# The script has the name of the package, so its folder must not be searched for the package.
+# This script has the name of the package, so remove its folder from the search path.
 sys.path = [folder for folder in sys.path if os.path.abspath(folder or ".") != os.path.dirname(os.path.abspath(__file__))]
 try:
     import safetensors
@@ -97,7 +97,7 @@ def header_of(file):
 
 
 def check_plain(tdict, folder):
-    """Files of the package safetensors come back, and tdict writes the very same bytes."""
+    """Checks that tdict reads files of the package safetensors, and writes exactly the same bytes."""
     tensors = random_tensors()
     safetensors.torch.save_file(tensors, f"{folder}/theirs.safetensors")
     tdict.rewrite(f"{folder}/theirs.safetensors", f"{folder}/ours.safetensors", without_structure=True)
@@ -120,7 +120,7 @@ def check_shards(tdict, folder):
     same_tensors(found, tensors)
     assert len(set(index["weight_map"].values())) > 1
     assert index["metadata"]["total_size"] == sum(len(elements(t)) for t in tensors.values())
-    # Shards as transformers writes them.
+    # Shards in the form of the package transformers.
     names = sorted(tensors)
     parts = [names[: len(names) // 2], names[len(names) // 2 :]]
     weights = {}
@@ -141,7 +141,7 @@ def check_tensordict(tdict, folder):
     a, b = header_of(f"{folder}/td.safetensors"), header_of(f"{folder}/again.safetensors")
     assert json.loads(a.pop("__metadata__")["tensordict"]) == json.loads(b.pop("__metadata__")["tensordict"])
     assert list(a.items()) == list(b.items())
-    # A lazy stack comes back as one TensorDict.
+    # A lazy stack is read as one TensorDict.
     stack = TensorDict.lazy_stack([TensorDict({"x": torch.rand(3)}, []) for _ in range(2)])
     to_safetensors(stack, f"{folder}/stack.safetensors")
     tdict.rewrite(f"{folder}/stack.safetensors", f"{folder}/dense.safetensors")
@@ -150,7 +150,7 @@ def check_tensordict(tdict, folder):
 
 
 def check_marks(tdict, folder):
-    """TensorDict reads the ragged leaves and the columns of tdict, and tdict reads them again."""
+    """Checks that TensorDict reads ragged leaves and columns that tdict wrote, and that tdict reads them again."""
     marked = {"batch_size": [2], "names": None, "tdict": "ragged",
               "keys": {"values": {"tensor": "r.values", "unbatched": True}, "offsets": {"tensor": "r.offsets", "unbatched": True}}}
     column = {"non_tensor": ["x", None], "tdict": "column", "shape": [2]}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares safetensors files of tdict with the package safetensors and NumPy, in both directions. safetensors.py compares
-the dtypes that NumPy lacks and TensorDict's entry, but needs torch and tensordict.
+"""Compares safetensors files of tdict with the package safetensors and NumPy, in both directions. safetensors.py also
+compares dtypes that NumPy lacks, and TensorDict's entry, but needs torch and tensordict.
 
 usage: safetensors_numpy.py LIBRARY
 LIBRARY is libtdict.so. Exits with 77 if a package is missing."""
@@ -17,7 +17,7 @@ if "--help" in sys.argv:
 from numpy_files import SHAPES, TYPES, np, random_array, same
 from tdict_files import Tdict
 
-# The file safetensors.py beside this script has the name of the package, so the folder must not be searched for it.
+# This folder has a file safetensors.py, so remove the folder from the search path.
 sys.path = [folder for folder in sys.path if os.path.abspath(folder or ".") != os.path.dirname(os.path.abspath(__file__))]
 try:
     import safetensors
@@ -56,7 +56,7 @@ def same_arrays(path, wanted):
 
 
 def check_file(tdict, folder, arrays):
-    """The package reads what tdict writes, and tdict writes the same bytes as the package."""
+    """Checks that the package reads files of tdict, and that tdict writes the same bytes as the package."""
     theirs, ours = f"{folder}/theirs.safetensors", f"{folder}/ours.safetensors"
     save_file(arrays, theirs)
     for flat in (False, True):
@@ -82,7 +82,7 @@ def check_shards(tdict, folder, arrays):
         same_arrays(f"{folder}/{shard}", {name: arrays[name] for name in arrays if index["weight_map"][name] == shard})
     names = sorted(arrays)
     weights = {}
-    for i in range(2):  # shards as transformers writes them
+    for i in range(2):  # shards in the form of the package transformers
         part = {name: arrays[name] for name in names[i::2]}
         save_file(part, f"{folder}/other-{i + 1:05d}-of-00002.safetensors", {"format": "pt"})
         weights.update({name: f"other-{i + 1:05d}-of-00002.safetensors" for name in part})

@@ -2,7 +2,7 @@
  *
  *   beside_sequences FILE        FILE is from make_sequences.py
  *
- * The exit status is 0 if all results are equal. */
+ * Exits with 0 if all results are equal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ typedef struct numbers {
 } numbers;
 static tdict_error err;
 
-/* Reads a line: the count of the numbers, then the numbers. */
+/* Reads a line with a count and this many numbers. */
 static bool read_numbers(FILE *file, numbers *n) {
   if (fscanf(file, "%d", &n->count) != 1 || n->count < 0 || n->count > MOST) return false;
   for (int i = 0; i < n->count; i++) {
@@ -31,7 +31,7 @@ static bool read_numbers(FILE *file, numbers *n) {
   return true;
 }
 
-/* Returns true if a leaf has the numbers. Elements are int64, int32 or bool. */
+/* Returns whether a leaf has these numbers as elements, which are int64, int32 or bool. */
 static bool is_equal(const tdict_tree *tree, const char *path, const numbers *n) {
   tdict_tensor *t = NULL;
   if (tdict_get(tree, path, &t, &err) != TDICT_OK || tdict_tensor_numel(t) != n->count) return false;

@@ -1,5 +1,5 @@
-"""The file functions of libtdict.so for the scripts of this folder, through ctypes. Import this module before the folder
-is removed from sys.path."""
+"""Calls the file functions of libtdict.so through ctypes, for the scripts of this folder. Import this module before
+removing the folder from sys.path."""
 
 import ctypes
 
@@ -51,7 +51,7 @@ class Tdict:
             self.c.tdict_release(tree)
 
     def refuses(self, path, text):
-        """Checks that a file is refused with this text in the message."""
+        """Checks that tdict refuses a file with an error message that contains `text`."""
         try:
             self.c.tdict_release(self.open(path))
         except RuntimeError as error:

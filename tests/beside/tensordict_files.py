@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares TensorDict's files of tdict with the package tensordict, in both directions.
+"""Compares files that tdict writes in TensorDict's formats with the package tensordict, in both directions.
 
 usage: tensordict_files.py LIBRARY
 LIBRARY is libtdict.so. Exits with 77 if a package is missing."""
@@ -17,7 +17,7 @@ if "--help" in sys.argv:
 
 from tdict_files import Tdict
 
-# A script of this folder has the name of the package safetensors, so the folder must not be searched for packages.
+# This folder has a file safetensors.py, which would hide the package, so remove the folder from the search path.
 sys.path = [folder for folder in sys.path if os.path.abspath(folder or ".") != os.path.dirname(os.path.abspath(__file__))]
 try:
     import safetensors.torch
@@ -29,7 +29,7 @@ except ImportError as missing:
     sys.exit(77)
 
 warnings.filterwarnings("ignore")
-# TensorDict 0.15 writes float8 tensors to a directory, but cannot read them.
+# float8 is missing, because TensorDict 0.15 cannot read float8 tensors from a directory.
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16, torch.float16, torch.bfloat16, torch.int32, torch.uint32,
           torch.float32, torch.complex64, torch.float64, torch.int64, torch.uint64]
 SAFETENSORS, MEMMAP, CONSOLIDATED, TDZ = 1, 2, 3, 4
@@ -53,7 +53,7 @@ def random_column(batch):
 
 def random_td(depth=0, batch=(2,)):
     td = TensorDict({}, batch_size=list(batch))
-    if depth == 0:  # the first leaf: the package cannot read complex128 at some offsets of its consolidated files
+    if depth == 0:  # complex128 comes first, because the package cannot read it at some offsets of consolidated files
         td["complex128"] = random_tensor(torch.complex128, [*batch, 3])
     for dtype in DTYPES:
         if random.random() < 0.5 or depth == 0:
@@ -81,7 +81,8 @@ def same_values(a, b, where):
 
 
 def same_tds(found, wanted, path="", ordered=True):
-    """The consolidated file of the package holds values first, then tensors, then trees."""
+    """Asserts that two TensorDicts are equal. In consolidated files of the package, values come first, then tensors,
+    then trees."""
     assert found.batch_size == wanted.batch_size, (path, found.batch_size, wanted.batch_size)
     a, b = list(found.keys()), list(wanted.keys())
     assert (a == b) if ordered else (sorted(a) == sorted(b)), (path, a, b)
@@ -132,7 +133,8 @@ def files_of(folder):
 
 
 def check_bytes(tdict, folder):
-    """All files have the same bytes as those of the package. Only JSON values and reals can be written in two ways."""
+    """Checks that all files have the same bytes as the package's files, except JSON values and reals, which have
+    several forms."""
     td = random_td()
     for _, level in [(None, td), *td.items(include_nested=True, is_leaf=lambda cls: False)]:
         if isinstance(level, TensorDict):
@@ -162,7 +164,7 @@ def check_bytes(tdict, folder):
 
 
 def check_stacks(tdict, folder):
-    """Lazy stacks become trees "0", "1", ... in every format."""
+    """Checks that lazy stacks are read as trees "0", "1", ... from every format."""
     for dim in (0, 1):
         items = [TensorDict({"a": random_tensor(torch.float32, [2, i + 1]), "n": {"b": random_tensor(torch.int8, [2])}}, [2]) for i in range(3)]
         for format, name in NAMES.items():
@@ -181,7 +183,8 @@ def check_stacks(tdict, folder):
 
 
 def check_ragged(tdict, folder):
-    """A jagged tensor comes back from a consolidated file; directories hold a level of values and offsets."""
+    """Checks that a jagged tensor is read from a consolidated file. From a directory, it is read as a tree of values
+    and offsets."""
     rows = [random_tensor(torch.float32, [n, 2]) for n in (2, 0, 3)]
     td = TensorDict({"j": torch.nested.nested_tensor(rows, layout=torch.jagged), "x": torch.arange(3)}, [3])
     td.consolidate(filename=f"{folder}/theirs.td")
@@ -201,7 +204,7 @@ def check_ragged(tdict, folder):
 
 
 def check_unbatched(tdict, folder):
-    """Leaves without batch dimensions come from safetensors, since TensorDict's own formats lack them."""
+    """Checks leaves without batch dimensions in safetensors files; TensorDict's own formats lack them."""
     td = TensorDict({"x": torch.arange(3), "c": {"y": torch.ones(3)}}, [3])
     td["u"] = UnbatchedTensor(random_tensor(torch.float32, [5]))
     tensordict.to_safetensors(td, f"{folder}/u.safetensors")
@@ -272,7 +275,7 @@ def check_versions(tdict, folder):
 
 
 def check_legacy_names(tdict, folder):
-    """Directories of old versions do not encode keys."""
+    """Checks directories of old versions, which do not encode keys."""
     td = TensorDict({"a b": torch.arange(3), "c d": {"e*": torch.ones(3)}}, [3])
     td.memmap(f"{folder}/old", robust_key=False)
     tdict.rewrite(f"{folder}/old", f"{folder}/new", format=MEMMAP)

@@ -1,11 +1,12 @@
 """Gate: the commands that pages show are right.
 
 usage: commands.py ROOT [BUILD]
-A command is code in backticks, or a line of a block of sh or of plain text, in README.md, CONTRIBUTING.md and docs/. Each
-program that a command names is started with --help: programs of tdict in the folder BUILD, scripts in ROOT. Options and
-subcommands of the command must be in this help. Examples and test programs are not started, because they are entries of
-CTest themselves: their options must be in their sources, and their cases must exist. Presets, CMake options, environment
-variables and man pages must exist, too. Without tdict and tdict-bench in BUILD, the gate checks only the rest, and exits with 77."""
+A command is code in backticks, or a line of a block of sh or of plain text, in README.md, CONTRIBUTING.md and docs/.
+The gate starts the program of each command with --help, programs of tdict in the folder BUILD and scripts in ROOT. The
+options and subcommands of the command must be in this help. Examples and test programs are not started, because CTest
+runs them anyway: their options must be in their sources, and their cases must exist. Presets, CMake options,
+environment variables and man pages must exist, too. Without tdict and tdict-bench in BUILD, the gate does not check
+their commands, and exits with 77."""
 
 import functools
 import json
@@ -19,16 +20,16 @@ import source
 
 PROGRAMS = {"tdict": "tools/tdict", "tdict-bench": "bench/tdict-bench", "tdict-bench-openmpi": "bench/tdict-bench-openmpi",
             "tdict-bench-mpich": "bench/tdict-bench-mpich"}
-OPTIONAL = {"tdict-bench-openmpi", "tdict-bench-mpich"}  # built only with an MPI
-PREFIXES = {"do", "sudo", "time", "nice", "mpirun", "python3"}  # a command follows
+OPTIONAL = {"tdict-bench-openmpi", "tdict-bench-mpich"}  # built only if MPI is installed
+PREFIXES = {"do", "sudo", "time", "nice", "mpirun", "python3"}  # the command comes after these words
 OTHERS = {"--wrap", "--prefix", "--track-stream-ordered-races"}  # options of the linker, CMake and compute-sanitizer
-PASSES_ON = {"scripts/test": "--test-dir -L -R -LE -j"}  # options for ctest
-VALUES = {"--comm", "--dtype", "--format", "--sort", "--target", "--work", "--works"}  # the help names their values
+PASSES_ON = {"scripts/test": "--test-dir -L -R -LE -j"}  # options that it passes on to ctest
+VALUES = {"--comm", "--dtype", "--format", "--sort", "--target", "--work", "--works"}  # the help has their values
 OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][a-z-]*")
 
 
 def texts(page):
-    """The code of a page that can be commands."""
+    """Returns the code of a page that can be commands."""
     page = page.replace("\\|", "|")
     for language, block in re.findall(r"^```([^\n]*)\n(.*?)^```", page, re.S | re.M):
         if language in ("", "sh", "text"):
@@ -38,7 +39,7 @@ def texts(page):
 
 
 def commands(text):
-    """Lists of words. Brackets of optional words are gone."""
+    """Yields each command as a list of words, without the brackets of optional words."""
     for part in re.split(r"&&|[;&]| \| ", re.sub(r"\s# .*", "", text)):
         words = re.sub(r"[\[\]'\"|]", " ", part).split()
         while words and (words[0] in PREFIXES or re.match(r"\w+=\S|-np$|-B$|\d+$", words[0])):
@@ -57,7 +58,7 @@ class Checker:
 
     @functools.lru_cache(None)
     def help(self, *command):
-        """What a program prints with --help; None if it does not end well."""
+        """Returns what a program prints with --help, or None if the program fails."""
         self.report.checked()
         try:
             done = subprocess.run([*command, "--help"], cwd=self.root, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -67,12 +68,12 @@ class Checker:
         return done.stdout if done.returncode == 0 and done.stdout.strip() else None
 
     def program(self, name):
-        """The file of a program that is built; None if it is not."""
+        """Returns the file of a program, or None if it is not built."""
         file = self.build / PROGRAMS[name]
         return str(file) if file.exists() else None
 
     def check_options(self, words, text, what):
-        """Options and the values of some options are in the text."""
+        """Checks that the text contains the options, and the values of some options."""
         known = set(OPTION.findall(text)) | {"--help"} | set(PASSES_ON.get(what, "").split())
         self.seen |= known
         for i, word in enumerate(words):
@@ -87,7 +88,7 @@ class Checker:
                                 if not re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", text))
 
     def check_tdict(self, name, words):
-        """A program of tdict; the next word is a subcommand."""
+        """Checks a command of a program of tdict, whose next word can be a subcommand."""
         file = self.program(name)
         if file is None:
             return
@@ -115,12 +116,12 @@ class Checker:
                 yield f"{name} --help fails"
                 return
             yield from self.check_options(words, text, name)
-            if name.startswith("scripts/"):  # such as scripts/setup docs
+            if name.startswith("scripts/"):  # for example scripts/setup docs
                 yield from (f"{name} --help does not name {word}" for i, word in enumerate(words)
                             if re.fullmatch(r"[a-z][a-z0-9]*", word) and not words[i - 1].startswith("-") and word not in text)
 
     def check_sources(self, name, words, files):
-        """A program that is not started: an example or a test."""
+        """Checks a command of an example or a test, which is not started."""
         if not files:
             yield f"there is no source of {name}"
             return
@@ -128,7 +129,7 @@ class Checker:
         yield from self.check_options(words, text, name)
 
     def check_test(self, name, words):
-        """build/dev/tests/FOLDER/test_LAYER_FILE CASE DEVICE, where LAYER is the last part of FOLDER"""
+        """Checks build/dev/tests/FOLDER/test_LAYER_FILE CASE DEVICE, where LAYER is the last part of FOLDER."""
         folder, _, program = name.rpartition("tests/")[2].rpartition("/")
         if not folder:  # a program that replays records
             yield from self.check_sources(name, words, source.files(self.root, f"tests/beside/{program.removeprefix('beside_')}.c"))
@@ -154,7 +155,7 @@ class Checker:
                 yield f"CMake has no option {name}"
 
     def check(self, words):
-        """What is wrong with a command."""
+        """Checks a command."""
         name, words = words[0], words[1:]
         path = re.sub(r"^build/(\w+/)?(?=(bench|examples|tests|tools)/)", "", name)
         if path in PROGRAMS or path in PROGRAMS.values():
@@ -197,7 +198,7 @@ class Checker:
                 self.report.fail(page.relative_to(self.root), f"sets {name}, which no program reads")
 
     def check_alone(self):
-        """Options without a program: one of the programs that pages name must have them."""
+        """Checks options that a page shows without a program: a program that pages name must have them."""
         for option, *_ in self.alone:
             self.report.checked()
             if option.partition("=")[0] not in self.seen | OTHERS:

@@ -1,7 +1,8 @@
-"""Gate: the CUDA declarations of src/device/cuda/driver_cuda.c agree with cuda.h. Exits with 77 (skipped) without a toolkit.
+"""Gate: the CUDA declarations of src/device/cuda/driver_cuda.c agree with cuda.h. Exits with 77 (skipped) if no toolkit
+is found.
 
 usage: cuda_header.py ROOT CC
-Searches CUDA_HOME, the folder of nvcc, and /usr/local/cuda."""
+Searches for cuda.h in CUDA_HOME, beside nvcc and in /usr/local/cuda."""
 
 import os
 import pathlib

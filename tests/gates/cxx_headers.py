@@ -16,7 +16,7 @@ def compile_alone(report, root, header, *options):
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/alone.cpp"
         with open(file, "w") as out:
-            # Twice, so that the include guard is seen to work.
+            # Include the header twice, to test the include guard.
             out.write(f'#include "{header}"\n#include "{header}"\nextern int not_empty;\n')
         result = subprocess.run([sys.argv[-1], *options, *WARNINGS, f"-I{root}/include", file], capture_output=True, text=True)
         report.checked()

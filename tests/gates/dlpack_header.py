@@ -1,9 +1,10 @@
-"""Gate: the library's declarations of DLPack agree with DLPack's own header. Exits with 77 (skipped) without a header.
+"""Gate: the library's declarations of DLPack agree with DLPack's own header. Exits with 77 (skipped) if no such header
+is found.
 
 usage: dlpack_header.py ROOT CC CXX
-Searches the files that DLPACK_HEADERS lists (separated by colons), /usr/include and /usr/local/include (the package
-libdlpack-dev), and the headers of an installed PyTorch. Compiles tests/services/interop/dlpack/check_header.c with each header,
-as C11 and C++11, and with DLPack's header before and after tdict/dlpack.h."""
+Uses the files in DLPACK_HEADERS (separated by colons), and headers in /usr/include, in /usr/local/include (the package
+libdlpack-dev) and of an installed PyTorch. Compiles tests/services/interop/dlpack/check_header.c with each header, as
+C11 and C++11, and with DLPack's header before and after tdict/dlpack.h."""
 
 import importlib.util
 import os

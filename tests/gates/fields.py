@@ -1,9 +1,9 @@
 """Gate: the structs of a transfer do not grow.
 
 usage: fields.py ROOT
-Counts the fields of a struct. In the flat count, a field that is a struct of src/engine counts as the fields of this
-struct, so that fields do not only move into a nested struct. A pointer or an array counts as one field. [fields] in
-limits.ini has the limits: NAME or NAME.flat. Names joined by + share a limit."""
+Counts the fields of a struct. The flat count also counts the fields of nested structs of src/engine, so moving fields
+into a nested struct does not reduce it. A pointer or an array counts as one field. [fields] in limits.ini has the
+limits: NAME or NAME.flat. Names joined by + share a limit."""
 
 import re
 
@@ -11,7 +11,7 @@ import source
 
 
 def structs_of(root):
-    """For each struct of src/engine: the type of each field, or None if the field is a pointer, an array or a function."""
+    """Returns for each struct of src/engine the type of each field, or None for pointers, arrays and functions."""
     found = {}
     for file in source.files(root, "src/engine/**/*.[ch]"):
         text = source.without_preprocessor(source.blank(file.read_text()))
@@ -21,7 +21,7 @@ def structs_of(root):
 
 
 def fields_of(declaration):
-    """The types of the fields of a declaration without its semicolon, such as `int a, *b`."""
+    """Returns the types of the fields in a declaration without its semicolon, such as `int a, *b`."""
     if not declaration:
         return []
     if "(*" in declaration:

@@ -1,8 +1,8 @@
-"""Gate: the public headers give no warning under clang's -Weverything, and in C++ none under -Wold-style-cast.
+"""Gate: the public headers compile without warnings of clang's -Weverything and, in C++, of -Wold-style-cast.
 
 usage: header_warnings.py ROOT CC CXX
-ALLOWED lists the warnings of -Weverything that the headers may give. Without clang, only -Wold-style-cast is checked, and
-g++ gives no such warning inside of extern "C"."""
+ALLOWED lists the exceptions. Without clang, the gate checks only -Wold-style-cast with g++, which does not give this
+warning inside extern "C"."""
 
 import pathlib
 import subprocess
@@ -18,7 +18,7 @@ ALLOWED = {
     "unsafe-buffer-usage": "arrays of C have no other form",
     "weak-vtables": "a class of a header has no source file",
 }
-# Macros give warnings only where a program uses them.
+# A program that uses the macros, because macros give warnings only where they are used.
 USES = """
 #define INDEX TDICT_INDEX(TDICT_AT(0), TDICT_RANGE(0, 2, 1), TDICT_LIST(list, 2), TDICT_ALL)
 extern const tdict_dtype known;
@@ -56,7 +56,7 @@ def main():
     report = source.Report("header_warnings")
     c_headers = [header.name for header in source.files(root, "include/tdict/*.h")]
     check(report, root, [*c_headers, "tdict.hpp"], [sys.argv[3], "-std=c++11", "-Wold-style-cast"])
-    clang = source.newest_clang()  # older ones do not know all names of ALLOWED
+    clang = source.newest_clang()  # older versions do not know all names in ALLOWED
     if clang is None:
         print("header_warnings: clang is not installed, so -Weverything is not checked")
     else:

@@ -2,10 +2,10 @@
 
 usage: headers.py ROOT CC CXX
 Compiles each header with warnings as errors. No header may contain atomics or include a CUDA header. The comment of
-tdict.h has a line for each header that tdict.h does not include. docs/site/api.py must read every name of the headers: a
-program that names each function and type that it reads must compile in both languages, and the compilers must read the
-same fields of structs and values of enums. tests/headers/client.c must use every macro and inline function. Other CTest
-entries compile and run it in both languages."""
+tdict.h has a line for each header that tdict.h does not include. docs/site/api.py must read every name of the headers
+correctly: a program with each function and type that api.py finds must compile in both languages, and the compilers
+must see the same fields of structs and values of enums. tests/headers/client.c must use every macro and inline
+function. Other CTest entries compile and run client.c in both languages."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ def compile_alone(report, root, header, compiler, standard):
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/alone.{'cpp' if '+' in standard else 'c'}"
         with open(file, "w") as out:
-            # Twice, so that the include guard is seen to work.
+            # Include the header twice, to test the include guard.
             out.write(f'#include "tdict/{header.name}"\n#include "tdict/{header.name}"\nextern int not_empty;\n')
         command = [compiler, f"-std={standard}", *WARNINGS, f"-I{root}/include", file]
         result = subprocess.run(command, capture_output=True, text=True)
@@ -46,7 +46,7 @@ def check_umbrella(report, root):
 
 
 def compiled_fields(file):
-    """{name: fields or values} of the structs and enums, from the debug information that a compiler wrote."""
+    """Returns {name: fields or values} of the structs and enums, from a compiler's debug information."""
     text = subprocess.run(["readelf", "--debug-dump=info", "--wide", file], capture_output=True, text=True, check=True).stdout
     found, fields = {}, []
     for kind, entry in re.findall(r"\(DW_TAG_(\w+)\)\n(.*?)(?=^ <|\Z)", text, re.M | re.S):
@@ -59,7 +59,7 @@ def compiled_fields(file):
 
 
 def check_names(report, root, public):
-    """Compiles a program that the names of api.py make up. Then finds names of the headers that api.py did not read."""
+    """Compiles a program that uses all names that api.py found, and then looks for names that api.py missed."""
     lines = [f'#include "tdict/{header}"' for header in public.headers]
     fields = {}
     for i, d in enumerate(public.declarations):

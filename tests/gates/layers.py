@@ -1,9 +1,9 @@
 """Gate: includes point down only, between layers and inside a folder.
 
 usage: layers.py ROOT
-src/ has four rooms: core below device below engine below services. A folder of core, device or services is a layer, with
-its sub-folders. Files that lie in no such folder are in the layer of their room. A table gives the layer of each public
-header. BELOW names the layers that each layer may include. A file of a room includes no file of a room above. A header and
+src/ has four rooms: core below device below engine below services. Each folder of core, device or services, with its
+subfolders, is a layer. Files outside such folders are in the layer of their room. A table has the layer of each public
+header, and BELOW the layers that each layer may include. A file must not include files of a room above. A header and
 the .c file of the same name are a unit. Units must not include each other in a cycle. A folder has at most MOST_UNITS
 units."""
 
@@ -86,7 +86,7 @@ BELOW = {
     "mpi": ["comm"],
     "debug": ["ops"],
     "io": ["ops", "engine", "stack"],
-    # src/context.c, the one file that sees all, and its header
+    # src/context.c, the only file that may include all layers, and its header
     "context": ["comm", "cuda", "debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
@@ -100,7 +100,7 @@ def sees(layer):
 
 
 def layer_of_path(name):
-    """The layer of a file of src/, by its path there; None if the file lies in no layer's folder."""
+    """Returns the layer of a file, whose path is relative to src/, or None if the file has no layer."""
     if name in ("context.c", "context.h"):
         return "context"
     folders = name.split("/")[:-1]
@@ -110,20 +110,20 @@ def layer_of_path(name):
 
 
 def layer_of_include(name):
-    """The layer that an included file belongs to; None for a system header."""
+    """Returns the layer of an included file, or None for a system header."""
     if name.startswith("tdict/"):
         return HEADERS.get(name[len("tdict/"):], "?")
     return layer_of_path(name)
 
 
 def room(name):
-    """The number of the room of a file of src/, by its path there. context.c is above all rooms."""
+    """Returns the number of a file's room. The path is relative to src/. context.c is above all rooms."""
     folder = name.split("/")[0]
     return ROOMS.index(folder) if folder in ROOMS else len(ROOMS)
 
 
 def includes(root, file):
-    """Where each include of a file is, its quote and its name."""
+    """Yields the place, the quote and the name of each include of a file."""
     text = source.blank(file.read_text(), keep_strings=True)
     for match in re.finditer(r"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"]+)[>\"]", text, re.M):
         yield f"{file.relative_to(root)}:{source.line_of(text, match.start())}", *match.groups()
@@ -137,7 +137,7 @@ def check(report, root, file, layer):
             if quote == '"':
                 report.fail(where, f'"{name}" is named by no layer: write "<room>/<layer>/<file>.h" or "tdict/<file>.h"')
             elif name == "nvtx3/nvToolsExt.h" and file.name == "nvtx.c":
-                pass  # a header that needs nothing at run time
+                pass  # such a header needs nothing at run time
             elif re.match(r"(cuda|cudart|driver_types|nv)", name) or name == "threads.h":
                 report.fail(where, f"<{name}> is not used in this library")
         elif target == "?":
@@ -153,7 +153,7 @@ def check_room(report, root, file, name):
 
 
 def find_cycle(edges):
-    """Units that include each other in a circle, the first one again at the end; None if there is no cycle."""
+    """Returns a cycle of units, in which the last unit is the first again, or None if there is no cycle."""
     done = set()
 
     def follow(unit, path):
@@ -172,8 +172,8 @@ def find_cycle(edges):
 
 
 def check_units(report, root, files):
-    """At most MOST_UNITS units in a folder, and no include cycle between units."""
-    folders, edges = {}, {}  # folder -> its units; unit -> {unit that it includes: where}
+    """Checks that each folder has at most MOST_UNITS units, and that units do not include each other in a cycle."""
+    folders, edges = {}, {}  # folder -> its units; unit -> {included unit: where}
     for file in files:
         unit = file.with_suffix("").relative_to(root)
         folders.setdefault(unit.parent, set()).add(unit)

@@ -1,7 +1,7 @@
-"""Makes mutants from rules, for scripts/test-mutants --all: each is one change in a function of src/.
+"""Makes mutants from rules for scripts/test-mutants --all. Each mutant is one change in a function of src/.
 
 The rules delete a statement, negate the condition of an `if`, change a comparison, exchange && and ||, + and -, true and
-false, add 1 to a constant, and drop the retain of a reference. Declarations, assertions and messages stay as they are."""
+false, add 1 to a constant, and drop the retain of a reference. Declarations, assertions and messages do not change."""
 
 import pathlib
 import re
@@ -38,7 +38,7 @@ class RuleMutant:
 
 
 def closing(code, begin):
-    """The place after the parenthesis that closes the one at begin."""
+    """Returns the position after the closing parenthesis that matches the opening one at `begin`."""
     depth = 0
     for i in range(begin, len(code)):
         depth += {"(": 1, ")": -1}.get(code[i], 0)
@@ -48,7 +48,7 @@ def closing(code, begin):
 
 
 def statements(code, begin, end):
-    """Spans of the simple statements between two places, without what controls them."""
+    """Yields the spans of the simple statements between two positions, without `if`, `for` and the like."""
     depth, start = 0, begin
     for i in range(begin, end):
         depth += {"(": 1, ")": -1}.get(code[i], 0)
@@ -62,12 +62,13 @@ def statements(code, begin, end):
 
 
 def changes(text, code, begin, end, with_leaks):
-    """The changes of a function's body: rule, begin, end, new text. `code` is the text without comments and strings."""
+    """Yields the changes of a function's body: rule, begin, end, new text. `code` is the text without comments and
+    strings."""
     for first, last in statements(code, begin, end):
         old = code[first:last]
         if len(old) > 1 and not KEPT.match(old) and not DECLARATION.match(old) and (with_leaks or "free(" not in old):
             yield "delete", first, last, ";"
-    alone = set()  # comparisons whose change is the negation of their condition
+    alone = set()  # comparisons that are whole conditions, for which a change would equal the negation
     unchanged = [(hit.start(), closing(code, hit.end() - 1)) for hit in UNCHANGED.finditer(code, begin, end)]
     for hit in IF.finditer(code, begin, end):
         first, last = hit.end() - 1, closing(code, hit.end() - 1)
@@ -89,7 +90,7 @@ def changes(text, code, begin, end, with_leaks):
 
 
 def make(root, match, with_leaks):
-    """The mutants of all files of src/ whose names match. Only with_leaks, some of them free no memory."""
+    """Returns the mutants of all files of src/ whose names match. If with_leaks is true, some mutants delete a free."""
     made = []
     for path in source.files(root, "src/**/*.[ch]"):
         file = str(path.relative_to(root))
@@ -104,6 +105,6 @@ def make(root, match, with_leaks):
 
 
 def folder_of(file, folders):
-    """The folder of tests that mirrors the folder of a source; an empty string if there is none."""
+    """Returns the folder of tests for the folder of a source, or an empty string if there is none."""
     parents = pathlib.PurePath(file).relative_to("src").parents
     return next((str(p) if p.name else "context" for p in parents if str(p) in folders or not p.name), "")

@@ -1,7 +1,8 @@
 """Gate: every entry of tests/mutants.ini matches exactly once and names a case. scripts/test-mutants runs the mutants.
 
 usage: mutants.py ROOT
-The entries of OTHERS have the same form and must match once, too. Their cases are those of the scripts that run them."""
+The entries of the files in OTHERS have the same form and must match once, too. Other scripts run them and choose the
+cases."""
 
 import configparser
 import re
@@ -31,7 +32,7 @@ class Mutant:
         self.result = "not run"
 
     def apply(self, text):
-        """The text of the file with the mutation in it."""
+        """Returns the text of the file with the mutation."""
         code = source.blank(text, keep_strings=True)
         spans, where = [(0, len(code))], self.file
         if self.function:
@@ -46,7 +47,7 @@ class Mutant:
 
 
 def read(root, name="tests/mutants.ini"):
-    """All entries, in the order of the file."""
+    """Returns all entries, in the order of the file."""
     table = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
     table.optionxform = str
     try:
@@ -57,7 +58,7 @@ def read(root, name="tests/mutants.ini"):
 
 
 def check(root, mutants, has_cases=True):
-    """What is wrong with the entries."""
+    """Returns the errors of the entries."""
     cases, wrong = source.case_entries(root), []
     for m in mutants:
         if has_cases and m.case not in cases:

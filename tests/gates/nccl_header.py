@@ -1,7 +1,7 @@
 """Gate: the declarations of src/services/comm/nccl/nccl_api.h agree with nccl.h. Exits with 77 (skipped) without nccl.h.
 
 usage: nccl_header.py ROOT CC
-Searches the folders of NCCL_HOME and CUDA_HOME, the folder of nvcc, /usr/local/cuda and /usr."""
+Searches for nccl.h in NCCL_HOME, in CUDA_HOME, beside nvcc, in /usr/local/cuda and in /usr."""
 
 import os
 import pathlib
@@ -29,7 +29,7 @@ def first_with(name):
 
 
 def check_magic(header, api):
-    """The initializer of ncclConfig_t is no constant expression in C, so its magic number is compared here."""
+    """Compares the magic number of ncclConfig_t here, because its initializer is not a constant expression in C."""
     theirs = re.search(r"#define NCCL_CONFIG_INITIALIZER\s*\{[^}]*?(0x[0-9a-f]+)", header.read_text())
     ours = re.search(r"#define TDICT_NCCL_CONFIG_MAGIC (0x[0-9a-f]+)U", api.read_text())
     if not theirs or not ours or theirs.group(1) != ours.group(1):

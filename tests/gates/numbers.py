@@ -1,9 +1,9 @@
-"""Gate: numbers in files, and numbers for other programs, do not depend on the locale of the program.
+"""Gate: numbers in files and for other programs do not depend on the locale of the program.
 
 usage: numbers.py ROOT
-In a locale with a decimal comma, "%f" writes 1,5 and strtod() stops at the point of 1.5. So src/ and include/ use neither,
-except in the messages of errors and logs, and in files that write text for people (ALLOWED). The programs in tools/, bench/
-and examples/ keep the locale "C" for numbers."""
+In a locale with a decimal comma, "%f" writes 1,5, and strtod() stops at the point of 1.5. So src/ and include/ use
+neither, except in messages of errors and logs, and in the files in ALLOWED. The programs in tools/, bench/ and
+examples/ keep the locale "C" for numbers."""
 
 import re
 
@@ -13,7 +13,7 @@ FLOAT = re.compile(r"(?<!%)(?:%%)*%[-+ #0']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[lL]*[a
 CALL = re.compile(r"\b(strto(?:d|f|ld)|atof)\s*\(")
 LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"')
 LOCALE = re.compile(r"\bsetlocale\s*\(\s*(LC_ALL|LC_NUMERIC)\b")
-# Functions whose text people read.
+# functions whose text is read by people
 MESSAGES = {"tdict_fail", "tdict_fail_native", "tdict_log_write", "SET_MESSAGE"}
 ALLOWED = {
     "src/services/debug/describe.c": "summaries for people",
@@ -26,7 +26,7 @@ ALLOWED = {
 
 
 def caller(code, position):
-    """The name of the function whose call contains the position; None: no call."""
+    """Returns the name of the function whose call contains the position, or None."""
     depth = 0
     for at in range(position - 1, -1, -1):
         if code[at] == ")":

@@ -1,9 +1,9 @@
 """Gate: the table of memory orders in docs/testing.md has each atomic operation of src/ that names an order.
 
 usage: orders.py ROOT
-A row has words, files below src/, operations with their orders, and a reason. `all files` stands for every file. The gate
-fails if a file uses an order that no row has, if a row has an order, a word or a file that is gone, or if a row has no
-reason. An operation that names no order is sequentially consistent and needs no row."""
+A row has words, files below src/, operations with their orders, and a reason. `all files` means every file. The gate
+fails if a file uses an order that no row has, if a row has an order, a word or a file that no longer exists, or if a
+row has no reason. An operation without an order is sequentially consistent and needs no row."""
 
 import collections
 import re
@@ -13,12 +13,12 @@ import source
 PAGE = "docs/testing.md"
 ORDER = re.compile(r"\bmemory_order_(\w+)|\b__ATOMIC_([A-Z_]+)\b")
 CALL = re.compile(r"\b(?:__)?atomic_(\w+)\s*\(")
-SHORT = {"compare_exchange_strong": "cas", "compare_exchange_weak": "cas"}  # and fetch_add is add
+SHORT = {"compare_exchange_strong": "cas", "compare_exchange_weak": "cas"}  # other names lose fetch_
 Use = collections.namedtuple("Use", "word operation file")
 
 
 def arguments(code, begin):
-    """The arguments of a call whose first argument begins there."""
+    """Returns the arguments of a call whose first argument begins at `begin`."""
     found, depth, start = [], 0, begin
     for at in range(begin, len(code)):
         depth += (code[at] in "([{") - (code[at] in ")]}")
@@ -31,7 +31,8 @@ def arguments(code, begin):
 
 
 def uses_of(code, file):
-    """The operations of a file that name an order. Orders outside of operations count as operations without a word."""
+    """Returns the operations of a file that name an order. An order outside an operation counts as an operation without
+    a word."""
     uses, num_named = [], 0
     for call in CALL.finditer(code):
         listed = arguments(code, call.end())
@@ -46,7 +47,7 @@ def uses_of(code, file):
 
 
 def read_rows(report, root):
-    """The rows of the table, each as words, files and operations. `all files` is None."""
+    """Returns the rows of the table, each as words, files and operations. For `all files`, files is None."""
     tables = re.findall(r"^\| word \| files .*\n\|[-|]*\n((?:\|.*\n)*)", (root / PAGE).read_text(), flags=re.M)
     rows = []
     for line in "".join(tables).splitlines():

@@ -2,11 +2,10 @@
 
 usage: pages.py ROOT
 Relative links in *.md and in the pages of docs/, paths in backticks, and included listings must name existing files.
-No page has the lines with which git marks a conflict.
-Every program of docs/listings/ has an .out file of the same name. README.md must show the
-function train_step of docs/listings/train_step.c, in at most PROGRAM_LINES lines, and has at most README_LINES lines.
-docs/figures/first.svg must be the chart of README's table. The table of gates in CONTRIBUTING.md must have a row for each
-gate of tests/CMakeLists.txt, and no other row."""
+No page may contain git's conflict markers. Every program of docs/listings/ must have an .out file of the same name.
+README.md must have at most README_LINES lines, and show the function train_step of docs/listings/train_step.c in at
+most PROGRAM_LINES lines. docs/figures/first.svg must be the chart of README's table. The table of gates in
+CONTRIBUTING.md must have a row for each gate of tests/CMakeLists.txt, and no other row."""
 
 import pathlib
 import re
@@ -26,7 +25,7 @@ def check_links(report, root, page):
         if re.match(r"[a-z]+:", target):
             continue
         report.checked()
-        chart = re.search(r"figures/(\w+)\.svg$", target)  # drawn when the site is built
+        chart = re.search(r"figures/(\w+)\.svg$", target)  # the build of the site draws this chart
         if chart and page.name != "README.md" and f'"{chart.group(1)}"' in (root / "docs/site/figures.py").read_text():
             continue
         if not (page.parent / target).exists():
@@ -34,7 +33,7 @@ def check_links(report, root, page):
 
 
 def check_paths(report, root, page):
-    """Paths that a page names, such as `src/core/tree/node.c` or `tests/support/`, are there."""
+    """Checks that paths on a page exist, such as `src/core/tree/node.c` or `tests/support/`."""
     for path in re.findall(r"`((?:src|include|tests|bench|examples|cmake|scripts|docs)/[\w./-]*(?:\.\w+|/))`", page.read_text()):
         report.checked()
         if not (root / path).exists():
@@ -42,7 +41,8 @@ def check_paths(report, root, page):
 
 
 def check_listings(report, root, page):
-    """Files that a page includes are programs of docs/listings/ and examples/, which CTest runs, or their outputs."""
+    """Checks that each file that a page includes is a program of docs/listings/ or examples/, which CTest runs, or its
+    output."""
     for name in re.findall(r"^```\{literalinclude\} (\S+)", page.read_text(), flags=re.M):
         report.checked()
         file = root / "docs" / name[1:] if name.startswith("/listings/") else root / name[1:]
@@ -63,7 +63,7 @@ def check_outputs(report, root):
 
 
 def check_program(report, root):
-    """The code that README.md shows is a function of a listing, which is built and run."""
+    """Checks that README.md shows a function of a listing, which CTest builds and runs."""
     report.checked()
     page = (root / "README.md").read_text()
     if page.count("\n") > README_LINES:
@@ -77,7 +77,7 @@ def check_program(report, root):
 
 
 def check_chart(report, root):
-    """README's chart is drawn from README's table: bench/peers/first-screen."""
+    """Checks that README's chart shows the numbers of README's table."""
     report.checked()
     chart = root / "docs/figures/first.svg"
     try:
@@ -88,10 +88,10 @@ def check_chart(report, root):
 
 
 def check_gates(report, root):
-    """The table in the section Gates has one row for each tdict_add_gate line."""
+    """Checks that the table in the section Gates has one row for each tdict_add_gate line."""
     gates = re.findall(r"^ *tdict_add_gate\((\w+)", (root / "tests/CMakeLists.txt").read_text(), flags=re.M)
     section = re.search(r"^## Gates\n(.*?)(?=^## |\Z)", (root / "CONTRIBUTING.md").read_text(), flags=re.S | re.M)
-    rows = re.findall(r"^\| (\w+) \|", section.group(1), flags=re.M)[1:] if section else []  # without the head
+    rows = re.findall(r"^\| (\w+) \|", section.group(1), flags=re.M)[1:] if section else []  # without the head row
     report.checked(len(gates))
     for name in gates:
         if name not in rows:
@@ -109,7 +109,7 @@ def main():
         check_conflicts(report, root, page)
         check_links(report, root, page)
         check_listings(report, root, page)
-        if page.name != "CHANGELOG.md":  # it also names what is gone
+        if page.name != "CHANGELOG.md":  # which also names removed things
             check_paths(report, root, page)
     check_program(report, root)
     check_chart(report, root)

@@ -1,9 +1,9 @@
-"""Gate: the library leaves the environment of the process alone, and names its threads.
+"""Gate: the library does not use the environment of the process, and names its threads.
 
 usage: process.py ROOT
 A library that reads environment variables behaves differently for reasons that its caller cannot see. So src/ and
-include/ neither read nor change the environment. A file that starts threads also names them. The gate `symbols` looks for
-the same functions in the built library, where they can come from the headers of others."""
+include/ neither read nor change the environment. A file that starts threads also names them. The gate `symbols`
+searches the built library for the same functions, because headers of other libraries can use them."""
 
 import re
 

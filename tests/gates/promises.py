@@ -1,10 +1,11 @@
 """Gate: every promise of a public header has a test.
 
 usage: promises.py ROOT
-tests/promises.txt lists public names with their promises and test cases. The cases must exist, and the names must be in
-the given header. Every public function that returns a tdict_status must have a promise. Public headers must not contain
-a tag [T:case]. A page's table between "<!-- cases begin -->" and "<!-- cases end -->" must name existing cases in its last
-column. The name of a case must be unique in the repository, and its macro must begin a line."""
+tests/promises.txt lists public names with their promises and test cases. The cases must exist, and each name must be in
+the header under which it is listed. Every public function that returns a tdict_status must have a promise. Public
+headers must not contain a tag [T:case]. A page's table between "<!-- cases begin -->" and "<!-- cases end -->" must
+name existing cases in its last column. The name of a case must be unique in the repository, and its macro must begin a
+line."""
 
 import re
 

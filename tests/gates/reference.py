@@ -1,10 +1,10 @@
 """Gate: the reference of every public function is complete.
 
 usage: reference.py ROOT
-Each public function must have a description. If the function returns a status, its comment or the
-comment of its header must say the errors. One of the comments must say which threads may call the function. A compiled
-program of docs/listings/, examples/ or tests/headers/ must call the function, as its example. README's table "Functions
-by task" must name the header of the function."""
+Each public function must have a description. If the function returns a status, its comment or the comment of its header
+must list the errors. One of the comments must say which threads may call the function. A program of docs/listings/,
+examples/ or tests/headers/ must call the function, as an example. README's table "Functions by task" must name the
+header of the function."""
 
 import pathlib
 import re
@@ -21,7 +21,7 @@ import reference  # noqa: E402
 
 
 def check_sheet(report, public):
-    """Each function has one line of whole words on the cheat sheet.."""
+    """Checks that each function has one line of whole words on the cheat sheet."""
     lines = [(f, text) for _, rows in cheat_sheet.lines(public.api) for f, text in rows]
     for f in public.api.functions():
         report.checked()
@@ -33,7 +33,7 @@ def check_sheet(report, public):
 
 
 def check_types(report, public):
-    """The man page of a struct or an enum lists its fields or values."""
+    """Checks that the man page of each struct or enum lists its fields or values."""
     for d in filter(man.has_page, public.api.declarations):
         page = man.type_page(d, public, ("0.0.0", "2000-01-01"))
         report.checked()

@@ -1,9 +1,9 @@
-"""Gate: the other gates can fail. Plants faults in a copy of the tree, and runs the gate that must find them.
+"""Gate: the other gates can fail. Plants faults in a copy of the tree, and runs the gates that must find them.
 
 usage: selftest.py ROOT CC CXX BUILD
-A fault is a text to add to one or more files, and words that the output of the gate must contain. Most runs of a gate
-take seconds, so faults of different files are planted together. For each fault, the gate must print a line with its
-words that is no line of another fault. The gates also run on the tree itself, where such lines would make them fail."""
+A fault is a text to add to one or more files, and words that the output of the gate must contain. Most gates run for
+seconds, so faults in different files are planted together. For each fault, the gate must print its own line with these
+words. The gates also run on the unchanged tree, where such a line makes them fail."""
 
 import pathlib
 import shutil
@@ -23,9 +23,9 @@ MUTANT = ("\n[planted_{name}]\npromise = none\nfile = src/core/base/checked.h\nf
 CXX = ("namespace tdict {\nclass planted_class {};\nvoid planted_function();\ntypedef int planted_type;\n/** Planted. */\n"
        "class planted_get { public: int get() const; };\n/** Planted. */\nstruct planted_data { int size; };\n}\n"
        "#define TDICT_PLANTED(x) x\n")
-OTHER_LIBRARIES = "comm_mpi.h"  # the header whose functions are in libraries of their own
+OTHER_LIBRARIES = "comm_mpi.h"  # the header whose functions are in separate libraries
 LONG_TAIL = " word" * 31
-COMMANDS = {  # the gate `commands` finds these in a page
+COMMANDS = {  # commands in a page in which the gate `commands` must find errors
     "scripts/format --planted": "scripts/format has no option --planted",
     "scripts/setup planted": "scripts/setup --help does not name planted",
     "scripts/planted": "scripts/planted is not there",
@@ -35,7 +35,7 @@ COMMANDS = {  # the gate `commands` finds these in a page
     "build/dev/tests/services/share/test_share_ring_trainer planted_case host": "no test has the case planted_case",
     "man tdict_planted": "there is no man page tdict_planted",
 }
-PROGRAMS = {  # needs the programs
+PROGRAMS = {  # the same, but the programs must be built
     "tdict-bench planted": "tdict-bench has no planted",
     "tdict-bench loader --planted-option": "tdict-bench loader has no option --planted-option",
     "tdict inspect --sort planted": "tdict inspect --sort does not know planted",
@@ -175,17 +175,17 @@ def run_gate(name, *arguments):
 
 
 def plant(file, planted):
-    """Adds the text to the file. Returns the file's own text; None: there was no file."""
+    """Adds the text to the file. Returns the file's previous text, or None if there was no file."""
     before = file.read_text() if file.exists() else None
     file.parent.mkdir(exist_ok=True)
-    # Above the line that ends a header's guard, so that the fault is seen once.
+    # Plant the text inside a header's include guard, so that it is compiled only once.
     head, endif, tail = (before or "").rpartition("\nTDICT_END_DECLS")
     file.write_text(head + "\n" + planted + endif + tail if endif else (before or "") + planted)
     return before
 
 
 def rounds_of(faults):
-    """The faults in few groups. The faults of a group are in different files."""
+    """Returns the faults in few groups. All faults of a group are in different files."""
     rounds = []
     for gate, names, planted, *words in faults:
         names = {names} if isinstance(names, str) else set(names)
@@ -215,7 +215,7 @@ def check_round(report, copy, gate, group):
 
 
 def check_symbols(report, root, folder):
-    """The gate of symbols over libraries of one planted file, beside what the headers want."""
+    """Runs the gate `symbols` on libraries with the required functions and one planted file."""
     functions = source.api_functions(root)
     stub = "".join(f"void {name}(void) {{}}\n" for name, header in functions.items() if header != OTHER_LIBRARIES)
     faults = [
@@ -264,7 +264,7 @@ def main():
         faults = [*FAULTS, command_fault(pathlib.Path(sys.argv[4]))]
         for gate in sorted({fault[0] for fault in faults}):
             if gate == "cxx_reference" and not shutil.which("doxygen"):
-                continue  # the gate is skipped without doxygen
+                continue  # without doxygen, the gate is skipped
             for group in rounds_of([fault for fault in faults if fault[0] == gate]):
                 check_round(report, copy, gate, group)
         check_symbols(report, root, pathlib.Path(name))

@@ -1,10 +1,10 @@
 """Gate: sentences of the public headers and of the pages can be read once.
 
 usage: sentences.py ROOT [FILE ...]
-A sentence of a page has at most 32 words, and a sentence of a public header at most 25. Code in a block, tables, links'
-targets and URLs do not count; code inside a sentence counts as one word. A doxygen command and an item of a list begin
-a new sentence. In a list of errors, a semicolon does so too. Also a word like tdict_create(), docs/files.md or "true:"
-after a full stop begins a sentence. With FILE only these files are checked, source files too."""
+A sentence of a page has at most 32 words, and a sentence of a public header at most 25. Blocks of code, tables, targets
+of links and URLs do not count; code inside a sentence counts as one word. A doxygen command and an item of a list begin
+a new sentence. In a list of errors, a semicolon does so, too. A word like tdict_create(), docs/files.md or "true:"
+after a full stop also begins a sentence. With FILE, the gate checks only these files, which can be source files."""
 
 import pathlib
 import re
@@ -19,7 +19,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[^a-z]|[a-z]+(?:[_(/]|:\s|\s\
 
 
 def parts_of_page(text):
-    """(line number, text) of each paragraph, heading and item of a list."""
+    """Yields (line number, text) for each paragraph, heading and list item."""
     text = re.sub(r"^```.*?^```", lambda m: re.sub(r"[^\n]", "", m.group()), text, flags=re.S | re.M)
     text = re.sub(r"<!--.*?-->", lambda m: re.sub(r"[^\n]", "", m.group()), text, flags=re.S)
     lines = ["" if line.lstrip().startswith("|") else line for line in text.split("\n")]

@@ -2,10 +2,9 @@
 
 usage: sizes.py ROOT
 Files have at most 600 lines (public headers 400), lines of C and C++ 120 columns, functions 60 lines, parameter lists
-6 parameters. The collective operations of communicators have the parameters of NCCL's and MPI's functions, and the
-functions that call a function of the program have this function and its `user`, so their lists have at most 8
-parameters. tdict_create_from() has two arrays with their lengths, so it has 7. Functions of MPI that a test replaces
-have any number."""
+6 parameters. Two kinds of functions may have 8 parameters: collective operations of communicators, which follow NCCL
+and MPI, and functions with a callback and its `user`. tdict_create_from() has two arrays with their lengths, so it may
+have 7. Functions of MPI that a test replaces may have any number."""
 
 import re
 
@@ -19,7 +18,7 @@ TWO_ARRAYS = {"tdict_create_from": 7}
 
 
 def closing(text, start, pair):
-    """The position of the bracket that closes the one at start."""
+    """Returns the position of the closing bracket that matches the opening one at `start`."""
     depth = 0
     for match in re.compile(f"[{re.escape(pair)}]").finditer(text, start):
         depth += 1 if match.group() == pair[0] else -1
@@ -41,7 +40,7 @@ NO_LISTS = ("__attribute__", "format", "defined", "sizeof", "if", "while", "for"
 
 
 def check_parameters(report, where, text, head, offset):
-    """Checks each list in a declaration: NAME(...) and (*NAME)(...)."""
+    """Checks each parameter list in a declaration: NAME(...) and (*NAME)(...)."""
     for match in [match for pattern in LISTS for match in pattern.finditer(head)]:
         name = match.group(1)
         if name in NO_LISTS:
@@ -57,7 +56,7 @@ def check_parameters(report, where, text, head, offset):
 
 
 def check_code(report, where, text):
-    """Walks over the top level: what stands before a `;` or a `{` there is a declaration's head."""
+    """Checks all declarations. At the top level, the text before a `;` or a `{` is the head of a declaration."""
     start = 0
     while match := re.compile(r"[;{]").search(text, start):
         i = match.start()
@@ -76,7 +75,7 @@ def check_code(report, where, text):
                 report.checked()
                 if lines > FUNCTION_LINES:
                     report.fail(f"{where}:{first}", f"{name} has {lines} lines, at most {FUNCTION_LINES} are allowed")
-            else:  # a struct's members are declarations too, a table's initializers are not
+            else:  # the members of a struct are declarations, too, but the initializers of a table are not
                 for member in [] if "=" in head else re.finditer(r"[^;]+;", text[i + 1:end]):
                     check_parameters(report, where, text, member.group(0)[:-1], i + 1 + member.start())
         start = end + 1

@@ -1,7 +1,7 @@
 """Gate: the snippets in editors/ compile, and the files for the editors have the same snippets.
 
 usage: snippets.py ROOT CC CXX
-Fills each snippet with its default texts. A snippet that is no function is compiled in a function of its own."""
+Fills each snippet with its default texts. A snippet that is not a function is compiled inside a function."""
 
 import json
 import re

@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/site"))
 import api  # noqa: E402
 
-# What reads or changes the environment variables of the process.
+# Matches functions and variables that read or change the environment of the process.
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\b|\b(?:set|unset|put|clear)env\b|\b_*environ\b")
 CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE|MPI_CASE)\(([a-z0-9_]+)\)", re.M)
 DEVICES = {"DEVICE_CASE": ["host", "sim", "cuda"], "GPU_CASE": ["sim", "cuda"], "SIM_CASE": ["sim"], "CUDA_CASE": ["cuda"],
@@ -19,7 +19,7 @@ Function = collections.namedtuple("Function", "name begin end")
 
 
 class Report:
-    """Collects complaints; end() prints them and ends the program with 1 if there are any."""
+    """Collects complaints. end() prints them, and ends the program with 1 if there are any."""
 
     def __init__(self, gate):
         self.gate = gate
@@ -33,7 +33,7 @@ class Report:
         self.complaints.append(f"{where}: {text}")
 
     def limit(self, where, what, figure, limit):
-        """Prints a figure, and complains if it is above its limit."""
+        """Prints a figure, and complains if the figure is above its limit."""
         self.checked()
         if figure > limit:
             self.fail(where, f"{figure} {what}; at most {limit} are allowed")
@@ -50,7 +50,7 @@ class Report:
 
 
 def newest_clang():
-    """The clang with most warnings, or None."""
+    """Returns the newest installed clang, which has the most warnings, or None."""
     return next(filter(shutil.which, ("clang-19", "clang-18", "clang")), None)
 
 
@@ -61,7 +61,7 @@ def root_argument():
 
 
 def limits(root, gate):
-    """The limits of a gate by name. If the table has a name twice, the last limit counts."""
+    """Returns the limits of a gate by name. If a name occurs twice in the table, the last limit counts."""
     table = configparser.ConfigParser(strict=False)
     table.read(root / "tests/gates/limits.ini")
     return {name: int(limit) for name, limit in table[gate].items()}
@@ -75,7 +75,7 @@ def files(root, *patterns):
 
 
 def blank(text, keep_strings=False):
-    """The same text, of the same lines, with comments (and what strings hold) turned to spaces."""
+    """Returns the text with the same lines, in which comments and the contents of strings are replaced by spaces."""
 
     def spaces(match):
         token = match.group(0)
@@ -87,13 +87,13 @@ def blank(text, keep_strings=False):
 
 
 def functions(text):
-    """The functions that a file defines, each with the span of its definition; comments are blanked out already.
+    """Yields the functions that a file defines, with the spans of their definitions. Comments must already be blank.
 
-    clang-format puts the head of a function and its closing brace at the start of a line."""
+    clang-format puts the head and the closing brace of a function at the start of a line."""
     found = []
     text = re.sub(r"__attribute__\(\(.*?\)\)", lambda m: "_" * len(m.group()), text)
     for match in re.finditer(r"^(?!typedef\b|enum\b|union\b|[A-Z_]+\()[A-Za-z_][^;{}#=]*?\b(\w+)\s*\([^;{}]*\)\s*\{", text, re.M):
-        if text.find("\n", match.end()) != match.end():  # the body stands on the line of its brace
+        if text.find("\n", match.end()) != match.end():  # the whole body is on the line of its opening brace
             end = text.find("\n", match.end())
         else:
             end = re.compile(r"^\}", re.M).search(text, match.end()).end()
@@ -102,7 +102,7 @@ def functions(text):
 
 
 def case_entries(root):
-    """Names of all CTest entries of the test files: a case, or a case and its device."""
+    """Returns the names of all CTest entries of the test files: CASE or CASE@DEVICE."""
     names = set()
     for file in files(root, "tests/test_*.c", "tests/*/**/test_*.c", "tests/hpp/test_*.cpp"):
         for kind, case in re.findall(r"^([A-Z_]*CASE)\(([a-z0-9_]+)\)", file.read_text(), re.M):
@@ -113,7 +113,7 @@ def case_entries(root):
 
 
 def without_preprocessor(text):
-    """The same lines with preprocessor lines, continued ones too, turned to spaces."""
+    """Returns the text with the same lines, in which preprocessor directives are replaced by spaces."""
     return re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.M)
 
 
@@ -122,10 +122,10 @@ def line_of(text, position):
 
 
 def api_functions(root):
-    """Names of the public functions (those marked TDICT_API), each with its header."""
+    """Returns {name: header} of the public functions, which are marked TDICT_API."""
     return {function.name: function.header for function in api.Api(root).functions()}
 
 
 def public_names(root):
-    """Functions, types, constants and macros that the public headers define, each with its header."""
+    """Returns {name: header} of all functions, types, constants and macros of the public headers."""
     return api.Api(root).names()

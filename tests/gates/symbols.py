@@ -1,10 +1,10 @@
 """Gate: the libraries export exactly the public functions.
 
 usage: symbols.py ROOT SHARED STATIC [HEADER...]
-The shared library must export exactly the functions marked TDICT_API. The list of the Debian package has the same names.
-HEADER names a header whose functions the build leaves out. In the static library every global symbol must begin with
-tdict_ (or nvtx). Mutable globals are not allowed, except thread-local marks and those of NVTX. No file but that of NVTX
-uses a function of environment variables."""
+The shared library must export exactly the functions marked TDICT_API. The list of the Debian package must have the same
+names. HEADER is a header whose functions are not in this build. In the static library, every global symbol must begin
+with tdict_ (or nvtx). Mutable globals are not allowed, except thread-local marks and those of NVTX. Only the file of
+NVTX may use environment variables."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ import sys
 import source
 
 
-# NVTX is a header that NVIDIA's profilers are found by; its symbols are weak and hidden, and shared with the program's own.
+# The header NVTX finds NVIDIA's profilers. Its symbols are weak and hidden.
 OURS = re.compile(r"tdict_|nvtx|InitializeInjectionNvtx")
 
 

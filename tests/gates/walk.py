@@ -4,10 +4,9 @@
 usage: walk.py ROOT [--list]
 Compiles the library with -O0 and -finstrument-functions, and runs tests/support/walk/leaf.c, which moves one leaf of 32
 KiB to the simulated device. Counts the calls on the calling thread, their files, and how often the path returns to a file
-that it has left. An inline function counts like any other, as a call in the header that defines it. The
-simulated device and the function that prefetches each cache line do not count, nor do the functions that they call.
-[walk] in limits.ini has the limits. With --list, prints the calls instead, indented by depth. Skipped without gcc and
-addr2line."""
+that it has left. An inline function counts as a call in the header that defines it. The simulated device and the
+function that prefetches cache lines do not count, nor do the functions that they call. [walk] in limits.ini has the
+limits. With --list, prints the calls instead, indented by depth. Skipped if gcc or addr2line is missing."""
 
 import argparse
 import pathlib
@@ -19,13 +18,13 @@ import tempfile
 import source
 
 FLAGS = ["-std=gnu11", "-O0", "-g1", "-gdwarf-4", "-no-pie", "-fno-pie", "-finstrument-functions", "-DNDEBUG", "-DTDICT_STATIC",
-         "-D_GNU_SOURCE", "-DTDICT_CUDA=0", "-DTDICT_NVTX=0"]  # with DWARF 5, addr2line gives wrong files for some functions
-# These files need other libraries, or files that do, and are not on the path.
+         "-D_GNU_SOURCE", "-DTDICT_CUDA=0", "-DTDICT_NVTX=0"]  # with DWARF 5, addr2line prints some wrong files
+# These files are not on the path, and need other libraries, or files that do.
 LEFT_OUT = ("src/services/io/", "src/services/interop/", "src/services/mpi/", "src/device/cuda/driver_cuda.c", "nvtx.c")
 
 
 def calls(root, folder):
-    """(depth, file, function) of each call."""
+    """Yields (depth, file, function) for each call."""
     program = folder / "leaf"
     sources = [str(path) for path in sorted((root / "src").rglob("*.c")) if not any(part in str(path) for part in LEFT_OUT)]
     command = ["gcc", *FLAGS, "-I", str(root / "include"), "-I", str(root / "src"),
@@ -43,8 +42,8 @@ def calls(root, folder):
 
 
 def counted(walk):
-    """The calls of the walk that are neither left out nor made by a function that is left out."""
-    left_out = None  # the depth of the function that is left out
+    """Yields the calls that count: all except the left-out functions and the calls that these make."""
+    left_out = None  # the depth of the current left-out function
     for depth, file, function in walk:
         if left_out is None or depth <= left_out:
             left_out = depth if file.startswith("src/device/sim/") or function == "prefetch_to_read" else None
@@ -65,7 +64,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--list", action="store_true", help="print the calls")
-    options, _ = parser.parse_known_args()  # selftest passes the compilers to all gates
+    options, _ = parser.parse_known_args()  # the gate selftest passes the compilers to all gates
     root = options.root.resolve()
     report = source.Report("walk")
     if not shutil.which("gcc") or not shutil.which("addr2line"):

@@ -3,10 +3,10 @@
 usage: words.py ROOT
 Reads the two tables under "## Words of a transfer" in docs/architecture.md. The first table has the words that a reader of
 the path must know, at most MOST_WORDS. The second table has the words of optional features. The column "not" has former
-words for the same thing: no name of src/engine has them. The column "only in" has the files of src/engine whose names may
-have the word; if it is empty, all may. The files at the top of src/engine and the structs of their headers are named by
-words of the tables and by the plain words of the line that begins with PLAIN. Names of other folders and of public
-headers may use any word."""
+words for the same thing, which no name in src/engine may contain. The column "only in" lists the files of src/engine in
+which names may contain the word; if it is empty, all files may. Names of files directly in src/engine, and of structs
+in their headers, may contain only words of the tables and the plain words of the line that begins with PLAIN. Names
+that other folders and public headers define may contain any word."""
 
 import pathlib
 import re
@@ -21,7 +21,7 @@ CELL = re.compile(r"(?<!\\)\|")
 
 
 def tables(page):
-    """The rows of each table under the title, and the plain words."""
+    """Returns the rows of each table under the title, and the plain words."""
     found = re.search(rf"^{TITLE}$(.*?)(?=^## |\Z)", page, re.M | re.S)
     text = found.group(1) if found else ""
     blocks = [block for block in re.split(r"\n\s*\n", text) if block.lstrip().startswith("|")]
@@ -31,7 +31,8 @@ def tables(page):
 
 
 def names(file):
-    """(line, identifier) of each name in a source file, outside comments, strings and includes, and without fields."""
+    """Yields (line, identifier) for each name in a source file, except in comments, strings and includes, and except
+    fields."""
     text = source.blank(file.read_text())
     text = re.sub(r"^[ \t]*#[ \t]*include.*", "", text, flags=re.M)
     for match in re.finditer(r"(?<!->)(?<!\.)\b[A-Za-z_]\w*", text):
@@ -39,7 +40,7 @@ def names(file):
 
 
 def tokens(name):
-    """Returns the words of a name, each in full and without the s of a plural."""
+    """Yields the words of a name, both unchanged and without a plural s."""
     for token in name.lower().split("_"):
         yield token
         if token.endswith("s"):
@@ -47,7 +48,7 @@ def tokens(name):
 
 
 def foreign_names(root):
-    """Names that other folders or the language of the driver have given."""
+    """Returns names that other folders or the driver define."""
     files = [*root.glob("include/tdict/*.h"), *root.glob("src/core/**/*.h"), *root.glob("src/device/**/*.h")]
     return {name for file in files for _, name in names(file) if "_" in name}
 
