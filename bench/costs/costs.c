@@ -178,7 +178,7 @@ int main(int argc, char **argv) {
   printf("function\tunit\tunits\toperation\tsystem calls\n");
   fflush(stdout); /* make stdio allocate its buffer before the filter is installed */
   if (calls && !count_calls()) {
-    fprintf(stderr, "tdict-costs: no filter of system calls: %s\n", strerror(errno));
+    fprintf(stderr, "tdict-costs: cannot install the filter of system calls: %s\n", strerror(errno));
     return 1;
   }
   if (status == TDICT_OK) status = run_operations(job, &num_calling);

@@ -115,7 +115,7 @@ static tdict_status count_entry(void *user, const tdict_entry *entry, tdict_erro
 COST(walk) {
   int64_t count = 0;
   tdict_status status = tdict_walk(job->wide, count_entry, &count, ERR);
-  return status == TDICT_OK && count != job->leaves ? fail_operation(job, "a walk did not show all leaves") : status;
+  return status == TDICT_OK && count != job->leaves ? fail_operation(job, "a walk did not visit all leaves") : status;
 }
 static tdict_status visit_leaf(void *user, const tdict_leaves *at, tdict_error *err) {
   (void)user, (void)at, (void)err;
@@ -255,9 +255,9 @@ const cost_op cost_ops[] = {
     OP(get, "get a key", "key", COST_LEAVES),
     OP(get_deep, "get a path of three keys", "path", COST_LEAVES),
     OP(has, "has a key", "key", COST_LEAVES),
-    OP(set_again, "set a key that is there", "key", COST_LEAVES),
+    OP(set_again, "set an existing key", "key", COST_LEAVES),
     OP(rename, "rename a key, and back", "key", COST_LEAVES),
-    OP(pop, "pop a key, and set it", "key", COST_LEAVES),
+    OP(pop, "pop a key, and set it again", "key", COST_LEAVES),
     OP(walk, "walk", "leaf", COST_LEAVES),
     OP(visit, "visit two trees", "leaf", COST_LEAVES),
     OP(apply, "apply to two trees", "leaf", COST_LEAVES),

@@ -16,7 +16,7 @@ TITLES = {
     "d2h": "To the host",
     "non-blocking": "1000 tensors of 1000 floats",
     "pin": "One tensor of a million floats",
-    "latency": "How long others are held up",
+    "latency": "How long other work is delayed",
     "fresh": "The first transfer of a process, and its first pinning",
     "cpus": "With one processor, and with two",
     "overlap": "A transfer beside a kernel of 0.4 ms",

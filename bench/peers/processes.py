@@ -103,7 +103,7 @@ def measure_fresh(row, options, command, invited, place):
     more = near * (min(PEER_PROCESSES, options.turns) - 1)
     take_wave(row, place, [start_single(*key, options, command) for key in more], done, broken)
     if (records.LIBRARY, None) not in done:
-        raise Failed(broken.get((records.LIBRARY, None), "no process came to an end"))
+        raise Failed(broken.get((records.LIBRARY, None), "no process has finished"))
     results = {records.LIBRARY: result_of(done[records.LIBRARY, None])}
     for name in invited:
         tried = {setting: result_of(found) for (who, setting), found in done.items() if who == name}

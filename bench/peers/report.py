@@ -104,10 +104,10 @@ def main(arguments, description=__doc__):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", nargs="+", metavar="RECORD", help="a JSON file")
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="write the tables there")
-    parser.add_argument("--charts", type=pathlib.Path, metavar="DIR", help="draw charts into that folder; print no tables")
+    parser.add_argument("--charts", type=pathlib.Path, metavar="DIR", help="draw charts in DIR, print no tables")
     options = parser.parse_args(arguments)
     if options.charts and options.out:
-        parser.error("--out is for tables, --charts prints none")
+        parser.error("--out is for tables, but --charts prints no tables")
     try:
         if options.charts:
             draw(options.records, options.charts)

@@ -87,7 +87,7 @@ class TensorDictPeer(TorchPeer):
         if do in ("build", "get", "walk"):
             wanted = len(worker.leaf_sizes(self.work))
             if self.container(setting, 0)[1] != wanted:
-                raise AssertionError("not every leaf was built, found or shown")
+                raise AssertionError("a leaf was not built, found or visited")
             return None
         return super().verify(setting)
 

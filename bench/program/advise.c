@@ -199,7 +199,7 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
              "time, blocking %.3f",
              first_number("/proc/loadavg", ""), best->cpu_ms, loop->cpu_ms);
   if (o->pinned)
-    add_factor(job, "memory use", "the leaves are pinned already: %.0f MB", total / 1e6);
+    add_factor(job, "memory use", "the leaves are already pinned: %.0f MB", total / 1e6);
   else
     add_factor(job, "memory use",
                "%.0f MB of %.0f MB free would be pinned by pinning first (%.3f ms, and %.3f ms to send); the staging "
@@ -209,7 +209,7 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
     add_factor(job, "device", "%s, compute %d.%d, %d copy engines", info.name, info.compute_major, info.compute_minor,
                info.copy_engines);
   else
-    add_factor(job, "device", "SIMULATED: nothing here is said about a GPU");
+    add_factor(job, "device", "SIMULATED: these figures say nothing about a GPU");
   add_factor(job, "number of leaves", "%" PRId64 ": leaf by leaf %.3f ms (%.2f us each), together %.3f ms", o->leaves,
              loop->ms, loop->ms * 1e3 / (double)o->leaves, best->ms);
   add_factor(job, "size of leaves",

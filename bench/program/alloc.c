@@ -18,7 +18,7 @@ static int alloc_verify(bench_job *job) {
   memset(bytes, CHECK_POISON, job->total_bytes);
   for (size_t i = 0; i < job->total_bytes && good; i += 4096) good = bytes[i] == CHECK_POISON;
   tdict_tensor_release(block);
-  if (!good) bench_print_error("the memory is not pinned, or loses written bytes");
+  if (!good) bench_print_error("the memory is not pinned, or has lost written bytes");
   return good ? BENCH_OK : BENCH_DIFFERS;
 }
 

@@ -178,7 +178,7 @@ static json_t *answer_prepare(void *user, const json_t *request) {
     if (strcmp(kinds[k]->name, device_word(job, "work", "")) == 0) job->kind = kinds[k];
   if (!job->kind) return serve_failure("there is no such work");
   if (!read_fields(job)) return serve_failure("the request has wrong leaves");
-  if (!first_way(job)) return serve_failure("the work has no ways in this place");
+  if (!first_way(job)) return serve_failure("the work cannot run in this place");
   if (!prepare_host_tree(job) || !job->kind->prepare(job) || !job->kind->renew(job))
     return serve_failure("the trees could not be made");
   json_t *ways = json_array();

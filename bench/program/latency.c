@@ -69,7 +69,7 @@ static bool pinning_prepare(bench_job *job) {
   o.device = job->place->device;
   if (o.device.type == TDICT_DEVICE_SIM) o.sim = &sim;
   o.pin_piece_bytes = (size_t)32 << 20;
-  return bench_ok("no context that pins in pieces", tdict_context_create(&o, &state->pieces, err));
+  return bench_ok("cannot create a context that pins in pieces", tdict_context_create(&o, &state->pieces, err));
 }
 
 typedef struct pinning {

@@ -110,7 +110,7 @@ static json_t *answer_run(void *user, const json_t *request) {
   bool driver = who && strcmp(who, "driver") == 0;
   double cpu;
   if (!w->row) return serve_failure("no row is prepared");
-  if (driver && !job_has_driver(&w->job)) return serve_failure("the driver has no such row");
+  if (driver && !job_has_driver(&w->job)) return serve_failure("the driver cannot do this row");
   json_t *seconds = json_array();
   if (run_repetitions(w, warm, driver, NULL, &cpu) && run_repetitions(w, count, driver, seconds, &cpu))
     return json_pack("{s:b, s:o, s:f}", "ok", 1, "seconds", seconds, "cpu_seconds", cpu);

@@ -102,7 +102,7 @@ static void add(gathering *g, const tdict_tensor *t) {
   size_t bytes = tdict_tensor_bytes(t);
   if (!bytes) return;
   if (!tdict_tensor_const_data(t)) {
-    g->wrong = "an accessor gives NULL";
+    g->wrong = "an accessor returned NULL";
     return;
   }
   tdict_tensor_get_desc(t, &v);
@@ -200,7 +200,7 @@ static tdict_status see_free(void *user, const tdict_entry *e, tdict_error *err)
 void fw_check_source_free(fw_world *w, const fw_run *run) {
   const char *kept = NULL;
   td_ok(tdict_walk(fw_source(w, run->op), see_free, &kept, err));
-  if (kept) fail_msg("the source's '%s' gives no address", kept);
+  if (kept) fail_msg("the accessor of the source's '%s' returned NULL", kept);
 }
 
 /* Overwrites a leaf of a destination, so that old bytes cannot pass as copied bytes. */

@@ -35,7 +35,7 @@ static void fill_counting(tdict_tensor *tensor) {
   else if (dtype == TDICT_I64 || dtype == TDICT_U64)
     COUNT(int64_t);
   else
-    fail_msg("dtype %s has no counting elements", tdict_dtype_name(dtype));
+    fail_msg("cannot count in elements of dtype %s", tdict_dtype_name(dtype));
 }
 
 static tdict_status fill_entry(void *user, const tdict_entry *entry, tdict_error *err) {

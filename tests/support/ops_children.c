@@ -110,7 +110,7 @@ static void op_child_shrink(ops *o) {
   shorter.nb = (int)ops_pick(o, (uint32_t)n.model->nb);
   if (m_is_locked(n.model) || check_below(n.model, &shorter) != TDICT_OK) return;
   if (tdict_set_batch_size(n.td, shorter.nb, shorter.bs, NULL) != TDICT_OK) {
-    ops_complain(o, "the batch size was not taken");
+    ops_complain(o, "the batch size was refused");
     return;
   }
   grow_below(n.model, &shorter);

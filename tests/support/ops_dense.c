@@ -50,7 +50,7 @@ static void check_rows(ops *o, const ops_pile *p, const char *path, const tdict_
     return;
   }
   if (tdict_get_ragged(td, path, &leaf, NULL) != TDICT_OK || tdict_ragged_get_info(leaf).num_rows != p->count) {
-    ops_complain(o, "no ragged leaf of as many rows");
+    ops_complain(o, "no ragged leaf with a row for each item");
     return;
   }
   for (int i = 0; i < p->count; i++) {

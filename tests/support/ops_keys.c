@@ -175,7 +175,7 @@ static void op_consolidate(ops *o) {
   if (!ops_judge(o, status, TDICT_OK)) return;
   if (tdict_consolidated_bytes(td, &bytes, NULL) != TDICT_OK) abort();
   check_places(o, td, tdict_tensor_const_data(bytes), &at);
-  if (at != tdict_tensor_bytes(bytes)) ops_complain(o, "not the size of its tensors");
+  if (at != tdict_tensor_bytes(bytes)) ops_complain(o, "the storage and its tensors differ in size");
   tdict_tensor_release(bytes);
   m_tree *made = m_tree_each(o->model[s], 0, 0, NULL, copy_array, NULL);
   m_open(made);

@@ -81,7 +81,7 @@ typedef struct both {
 static void end_both(ops *o, both *b) {
   tdict_release(b->td);
   tdict_release(b->plain);
-  if (alive != b->before) ops_complain(o, "objects that nobody holds");
+  if (alive != b->before) ops_complain(o, "objects were not released");
 }
 
 /* Returns whether each node begins with the root's batch size, because hooks use the batch size of the object's

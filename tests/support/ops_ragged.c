@@ -69,7 +69,7 @@ static void check_rows(ops *o, const row_list *r, const tdict_tree *td) {
   }
   const int64_t count = tdict_batch_size(td)[0];
   if (tdict_get_ragged(td, "n.x", &leaf, NULL) != TDICT_OK || tdict_ragged_get_info(leaf).num_rows != count) {
-    ops_complain(o, "no leaf of as many rows");
+    ops_complain(o, "no ragged leaf with this number of rows");
     return;
   }
   const int64_t *at = tdict_tensor_const_data(tdict_ragged_get_info(leaf).offsets);
@@ -225,7 +225,7 @@ static void op_ragged_stack(ops *o) {
     if (is_ragged)
       check_rows(o, &r, out);
     else if (tdict_object_type(out, "n.x"))
-      ops_complain(o, "a ragged leaf of equal lengths");
+      ops_complain(o, "a ragged leaf, although all lengths are equal");
   }
   for (size_t i = 0; i < count; i++) tdict_release(samples[i]);
 }

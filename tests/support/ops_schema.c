@@ -86,7 +86,7 @@ void ops_schema(ops *o) {
   tdict_status status = OPS_CALL(o, tdict_schema_from_tree(o->td[slot], &s, o->err));
   if (ops_judge(o, status, schema_fits(t, t->nb, t->bs) ? TDICT_OK : TDICT_ESHAPE)) {
     if (!describes(s, t)) ops_complain(o, "the entries");
-    if (!schema_makes(s, t)) ops_complain(o, "the tree made from the bytes");
+    if (!schema_makes(s, t)) ops_complain(o, "the tree made from the bytes is wrong");
   }
 }
 

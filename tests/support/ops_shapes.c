@@ -516,7 +516,7 @@ static void op_chunks(ops *o) {
   if (!ops_judge(o, status, none || m_fits(t) ? TDICT_OK : TDICT_ESHAPE)) return;
   status = way == 2 ? tdict_unbind(o->td[s], dim, NULL, &told, NULL)
                     : tdict_split_every(o->td[s], dim, size, NULL, &told, NULL);
-  if (status != TDICT_OK || told != count) ops_complain(o, "a number of pieces that was told before");
+  if (status != TDICT_OK || told != count) ops_complain(o, "a call without room returned another number of pieces");
   if (way == 2) size = 1;
   size_t wanted = 0;
   for (int64_t at = 0; at < n; at += size) sizes[wanted++] = n - at < size ? n - at : size;

@@ -110,9 +110,9 @@ static const char *check_whole(const tdict_tree *td) {
   if (!values) return "no value for the tree";
   const int ndim = tdict_nontensor_shape(values, &shape);
   int64_t count = 1;
-  if (ndim && ndim < tdict_batch_ndim(td)) return "a column shorter than the batch size";
+  if (ndim && ndim < tdict_batch_ndim(td)) return "the column has fewer dimensions than the tree";
   for (int i = 0; i < ndim; i++) {
-    if (i < tdict_batch_ndim(td) && shape[i] != tdict_batch_size(td)[i]) return "a column of another batch size";
+    if (i < tdict_batch_ndim(td) && shape[i] != tdict_batch_size(td)[i]) return "the column has another batch size";
     count *= shape[i];
   }
   for (int64_t i = 0; i < count; i++) {

@@ -106,7 +106,7 @@ static void *host_bytes(raw_memory *raw, const void *address, size_t bytes) {
   if (raw->device.type == TDICT_DEVICE_CPU) return (void *)(uintptr_t)address;
   char *first = tdict_sim_host_pointer(raw->stream, address);
   char *last = tdict_sim_host_pointer(raw->stream, (const char *)address + bytes - 1);
-  if (!first || last != first + bytes - 1) fail_msg("raw: %p is no address of %zu simulated bytes", address, bytes);
+  if (!first || last != first + bytes - 1) fail_msg("raw: %p is not an address of %zu simulated bytes", address, bytes);
   return first;
 }
 

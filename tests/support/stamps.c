@@ -85,7 +85,7 @@ static tdict_status check_leaf(checking *c, const tdict_entry *e) {
   const bool common = strstr(e->path, "common.") != NULL;
   const int64_t *data = tdict_tensor_const_data(e->tensor), n = tdict_tensor_numel(e->tensor);
   if (n && !data) {
-    snprintf(c->why, c->bytes, "'%s' gives no address", e->path);
+    snprintf(c->why, c->bytes, "the accessor of '%s' returned NULL", e->path);
     return TDICT_ENOTFOUND;
   }
   if (n && !common && !c->generation) c->generation = (data[0] - leaf) / 16;
@@ -105,7 +105,7 @@ static tdict_status check_one(void *user, const tdict_entry *e, tdict_error *err
   if (e->tensor) return check_leaf(c, e);
   if (!e->object) return TDICT_OK;
   if (e->type != &stamp_nest) {
-    snprintf(c->why, c->bytes, "the object at '%s' is of another type", e->path);
+    snprintf(c->why, c->bytes, "the object at '%s' has another type", e->path);
     return TDICT_ENOTFOUND;
   }
   return tdict_walk(((const nest *)e->object)->tree, check_one, c, err);

@@ -199,7 +199,7 @@ static tdict_status take_mail(rank_state *r, const post *p, int64_t timeout_ns, 
       *at = m->next;
       if (fits && p->bytes) memcpy(p->dst, m->data, p->bytes);
       free(m);
-      return fits ? TDICT_OK : tdict_fail(err, TDICT_EFORMAT, "threads: a message has another size");
+      return fits ? TDICT_OK : tdict_fail(err, TDICT_EFORMAT, "threads: a message has a wrong size");
     }
     tdict_status status = await_change(r, p->root, deadline, err);
     if (status != TDICT_OK) return status;

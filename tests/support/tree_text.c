@@ -85,7 +85,7 @@ static tdict_status read_field(reader *r, tdict_memory *memory, tdict_tree *tree
   r->at += length + 1;
   tdict_tensor *leaf = NULL;
   tdict_status status = read_tensor(r, memory, &leaf);
-  if (status == TDICT_OK && tdict_has(tree, path)) status = refuse(r, "the same path a second time, before the text");
+  if (status == TDICT_OK && tdict_has(tree, path)) status = refuse(r, "the path is repeated before the text");
   if (status == TDICT_OK) status = tdict_set(tree, path, leaf, r->err);
   tdict_tensor_release(leaf);
   free(path);
