@@ -172,7 +172,7 @@ class Terminal(Case):
         self.assertTrue(bars, text)
         for done, rest, percent, left, seconds in bars:
             self.assertEqual(len(done) + len(rest), 20)
-            self.assertGreaterEqual(int(percent), 50)  # two of four seconds
+            self.assertGreaterEqual(int(percent), 50)  # at least two of four seconds have passed
             self.assertAlmostEqual(len(done), int(percent) / 5, delta=0.62)
             self.assertLessEqual(int(left), 2)
         self.assertNotRegex(self.run_there("stress --device sim --count 20 --max-bytes 100000"), r"s left")
@@ -397,7 +397,7 @@ class Files(Case):
                 "tune --device sim --output no/file", "stress --device sim --record no/file",
                 "loader --device cpu --digest --stop 1 --state no/file"]:
             done = self.expect(words, 1, "no/file cannot be written: No such file or directory")
-            self.assertEqual(done.stdout, "", words)  # nothing was measured, nothing begun
+            self.assertEqual(done.stdout, "", words)  # no measurement has begun
         self.expect("loader --device cpu --shard no/file", 1, "the shard no/file cannot be written: No such file")
 
     def test_only_json_goes_to_standard_output(self):

@@ -49,7 +49,7 @@ static void check_status(tdict_status status) {
   exit(1);
 }
 
-/* The plain C lower bound of a tree: copied keys, an open hash table, and an array of values. */
+/* A plain C tree as a lower bound: copied keys and values in an open hash table. */
 typedef struct floor_entry {
   char *key;
   void *value;
@@ -168,7 +168,7 @@ static double time_fetch(void) {
   check_status(table_rows->fetch_batch(table_rows->self, picked, PICKED, minibatch, &error));
   return now_seconds() - begin;
 }
-/* The plain C lower bound of a copy of rows. The size of a row is not known at compile time. */
+/* Copies rows in plain C, as a lower bound. The size of a row is not known at compile time. */
 static double time_gather_floor(void) {
   static const char *const names[TABLE_LEAVES] = {"a", "b", "c", "d", "e"};
   double begin = now_seconds();

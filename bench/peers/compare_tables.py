@@ -1,5 +1,5 @@
-"""Makes Markdown tables of a record of bench/peers/compare: for a simulated run, one table without peers. Needs only
-the standard library."""
+"""Makes Markdown tables of a record of bench/peers/compare: for a simulated run, one table without peers. Uses only
+standard modules."""
 import statistics
 
 import charts
@@ -163,7 +163,7 @@ def missing(record):
 NOTES = {
     "tensordict": ["", "*Pin on the caller* (`num_threads=0`): tdict copies with the calling thread alone. PyTorch's "
                    "`pin_memory()`, which TensorDict calls there, copies with PyTorch's own threads, as many as there are "
-                   "processors; the two rows are the same call, not the same number of threads."],
+                   "processors. So the two rows make the same call, but with different numbers of threads."],
 }
 
 
@@ -181,8 +181,7 @@ def threads_lines(rows):
 
 
 def fresh_lines(rows):
-    """Returns lines that compare the first transfer with later ones, and with the time to allocate the first device
-    memory."""
+    """Returns lines that compare the first transfer with later ones and with the first allocation of device memory."""
     lines = [""]
     for row in rows:
         for who, result in records.measured(row).items():

@@ -172,7 +172,7 @@ class Compare(Case):
             self.assertEqual(row["sittings"], 2)
             self.assertGreaterEqual(len(row["line"]["turns"]), 11)
             for who, result in records.measured(row).items():
-                # a stall of the machine while they were planned leaves fewer
+                # there are fewer turns if the machine stalled while they were planned
                 counts = [len(turn) for turn in result["turns"]]
                 self.assertIn(counts, [[result["repetitions"]] * turns for turns in (7, 5, 3)], (row["row"], who))
         rows = {row["row"]: row for row in record["rows"]}
@@ -192,7 +192,7 @@ class Compare(Case):
             row = records.load(out)["rows"][0]
             self.assertEqual(row["results"]["fake"].get("failed"), "no more", op)
             self.assertEqual(row["sittings"], 2, op)
-            # a stall of the machine while they were planned leaves fewer
+            # there are fewer turns if the machine stalled while they were planned
             self.assertIn(len(row["results"]["tdict"]["turns"]), (3, 5, 6), op)
 
     def test_rows_beyond_the_budget_are_said_and_merged_later(self):
@@ -242,7 +242,7 @@ class Check(Case):
             paths = [self.folder / "0.json", self.folder / "1.json"]
             for path, times in zip(paths, (1.0, slower)):
                 record = made_up("cuda", times, 2.0, spread)
-                record["rows"][0]["results"].pop("driver")  # it grows with the library in made-up records
+                record["rows"][0]["results"].pop("driver")  # made-up records scale the driver's time with the library's
                 path.write_text(json.dumps(record))
             done = check(*paths)
             self.assertEqual(done.returncode, int(fallen), (slower, spread, done.stdout + done.stderr))

@@ -104,7 +104,7 @@ class Team:
 
 
 class Contender:
-    """A worker that takes turns in a row, and the request that makes it run."""
+    """A worker that takes turns while a row is measured, and the request that makes it run."""
 
     def __init__(self, name, worker, request, setting=None):
         self.name, self.worker, self.request, self.setting = name, worker, request, setting

@@ -38,8 +38,8 @@ class Single:
         self.worker.receive()
 
     def do(self, verified):
-        """Runs the repetition. Returns seconds, verified bytes and further results. For a setting of a peer, only the
-        first process verifies."""
+        """Runs the repetition. Returns seconds, verified bytes and further results. Only a peer's first process
+        verifies."""
         who = {} if self.name == records.LIBRARY else {"setting": self.setting}
         seconds = self.worker.ask(op="run", count=1, **who)["seconds"][0]
         more = {}
@@ -122,8 +122,8 @@ def measure_fresh(row, options, command, invited, place):
 
 
 def start_team(options, command, names, cpus, place):
-    """Starts processes that may use `cpus` processors each, if possible different ones, so that they can prepare at the
-    same time."""
+    """Starts processes that may use `cpus` processors each, if possible different ones, so that they prepare in
+    parallel."""
     mine = sorted(os.sched_getaffinity(0))
     if len(mine) < cpus:
         return Failed(f"there are {len(mine)} processors here")

@@ -100,8 +100,7 @@ def verdict(row, other):
 
 
 def ratios(row):
-    """Returns for each other result of the row the library's time divided by the result's time, and the relative
-    spread."""
+    """Returns for each other result of the row the library's time divided by this time, and the relative spread."""
     results = measured(row)
     ours = results[LIBRARY]
     found = {}

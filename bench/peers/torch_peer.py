@@ -14,8 +14,7 @@ MANY = 64  # if more leaves than this have one size, they are summed together
 
 
 def register(wanted):
-    """Chooses how PyTorch allocates pinned memory: registers ordinary memory that eight threads touch, or asks the
-    driver."""
+    """Chooses how PyTorch allocates pinned memory: registers memory that eight threads touch, or asks the driver."""
     if torch.cuda.is_initialized():
         text = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8" if wanted else \
                "pinned_use_cuda_host_register:False"
@@ -298,8 +297,7 @@ class TorchPeer(worker.Peer):
         return self.percentile(times)
 
     def sample_copies_pinning(self, setting, tree):
-        """Returns the time of the longest own copy while a thread pins the sources, with an empty cache of pinned
-        memory."""
+        """Returns the time of the longest own copy while a thread pins the sources without cached pinned memory."""
         self.release()
         register(self.gpu and setting.endswith("register"))
         times = []

@@ -250,7 +250,7 @@ def one_line(error):
 
 
 def main(make, collects=False):
-    """Serves the peer that make(device) returns for the first request. `collects`: keep the garbage collector running."""
+    """Runs a worker with the peer that make(device) returns. `collects`: keep the garbage collector running."""
     parser = argparse.ArgumentParser(description="A worker of bench/peers/compare.")
     parser.parse_args()
     out = os.fdopen(os.dup(1), "w")

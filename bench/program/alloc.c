@@ -35,7 +35,7 @@ static bool first_driver(bench_job *job, int tree, double *seconds) {
 
 static const bench_kind kind_first;
 
-/* Measures an allocation with an empty cache, or an allocation and release of the block that verification left in the
+/* Measures an allocation with an empty cache, or allocation and release of the block that verification left in the
  * cache. */
 static bool alloc_sample(bench_job *job, int tree, double *seconds) {
   const bool is_first = job->row.kind == &kind_first;

@@ -67,8 +67,7 @@ json_t *bench_samples_json(const bench_samples *s);  /* returns a new array of s
 enum { BENCH_MOST_THREADS = 16 };
 void bench_on_threads(int parts, void (*work)(void *user, int part, int parts), void *user);
 
-/* Prints a progress line to stderr, which the next progress line overwrites. Prints nothing if stderr is not a
- * terminal. */
+/* If stderr is a terminal, prints a progress line, which the next progress line overwrites. */
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_progress_end(void);
 /* The progress of work that may take longer than two seconds. */
@@ -120,8 +119,8 @@ bool bench_parse_number(const char *text, int64_t low, int64_t high, int64_t *ou
 json_t *bench_record(const char *scenario, int argc, char **argv);
 /* Writes a record. Prints an error and returns false if the file cannot be written. */
 bool bench_record_write(const json_t *record, const char *path);
-/* Checks that a file can be written, without changing it. If not, prints an error and returns false. Call before
- * measuring. */
+/* Checks, before a measurement, that a file can be written. Does not change it. If not, prints an error and returns
+ * false. */
 bool bench_can_write(const char *path);
 
 /* The destination of the record of --json. Open it before printing or measuring: for `-`, the record goes to standard

@@ -31,14 +31,13 @@ typedef struct check_source {
 } check_source;
 /* Allocates the leaves from `memory`, or from pageable memory if it is NULL. Does not fill them. */
 bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory);
-/* Does the same for one group, with the elements of `values`. The size of a leaf must be a multiple of the size of an
- * element. */
+/* Does the same for one group, with the elements of `values`. The size of a leaf must be a multiple of the element
+ * size. */
 bool check_source_make_of(check_source *s, const check_values *values, const check_group *group, tdict_memory *memory);
 void check_source_free(check_source *s);
 /* Returns the bytes of a result with these leaves, where each leaf is aligned to 256 bytes. */
 size_t check_padded_bytes(const check_source *s);
-/* Fills all leaves with random numbers, with several threads. Leaves of floats differ from each other, and with another
- * seed. */
+/* Fills all leaves with random numbers, with several threads. Leaves of floats all differ, also between seeds. */
 void check_source_seed(check_source *s, uint64_t seed);
 
 /* What the functions below use to access device memory without a transfer: `raw` for CUDA, functions that run on

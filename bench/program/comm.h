@@ -1,7 +1,7 @@
-/* The parts of tdict-bench comm. The scenario compares three ways to send the same bytes: a tree by a communicator, one
- * buffer, and the leaves one by one. The programs tdict-bench, tdict-bench-openmpi and tdict-bench-mpich differ only in
- * how they make ranks. comm_trees.c makes trees whose numbers all ranks can compute, so that a rank can verify its
- * result alone. comm_works.c has the works: each is a call of tdict/comm.h, and calls of a table that move the same
+/* Declares the parts of tdict-bench comm, which compares three ways to send the same bytes: a tree by a communicator,
+ * one buffer, and the leaves one by one. The programs tdict-bench, tdict-bench-openmpi and tdict-bench-mpich differ
+ * only in how they make ranks. comm_trees.c makes trees whose numbers all ranks can compute, so that a rank can verify
+ * its result alone. comm_works.c has the works: each is a call of tdict/comm.h, and calls of a table that move the same
  * bytes. comm_run.c verifies and measures them.
  * Ownership: release the trees of comm_trees_make() by comm_trees_free(); comm_run() borrows all arguments. Thread
  * rule: each rank has its own thread or process. Functions that return false or an exit code print the error. */
@@ -34,7 +34,7 @@ size_t comm_trees_bytes(const comm_trees *t); /* returns the bytes of `whole` */
 /* Describes the numbers of a tree. They are random multiples of 1/256 between -128 and 128, so sums of up to 256
  * numbers are exact in any order. */
 typedef struct comm_numbers {
-  uint64_t salt;   /* another salt gives other numbers */
+  uint64_t salt;   /* different salts give different numbers */
   int first_rank;  /* the first rank whose numbers are added */
   int count_ranks; /* the number of ranks; 0: all numbers are 0 */
   bool is_corrupt; /* one number is wrong, to show that verification finds it */
@@ -103,7 +103,7 @@ typedef struct comm_rank {
   json_t *rows;   /* on rank 0: an array to which the rows are added; NULL on other ranks */
   bool is_broken; /* written by comm_run(): the communicator failed, and was aborted */
 } comm_rank;
-/* Makes the communicator from rank->table. `status` is what the function that made the table returned. */
+/* Makes the communicator from rank->table. `status` is the status of the call that made the table. */
 bool comm_connect(comm_rank *rank, tdict_status status, tdict_error *err);
 /* Verifies and measures all works. All ranks must call this function together. Rank 0 prints the results. Returns the
  * worst exit code of all ranks. */

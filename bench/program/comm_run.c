@@ -64,8 +64,7 @@ static tdict_status call_table(const run *r, const comm_work *work, int way, tdi
   return status == TDICT_OK ? b->finish(b->self, r->handles.stream, COMM_TIMEOUT_NS, err) : status;
 }
 
-/* Runs a work once on all ranks. Writes the time of the slowest rank. Sets *out to the new tree, or to NULL if there is
- * none. */
+/* Runs a work once on all ranks. Writes the time of the slowest rank. *out becomes the new tree, or NULL. */
 static int do_work(run *r, const comm_work *work, int way, tdict_tree **out, double *seconds) {
   tdict_error err;
   double unused = 0;

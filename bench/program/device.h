@@ -19,7 +19,7 @@ typedef struct device_job {
   tdict_field *fields; /* one for each leaf; the paths are `keys` */
   char (*keys)[DEVICE_KEY];
   int64_t num_leaves;
-  tdict_tree *host;                     /* random elements in host memory; no way writes them */
+  tdict_tree *host;                     /* random elements in host memory, which no way changes */
   tdict_tree *tree;                     /* the same elements in the memory where the work runs; can be `host` */
   tdict_tree *value, *target;           /* value: rows to write, in host memory; target: where `into` ways write */
   tdict_tree *items[DEVICE_MOST_ITEMS]; /* a copy of each element of the first dimension of `tree` */

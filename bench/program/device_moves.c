@@ -67,7 +67,7 @@ static size_t expect_normalised(const device_job *job, const device_way *way, in
   uint16_t table[256];
   (void)way;
   for (int x = 0; x < 256; x++) {
-    volatile float product = (float)x * scale; /* rounded before the sum */
+    volatile float product = (float)x * scale; /* rounded to float before the addition */
     table[x] = device_bf16(product + offset);
   }
   for (size_t n = 0; to && n < count; n++) memcpy(to + n * sizeof *table, &table[from[n]], sizeof *table);

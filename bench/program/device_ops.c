@@ -1,5 +1,5 @@
-/* The works of `tdict-bench device` that read and write rows, join, copy, fill and convert trees. See device.h for
- * ownership and threads. */
+/* The works of `tdict-bench device` that read and write rows, join, copy, fill and convert trees. Ownership and
+ * threads: see device.h. */
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/convert.h"
@@ -38,7 +38,7 @@ static bool renew_tree(device_job *job) {
 
 /* Gather: reads `picked` of `rows` rows, or writes them. */
 
-/* Selects different rows in random order. */
+/* Selects `picked` different rows in random order. */
 static bool choose_positions(device_job *job) {
   uint64_t state = 5;
   job->picked = device_number(job, "picked", 1);

@@ -1,5 +1,5 @@
-/* tdict-bench devices: replicates and splits a tree over 1 to n devices, beside one transfer for each device and beside
- * plain copies. Prints a table of rates. The job owns the context and the sources. Thread rule: one thread. */
+/* tdict-bench devices: replicates and splits a tree over 1 to n devices, and compares with one transfer for each device
+ * and with plain copies. Prints a table of rates. The job owns the context and the sources. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ typedef struct devices_job {
   check_place places[MOST_DEVICES]; /* for verification */
   check_source source;
   bool is_gpu;
-  const devices_row *row; /* the row that is measured */
+  const devices_row *row; /* the current row */
   int count;              /* devices of the current row */
 } devices_job;
 
@@ -134,7 +134,7 @@ static bool measure(devices_job *job, const devices_row *row, double medians[2])
   return bench_medians(medians, 2, 2, (int)job->common.repeats * (row->is_small ? 20 : 1), run_once, job);
 }
 
-/* Makes the source. Rows that split it need a batch dimension. */
+/* Makes the source. Unless it is small, it has a batch dimension, along which rows can split it. */
 static bool make_source(devices_job *job, const devices_row *row) {
   const size_t bytes = row->is_small ? SMALL_LEAF_BYTES : (size_t)job->megabytes * 1000000 / LEAVES / 256 * 256;
   const check_group group = {LEAVES, bytes};

@@ -5,8 +5,8 @@
 
 #include "bench.h"
 
-/* Copies `bytes` bytes of page-locked memory to each of the first `count` GPUs, at the same time. Writes the total
- * bytes per second. */
+/* Copies `bytes` bytes of pinned memory to each of the first `count` GPUs at once. Writes the total bytes per
+ * second. */
 bool plain_lines(int count, size_t bytes, double *bytes_per_second);
 /* Copies `bytes` bytes of ordinary memory, divided among the first `count` GPUs. Threads copy pieces with memcpy() into
  * page-locked buffers and queue the copies from there. Writes the bytes per second. */

@@ -80,7 +80,7 @@ static json_t *gpu_section(raw_driver *raw, int ordinal) {
   json_t *node = line_or_null(path);
   if (json_is_string(node) && strcmp(json_string_value(node), "-1") == 0) {
     json_decref(node);
-    node = json_string("unknown: the system says -1"); /* workers may then use all processors */
+    node = json_string("unknown: the system says -1"); /* then workers may use all processors */
   }
   char compute[32];
   snprintf(compute, sizeof compute, "%d.%d", info.compute_major, info.compute_minor);

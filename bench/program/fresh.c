@@ -17,8 +17,7 @@ static bool fresh_prepare(bench_job *job) {
   return job->state != NULL;
 }
 
-/* Allocates the first device memory and records the time. Fills the memory with 0xA5, and frees it to the library's
- * pool. */
+/* Allocates the first device memory and records the time. Fills it with 0xA5, and frees it to the library's pool. */
 static bool first_prepare(bench_job *job) {
   if (!fresh_prepare(job)) return false;
   fresh_state *state = job->state;

@@ -1,5 +1,5 @@
-/* tdict-bench load: loads files to the device and saves a tree, and compares with plain reads and writes. load_files.c
- * makes the files, and load_save.c measures saves. The job owns the place, the files and the samples. Thread rule: one
+/* tdict-bench load: loads files to the device, saves a tree, and compares with plain reads and writes. load_files.c
+ * makes files, and load_save.c measures saves. The job owns the place, the files and the samples. Thread rule: one
  * thread. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The parts of the scenario load that load.c and load_save.c share. The job owns the place and the record's rows.
- * Thread rule: one thread. Functions print an error before they return false. */
+/* Declares what load.c and load_save.c, the parts of the scenario load, share. The job owns the place and the record's
+ * rows. Thread rule: one thread. Functions print an error before they return false. */
 #ifndef TDICT_BENCH_LOAD_H
 #define TDICT_BENCH_LOAD_H
 

@@ -18,7 +18,7 @@
 enum { WINDOW = 1024 };
 
 typedef struct run {
-  const char *device, *work, *shard, *json, *state; /* shard: NULL: a temporary shard */
+  const char *device, *work, *shard, *json, *state; /* a shard that is NULL is temporary */
   int64_t workers, prefetch, batch, tokens, samples, epochs, stop, seed;
   double seconds;
   bool digest;
@@ -172,8 +172,8 @@ static bool open_loader_context(run *r) {
   return true;
 }
 
-/* Takes batches for r->seconds, after a warm-up. Each batch is delivered on a stream of the program, as in a training
- * loop. */
+/* Takes batches for r->seconds after a warm-up. Like a training loop, receives each batch on a stream of the
+ * program. */
 static int measure_rate(run *r) {
   tdict_error err;
   tdict_stream stream = {r->place, NULL};

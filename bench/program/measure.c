@@ -78,8 +78,7 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Returns a sorted copy of the samples, because the record needs their original order. Returns NULL if there are
- * none. */
+/* Returns a sorted copy of the samples, because the record needs their order of measurement. NULL: no samples. */
 static double *sort_samples(const bench_samples *s) {
   double *sorted = s->count ? malloc((size_t)s->count * sizeof *sorted) : NULL;
   if (!sorted) return NULL;

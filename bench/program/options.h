@@ -1,4 +1,4 @@
-/* Command line options of the subcommands of tdict-bench. Each subcommand has a table of its options. Thread rule: one
+/* Command line options of tdict-bench's subcommands. Each subcommand has a table of options. Thread rule: one
  * thread. */
 #ifndef TDICT_BENCH_OPTIONS_H
 #define TDICT_BENCH_OPTIONS_H
@@ -69,8 +69,8 @@ void options_dtype(struct argp_state *state, const char *text, void *to);
 /* Sets the device of `o`. "auto" is cuda:0, or the simulated device if there is no GPU. `sim` describes the simulated
  * device and must live as long as `o`. */
 void options_place(const char *device, tdict_sim_options *sim, tdict_context_options *o);
-/* Ends the program with an error if leaf_bytes is not a multiple of the element size, or if the dtype cannot hold the
- * value of --max-value. */
+/* Ends the program with an error if leaf_bytes is not a multiple of the element size, or if the dtype cannot hold
+ * --max-value. */
 void options_check_values(struct argp_state *state, const check_values *values, int64_t leaf_bytes);
 /* Returns whether the option narrow of transfers can affect such elements. */
 bool options_can_narrow(const check_values *values);

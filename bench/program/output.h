@@ -22,7 +22,7 @@ static inline void output_end(int status, void *program) {
 }
 
 /* Makes the program exit with 1 instead of 0 if it could not write its output. Uses atexit(), because argp calls exit()
- * after --help. Prints an error and returns false if standard output is closed: a file opened later could get its
+ * after --help. Prints an error and returns false if standard output is closed: another file could get its
  * descriptor. */
 static inline bool output_watch(const char *program) {
   if (fcntl(STDOUT_FILENO, F_GETFD) < 0) {

@@ -119,8 +119,7 @@ static const bench_kind kind_overlap = {.name = "overlap",
                                         .finish = overlap_finish,
                                         .more = overlap_more};
 
-/* Five million floats, as in the TensorDict tutorial. Over a fast link, their transfer takes about as long as the
- * kernel. */
+/* Five million floats, as in the TensorDict tutorial. On a fast link, they take about as long as the kernel. */
 #define WORK .kind = &kind_overlap, .groups = {{1, 20971520}}, .threads = -1, .peers = "torch", .kernel_ns = 400000
 static const bench_row rows[] = {
     {.name = "pageable, own stream", WORK, .calls = "own_stream", .worth = 2},

@@ -1,7 +1,7 @@
 /* The program's own small copies, which a transfer of the library may delay. On a GPU, they are driver copies from
  * pinned memory on a stream of the program. On the simulated device, they are calls of the library. Ownership:
- * own_copy_close() releases what own_copy_open() made. Thread rule: one thread. Functions print an error before they
- * return false. */
+ * own_copy_close() releases what own_copy_open() made. Thread rule: one thread. Functions that return false print an
+ * error. */
 #ifndef TDICT_BENCH_OWN_COPY_H
 #define TDICT_BENCH_OWN_COPY_H
 
@@ -21,8 +21,8 @@ bool own_copy_once(const own_copy *c, double *seconds);
 /* Pauses and copies repeatedly until the transfer has ended or `times` is full, at least once. `future`: the transfer;
  * NULL: copies only once. */
 bool own_copy_meanwhile(const own_copy *c, const tdict_future *future, long pause_ns, bench_samples *times);
-/* Runs `work` on a second thread, and copies on this thread until `work` has returned. Writes the seconds of `work` and
- * of the longest copy. */
+/* Runs `work` on a second thread, and meanwhile copies on this thread. Writes the seconds of `work` and of the longest
+ * copy. */
 bool own_copy_beside(const own_copy *c, bool (*work)(void *user), void *user, double *seconds, double *longest);
 
 #endif

@@ -53,7 +53,7 @@ static bool open_sim(bench_place *p) {
   p->line_bytes = line_bytes_sim;
   c->bounce_bytes = line_bytes_sim;
   c->bounce = malloc(c->bounce_bytes);
-  if (!c->bounce) bench_print_error("no memory to read results back into");
+  if (!c->bounce) bench_print_error("no memory for reading results back");
   if (!c->bounce || !check_source_make(&p->line_source, &group, 1, tdict_pinned_memory(p->context))) return false;
   check_source_seed(&p->line_source, 99);
   return bench_ok("the simulated device",
@@ -209,8 +209,7 @@ json_t *place_describe(const bench_place *p) {
   return d;
 }
 
-/* Reduces a row to at most 4 MB. Reduces the leaf size before the number of leaves, so that a row with many leaves
- * keeps many. */
+/* Reduces a row to at most 4 MB. Reduces leaf sizes first, so that rows with many leaves keep many. */
 static void shrink_row(bench_row *row) {
   size_t total = 0;
   for (int pass = 0; pass < 64; pass++) {

@@ -42,8 +42,7 @@ static json_t *machine_record(void) {
   return machine;
 }
 
-/* Returns the form of an argument in the record. Folders are removed from file names, because they may contain private
- * names. */
+/* Returns the form of an argument in the record: without the folder of a file, which may contain private names. */
 static json_t *argument_record(const char *text) {
   const char *slash = strrchr(text, '/'), *equals = strchr(text, '=');
   if (!slash) return json_string(text);

@@ -75,8 +75,7 @@ typedef struct rows_run {
   int turn;                     /* how often its works have run, including warm-ups */
 } rows_run;
 
-/* Runs a work of the row once: the line, the driver's or the library's. If the row lacks the work, the time is
- * negative. */
+/* Runs a work of the row once: the line, the driver or the library. If the row lacks it, the time is negative. */
 static bool sample_once(void *user, int work, double *seconds) {
   rows_run *run = user;
   bench_job *job = run->job;
@@ -95,7 +94,7 @@ static int job_sample_verified(bench_job *job, row_result *out) {
   return job_verify(job);
 }
 
-/* Measures a row in which each repetition must be the first of its context: closes and opens the place before each
+/* Measures a row in which each repetition must be the first of its context: reopens the place before each
  * repetition. */
 static int measure_first(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
   int answer = job_sample_verified(job, out);

@@ -10,8 +10,7 @@
 
 typedef struct bench_job bench_job;
 
-/* The functions that do and verify the work of a row. They print an error before they return false or a failing exit
- * code. */
+/* The functions that do and verify the work of a row. They print an error before they return false or fail. */
 typedef struct bench_kind {
   const char *name;
   bool on_host;                    /* true: needs no device */
@@ -34,8 +33,7 @@ enum { BENCH_MAX_GROUPS = 3, BENCH_TREES = 4 };
 #define BENCH_SCENARIO(id, name, rows, summary) \
   const bench_scenario bench_##id = {name, summary, NULL, rows, sizeof rows / sizeof *rows};
 
-/* A row of a scenario. bench/peers/worker.py reads the strings. A string that is NULL means the first value in its
- * comment. */
+/* A row of a scenario. bench/peers/worker.py reads the strings. A NULL string means the first value in its comment. */
 typedef struct bench_row {
   const char *name;
   const bench_kind *kind;
@@ -92,8 +90,8 @@ bool place_move(const bench_place *p, const tdict_tree *tree, const tdict_transf
 /* Copies as place_move() does, and releases the result. Writes the seconds of both. */
 bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options,
                       const char *what, double *seconds);
-/* Copies the leaves of a source to the device one by one with driver calls. `waits`: after each leaf, not only at the
- * end. Prints no error. */
+/* Copies leaf by leaf to the device with driver calls. `waits`: after each leaf, not only at the end. Prints no
+ * error. */
 bool place_copy_leaves(const bench_place *p, const check_source *source, raw_address to, bool waits, double *seconds);
 /* Fills device memory with 0xA5, copies a source into this memory, and compares every byte. */
 int place_verify(const bench_place *p, const check_source *source, const tdict_transfer_options *options,
@@ -148,8 +146,7 @@ bool job_sample_made(bench_job *job, int tree, double *seconds);
 int job_check(bench_job *job, tdict_tree *result, const check_poison *poison);
 bool h2d_make(bench_job *job, int tree, tdict_tree **out); /* copies a source tree to the device */
 bool pin_make(bench_job *job, int tree, tdict_tree **out); /* pins a source tree */
-/* move_start() starts a transfer of a source tree to the device, and move_end() waits for it. `after`: a stream or
- * NULL. */
+/* move_start() starts a transfer of a source tree to the device; move_end() waits for it. `after`: a stream or NULL. */
 bool move_start(bench_job *job, int tree, const tdict_stream *after, tdict_future **out);
 bool move_end(bench_job *job, tdict_future *future, tdict_tree **out);
 /* Transfers a tree with the options of the row. Prints an error and returns false on failure. */
@@ -164,7 +161,7 @@ typedef struct table_row {
   bool has_rate;                                /* true: the table shows a rate in GB/s */
 } table_row;
 
-/* Prints the scenario, the host, the device, and why no GPU is used. */
+/* Prints the scenario, the host and the device and, if no GPU is used, the reason. */
 void table_print_head(const bench_place *place, const char *scenario, const char *what);
 void table_print_columns(void);
 void table_print_row(const table_row *row);

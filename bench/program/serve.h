@@ -12,7 +12,7 @@ typedef struct serve_op {
 } serve_op;
 /* The functions that reply to requests, and their argument `job`. */
 typedef struct serve_desk {
-  const serve_op *ops; /* end with an entry without a name */
+  const serve_op *ops; /* end with an empty entry */
   void *job;
   bench_place *place;
   const char *scenario; /* the name in the record */

@@ -241,8 +241,7 @@ static int move_tree_around(stress_job *job, stress_tree *t) {
   return answer;
 }
 
-/* Opens a context with one of several sizes of the staging ring, so that some trees fit into the ring and others reuse
- * its slots many times. */
+/* Opens a context with one of several ring sizes, so that trees fit into the ring, or reuse its slots many times. */
 static bool open_place(stress_job *job, int64_t number) {
   static const size_t rings[] = {(size_t)64 << 20, (size_t)1 << 20, (size_t)128 << 10, (size_t)16 << 20};
   if (job->open) place_close(&job->place);

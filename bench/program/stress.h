@@ -1,6 +1,6 @@
-/* The parts of tdict-bench stress. stress_tree.c makes random trees with known bytes, stress.c moves them in random
- * ways, and stress_check.c compares the results. These files choose the strides and compute the addresses of elements
- * themselves, without the library.
+/* Declares the parts of tdict-bench stress. stress_tree.c makes random trees with known bytes, stress.c moves them in
+ * random ways, and stress_check.c compares the results. These files choose the strides and compute the addresses of
+ * elements themselves, without the library.
  * Thread rule: one thread, but hooks of objects may run on any thread. */
 #ifndef TDICT_BENCH_STRESS_H
 #define TDICT_BENCH_STRESS_H
@@ -50,8 +50,8 @@ void stress_tree_fill(stress_tree *t, uint64_t seed);
 /* Releases the tree and its tensors, but keeps the expected bytes. */
 void stress_tree_let_go(stress_tree *t);
 void stress_tree_free(stress_tree *t);
-/* stress_gather() copies the elements of a leaf from `base`, a copy of its storage, to C order. stress_scatter() does
- * the reverse. */
+/* stress_gather() copies a leaf's elements from `base`, a copy of its storage, to C order; stress_scatter() does the
+ * reverse. */
 void stress_gather(const stress_leaf *leaf, const unsigned char *base, unsigned char *out);
 void stress_scatter(const stress_leaf *leaf, unsigned char *base, const unsigned char *in);
 /* Finds the tensor of a tree at the path of a leaf. The tensor is borrowed. */

@@ -12,8 +12,8 @@ int64_t stress_below(uint64_t *state, int64_t below) {
   return below > 0 ? (int64_t)(bench_random(state) % (uint64_t)below) : 0;
 }
 
-/* An object of two tensors, with transfer hooks or with flatten. Its two leaves have the same path, and the second leaf
- * has `second` set. */
+/* An object of two tensors, with transfer hooks or flatten. Both leaves have the same path; the second has `second`
+ * set. */
 typedef struct pair {
   tdict_tensor *tensors[2];
 } pair;

@@ -1,5 +1,5 @@
-/* The scenarios that only copy trees to the device and back. Each is a constant table of rows, see rows.h. Thread rule:
- * one thread. */
+/* The scenarios that only copy trees to the device and back, as constant tables of rows, see rows.h. Thread rule: one
+ * thread. */
 #include "rows.h"
 
 #define SCENARIO(id, name, summary) BENCH_SCENARIO(id, name, id##_rows, summary)
@@ -99,8 +99,7 @@ static const bench_row pin_rows[] = {
 };
 SCENARIO(pin, "pin", "copies a million floats: pageable, pinned, or pinned first")
 
-/* bench/peers/compare starts processes that may use only this many processors. `tdict-bench cpus` does not: restrict it
- * with taskset. */
+/* bench/peers/compare limits the processors of the processes that it starts. Limit `tdict-bench cpus` with taskset. */
 #define TREE H2D, LEAVES(250, 4000000), BEST, .worth = 1
 static const bench_row cpus_rows[] = {
     {.name = "250 x 4 MB on 1 processor", TREE, .cpus = 1},

@@ -2,8 +2,7 @@
  * several transfer sizes in both directions. Writes the best settings to a tuning file for contexts. For each size,
  * starts with the built-in settings, changes one setting at a time, and keeps a change that is clearly faster. Verifies
  * the best settings. The search for a size ends early when its part of the time limit is over. The job owns the place
- * and the table. Thread rule: one thread. Only this tool uses internals of the library, because it sets the table
- * between transfers. */
+ * and the table. Thread rule: one thread. Unlike other tools, uses internals of the library to set the table. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -201,8 +200,7 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
   return answer;
 }
 
-/* Returns the weight of a size, by which the time limit is divided: its bytes plus a constant, so that small sizes get
- * enough time. */
+/* Returns a size's weight in the time limit: its bytes plus a constant, so that small sizes get enough time. */
 static double size_weight(size_t bytes) { return (double)bytes + (16 << 20); }
 
 static int count_sizes(const tune_job *job, tdict_tuning_direction direction) {

@@ -231,7 +231,7 @@ def refuses(text, function, *arguments, **given):
     raise AssertionError(f"not refused: {text}")
 
 
-# The parts of the comparison.
+# The checks.
 
 
 def numbers(name, count, rng):
@@ -493,7 +493,7 @@ def to_device(rng, device_type):
     transfer = TransferOptions(C.sizeof(TransferOptions), 0, -1, (C.c_int32 * 2)(), None, None, (C.c_bool * 3)(), C.pointer(stats))
     ok("tdict_to_device", context, tree, Device(device_type, 0), C.byref(transfer), C.byref(moved))
     assert stats.num_leaves == 10 and stats.total_bytes == sum(c.nbytes for c in table.columns)
-    # Through a device array, and back to the host.
+    # Export a device array, import it, and move the tree back to the host.
     schema, array, again = (C.c_char * SCHEMA_BYTES)(), (C.c_char * 128)(), C.c_void_p()
     ok("tdict_arrow_export_device", moved, schema, array)
     assert struct.unpack_from("qi", array, 80) == (0, device_type)
@@ -542,8 +542,7 @@ def random_value(typ):
 
 
 def random_tables(count):
-    """Sends random tables from pyarrow to tdict and back, and compares all rows. The tables are slices with offsets at
-    every level."""
+    """Sends random tables from pyarrow to tdict and back, and compares all rows. Slices have offsets at every level."""
     for _ in range(count):
         rows = random.randint(0, 20)
         types = [random_type(2) for _ in range(random.randint(0, 5))]

@@ -1,5 +1,4 @@
-"""The code that the scripts which record operations share: the pool, texts of trees, and operations that are not
-recorded."""
+"""Code of the scripts that record operations: the pool, texts of trees, and operations that are not recorded."""
 
 import torch
 from tensordict import NonTensorData, NonTensorStack, TensorDict
@@ -70,8 +69,8 @@ def in_order_of(td, like):
 
 
 def consolidated_order(td):
-    """Returns a tree with its keys in the order of a consolidated file: texts for whole trees, tensors, then columns
-    and trees."""
+    """Returns a tree with its keys in the order of consolidated files: texts for whole trees, tensors, columns and
+    trees."""
     made = TensorDict({}, td.batch_size)
     for kind in (NonTensorData, torch.Tensor, (NonTensorStack, TensorDict)):
         for key, value in td.items():
@@ -92,14 +91,14 @@ def some_locked(td):
 USES_BATCH = {"index", "setindex", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand", "permute",
               "transpose", "split", "chunk", "every", "unbind", "join", "pad", "flatten_keys", "flatten_keys_"}
 
-# TensorDict's errors for operations on texts that tdict can do, with their names in docs/container.md.
+# Errors of TensorDict for operations on texts that tdict can do, with the names under which they are counted.
 REFUSED_BY_TENSORDICT = {"All tensordicts must be non-tensors": "texts of a tree without elements",
                          "cat lazy stacked tds must have same stack dim": "cat of columns that were stacked along other dimensions",
                          "existing batch_size": "another batch size where TensorDict repeats a text",
                          "zip() argument 2 is shorter": "texts of a tree without elements",
                          "items cannot be empty": "texts of a tree without elements",
                          "Cannot call `view` on a lazy": "view of texts",
-                         "tuple index out of range": "chunks of texts that TensorDict cannot make",
+                         "tuple index out of range": "chunks of texts",
                          "the NonTensorData": "another batch size where TensorDict repeats a text"}
 
 

@@ -21,8 +21,7 @@ def is_strided(td):
 
 
 def is_repeated(text):
-    """Returns whether a stack has only one text: a column, or a text for the whole tree that TensorDict repeated, as in
-    unsqueeze."""
+    """Returns whether a stack has only one text: a column, or a tree's text that TensorDict repeated."""
     return not isinstance(text, NonTensorData) and len(set(flat(text.tolist()))) == 1
 
 
@@ -74,7 +73,7 @@ class FileOperations:
         """Refuses columns with more dimensions than their tree, which TensorDict's formats store as lists in JSON."""
         deep = [v for v in td.values() if not isinstance(v, (torch.Tensor, NonTensorData)) and v.ndim > td.ndim]
         if format != "safetensors" and any(isinstance(v, TEXTS) for v in deep):
-            raise Wanted("a column of more dimensions than its tree")
+            raise Wanted("a column with more dimensions than its tree")
         for value in td.values():
             if not isinstance(value, LEAVES):
                 self.check_columns(value, format)
@@ -110,7 +109,7 @@ class FileOperations:
         td, format = self.pool[s], self.r.choice(FORMATS)
         self.check_columns(td, format)
         if format == "td" and any(map(is_repeated, (v for _, v in self.texts(td)))):
-            raise Wanted("a text for the whole tree that TensorDict repeats, in a consolidated file")
+            raise Wanted("a consolidated file with a tree's text that TensorDict repeats")
 
         def made():
             names = [".".join(p) for p, _ in self.leaves(td)]
@@ -122,7 +121,7 @@ class FileOperations:
 
     def file(self, format):
         if not self.files:
-            raise Wanted("a tree that TensorDict saves, without --load")
+            raise Wanted("a tree saved by TensorDict, without --load")
         self.saved += 1
         os.makedirs(self.files, exist_ok=True)
         return f"{self.saved}.{format}", f"{self.files}/{self.saved}.{format}"
@@ -152,7 +151,7 @@ class FileOperations:
         td, format = self.pool[s], self.r.choice(FORMATS[1:])
         self.check_sound(td)
         if not list(self.entries(td)):
-            raise Wanted("a lazy stack of nothing")
+            raise Wanted("an empty lazy stack")
         self.check_columns(td, format)
         other, dim = td.clone().unlock_(), self.r.randrange(td.batch_dims + 1)
         self.fill_tree(other)

@@ -1,5 +1,4 @@
-"""The operations that change keys, in new trees and in place, and those that alias trees: a base class for
-make_operations.py."""
+"""A base class for make_operations.py: the operations that change keys and those that alias trees."""
 
 from common import KEYS, LEAVES, POOL, TEXTS, Wanted, escape, ids_of, own_nodes, some_locked
 
@@ -54,11 +53,11 @@ class KeyOperations:
         paths = [self.some_path(td) for _ in range(self.r.randrange(1, 3))]
         strict = self.r.random() < 0.5
         if len(paths) > 1 and (paths[0][: len(paths[1])] == paths[1] or paths[1][: len(paths[0])] == paths[0]):
-            raise Wanted("select of a tree and of a part of it")
+            raise Wanted("select of a tree and one of its entries")
         if any(self.through_leaf(td, p) for p in paths):
             raise Wanted("select through a tensor")
         if not strict and any(len(p) > 1 and self.key(p) not in td.keys(True) for p in paths):
-            raise Wanted("nodes on the way to nothing in a select that is not strict")
+            raise Wanted("nodes on a missing path in a select that is not strict")
         keys = self.drawn = [self.key(p) for p in paths]
         return self.shape_op(s, d, "select", f"{int(strict)} {' '.join(map(self.text, paths))}",
                              lambda t: t.select(*keys, strict=strict))
@@ -93,7 +92,7 @@ class KeyOperations:
         line, _ = self.op_exclude(s, s)
         keys, paths = self.drawn, [k if isinstance(k, tuple) else (k,) for k in self.drawn]
         if any(a is not b and a == b[: len(a)] for a in paths for b in paths):
-            raise Wanted("exclude in place of a tree and of a part of it")
+            raise Wanted("exclude in place of a tree and one of its entries")
         return self.change(s, f"exclude_ {s} {' '.join(line.split(' ')[3:])}", lambda t: t.exclude(*keys, inplace=True))
 
     def op_flatten_keys_(self, s):
@@ -105,10 +104,10 @@ class KeyOperations:
         if td.is_locked and not list(self.leaves(td)):
             raise Wanted("flatten_keys in place of a locked tree without tensors")
         if taken & others or len(taken) < len(below) or any(v.is_locked and not td.is_locked for v in below):
-            raise Wanted("the trees that flatten_keys takes out in place")
+            raise Wanted("the trees that flatten_keys removes in place")
         flat = [separator.join(p) for p, _ in self.entries(td)]
         if any(k in td.keys() and not isinstance(td.get(k), LEAVES) for k in flat):
-            raise Wanted("flatten_keys in place where a key is that of a tree")
+            raise Wanted("flatten_keys in place if a new key is the key of a tree")
 
         def do(t):
             t.flatten_keys(separator, inplace=True)
@@ -133,7 +132,7 @@ class KeyOperations:
         for i, key in enumerate(keys):
             if any(key.startswith(k + separator) and separator in k and not isinstance(td.get(k), LEAVES)
                    for k in keys[i + 1:]):
-                raise Wanted("unflatten_keys of a key before that of the tree it leads into")
+                raise Wanted("unflatten_keys of a key that comes before its tree")
 
     def op_unflatten_keys_(self, s):
         separator = self.r.choice([".", "_"])
@@ -152,12 +151,12 @@ class KeyOperations:
         if self.agreement(td) != "whole":
             raise Wanted("an operation on a tree whose child no longer agrees with it")
         if any(a is not b and a == b[: len(a)] for a in paths for b in paths):
-            raise Wanted("a path in several sets of split_keys, or below another one")
+            raise Wanted("split_keys with a path in several sets, or below another path")
         if any(self.through_leaf(td, p) for p in paths):
             raise Wanted("select through a tensor")
         if any(self.key(p[:i]) in td.keys(True) and td.get(self.key(p[:i])).batch_size != td.batch_size
                for p in paths for i in range(1, len(p))):
-            raise Wanted("the batch size of the trees on the way in split_keys")
+            raise Wanted("the batch size of intermediate trees in split_keys")
         sets = [[self.key(p) for p in paths[:cut]], [self.key(p) for p in paths[cut:]]]
         return self.pieces(s, d, "split_keys", f"{cut} {' '.join(map(self.text, paths))}", lambda t: t.split_keys(*sets))
 
@@ -187,9 +186,9 @@ class KeyOperations:
         if self.size(td) + self.size(child) > 200 or len(where) + len(path) > 6:
             raise Wanted("trees that grow too large")
         if not list(self.leaves(child)) or self.agreement(child) != "whole":
-            raise Wanted("a child that is empty, or does not agree with what is below it")
+            raise Wanted("a child that is empty, or does not agree with its own children")
         if child.is_locked and id(child) not in ids_of(td):
-            raise Wanted("a lock that ends with the tree that was locked")
+            raise Wanted("a lock that ends when the locked tree is released")
         return self.change(s, f"adopt {s} {self.text(path)} {f} {self.text(where) or '-'}",
                            lambda t: t.set(self.key(path), child))
 
@@ -197,7 +196,7 @@ class KeyOperations:
         """Makes a slot a handle of another slot's child, so that changes of the slot also change the parent."""
         nodes = list(self.nodes(self.pool[s]))
         if not nodes or s == d:
-            raise Wanted("a handle where there is no child")
+            raise Wanted("a handle of a missing child")
         path, child = self.r.choice(nodes)
         self.check_release(d)
 
@@ -245,7 +244,7 @@ class KeyOperations:
         td, key = self.pool[s], self.r.choice(KEYS)
         nodes = [(p, v) for p, v in self.nodes(td) if not some_locked(v)]
         if not nodes:
-            raise Wanted("a handle where there is no child")
+            raise Wanted("a handle of a missing child")
         path, child = self.r.choice(nodes)
         if any(not list(self.leaves(v)) for _, v in self.nodes(child)):
             raise Wanted("the batch size of empty children")
@@ -280,7 +279,7 @@ class KeyOperations:
         if f == s:
             raise Wanted("update with itself")
         if not list(self.leaves(source)):
-            raise Wanted("update with nothing, of another batch size or of a locked tree")
+            raise Wanted("update with an empty source, another batch size or a locked tree")
         fits = bool(self.texts(source)) or self.accepts(self.pool[s], source)  # texts for whole trees always fit
         if fits and not self.same_sizes(self.pool[s], source):
             raise Wanted("update with a source of another batch size")
@@ -290,7 +289,7 @@ class KeyOperations:
     def op_update_in_place(self, s):
         td = self.pool[s]
         if not self.writable(td):
-            raise Wanted("writing where elements lie over one another")
+            raise Wanted("writing to overlapping elements")
         other = td.clone()
         other.unlock_()
         gone = [k for k in other.keys() if self.r.random() < 0.3]

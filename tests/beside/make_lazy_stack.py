@@ -51,8 +51,7 @@ class Maker:
         return t
 
     def item(self, batch):
-        """Makes an item, and returns it with its text. Usually uses the episode's shapes, so that many operations
-        succeed."""
+        """Returns a new item and its text. Usually uses the episode's shapes, so that many operations succeed."""
         item, words = TensorDict({}, batch), []
         for path in KEYS:
             if self.r.random() < 0.08:

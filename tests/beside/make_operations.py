@@ -7,9 +7,9 @@ FILE.files, for tdict to open. Keep this folder with the record.
 Each line is an operation on a pool of four trees of int64 tensors and texts, `|`, and then `fails` or the result: keys
 in order, batch sizes, shapes, elements. Trees share nodes: a child is put into several trees (`adopt`), or a slot of
 the pool is a handle of another slot's child (`handle`). After a change, a `show` line follows for each other slot that
-shares a changed tree. Operations in which tdict intentionally differs are not recorded, but counted under the names in
-docs/container.md, and the counts are printed. A tree whose child no longer agrees with it is always refused by tdict.
-Such an operation is recorded as a failure without TensorDict, and also counted."""
+shares a changed tree. Operations in which tdict intentionally differs (see docs/container.md) are not recorded, but
+counted, and the counts are printed. A tree whose child no longer agrees with it is always refused by tdict. Such an
+operation is recorded as a failure without running TensorDict, and also counted."""
 
 import collections
 import random
@@ -130,7 +130,7 @@ class Maker(KeyOperations, FileOperations):
         """Refuses to release a tree with locks that shares nodes with another slot: in tdict, the locks would end."""
         td = self.pool[d]
         if td is not None and some_locked(td) and self.sharing(d):
-            raise Wanted("a lock that ends with the tree that was locked")
+            raise Wanted("a lock that ends when the locked tree is released")
 
     def check_elements(self, made):
         if not self.has_texts:
@@ -139,7 +139,7 @@ class Maker(KeyOperations, FileOperations):
             raise Wanted("texts of a tree without elements")
         for value in made.values():
             if isinstance(value, NonTensorStack) and value.batch_size[: made.batch_dims] != made.batch_size:
-                raise Wanted("columns that TensorDict gives other dimensions")
+                raise Wanted("columns to which TensorDict gives other dimensions")
             if not isinstance(value, LEAVES):
                 self.check_elements(value)
 
@@ -147,7 +147,7 @@ class Maker(KeyOperations, FileOperations):
         """Refuses a tree that contains a child twice."""
         ids = [id(v) for _, v in self.nodes(td)]
         if len(set(ids)) < len(ids):
-            raise Wanted("keys changed in place of a tree that stands at several of the paths")
+            raise Wanted("keys changed in place in a tree with a child at several paths")
 
     # indexing
     def index(self, td):
@@ -192,7 +192,7 @@ class Maker(KeyOperations, FileOperations):
             return (0,), ["A0"]
         return tuple(items), texts
 
-    # operations: each returns its line and a function that runs it and returns the trees to show
+    # operations: each returns its line, and a function that runs the operation and returns the trees to show
     def op_new(self, s):
         self.check_release(s)
         shape = [self.r.randrange(1, 4) for _ in range(self.r.randrange(4))]
@@ -255,23 +255,23 @@ class Maker(KeyOperations, FileOperations):
         except Exception:
             return
         if empty and any(isinstance(i, torch.Tensor) and i.dtype != torch.bool for i in index):
-            raise Wanted("a position that is not there in a list, where the result is empty")
+            raise Wanted("a list with an invalid position, if the result is empty")
 
     def op_setindex(self, s):
         td = self.pool[s]
         index, texts = self.index(td)
         self.check_lists(td, index)
         if self.texts(td):
-            raise Wanted("a text that is written in part")
+            raise Wanted("writing to a tree with texts by an index")
         try:
             value = td[index].clone()
         except Exception:
-            raise Wanted("nothing to be written") from None
+            raise Wanted("nothing to write") from None
         for i in index:
             if isinstance(i, torch.Tensor) and i.dtype != torch.bool and len(set((i % max(td.batch_size)).tolist())) != len(i):
-                raise Wanted("a position twice in a list that is written")
+                raise Wanted("writing by a list with a repeated position")
         if not self.writable(td):
-            raise Wanted("writing where elements lie over one another")
+            raise Wanted("writing to overlapping elements")
         value.unlock_()
         base = self.fill_tree(value)
 
@@ -332,11 +332,11 @@ class Maker(KeyOperations, FileOperations):
         td = self.pool[s]
         if self.r.random() < 0.4:
             if td.batch_dims and all(n == 1 for n in td.batch_size):
-                raise Wanted("squeeze of all dimensions, of which each has one element")
+                raise Wanted("squeeze of all dimensions if each has one element")
             return self.shape_op(s, d, "squeeze", "all", lambda t: t.squeeze())
         dim = self.dim(td)
         if td.batch_dims == 0 or not -td.batch_dims <= dim < td.batch_dims:
-            raise Wanted("squeeze of a dimension that is not there")
+            raise Wanted("squeeze of a missing dimension")
         return self.shape_op(s, d, "squeeze", str(dim), lambda t: t.squeeze(dim))
 
     def op_expand(self, s, d):
@@ -420,7 +420,7 @@ class Maker(KeyOperations, FileOperations):
         other, base, texts = self.sibling(td)
         shapes = {p: v.batch_size for p, v in self.texts(td)}
         if any(shapes[p] != v.batch_size for p, v in self.texts(other)):
-            raise Wanted("a column of more dimensions than its tree")
+            raise Wanted("a column with more dimensions than its tree")
         gone = [k for k in td.keys() if k not in other.keys()]
         if gone:
             missing = gone[0]
@@ -467,7 +467,7 @@ class Maker(KeyOperations, FileOperations):
     def op_write(self, s):
         td = self.pool[s]
         if not self.writable(td):
-            raise Wanted("writing where elements lie over one another")
+            raise Wanted("writing to overlapping elements")
         path = self.some_path(td)
         there = dict(self.leaves(td)).get(path)
         if there is None and (dict(self.nodes(td)).get(path) is not None or path in dict(self.texts(td))):
@@ -475,7 +475,7 @@ class Maker(KeyOperations, FileOperations):
         if self.through_leaf(td, path):
             raise Wanted("set through a tensor")
         if there is None and len(path) > 1:
-            raise Wanted("set_ of a nested key that is not there")
+            raise Wanted("set_ of a missing nested key")
         shape = list(there.shape) if there is not None else [2]
         base, value = self.values(shape)
         return self.change(s, f"write {s} {self.text(path)} {base} {','.join(map(str, shape)) or '-'}",
@@ -485,7 +485,7 @@ class Maker(KeyOperations, FileOperations):
         td = self.pool[s]
         path, value = self.some_path(td), self.r.randrange(-5, 100)
         if dict(self.leaves(td)).get(path) is None:
-            raise Wanted("fill_ of what is not a tensor")
+            raise Wanted("fill_ of an entry that is not a tensor")
         return self.change(s, f"fill {s} {self.text(path)} {value}", lambda t: t.fill_(self.key(path), value))
 
     def op_zero(self, s):
@@ -498,7 +498,7 @@ class Maker(KeyOperations, FileOperations):
     def op_lock(self, s):
         lock = self.r.random() < 0.4
         if not lock and any(some_locked(self.pool[k]) for k in self.sharing(s)):
-            raise Wanted("unlocking a tree while a locked one holds its child")
+            raise Wanted("unlocking a tree whose child is in another locked tree")
         return self.change(s, f"lock {s} {int(lock)}", lambda t: t.lock_() if lock else t.unlock_())
 
     def reset(self, out):
@@ -528,9 +528,9 @@ class Maker(KeyOperations, FileOperations):
         agreement = self.agreement(self.pool[s]) if name in USES_BATCH else "whole"
         try:
             if agreement == "tensors" or (agreement == "not" and 0 in self.pool[s].batch_size):
-                raise Wanted("the batch size of a child that was made shorter by itself")
+                raise Wanted("the batch size of a child that was shortened alone")
             if name in USES_BATCH | {"update", "clone"} and some_locked(self.pool[s]) and not self.pool[s].is_locked:
-                raise Wanted("the locks of what is made of a tree of which a part is locked")
+                raise Wanted("the locks of a result if a part of the source is locked")
             line, do = fn(s, d) if fn in two else fn(s)
         except Wanted as why:
             self.wanted[str(why)] += 1
@@ -558,7 +558,7 @@ class Maker(KeyOperations, FileOperations):
             known = [why for message, why in REFUSED_BY_TENSORDICT.items() if self.has_texts and message in str(error)]
             if known:
                 self.wanted[known[0]] += 1
-                if fn in one:  # it may have changed its tree half way
+                if fn in one:  # before failing, it may have changed a part of its tree
                     self.reset(out)
                 return False
             answer, kept = "fails", False
@@ -567,7 +567,7 @@ class Maker(KeyOperations, FileOperations):
         out.write(f"{line} {'' if kept else '~'}| {answer}\n")
         if answer == "fails":
             out.write(f"# {why}\n")
-        if answer == "fails" and fn in one:  # it may have changed its tree half way
+        if answer == "fails" and fn in one:  # before failing, it may have changed a part of its tree
             self.reset(out)
         elif fn in one:
             for k in sorted(before | self.sharing(s)):
@@ -589,7 +589,7 @@ def main():
     print(f"{done} operations")
     for key in sorted(set(maker.done) | set(maker.failed)):
         print(f"  {key:18} {maker.done[key]:6} done {maker.failed[key]:6} failed")
-    print("not done, as tdict is meant to differ, or nothing could be done:")
+    print("not recorded, because tdict intentionally differs, or nothing could be done:")
     for key, n in maker.wanted.most_common():
         print(f"  {n:6}  {key}")
 

@@ -3,8 +3,8 @@
 
 usage: make_ragged.py COUNT SEED FILE
 Each case has random rows. It records their lengths, then `values()`, `offsets()`, `to_padded_tensor()` and `unbind()`
-of the nested tensor that torch.nested makes of the rows, and one row that is selected by an index. All numbers are
-small integers."""
+of the nested tensor that torch.nested makes of the rows, and one row, selected by an index. All numbers are small
+integers."""
 
 import random
 import sys

@@ -1,5 +1,5 @@
-/* Compares ragged leaves with the jagged tensors of PyTorch, which make_ragged.py has recorded. usage: ragged_replay
- * FILE Exits with 1 at the first difference, and with 77 if the file cannot be read. */
+/* Compares ragged leaves with the jagged tensors of PyTorch, which make_ragged.py has recorded. Usage: ragged_replay
+ * FILE. Exits with 1 at the first difference, and with 77 if the file cannot be read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

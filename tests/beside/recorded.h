@@ -15,7 +15,7 @@
 #include "tdict/tdict.h"
 
 static tdict_error error;
-/* The text of a result. */
+/* The text of the current result. */
 static char text[1 << 20];
 static size_t length;
 /* The file of the record, and the folder with the files that TensorDict has saved. */

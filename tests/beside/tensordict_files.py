@@ -81,8 +81,8 @@ def same_values(a, b, where):
 
 
 def same_tds(found, wanted, path="", ordered=True):
-    """Asserts that two TensorDicts are equal. In consolidated files of the package, values come first, then tensors,
-    then trees."""
+    """Asserts that two TensorDicts are equal. The package's consolidated files have values first, then tensors and
+    trees."""
     assert found.batch_size == wanted.batch_size, (path, found.batch_size, wanted.batch_size)
     a, b = list(found.keys()), list(wanted.keys())
     assert (a == b) if ordered else (sorted(a) == sorted(b)), (path, a, b)
@@ -133,8 +133,7 @@ def files_of(folder):
 
 
 def check_bytes(tdict, folder):
-    """Checks that all files have the same bytes as the package's files, except JSON values and reals, which have
-    several forms."""
+    """Checks that all files equal the package's files, except JSON values and reals, which have several forms."""
     td = random_td()
     for _, level in [(None, td), *td.items(include_nested=True, is_leaf=lambda cls: False)]:
         if isinstance(level, TensorDict):
@@ -183,8 +182,8 @@ def check_stacks(tdict, folder):
 
 
 def check_ragged(tdict, folder):
-    """Checks that a jagged tensor is read from a consolidated file. From a directory, it is read as a tree of values
-    and offsets."""
+    """Checks that a jagged tensor is read from a consolidated file, but from a directory as a tree of values and
+    offsets."""
     rows = [random_tensor(torch.float32, [n, 2]) for n in (2, 0, 3)]
     td = TensorDict({"j": torch.nested.nested_tensor(rows, layout=torch.jagged), "x": torch.arange(3)}, [3])
     td.consolidate(filename=f"{folder}/theirs.td")

@@ -1,4 +1,4 @@
-"""Gate: the commands that pages show are right.
+"""Gate: the commands that pages show are correct.
 
 usage: commands.py ROOT [BUILD]
 A command is code in backticks, or a line of a block of sh or of plain text, in README.md, CONTRIBUTING.md and docs/.

@@ -1,10 +1,9 @@
-"""Gate: everything public of the C++ headers has a comment.
+"""Gate: every public name of the C++ headers has a comment.
 
 usage: cxx_reference.py ROOT
 In include/tdict/hpp, these must have a Doxygen comment: classes, public member functions, public data members,
 functions and types of the namespace `tdict`, and macros for users. Copies and moves, deleted functions, types that
-iterators must define, and the namespace `tdict::detail` need no comment. The C++ reference on the site shows the
-comments."""
+iterators must define, and the namespace `tdict::detail` need no comment. The site shows the comments."""
 
 import pathlib
 import sys

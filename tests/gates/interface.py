@@ -8,8 +8,8 @@ Prints the number of functions in each header. Counts violations of these rules 
   get        a function that fills a struct of the caller, or returns something borrowed, has `get` in its name
   dst        `dst` comes before other arguments of the same type
 Measures the lines of the C headers and of include/, the percentage of comment lines in the C headers, and the longest
-sentence of their comments in words. [interface] in limits.ini has the limits; WANTED has the aims. With --list, prints
-the violations."""
+sentence of their comments in words. [interface] in limits.ini has the limits; WANTED has the goals. --list prints
+violations."""
 
 import argparse
 import collections

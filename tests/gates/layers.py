@@ -1,4 +1,4 @@
-"""Gate: includes point down only, between layers and inside a folder.
+"""Gate: a layer includes only lower layers, and the files of a folder do not include each other in a cycle.
 
 usage: layers.py ROOT
 src/ has four rooms: core below device below engine below services. Each folder of core, device or services, with its

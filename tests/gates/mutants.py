@@ -1,8 +1,7 @@
 """Gate: every entry of tests/mutants.ini matches exactly once and names a case. scripts/test-mutants runs the mutants.
 
 usage: mutants.py ROOT
-The entries of the files in OTHERS have the same form and must match once, too. Other scripts run them and choose the
-cases."""
+The entries of the files in OTHERS have the same form and must match once, too. Other scripts run them."""
 
 import configparser
 import re

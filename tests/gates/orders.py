@@ -31,8 +31,7 @@ def arguments(code, begin):
 
 
 def uses_of(code, file):
-    """Returns the operations of a file that name an order. An order outside an operation counts as an operation without
-    a word."""
+    """Returns the operations of a file that name an order. Other uses of an order count as one without a word."""
     uses, num_named = [], 0
     for call in CALL.finditer(code):
         listed = arguments(code, call.end())

@@ -41,8 +41,7 @@ def check_paths(report, root, page):
 
 
 def check_listings(report, root, page):
-    """Checks that each file that a page includes is a program of docs/listings/ or examples/, which CTest runs, or its
-    output."""
+    """Checks that a page includes only programs of docs/listings/ and examples/, which CTest runs, and outputs."""
     for name in re.findall(r"^```\{literalinclude\} (\S+)", page.read_text(), flags=re.M):
         report.checked()
         file = root / "docs" / name[1:] if name.startswith("/listings/") else root / name[1:]

@@ -3,8 +3,8 @@
 usage: reference.py ROOT
 Each public function must have a description. If the function returns a status, its comment or the comment of its header
 must list the errors. One of the comments must say which threads may call the function. A program of docs/listings/,
-examples/ or tests/headers/ must call the function, as an example. README's table "Functions by task" must name the
-header of the function."""
+examples/ or tests/headers/ must call the function, as an example. README's table "Functions by task" must name its
+header."""
 
 import pathlib
 import re

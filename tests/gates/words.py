@@ -31,8 +31,7 @@ def tables(page):
 
 
 def names(file):
-    """Yields (line, identifier) for each name in a source file, except in comments, strings and includes, and except
-    fields."""
+    """Yields (line, identifier) for each name, but not for fields. Ignores comments, strings and includes."""
     text = source.blank(file.read_text())
     text = re.sub(r"^[ \t]*#[ \t]*include.*", "", text, flags=re.M)
     for match in re.finditer(r"(?<!->)(?<!\.)\b[A-Za-z_]\w*", text):

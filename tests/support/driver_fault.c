@@ -1,5 +1,4 @@
-/* Implements the driver that fails on demand, which retains the wrapped driver. See driver_fault.h for the thread
- * rule. */
+/* Implements the driver that fails on demand. It retains the wrapped driver. Thread rule: see driver_fault.h. */
 #include "support/driver_fault.h"
 
 #include <pthread.h>
@@ -69,7 +68,7 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
     result = f->base.inner->ops->entry(f->base.inner, __VA_ARGS__); \
     around(f, false);                                               \
   } while (0)
-/* Calls the wrapped driver only if the call must not fail. */
+/* Calls the wrapped driver, unless the call must fail. */
 #define FAIL_OR_CALL(kind, entry, ...)                 \
   fault_driver *f = fault_of(d);                       \
   tdict_cu result = count_call(f, TDICT_FAULT_##kind); \

@@ -42,7 +42,7 @@ typedef struct tdict_fault {
   uint32_t kinds; /* the kinds whose calls are counted together, as TDICT_FAULT_BIT()s */
   int64_t n;      /* the number of the call that fails, from 1 */
   tdict_cu code;  /* the code that the call returns; TDICT_CU_SUCCESS: the call only stalls */
-  bool lasts;     /* all later calls fail too */
+  bool lasts;     /* all later calls also fail */
   bool stalls;    /* the call blocks until tdict_driver_fault_release() */
 } tdict_fault;
 

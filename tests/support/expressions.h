@@ -1,5 +1,4 @@
-/* Macros for what almost every case does: get the result of a call, change some fields of options, and release several
- * objects. */
+/* Macros for what most cases do: get the result of a call, change some fields of options, and release objects. */
 #ifndef TDICT_TESTS_SUPPORT_EXPRESSIONS_H
 #define TDICT_TESTS_SUPPORT_EXPRESSIONS_H
 
@@ -21,8 +20,7 @@
     made;                         \
   })
 
-/* Returns the default of a struct with some changed fields: td_with(tdict_loader_options, batch_size = 8, shuffle =
- * true). */
+/* Returns a default struct with changed fields: td_with(tdict_loader_options, batch_size = 8, shuffle = true). */
 #define td_with(type, ...)               \
   __extension__({                        \
     type with_ = type##_default();       \
@@ -30,8 +28,7 @@
     with_;                               \
   })
 #define TD_SET_FIELD_(field) with_.field
-/* Returns a pointer to such a struct, which is valid until the end of the block, or in td_ok() until the call
- * returns. */
+/* Returns a pointer to such a struct, valid until the end of the block, or in td_ok() until the call returns. */
 #define td_options(type, ...) ((type[]){td_with(type, __VA_ARGS__)})
 
 /* Initializes a type of objects: static const tdict_type box = TD_TYPE(.name = "box", .release = release_box); */

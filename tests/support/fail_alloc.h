@@ -8,8 +8,8 @@
 
 #include "tdict/status.h"
 
-/* Makes the next `n` allocations of this thread succeed and the following one fail. With `and_all_after`, all later
- * allocations fail, too. */
+/* Makes the next `n` allocations of this thread succeed and the following one fail. `and_all_after`: so do all later
+ * ones. */
 void td_fail_alloc(int64_t n, bool and_all_after);
 /* Lets all allocations succeed again. Returns true if one has failed. */
 bool td_fail_alloc_stop(void);

@@ -31,7 +31,8 @@ void td_fill_tensor(tdict_tensor *tensor);
 tdict_tensor *td_leaf(const tdict_tree *tree, const char *path);
 tdict_tree *td_child(const tdict_tree *tree, const char *path);
 
-/* Store a new tensor or tree at a path, and release the caller's reference. Return the borrowed argument. */
+/* Store a new tensor or tree at a path, and release the caller's reference. Return the argument, which is now
+ * borrowed. */
 tdict_tensor *td_put(tdict_tree *tree, const char *path, tdict_tensor *tensor);
 tdict_tree *td_put_tree(tdict_tree *tree, const char *path, tdict_tree *child);
 

@@ -161,8 +161,7 @@ m_array *m_array_regroup(const m_array *a, int in, int ndim, const int64_t *shap
   return made;
 }
 
-/* Cells of fresh arrays have consecutive numbers. So strides exist if a step along each dimension always skips the same
- * number of cells. */
+/* Cells of fresh arrays have consecutive numbers. So strides exist if each dimension has a constant step. */
 bool m_array_can_view(const m_array *a, int in, int ndim, const int64_t *shape) {
   m_array *made = m_array_regroup(a, in, ndim, shape);
   int64_t index[M_DIMS] = {0}, step[M_DIMS] = {0};

@@ -73,8 +73,8 @@ m_entry *m_find(const m_tree *t, const char *key);
 m_entry *m_put(m_tree *t, const char *key, m_array *array, m_tree *tree); /* adds or replaces an entry */
 void m_drop(m_tree *t, const char *key);
 m_tree *m_tree_like(const m_tree *t); /* an empty node with the batch size and device of `t` */
-m_tree *m_share(const m_tree *t);     /* new unlocked nodes, the same arrays; copies shared nodes once for each place */
-m_tree *m_copy(m_tree *t);            /* the same, but copies each node once */
+m_tree *m_share(const m_tree *t);     /* an unlocked copy, the same arrays; each place gets its own nodes */
+m_tree *m_copy(m_tree *t);            /* the same, but nodes stay shared */
 /* Returns new nodes with arrays made by fn. In each batch size, replaces the first `in` dimensions by `shape`. Nodes
  * below the root that lack these dimensions get exactly `shape`. Nodes are locked as in `t`. */
 typedef m_array *(*m_fn)(const m_array *a, void *user);
@@ -93,8 +93,7 @@ bool m_holds(const m_tree *t, const m_tree *other); /* whether `other` is `t`, o
 bool m_has_arrays(const m_tree *t);
 /* Returns the entry at a path of keys, or NULL. *through: whether the path leads through an array. */
 m_entry *m_path(m_tree *t, const char *const *keys, int count, bool *through, m_tree **last);
-/* Writes at most `room` arrays in the order of a walk and, unless `paths` is NULL, their escaped paths. Returns the
- * number. */
+/* Writes up to `room` arrays in walk order and, unless `paths` is NULL, their escaped paths. Returns the number. */
 int m_arrays(const m_tree *t, m_array **out, char (*paths)[2 * M_KEY], int room);
 
 /* Compares a tree with the model. Returns NULL if they agree, else a text with the difference. Checks the address of

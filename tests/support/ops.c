@@ -86,8 +86,7 @@ tdict_tensor *ops_tensor(const m_array *a) {
   return t;
 }
 
-/* Sets the batch size of children after they were added, because a parent may refuse to add a child with this batch
- * size. */
+/* Sets batch sizes of children after adding them, because a parent may refuse to add a child with this batch size. */
 static void fill_tree(tdict_tree *td, const m_tree *t) {
   for (int i = 0; i < t->count; i++) {
     char path[2 * M_KEY];

@@ -52,8 +52,7 @@ uint32_t ops_pick(ops *o, uint32_t below);
 void ops_arm(ops *o);
 tdict_status ops_disarm(ops *o, tdict_status status);
 #define OPS_CALL(o, call) (ops_arm(o), ops_disarm(o, (call)))
-/* Complains if `status` is not `wanted`, the status of the model. Returns whether both are TDICT_OK, so that the
- * operation continues. */
+/* Complains if `status` is not `wanted`, the model's status. Returns whether both are TDICT_OK. */
 bool ops_judge(ops *o, tdict_status status, tdict_status wanted);
 /* Puts a result into the pool and takes over its reference. Releases the result if the operation failed. */
 void ops_keep(ops *o, tdict_tree *td, m_tree *model);
@@ -92,8 +91,8 @@ typedef struct ops_pile {
   tdict_tree *trees[OPS_MOST_ITEMS]; /* the pile has a reference to each */
   tdict_lazy_stack *lazy;
 } ops_pile;
-/* Makes a pile of a tree of the pool and similar trees. `varies` says what may differ. Returns false if the tree does
- * not fit. */
+/* Makes a pile of a tree of the pool and similar trees. `varies`: what may differ. Returns false if the tree is
+ * unfit. */
 bool ops_begin_pile(ops *o, ops_pile *p, int varies);
 bool ops_begin_pile_with(ops *o, ops_pile *p, m_tree *model, tdict_tree *td, int varies); /* of the given tree */
 /* Returns an array that stacks the cells of all items at a path. */

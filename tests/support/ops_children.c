@@ -79,8 +79,7 @@ static bool begins_otherwise(const m_tree *t, const m_tree *wanted) {
   return both && memcmp(t->bs, wanted->bs, (size_t)both * sizeof *t->bs) != 0;
 }
 
-/* Returns the expected status if `t` gets the batch size and device of `wanted`: the first error in the order of a
- * walk. */
+/* Returns the expected status if `t` gets the batch size and device of `wanted`: the first error of a walk. */
 static tdict_status check_below(const m_tree *t, const m_tree *wanted) {
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
@@ -208,8 +207,7 @@ static int count_nodes(const m_tree *t) {
   return count;
 }
 
-/* Puts a node below another node, which shares it. Sometimes puts a new empty tree, whose batch size can later be
- * changed. */
+/* Puts a node below another node, which shares it, or puts a new empty tree, whose batch size can change later. */
 static void op_share(ops *o) {
   node to = pick_node(o), from = pick_node(o);
   const char *key = pick_key(o);

@@ -35,7 +35,7 @@ static void op_set(ops *o) {
   bool through;
   m_entry *e = m_path(t, w.keys, w.count, &through, &last);
   bool shaped = ops_pick(o, 6) != 0;
-  int depth = 0; /* existing nodes on the path */
+  int depth = 0; /* number of existing nodes on the path */
   m_tree *node = t;
   while (depth < w.count - 1 && m_find(node, w.keys[depth]) && m_find(node, w.keys[depth])->tree)
     node = m_find(node, w.keys[depth++])->tree;

@@ -69,8 +69,7 @@ static const tdict_type full = TD_TYPE(.name = "full", .release = end, .flatten 
                                        .clone = clone, .index = at, .stack = stack);
 static const tdict_type bare = TD_TYPE(.name = "bare", .release = end);
 
-/* The two trees of an operation: `td` has an object at `path`, and `plain` a child tree. No other tree has their
- * elements. */
+/* The two trees of an operation: `td` has an object at `path`, and `plain` a child. Other trees do not share them. */
 typedef struct both {
   tdict_tree *td, *plain;
   char path[2 * M_KEY];
@@ -84,8 +83,7 @@ static void end_both(ops *o, both *b) {
   if (alive != b->before) ops_complain(o, "objects were not released");
 }
 
-/* Returns whether each node begins with the root's batch size, because hooks use the batch size of the object's
- * tree. */
+/* Returns whether each node begins with the root's batch size: hooks use the batch size of the object's tree. */
 static bool is_regular(const m_tree *t, const m_tree *root) {
   if (t->nb < root->nb || (root->nb && memcmp(t->bs, root->bs, (size_t)root->nb * sizeof *t->bs) != 0)) return false;
   for (int i = 0; i < t->count; i++)

@@ -51,8 +51,7 @@ static tdict_status note_list(index_choice *c, int d, int dims, int64_t count) {
   return TDICT_OK;
 }
 
-/* Inserts the dimension that replaces all lists and masks: at the first one if they are adjacent, else as the first
- * dimension. */
+/* Inserts the dimension that replaces all lists and masks: at the first one if they are adjacent, else in front. */
 static void place_lists(index_choice *c) {
   if (c->lists == 0) return;
   m_map *map = &c->map;
@@ -516,7 +515,7 @@ static void op_chunks(ops *o) {
   if (!ops_judge(o, status, none || m_fits(t) ? TDICT_OK : TDICT_ESHAPE)) return;
   status = way == 2 ? tdict_unbind(o->td[s], dim, NULL, &told, NULL)
                     : tdict_split_every(o->td[s], dim, size, NULL, &told, NULL);
-  if (status != TDICT_OK || told != count) ops_complain(o, "a call without room returned another number of pieces");
+  if (status != TDICT_OK || told != count) ops_complain(o, "two calls return different numbers of pieces");
   if (way == 2) size = 1;
   size_t wanted = 0;
   for (int64_t at = 0; at < n; at += size) sizes[wanted++] = n - at < size ? n - at : size;

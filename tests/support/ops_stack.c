@@ -39,7 +39,7 @@ m_array *ops_array_at(const m_tree *t, const char *path) {
 /* Returns a tree like `t` with new values. `varies` says what else may differ. */
 static m_tree *vary(ops *o, const m_tree *t, int varies) {
   m_tree *made = m_tree_make(t->nb, t->bs);
-  for (int i = t->count - 1; i >= 0; i--) { /* keys in another order */
+  for (int i = t->count - 1; i >= 0; i--) { /* in reverse order */
     const m_entry *e = &t->entries[i];
     if ((varies & OPS_VARY_KEYS) && ops_pick(o, 8) == 0) continue;
     if (e->tree) {
@@ -231,7 +231,7 @@ static void op_entries(ops *o) {
 
 /* Puts an array at a path of keys into the model, as tdict_set() does. */
 static tdict_status put_at(m_tree *t, const char *const *keys, int count, m_array *a, bool checks_only) {
-  int depth = 0; /* existing nodes on the path */
+  int depth = 0; /* number of existing nodes on the path */
   bool through;
   m_tree *last = t;
   (void)m_path(t, keys, count, &through, &last);

@@ -1,5 +1,5 @@
-/* Operations on trees with texts, numbers, JSON and an unbatched tensor. The tensor "ids" tells which value of a column
- * each element must have. See ops.h. */
+/* Operations on trees with texts, numbers, JSON and an unbatched tensor. The tensor "ids" identifies the value that
+ * each element of a column must have. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,8 +77,7 @@ static const tdict_nontensor *values_at(const tdict_tree *td, const char *path) 
   return tdict_get_object(td, path, tdict_nontensor_type(), &object, NULL) == TDICT_OK ? object : NULL;
 }
 
-/* Checks that each value of the column belongs to the number at the same index of "ids". Returns an error text or
- * NULL. */
+/* Checks that each value of the column belongs to the number at its index in "ids". Returns an error text or NULL. */
 static const char *check_column(const tdict_tree *td) {
   const tdict_nontensor *values = values_at(td, "s");
   tdict_tensor *ids = NULL;

@@ -104,7 +104,7 @@ static void op_fill(ops *o) {
 /* Returns a tree like `t` with new values. If `part` is true, leaves out some keys. */
 static m_tree *like(ops *o, const m_tree *t, bool part) {
   m_tree *made = m_tree_make(t->nb, t->bs);
-  for (int i = t->count - 1; i >= 0; i--) { /* keys in another order */
+  for (int i = t->count - 1; i >= 0; i--) { /* in reverse order */
     const m_entry *e = &t->entries[i];
     if (part && ops_pick(o, 3) == 0) continue;
     m_put(made, e->key, e->array ? new_like(o, e->array) : NULL, e->tree ? like(o, e->tree, part) : NULL);

@@ -1,5 +1,4 @@
-/* Accesses device memory without the library: see raw.h. The test owns each handle, until raw_close(). Thread rule: the
- * main thread. */
+/* Accesses device memory without the library, see raw.h. The test owns each handle. Thread rule: the main thread. */
 #include "support/raw.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,4 @@
-/* Reads from /proc/self/task whether other threads of the process run. Owns no data. Thread rule: safe from any
- * thread. */
+/* Reads from /proc/self/task whether other threads run. Owns no data. Thread rule: safe from any thread. */
 #include "support/rest.h"
 
 #include <dirent.h>
@@ -15,8 +14,7 @@
 enum { MAX_THREADS = 256, POLLS = 100 };
 static const int64_t PATIENCE_NS = 60 * INT64_C(1000000000);
 
-/* The state of a thread when it was last read. The kernel counts how often a thread goes to sleep and how often it is
- * preempted. */
+/* The last known state of a thread. The kernel counts how often a thread goes to sleep and is preempted. */
 typedef struct thread {
   long id;
   bool exists, asleep;
@@ -80,7 +78,7 @@ static bool find_new(thread_list *l) {
   return l->count > before;
 }
 
-/* Defined if the program runs under the scheduler of tests/dst/, which knows which threads can run. */
+/* Defined only in programs that run under the scheduler of tests/dst/, which knows which threads can run. */
 __attribute__((weak)) bool dst_scheduler_rest(void);
 
 /* A thread that sleeps in two rounds and has not run in between has slept all the time. So if this holds for all

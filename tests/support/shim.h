@@ -1,5 +1,5 @@
-/* Replaces a driver's table by a copy that the test can change. Its entries may call shim.real. Begin and end while no
- * transfer is running. */
+/* Replaces a driver's table by a copy that the test can change. Entries may call shim.real. Use while no transfer
+ * runs. */
 #ifndef TDICT_TESTS_SUPPORT_SHIM_H
 #define TDICT_TESTS_SUPPORT_SHIM_H
 

@@ -1,6 +1,5 @@
 /* Checks tests/single_thread.txt: if a case of one of the listed files starts a thread, the program ends. CTest sets
- * TDICT_TEST_SINGLE_THREAD for these cases. A test file may define __wrap_pthread_create itself, if it is not in the
- * list. */
+ * TDICT_TEST_SINGLE_THREAD for these cases. Test files that are not listed may define __wrap_pthread_create. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* Blocking forms of asynchronous calls: each calls tdict_..._async() and waits. They also write options->stats, as
- * blocking calls do. */
+/* Blocking forms of tdict_..._async() calls. Like other blocking calls, they write options->stats. */
 #ifndef TDICT_TESTS_SUPPORT_TAKE_H
 #define TDICT_TESTS_SUPPORT_TAKE_H
 
@@ -17,8 +16,7 @@ static inline tdict_status td_take(tdict_status status, tdict_future *future, td
   return status;
 }
 
-/* Returns a copy of the options without `stats`, and writes `stats` to *stats. Returns options of another size
- * unchanged. */
+/* Moves `stats` out of a copy of the options, and returns the copy. Returns options of another size unchanged. */
 static inline const tdict_transfer_options *td_split_stats(const tdict_transfer_options *options,
                                                            tdict_transfer_options *copy, tdict_transfer_stats **stats) {
   *stats = NULL;

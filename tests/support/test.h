@@ -11,8 +11,7 @@
  * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It returns 0, 77 (skipped, with a printed reason)
  * or another status after a failure.
  *
- * cmocka's asserts work only on the main thread. Other threads count their failures, and the main thread checks the
- * counts. */
+ * cmocka's asserts work only on the main thread. Other threads count failures for the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_TEST_H
 #define TDICT_TESTS_SUPPORT_TEST_H
 
@@ -85,12 +84,11 @@ void td_register(const char *name, void (*run)(void));
 void td_skip(const char *reason) __attribute__((noreturn));
 /* Returns the device of this run: tdict_cpu(), tdict_sim(0) or tdict_cuda(0). */
 tdict_device td_device(void);
-/* Creates a context for this device. Skips the case if the device does not exist. `options` may be NULL; its device is
+/* Creates a context for this device, or skips the case if there is none. `options` may be NULL; its device is
  * ignored. */
 tdict_context *td_context(const tdict_context_options *options);
 
-/* Runs a function after the case, if the case passes. It can release what all cases of a folder share, such as a
- * context. */
+/* Runs a function after the case, if it passes: to release what the cases of a folder share, such as a context. */
 void td_at_end(void (*run)(void));
 
 /* Returns the value of an option of the command line, such as td_option("--ops"), or NULL. */

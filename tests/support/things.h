@@ -16,8 +16,7 @@ extern const tdict_type thing_hooked;
 /* Has flatten and unflatten, with the keys "a" and "b". */
 extern const tdict_type thing_flat;
 
-/* Creates a thing that takes over the tensors. Returns NULL if there is no memory; the caller then keeps the
- * tensors. */
+/* Creates a thing that takes over the tensors. If there is no memory, returns NULL, and the caller keeps them. */
 thing *thing_create(tdict_tensor *a, tdict_tensor *b);
 /* Returns the number of things that exist. */
 int64_t thing_count(void);

@@ -224,8 +224,7 @@ static tdict_status run_on_host(rank_state *r, const post *p, int64_t timeout_ns
   return meet(r, p, timeout_ns, err);
 }
 
-/* Records the number of bytes that a call has received, and damages a byte if the test requested this. Call with the
- * lock held. */
+/* Records how many bytes a call has received, and damages a byte if the test requested it. Call with the lock held. */
 static void receive(rank_state *r, const post *p, int call) {
   const thread_world *w = r->world;
   const bool gathers = p->kind == THREAD_EXCHANGE || p->kind == THREAD_ALL_GATHER;

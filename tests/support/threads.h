@@ -13,8 +13,7 @@ static inline pthread_t td_start(void *(*run)(void *), void *user) {
 }
 
 /* Runs a function on `count` threads at the same time, and waits for them. The first thread gets `user`, and each
- * further thread an address that is `stride` bytes higher. Returns a result that is not NULL, if a thread returned
- * one. */
+ * further thread an address that is `stride` bytes higher. Returns a non-NULL result, if any. */
 static inline void *td_in_threads(int count, void *(*run)(void *), void *user, size_t stride) {
   pthread_t threads[64];
   void *found = NULL, *result;

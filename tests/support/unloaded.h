@@ -11,7 +11,7 @@
 #include "core/tree/objects.h"
 #include "support/test.h"
 
-/* What the failing read does. */
+/* How the failing read fails. */
 typedef enum disk_fault {
   DISK_ERROR,
   DISK_SHORT,
@@ -182,8 +182,8 @@ static inline tdict_status disk_replace(void *user, const tdict_entry *entry, td
   tdict_status status = tdict_set(m->twin, entry->path, t, err);
   return status;
 }
-/* Returns a tree with the keys and elements of `tree`. About `percent` % of its leaves are over files. `tree` must
- * outlive the result. */
+/* Returns a tree with the keys and elements of `tree`, which must outlive the result. About `percent` % of its leaves
+ * are over files. */
 static inline tdict_tree *disk_twin(disk *d, const tdict_tree *tree, int percent, uint64_t seed) {
   TD_FREED disk_maker *m = td_zeros(1, sizeof *m);
   m->disk = d;
