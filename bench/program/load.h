@@ -1,5 +1,5 @@
-/* Declares what load.c and load_save.c, the parts of the scenario load, share. The job owns the place and the record's
- * rows. Thread rule: one thread. Functions print an error before they return false. */
+/* Declares what the two parts of the scenario load share: load.c and load_save.c. The job owns the place and the
+ * record's rows. Thread rule: one thread. Functions print an error before they return false. */
 #ifndef TDICT_BENCH_LOAD_H
 #define TDICT_BENCH_LOAD_H
 

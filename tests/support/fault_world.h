@@ -34,7 +34,7 @@ enum { FW_NUM_VARIANTS = 7 };
 extern const fw_variant fw_variants[FW_NUM_VARIANTS];
 
 typedef struct fw_world {
-  tdict_driver *inner, *driver; /* the driver of the device, and the one that fails and wraps it */
+  tdict_driver *inner, *driver; /* the driver of the device, and the failing driver, which wraps it */
   tdict_device device;
   int32_t num_threads;  /* for new contexts; 2 by default */
   tdict_context *maker; /* makes everything below */

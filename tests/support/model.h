@@ -74,7 +74,7 @@ m_entry *m_put(m_tree *t, const char *key, m_array *array, m_tree *tree); /* add
 void m_drop(m_tree *t, const char *key);
 m_tree *m_tree_like(const m_tree *t); /* an empty node with the batch size and device of `t` */
 m_tree *m_share(const m_tree *t);     /* an unlocked copy, the same arrays; each place gets its own nodes */
-m_tree *m_copy(m_tree *t);            /* the same, but nodes stay shared */
+m_tree *m_copy(m_tree *t);            /* the same, but a shared node is copied once */
 /* Returns new nodes with arrays made by fn. In each batch size, replaces the first `in` dimensions by `shape`. Nodes
  * below the root that lack these dimensions get exactly `shape`. Nodes are locked as in `t`. */
 typedef m_array *(*m_fn)(const m_array *a, void *user);
