@@ -34,7 +34,7 @@ def random_text():
 
 
 def write_string(text):
-    """Writes a string, with random kinds of escapes."""
+    """Returns a text as a JSON string with random kinds of escapes."""
     parts = []
     for char in text:
         units = struct.unpack(f">{len(char.encode('utf-16-be')) // 2}H", char.encode("utf-16-be"))

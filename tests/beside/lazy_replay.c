@@ -132,7 +132,7 @@ static tdict_status run_list(const char *path) {
   return status;
 }
 
-/* Replaces the stack by a stack of the items at `places`. */
+/* Makes a stack of the items at `places`, and adds their order to the text of the result. */
 static tdict_status run_pick(const int64_t *places, size_t count) {
   tdict_tree *items[MOST_WORDS];
   scoped_lazy_stack some = NULL;

@@ -29,7 +29,7 @@ OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][a-z-]*")
 
 
 def texts(page):
-    """Returns the code of a page that can be commands."""
+    """Yields the code of a page that can be commands."""
     page = page.replace("\\|", "|")
     for language, block in re.findall(r"^```([^\n]*)\n(.*?)^```", page, re.S | re.M):
         if language in ("", "sh", "text"):

@@ -19,7 +19,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[^a-z]|[a-z]+(?:[_(/]|:\s|\s\
 
 
 def parts_of_page(text):
-    """Yields (line number, text) for each paragraph, heading and list item."""
+    """Returns (line number, text) for each paragraph, heading and list item."""
     text = re.sub(r"^```.*?^```", lambda m: re.sub(r"[^\n]", "", m.group()), text, flags=re.S | re.M)
     text = re.sub(r"<!--.*?-->", lambda m: re.sub(r"[^\n]", "", m.group()), text, flags=re.S)
     lines = ["" if line.lstrip().startswith("|") else line for line in text.split("\n")]
