@@ -21,9 +21,11 @@ static tdict_error err;
 /* ---- the dataset: how many samples, and sample i as a tree ---- */
 static int64_t count_points(void *self) { return *(int64_t *)self; }
 
-static tdict_status make_point(void *self, int64_t index, tdict_tree **out, tdict_error *e) {
+static tdict_status make_point(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                               tdict_error *e) {
   static const tdict_field fields[] = {TDICT_FIELD("xy", TDICT_F32, 2), TDICT_FIELD("inside", TDICT_F32)};
   tdict_tree *td;
+  (void)info;
   (void)self;
   tdict_status status = tdict_create_from(fields, 2, 0, NULL, NULL, &td, e);
   if (status != TDICT_OK) return status;
@@ -75,12 +77,12 @@ static const tdict_type batch_type = {.struct_size = sizeof batch_type,
                                       .is_pinned = batch_is_pinned};
 
 /* ---- samples become a batch ---- */
-static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
+static tdict_status collate(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples, size_t count,
                             tdict_tree **out, tdict_error *e) {
   tdict_tree *stacked, *td = NULL;
   void *b = NULL;
   (void)user;
-  (void)memory; /* plain memory here, so that the hook has something to do */
+  (void)info; /* plain memory here, so that the hook has something to do */
   tdict_status status = tdict_stack(samples, count, NULL, NULL, &stacked, e);
   if (status == TDICT_OK) status = batch_create(stacked, 1.0, &b);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &td, e);

@@ -31,7 +31,9 @@ static int64_t document_length(void *self, int64_t i) {
 }
 
 /* Returns document i as a tree whose leaf is a view of the array. */
-static tdict_status make_document(void *self, int64_t i, tdict_tree **out, tdict_error *e) {
+static tdict_status make_document(void *self, const tdict_fetch_info *info, int64_t i, tdict_tree **out,
+                                  tdict_error *e) {
+  (void)info;
   const corpus *c = self;
   const tdict_tensor_range range = {.dim = 0, .start = c->begins[i], .count = document_length(self, i), .step = 1};
   tdict_tree *tree;

@@ -210,12 +210,12 @@ DOES(cat_into, tdict_cat_into(job->joined, ITEMS(job->pieces), NULL, NULL, ERR))
 MAKES(pad, tdict_pad_sequence(ITEMS(job->pieces), NULL, NULL, &out, ERR))
 
 #define ROWS tdict_dataset_get_table(job->dataset)
-DOES(fetch, ROWS->fetch_batch(ROWS->self, job->positions, job->picked, job->part, ERR))
+DOES(fetch, ROWS->fetch_batch(ROWS->self, NULL, job->positions, job->picked, job->part, ERR))
 COST(fetch_sample) {
   tdict_status status = TDICT_OK;
   for (int64_t i = 0; i < job->picked && status == TDICT_OK; i++) {
     scoped_tree out = NULL;
-    status = ROWS->fetch_sample(ROWS->self, i, &out, ERR);
+    status = ROWS->fetch_sample(ROWS->self, NULL, i, &out, ERR);
   }
   return status;
 }

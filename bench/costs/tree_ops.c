@@ -165,7 +165,7 @@ static double time_memcpy_new(void) {
 static double time_fetch(void) {
   const tdict_dataset_table *table_rows = tdict_dataset_get_table(dataset);
   double begin = now_seconds();
-  check_status(table_rows->fetch_batch(table_rows->self, picked, PICKED, minibatch, &error));
+  check_status(table_rows->fetch_batch(table_rows->self, NULL, picked, PICKED, minibatch, &error));
   return now_seconds() - begin;
 }
 /* Copies rows in plain C, as a lower bound. The size of a row is not known at compile time. */

@@ -229,10 +229,11 @@ static bool read_state(run *r) {
   if (!file) return true; /* no saved state: start at the beginning */
   int got = fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &s.epoch, &s.batch,
                    &s.dataset_length, &s.batch_size, &s.num_indices, &s.num_samples);
-  got += fscanf(file, " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNd64 " %" SCNu64,
-                &s.rank_samples, &s.seed, &s.weights_hash, &s.sampler_kind, &s.world_size, &s.order_version, &r->sum);
+  got += fscanf(file, " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNd64 " %" SCNu64 " %" SCNu64,
+                &s.rank_samples, &s.seed, &s.weights_hash, &s.sampler_kind, &s.world_size, &s.order_version,
+                &s.loader_seed, &r->sum);
   fclose(file);
-  if (got != 13) {
+  if (got != 14) {
     bench_print_error("%s is not a state that this program wrote", r->state);
     return false;
   }
@@ -247,8 +248,10 @@ static bool write_state(const run *r) {
   bool good = file && fprintf(file, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, s.epoch,
                               s.batch, s.dataset_length, s.batch_size, s.num_indices, s.num_samples) > 0;
   good = good &&
-         fprintf(file, " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRId32 " %" PRId64 " %" PRIu64 "\n",
-                 s.rank_samples, s.seed, s.weights_hash, s.sampler_kind, s.world_size, s.order_version, r->sum) > 0;
+         fprintf(file,
+                 " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRId32 " %" PRId64 " %" PRIu64 " %" PRIu64 "\n",
+                 s.rank_samples, s.seed, s.weights_hash, s.sampler_kind, s.world_size, s.order_version, s.loader_seed,
+                 r->sum) > 0;
   if (file && fclose(file) != 0) good = false;
   if (!good) bench_print_error("%s cannot be written: %s", r->state, strerror(errno));
   return good;

@@ -29,7 +29,7 @@ static void rows_of(const tdict::tree &batch) {
 
 /* Draws batches from a dataset that makes each sample when the loader needs it. */
 static void load_batches(const tdict::context &context) {
-  const auto make = [](int64_t index) {
+  const auto make = [](const tdict_fetch_info &, int64_t index) {
     tdict::tree sample = tdict::tree::create(fields, {});
     *sample.data<int64_t>("y") = index;
     return sample;

@@ -19,7 +19,7 @@ static tdict::result<void> transfer(const tdict::context &context, const tdict::
   return {};
 }
 
-static tdict::result<tdict::tree> make_sample(int64_t index) {
+static tdict::result<tdict::tree> make_sample(const tdict_fetch_info &, int64_t index) {
   tdict::result<tdict::tree> sample = tdict::tree::create(fields, {});
   if (sample) *sample->data<int64_t>("y") = index;
   return sample;

@@ -47,7 +47,9 @@ done:
 }
 
 /* Makes sample `index`: a tree without batch dimensions. */
-static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status make_sample(void *user, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                tdict_error *err) {
+  (void)info;
   tdict_tree *batch = user;
   return tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_AT(index)), NULL, out, err);
 }

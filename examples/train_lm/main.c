@@ -224,9 +224,10 @@ static bool read_batch(naive *n, int64_t step) {
   int64_t rows = n->t.rows, each = tdict_sampler_length(n->sampler) / rows;
   for (int64_t i = 0; i < rows; i++) n->indices[i] = tdict_sampler_get(n->sampler, step / each, step % each * rows + i);
   const tdict_dataset_table *d = tdict_dataset_get_table(n->data);
-  if (d->fetch_batch) return ok(d->fetch_batch(d->self, n->indices, rows, n->host, &err), "samples");
+  const tdict_fetch_info info = tdict_fetch_info_default();
+  if (d->fetch_batch) return ok(d->fetch_batch(d->self, &info, n->indices, rows, n->host, &err), "samples");
   for (int64_t i = 0; i < rows; i++)
-    if (!ok(d->fetch(d->self, n->indices[i], n->host, i, &err), "a sample")) return false;
+    if (!ok(d->fetch(d->self, &info, n->indices[i], n->host, i, &err), "a sample")) return false;
   return true;
 }
 

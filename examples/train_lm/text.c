@@ -17,8 +17,10 @@ static int64_t length(void *self) {
   return t->count - t->window;
 }
 
-static tdict_status fetch(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
+static tdict_status fetch(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch, int64_t row,
+                          tdict_error *err) {
   const text *t = self;
+  (void)info;
   (void)err;
   int64_t *tokens = (int64_t *)tdict_data(batch, "tokens") + row * t->window;
   int64_t *targets = (int64_t *)tdict_data(batch, "targets") + row * t->window;

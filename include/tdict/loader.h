@@ -21,10 +21,10 @@ struct tdict_sampler;      /* tdict/sampler.h */
 struct tdict_pack_options; /* tdict/combine.h */
 
 /** Makes a batch of samples: a new tree of any tensors and objects. Several workers may call the function at the same
- *  time. The samples are borrowed. @p memory is the memory for the tensors: pinned memory if batches are pinned or sent
- *  to a device, else NULL. A number that is not a tdict_status becomes #TDICT_EHOOK. */
-typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
-                                      tdict_tree **out, tdict_error *err);
+ *  time. The samples are borrowed. @p info has the memory for the tensors. A number that is not a tdict_status becomes
+ *  #TDICT_EHOOK. */
+typedef tdict_status (*tdict_collate)(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
+                                      size_t count, tdict_tree **out, tdict_error *err);
 
 typedef struct tdict_loader_options {
   size_t struct_size;
@@ -36,7 +36,7 @@ typedef struct tdict_loader_options {
                               limit. A batch that is being made counts with the size of the last one */
   bool drop_last;        /**< true: leaves out the last batch of an epoch if it has fewer than `batch_size` samples */
   bool shuffle;          /**< true: random order by `seed`; false (default): by index. Not with `sampler` or a stream */
-  uint64_t seed;
+  uint64_t seed;         /**< of `shuffle`, and of tdict_sample_seed() */
   /** Gives the order of samples; retained. NULL (default): see `shuffle`. If `length_varies`, each epoch uses the
    *  options of the sampler with the current length, and the kind must not be WEIGHTED. Not with a stream. */
   const struct tdict_sampler *sampler;
@@ -149,6 +149,7 @@ typedef struct tdict_loader_state {
   int32_t world_size;
   int64_t max_tokens;     /**< the option `max_tokens`; 0: no limit */
   int64_t counts_padding; /**< 1: `max_tokens` counts padding; else 0 */
+  uint64_t loader_seed;   /**< the option `seed`, from which the seeds of samples are made */
   int64_t order_version;  /**< rises if a version of the library draws samples in other orders; now 2 */
 } tdict_loader_state;
 static inline tdict_loader_state tdict_loader_state_default(void) {

@@ -21,6 +21,7 @@
  * - tdict/nontensor.h: leaves of text, numbers and JSON
  * - tdict/path.h: paths of keys that contain dots
  * - tdict/ragged.h: leaves of rows of different lengths
+ * - tdict/random.h: random numbers that depend on a seed alone
  * - tdict/records.h: arrays of C structs as trees
  * - tdict/replay.h: replay buffers, from which a loader draws batches
  * - tdict/run.h: how a call on elements runs: threads, stream, memory

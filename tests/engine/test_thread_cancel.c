@@ -101,7 +101,9 @@ SIM_CASE(cancelled_transfers_end_first) {
 }
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status make_sample(void *user, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                tdict_error *err) {
+  (void)info;
   (void)user, (void)index;
   pthread_mutex_lock(&gate);
   pthread_mutex_unlock(&gate);

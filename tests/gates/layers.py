@@ -55,6 +55,7 @@ HEADERS = {
     "io.h": "io",
     "dataset.h": "loader",
     "tokens.h": "loader",
+    "random.h": "loader",
     "sampler.h": "loader",
     "loader.h": "loader",
     "replay.h": "loader",

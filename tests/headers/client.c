@@ -30,6 +30,7 @@
 #include "tdict/object.h"
 #include "tdict/path.h"
 #include "tdict/ragged.h"
+#include "tdict/random.h"
 #include "tdict/records.h"
 #include "tdict/replay.h"
 #include "tdict/run.h"

@@ -15,17 +15,19 @@ static void use_trace(tdict_context *context) {
   TRUE(bytes > 0);
 }
 
-static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status make_sample(void *user, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                tdict_error *err) {
+  (void)info;
   (void)user;
   (void)index;
   return tdict_create(0, NULL, out, err);
 }
 
-static tdict_status collate_first(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
-                                  tdict_tree **out, tdict_error *err) {
+static tdict_status collate_first(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
+                                  size_t count, tdict_tree **out, tdict_error *err) {
   (void)user;
   (void)count;
-  (void)memory;
+  (void)info;
   (void)err;
   *out = tdict_retain(samples[0]);
   return TDICT_OK;
@@ -69,10 +71,13 @@ static void use_loader(tdict_context *context, const tdict_tree *tree) {
   tdict_dataset *dataset = NULL, *rows = NULL;
   tdict_dataset_table table = tdict_dataset_table_default();
   tdict_batch_info info = tdict_batch_info_default();
+  const tdict_fetch_info fetched = tdict_fetch_info_default();
+  tdict_random random = tdict_random_from(tdict_sample_seed(&fetched, 0));
   tdict_loader *loader = NULL;
   tdict_tree *batch = NULL;
   TRUE(tdict_dataset_from_tree(tree, &dataset, NULL) == TDICT_OK || tdict_batch_ndim(tree) == 0);
   tdict_dataset_release(dataset);
+  TRUE(tdict_random_below(&random, 1) == 0);
   OK(tdict_dataset_from_callback(make, NULL, 1, &rows, &last_error));
   table = *tdict_dataset_get_table(rows);
   table.release = NULL;

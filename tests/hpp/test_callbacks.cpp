@@ -21,7 +21,9 @@ struct picky {
 bool picky::throws = false;
 TDICT_BIND(picky, "picky", {&picky::x, "x", TDICT_F32, {}})
 
-static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status make_sample(void *user, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                tdict_error *err) {
+  (void)info;
   if (index == 2) throw std::runtime_error("sample 2 is damaged");
   if (index == 3) throw tdict::error(*static_cast<tdict_error *>(user));
   if (index == 4) throw std::bad_alloc();

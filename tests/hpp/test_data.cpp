@@ -37,7 +37,7 @@ struct sample_function {
   sample_function(const sample_function &other) : end(other.end) { live_functions++; }
   sample_function(sample_function &&other) : end(other.end) { live_functions++; }
   ~sample_function() { live_functions--; }
-  tdict::tree operator()(int64_t index) const {
+  tdict::tree operator()(const tdict_fetch_info &, int64_t index) const {
     if (end >= 0 && index >= end) return tdict::tree();
     if (index == 13) throw std::runtime_error("sample 13 is damaged");
     if (index == 17) {
@@ -99,7 +99,9 @@ CASE(hpp_dataset_functions_may_throw) {
 }
 
 static int64_t table_length(void *self) { return *static_cast<int64_t *>(self); }
-static tdict_status table_fetch(void *, int64_t index, tdict_tree *batch, int64_t row, tdict_error *) {
+static tdict_status table_fetch(void *, const tdict_fetch_info *info, int64_t index, tdict_tree *batch, int64_t row,
+                                tdict_error *) {
+  (void)info;
   static_cast<int64_t *>(tdict_data(batch, "id"))[row] = index;
   return TDICT_OK;
 }

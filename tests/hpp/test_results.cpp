@@ -63,7 +63,7 @@ CASE(hpp_temporary_results_give_values) {
   static_assert(std::is_same<decltype(*std::declval<tdict::result<int> &>()), int &>::value, "a reference");
 }
 
-static tdict::result<tdict::tree> make_sample(int64_t index) {
+static tdict::result<tdict::tree> make_sample(const tdict_fetch_info &, int64_t index) {
   if (index == 2) return tdict::tree::create({-1});
   return tdict::tree::create(fields, {});
 }

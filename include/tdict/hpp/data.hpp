@@ -19,18 +19,19 @@ template <class F> struct sample_maker {
   int64_t length;
 
   static int64_t count(void *self) { return static_cast<sample_maker *>(self)->length; }
-  static tdict_status fetch(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
-    return catch_all(err, [=]() { return static_cast<sample_maker *>(self)->take(index, out, err); });
+  static tdict_status fetch(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                            tdict_error *err) {
+    return catch_all(err, [=]() { return static_cast<sample_maker *>(self)->take(*info, index, out, err); });
   }
   static void release(void *self) { delete static_cast<sample_maker *>(self); }
 
 private:
-  tdict_status take(int64_t index, tdict_tree **out, tdict_error *err) {
+  tdict_status take(const tdict_fetch_info &info, int64_t index, tdict_tree **out, tdict_error *err) {
 #if TDICT_HPP_EXCEPTIONS
     (void)err;
-    tree sample = make(index);
+    tree sample = make(info, index);
 #else
-    result<tree> made = make(index);
+    result<tree> made = make(info, index);
     tdict_error failure;
     if (!made) fail(failure, made.status(), made.error().path(), made.error().message());
     if (!made && err) *err = failure;
@@ -62,7 +63,7 @@ public:
   }
   /** Creates a dataset of the filled rows of a replay buffer; see tdict_dataset_from_replay(). */
   static outcome<dataset> from_replay(const replay &rows);
-  /** Creates a dataset whose samples a function makes: `make(index)` returns outcome<tree>. One loader calls the
+  /** Creates a dataset whose samples a function makes: `make(info, index)` returns outcome<tree>. One loader calls the
    *  function once at a time, in the order of the batches. If `length` is negative, the dataset is a stream, which an
    *  empty handle ends. Exceptions of the function become errors of the batch, as with TDICT_CALLBACK(). */
   template <class F> static outcome<dataset> from_function(F make, int64_t length) {

@@ -36,6 +36,31 @@ static void set_tree(tdict_loader_slot *slot, tdict_tree *tree) {
   slot->tree = tree;
 }
 
+/* Returns the position in the epoch, counted over all ranks, of sample `i` of a batch. */
+static int64_t position_of(const tdict_loader *l, const tdict_loader_slot *slot, int64_t i) {
+  const tdict_sampler *sampler = l->epoch.sampler;
+  if (!sampler || l->options.max_tokens > 0) return slot->first + i;
+  return (slot->first + i) * sampler->options.world_size + sampler->options.rank;
+}
+
+/* Describes the batch to the functions of the program. */
+static void describe_batch(const tdict_loader *l, tdict_loader_slot *slot) {
+  const tdict_sampler *sampler = l->epoch.sampler;
+  tdict_fetch_info info = tdict_fetch_info_default();
+  info.epoch = slot->position.epoch;
+  info.batch = slot->position.batch;
+  info.position = position_of(l, slot, 0);
+  if (sampler) {
+    info.rank = sampler->options.rank;
+    info.world_size = sampler->options.world_size;
+  }
+  info.worker = slot->worker;
+  info.seed = l->options.seed;
+  info.worker_state = l->workers[slot->worker].state;
+  info.memory = l->memory;
+  slot->info = info;
+}
+
 /* Writes the indices of the batch's samples. The indices of a stream are consecutive numbers. */
 static void find_indices(const tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_sampler *sampler = l->epoch.sampler;
@@ -61,10 +86,12 @@ static tdict_status fetch_sample(const tdict_loader *l, tdict_loader_slot *slot,
   const tdict_dataset_table *t = l->table;
   tdict_tree *sample = NULL;
   tdict_error_clear(&slot->error);
-  if (l->by_row)
-    return tdict_callback_status(t->fetch(t->self, slot->indices[i], slot->tree, i, &slot->error), "fetch",
-                                 &slot->error);
-  tdict_status status = t->fetch_sample(t->self, slot->indices[i], &sample, &slot->error);
+  slot->info.position = position_of(l, slot, i);
+  if (l->by_row) {
+    const tdict_status written = t->fetch(t->self, &slot->info, slot->indices[i], slot->tree, i, &slot->error);
+    return tdict_callback_status(written, "fetch", &slot->error);
+  }
+  tdict_status status = t->fetch_sample(t->self, &slot->info, slot->indices[i], &sample, &slot->error);
   status = tdict_callback_status(status, "fetch_sample", &slot->error);
   if (status == TDICT_OK && !sample)
     status = tdict_fail(&slot->error, TDICT_EINVAL, "fetch_sample returned TDICT_OK and no tree");
@@ -94,7 +121,7 @@ static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   if (t->fetch_batch && !tdict_loader_is_stream(l)) {
     tdict_error_clear(&slot->error);
-    status = t->fetch_batch(t->self, slot->indices, wanted, slot->tree, &slot->error);
+    status = t->fetch_batch(t->self, &slot->info, slot->indices, wanted, slot->tree, &slot->error);
     status = tdict_callback_status(status, "fetch_batch", &slot->error);
     return status == TDICT_OK ? TDICT_OK : name_failed_sample(l, slot, wanted == 1 ? slot->indices[0] : -1, status);
   }
@@ -136,7 +163,8 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   if (l->options.collate) {
     tdict_error_clear(&slot->error);
     tdict_tree *made = NULL; /* not in the slot: only after a success, the tree belongs to the loader */
-    status = l->options.collate(l->options.user, samples, (size_t)slot->count, l->memory, &made, &slot->error);
+    slot->info.position = position_of(l, slot, 0);
+    status = l->options.collate(l->options.user, &slot->info, samples, (size_t)slot->count, &made, &slot->error);
     status = tdict_callback_status(status, "collate", &slot->error);
     if (status == TDICT_OK && !made)
       status = tdict_fail(&slot->error, TDICT_EINVAL, "collate returned TDICT_OK and no tree");
@@ -156,12 +184,37 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   return status == TDICT_OK ? TDICT_OK : name_failed_sample(l, slot, -1, status);
 }
 
-static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
-  if (l->by_row) return fetch_rows(l, slot);
+static tdict_status fetch_and_collate(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_status status = fetch_samples(l, slot);
   if (status == TDICT_OK && slot->count > 0) status = collate_samples(l, slot);
   tdict_loader_release_samples(slot);
   return status;
+}
+
+/* Calls the dataset's `open_worker`, unless the worker has its state. */
+static tdict_status open_worker(tdict_loader *l, tdict_loader_slot *slot) {
+  const tdict_dataset_table *t = l->table;
+  tdict_loader_worker *worker = &l->workers[slot->worker];
+  void *state = NULL;
+  if (worker->is_open || !t->open_worker) return TDICT_OK;
+  tdict_status status = t->open_worker(t->self, slot->worker, &state, &slot->error);
+  status = tdict_callback_status(status, "open_worker", &slot->error);
+  if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
+  worker->is_open = true;
+  worker->state = state;
+  return TDICT_OK;
+}
+
+void tdict_loader_close_worker(const tdict_loader *l, tdict_loader_worker *worker) {
+  if (worker->is_open && l->table->close_worker) l->table->close_worker(l->table->self, worker->state);
+  worker->is_open = false;
+}
+
+static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
+  const tdict_status status = open_worker(l, slot);
+  if (status != TDICT_OK) return status;
+  describe_batch(l, slot);
+  return l->by_row ? fetch_rows(l, slot) : fetch_and_collate(l, slot);
 }
 
 /* Sets the options that say how elements travel. */

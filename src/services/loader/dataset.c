@@ -57,9 +57,10 @@ typedef struct callback {
 
 static int64_t callback_length(void *self) { return ((callback *)self)->length; }
 
-static tdict_status callback_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status callback_sample(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                    tdict_error *err) {
   callback *c = self;
-  return c->make(c->user, index, out, err);
+  return c->make(c->user, info, index, out, err);
 }
 
 tdict_status tdict_dataset_from_callback(tdict_make_sample make, void *user, int64_t length, tdict_dataset **out,

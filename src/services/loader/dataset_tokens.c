@@ -187,8 +187,9 @@ static tdict_status write_window(const token_source *s, int64_t index, int64_t r
 }
 
 /* Writes the windows of a batch. The fence makes the non-temporal stores visible before the loader sends the batch. */
-static tdict_status fetch_token_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
-                                      tdict_error *err) {
+static tdict_status fetch_token_batch(void *self, const tdict_fetch_info *info, const int64_t *indices, int64_t count,
+                                      tdict_tree *batch, tdict_error *err) {
+  (void)info;
   const token_source *s = self;
   tdict_tensor *t;
   batch_writer w = {.tokens = tdict_data(batch, "tokens"), .targets = tdict_data(batch, "targets")};

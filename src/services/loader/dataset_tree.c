@@ -133,8 +133,9 @@ static tdict_status write_strided_rows(const tree_source *s, const int64_t *indi
   return status;
 }
 
-static tdict_status fetch_tree_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
-                                     tdict_error *err) {
+static tdict_status fetch_tree_batch(void *self, const tdict_fetch_info *info, const int64_t *indices, int64_t count,
+                                     tdict_tree *batch, tdict_error *err) {
+  (void)info;
   const tree_source *s = self;
   for (int64_t i = 0; i < count; i++)
     if (indices[i] < 0 || indices[i] >= s->length)
@@ -148,7 +149,9 @@ static tdict_status fetch_tree_batch(void *self, const int64_t *indices, int64_t
   return status;
 }
 
-static tdict_status fetch_tree_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status fetch_tree_sample(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                      tdict_error *err) {
+  (void)info;
   const tree_source *s = self;
   return tdict_index_get(NULL, s->tree, TDICT_INDEX(TDICT_AT(index)), NULL, out, err);
 }

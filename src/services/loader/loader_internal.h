@@ -66,6 +66,7 @@ typedef struct tdict_loader_slot {
   int64_t num_objects_pinned, num_objects_unpinned, num_objects_kept; /* as in tdict_loader_stats */
   tdict_status status;                                                /* the result of the whole batch */
   tdict_error error;                                                  /* set if status is not TDICT_OK */
+  tdict_fetch_info info;                                              /* for the functions of the program */
   int64_t *indices;                                                   /* array of batch_size elements */
   tdict_tree **samples;                                               /* array of batch_size elements */
   int64_t num_fetched; /* number of trees in `samples`, which the slot owns */
@@ -75,6 +76,8 @@ typedef struct tdict_loader_worker {
   struct tdict_loader *loader;
   pthread_t thread;
   int32_t number;
+  bool is_open; /* true: the dataset's `open_worker` has made `state`. Only the thread of the worker uses both fields */
+  void *state;
 } tdict_loader_worker;
 
 /* A worker starts a transfer after the transfer that many places before has ended. More concurrent transfers would not
@@ -146,6 +149,8 @@ struct tdict_loader {
 void tdict_loader_fill_slot(tdict_loader *loader, tdict_loader_slot *slot);
 /* Releases the samples that were fetched for a batch. */
 void tdict_loader_release_samples(tdict_loader_slot *slot);
+/* Ends the state that the dataset has made for a worker. Call on the thread of the worker. */
+void tdict_loader_close_worker(const tdict_loader *loader, tdict_loader_worker *worker);
 /* Releases the batch of a slot, cancels the transfer of the batch, and makes the slot FREE. */
 void tdict_loader_empty_slot(tdict_loader_slot *slot);
 

@@ -248,19 +248,21 @@ static tdict_status check_filled(const tdict_replay *r, const int64_t *indices, 
   return TDICT_OK;
 }
 
-static tdict_status fetch_filled_rows(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
-                                      tdict_error *err) {
+static tdict_status fetch_filled_rows(void *self, const tdict_fetch_info *info, const int64_t *indices, int64_t count,
+                                      tdict_tree *batch, tdict_error *err) {
   tdict_replay *r = self;
   const tdict_dataset_table *rows = &r->dataset->table;
   lock_for_reading(r);
   tdict_status status = check_filled(r, indices, count, err);
-  if (status == TDICT_OK) status = rows->fetch_batch(rows->self, indices, count, batch, err);
+  if (status == TDICT_OK) status = rows->fetch_batch(rows->self, info, indices, count, batch, err);
   tdict_replay_unlock(r);
   return status;
 }
 
 /* Returns a copy of a row, because a view would show later writes. */
-static tdict_status fetch_filled_row(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status fetch_filled_row(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                     tdict_error *err) {
+  (void)info;
   tdict_replay *r = self;
   tdict_tree *row = NULL;
   lock_for_reading(r);

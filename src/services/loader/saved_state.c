@@ -23,6 +23,7 @@ static tdict_loader_state describe_state(const tdict_loader *l, const tdict_load
   s.batch_size = l->options.batch_size;
   s.max_tokens = l->options.max_tokens;
   s.counts_padding = l->options.max_tokens > 0 && l->options.pad;
+  s.loader_seed = l->options.seed;
   s.order_version = ORDER_VERSION;
   s.num_indices = s.num_samples = s.rank_samples = s.sampler_kind = STREAM;
   s.world_size = 1;
@@ -76,6 +77,9 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
   if (saved->seed != mine->seed)
     return tdict_fail(err, TDICT_EINVAL, "loader state: saved for seed %llu, this loader has %llu",
                       (unsigned long long)saved->seed, (unsigned long long)mine->seed);
+  if (saved->loader_seed != mine->loader_seed)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for samples of seed %llu, this loader has %llu",
+                      (unsigned long long)saved->loader_seed, (unsigned long long)mine->loader_seed);
   if (saved->weights_hash != mine->weights_hash)
     return tdict_fail(err, TDICT_EINVAL, "loader state: saved for other weights than this loader's sampler has");
   return TDICT_OK;

@@ -171,6 +171,7 @@ static void *run_worker(void *user) {
     if (!l->is_stopping && tdict_loader_plan_next(l)) tdict_loader_fill_next(l, worker->number, since);
   }
   pthread_mutex_unlock(&l->lock);
+  tdict_loader_close_worker(l, worker);
   return NULL;
 }
 
@@ -196,6 +197,7 @@ void tdict_loader_stop_workers(tdict_loader *l) {
   pthread_mutex_unlock(&l->lock);
   for (int32_t i = 0; i < l->num_threads; i++) tdict_thread_join(l->workers[i].thread);
   l->num_threads = 0;
+  tdict_loader_close_worker(l, &l->workers[0]); /* is open only if the loader has no threads */
 }
 
 void tdict_loader_seek(tdict_loader *l, tdict_batch_position to) {

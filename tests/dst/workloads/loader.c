@@ -50,7 +50,9 @@ static tdict_status enter(stage *s, int64_t index, tdict_error *err) {
   if (index < 0 || index >= s->length) dst_fail("sample %lld is fetched", (long long)index);
   return index == s->fail_at ? tdict_error_set(err, TDICT_EFORMAT, NULL, "the disk is worn") : TDICT_OK;
 }
-static tdict_status fetch(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
+static tdict_status fetch(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch, int64_t row,
+                          tdict_error *err) {
+  (void)info;
   stage *s = self;
   atomic_fetch_add(&s->num_running, 1);
   const tdict_status status = enter(s, index, err);
@@ -58,27 +60,28 @@ static tdict_status fetch(void *self, int64_t index, tdict_tree *batch, int64_t 
   atomic_fetch_sub(&s->num_running, 1);
   return status;
 }
-static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
-                                tdict_error *err) {
+static tdict_status fetch_batch(void *self, const tdict_fetch_info *info, const int64_t *indices, int64_t count,
+                                tdict_tree *batch, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  for (int64_t i = 0; i < count && status == TDICT_OK; i++) status = fetch(self, indices[i], batch, i, err);
+  for (int64_t i = 0; i < count && status == TDICT_OK; i++) status = fetch(self, info, indices[i], batch, i, err);
   return status;
 }
-static tdict_status fetch_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status fetch_sample(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                 tdict_error *err) {
   tdict_tree *td = NULL;
   tdict_status status = tdict_create_from(model_fields(WIDTH), MODEL_NUM_LEAVES, 0, NULL, NULL, &td, err);
-  if (status == TDICT_OK) status = fetch(self, index, td, 0, err);
+  if (status == TDICT_OK) status = fetch(self, info, index, td, 0, err);
   if (status == TDICT_OK)
     *out = td;
   else
     tdict_release(td);
   return status;
 }
-static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
+static tdict_status collate(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples, size_t count,
                             tdict_tree **out, tdict_error *err) {
   tdict_run o = tdict_run_default();
   (void)user;
-  o.memory = memory;
+  o.memory = info->memory;
   return tdict_stack(samples, count, NULL, &o, out, err);
 }
 

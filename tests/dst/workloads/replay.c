@@ -229,11 +229,11 @@ static void play(int number, void *data) {
     take_batches(data);
 }
 
-static tdict_status stack(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
+static tdict_status stack(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples, size_t count,
                           tdict_tree **out, tdict_error *err) {
   tdict_run o = tdict_run_default();
   (void)user;
-  o.memory = memory;
+  o.memory = info->memory;
   return tdict_stack(samples, count, NULL, &o, out, err);
 }
 static bool open_loader(stage *s) {

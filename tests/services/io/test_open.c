@@ -332,7 +332,7 @@ CASE(open_makes_the_source_of_a_dataset) {
   td_release(mapped);
   const tdict_dataset_table *functions = tdict_dataset_get_table(dataset);
   assert_int_equal(functions->length(functions->self), rows);
-  td_ok(functions->fetch_sample(functions->self, 3, &sample, err));
+  td_ok(functions->fetch_sample(functions->self, NULL, 3, &sample, err));
   tdict_tensor *row = td_made(tensor, tdict_get(sample, "x", &made, err));
   scoped_bytes all = elements_of(t), one = elements_of(row);
   assert_memory_equal(one, all + 3 * tdict_tensor_bytes(row), tdict_tensor_bytes(row));

@@ -37,7 +37,9 @@ static inline int64_t documents_sample_length(void *self, int64_t index) {
   return d->lengths[index];
 }
 
-static inline tdict_status documents_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+static inline tdict_status documents_sample(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                            tdict_error *err) {
+  (void)info;
   documents *d = self;
   const int64_t length = d->lengths[index] + d->longer_by;
   tdict_tree *td = NULL;

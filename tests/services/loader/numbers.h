@@ -69,7 +69,9 @@ static inline tdict_status numbers_enter(numbers *n, int64_t index, tdict_error 
   atomic_fetch_sub(&n->running, 1);
   return status;
 }
-static inline tdict_status numbers_fetch(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
+static inline tdict_status numbers_fetch(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch,
+                                         int64_t row, tdict_error *err) {
+  (void)info;
   tdict_status status = numbers_enter(self, index, err);
   if (status != TDICT_OK) return status;
   ((int64_t *)tdict_data(batch, "id"))[row] = index;
@@ -77,11 +79,12 @@ static inline tdict_status numbers_fetch(void *self, int64_t index, tdict_tree *
   for (int i = 0; i < X_COUNT; i++) x[i] = number_of(index, i);
   return TDICT_OK;
 }
-static inline tdict_status numbers_fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
-                                               tdict_error *err) {
+static inline tdict_status numbers_fetch_batch(void *self, const tdict_fetch_info *info, const int64_t *indices,
+                                               int64_t count, tdict_tree *batch, tdict_error *err) {
   tdict_status status = TDICT_OK;
   atomic_fetch_add(&((numbers *)self)->batches, 1);
-  for (int64_t i = 0; i < count && status == TDICT_OK; i++) status = numbers_fetch(self, indices[i], batch, i, err);
+  for (int64_t i = 0; i < count && status == TDICT_OK; i++)
+    status = numbers_fetch(self, info, indices[i], batch, i, err);
   return status;
 }
 /* Adds a leaf to a sample: a vector, or a single element if `length` is NULL. */
@@ -92,7 +95,9 @@ static inline tdict_status add_leaf(tdict_tree *td, const char *path, tdict_dtyp
   if (status == TDICT_OK) status = tdict_set(td, path, t, err);
   return status;
 }
-static inline tdict_status numbers_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+static inline tdict_status numbers_sample(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                          tdict_error *err) {
+  (void)info;
   static const int64_t length = X_COUNT;
   tdict_status status = numbers_enter(self, index, err);
   tdict_tree *td = NULL;

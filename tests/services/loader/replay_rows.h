@@ -43,10 +43,10 @@ static inline tdict_loader *loader_over(const yard *y, tdict_replay *r, const td
 }
 
 /* A collate function, which makes the loader fetch samples as trees. */
-static inline tdict_status stack_rows(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
-                                      tdict_tree **out, tdict_error *err) {
+static inline tdict_status stack_rows(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
+                                      size_t count, tdict_tree **out, tdict_error *err) {
   (void)user;
-  tdict_run join = td_with(tdict_run, memory = memory);
+  tdict_run join = td_with(tdict_run, memory = info->memory);
   return tdict_stack(samples, count, NULL, &join, out, err);
 }
 

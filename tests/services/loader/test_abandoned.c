@@ -14,24 +14,26 @@ static int64_t calls_until_jump; /* negative: no jump */
 static void leave(place at) {
   if (at == left_at && calls_until_jump >= 0 && calls_until_jump-- == 0) longjmp(back, 1);
 }
-static tdict_status fetch(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
+static tdict_status fetch(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch, int64_t row,
+                          tdict_error *err) {
   leave(FETCH);
-  return numbers_fetch(self, index, batch, row, err);
+  return numbers_fetch(self, info, index, batch, row, err);
 }
-static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
-                                tdict_error *err) {
+static tdict_status fetch_batch(void *self, const tdict_fetch_info *info, const int64_t *indices, int64_t count,
+                                tdict_tree *batch, tdict_error *err) {
   leave(FETCH_BATCH);
-  return numbers_fetch_batch(self, indices, count, batch, err);
+  return numbers_fetch_batch(self, info, indices, count, batch, err);
 }
-static tdict_status fetch_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status fetch_sample(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                 tdict_error *err) {
   leave(FETCH_SAMPLE);
-  return numbers_sample(self, index, out, err);
+  return numbers_sample(self, info, index, out, err);
 }
-static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
+static tdict_status collate(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples, size_t count,
                             tdict_tree **out, tdict_error *err) {
   (void)user;
   leave(COLLATE);
-  tdict_run join = td_with(tdict_run, memory = memory);
+  tdict_run join = td_with(tdict_run, memory = info->memory);
   return tdict_stack(samples, count, NULL, &join, out, err);
 }
 static int64_t sample_length(void *self, int64_t index) {

@@ -98,11 +98,13 @@ DEVICE_CASE(loader_errors_in_place) {
   }
 }
 
-/* Makes sample i, a sequence of 1 + i % 4 numbers. */
-static tdict_status ragged(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
+/* Sample i is a sequence of 1 + i % 4 numbers. */
+static tdict_status ragged(void *user, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                           tdict_error *err) {
   int64_t length = 1 + index % 4;
   tdict_tree *td = NULL;
   tdict_tensor *t = NULL;
+  (void)info;
   (void)user;
   tdict_status status = tdict_create(1, &length, &td, err);
   if (status == TDICT_OK) status = tdict_tensor_arange(TDICT_I32, (double)(100 * index), 1, length, &t, err);
@@ -128,13 +130,13 @@ DEVICE_CASE(loader_pads_ragged_samples) {
   }
 }
 
-/* Makes a batch with one object, whose tensors are the ids of the samples and the negated ids. */
-static tdict_status collate_thing(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
-                                  tdict_tree **out, tdict_error *err) {
+/* A batch whose samples come to an object, with a count beside it. */
+static tdict_status collate_thing(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
+                                  size_t count, tdict_tree **out, tdict_error *err) {
   const int64_t length = (int64_t)count;
   tdict_tensor *parts[2] = {NULL, NULL};
   tdict_tree *td = NULL;
-  (void)memory; /* plain memory: the hook has something to pin */
+  (void)info; /* plain memory: the hook has something to pin */
   tdict_status status = tdict_create(0, NULL, &td, err);
   for (int p = 0; p < 2 && status == TDICT_OK; p++)
     status = tdict_tensor_empty(TDICT_I64, 1, &length, NULL, &parts[p], err);
@@ -319,22 +321,27 @@ DEVICE_CASE(loader_survives_enomem) {
 
 /* Functions of the program that return a number which is not a status. */
 enum { NO_STATUS = 4711 };
-static tdict_status fetch_number(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
+static tdict_status fetch_number(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch,
+                                 int64_t row, tdict_error *err) {
+  (void)info;
   (void)self, (void)index, (void)batch, (void)row, (void)err;
   return (tdict_status)NO_STATUS;
 }
-static tdict_status fetch_batch_number(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
-                                       tdict_error *err) {
+static tdict_status fetch_batch_number(void *self, const tdict_fetch_info *info, const int64_t *indices, int64_t count,
+                                       tdict_tree *batch, tdict_error *err) {
+  (void)info;
   (void)self, (void)indices, (void)count, (void)batch, (void)err;
   return (tdict_status)NO_STATUS;
 }
-static tdict_status fetch_sample_number(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status fetch_sample_number(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                        tdict_error *err) {
+  (void)info;
   (void)self, (void)index, (void)out, (void)err;
   return (tdict_status)-1;
 }
-static tdict_status collate_number(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
-                                   tdict_tree **out, tdict_error *err) {
-  (void)user, (void)samples, (void)count, (void)memory, (void)out, (void)err;
+static tdict_status collate_number(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
+                                   size_t count, tdict_tree **out, tdict_error *err) {
+  (void)user, (void)samples, (void)count, (void)info->memory, (void)out, (void)err;
   return (tdict_status)NO_STATUS;
 }
 CASE(loader_rejects_unknown_statuses) {
@@ -365,24 +372,29 @@ static tdict_status fail_with_message(tdict_error *err, bool speaks) {
   return TDICT_EIO;
 }
 static bool speaks;
-static tdict_status fetch_words(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
+static tdict_status fetch_words(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch, int64_t row,
+                                tdict_error *err) {
+  (void)info;
   (void)self, (void)batch, (void)row;
   if (index > 0) return fail_with_message(err, speaks);
   memcpy(err->message, "of a sample that succeeded", sizeof "of a sample that succeeded");
   return TDICT_OK;
 }
-static tdict_status fetch_batch_words(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
-                                      tdict_error *err) {
+static tdict_status fetch_batch_words(void *self, const tdict_fetch_info *info, const int64_t *indices, int64_t count,
+                                      tdict_tree *batch, tdict_error *err) {
+  (void)info;
   (void)self, (void)indices, (void)count, (void)batch;
   return fail_with_message(err, speaks);
 }
-static tdict_status fetch_sample_words(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+static tdict_status fetch_sample_words(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                       tdict_error *err) {
+  (void)info;
   (void)self, (void)index, (void)out;
   return fail_with_message(err, speaks);
 }
-static tdict_status collate_words(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
-                                  tdict_tree **out, tdict_error *err) {
-  (void)user, (void)samples, (void)count, (void)memory, (void)out;
+static tdict_status collate_words(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
+                                  size_t count, tdict_tree **out, tdict_error *err) {
+  (void)user, (void)samples, (void)count, (void)info->memory, (void)out;
   return fail_with_message(err, speaks);
 }
 CASE(loader_keeps_messages_of_functions) {

@@ -124,7 +124,7 @@ CASE(dataset_tree_keeps_its_keys) {
   ((int64_t *)tdict_tensor_data(x))[3] = 33; /* the dataset shares the elements */
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
   td_ok(tdict_create_from(t->fields, t->num_fields, 1, (const int64_t[]){2}, NULL, &batch, err));
-  td_ok(t->fetch_batch(t->self, indices, 2, batch, err));
+  td_ok(t->fetch_batch(t->self, NULL, indices, 2, batch, err));
   const int64_t *rows = tdict_const_data(batch, "n.x");
   assert_int_equal(rows[0], 33);
   assert_int_equal(rows[1], 0);
@@ -238,7 +238,7 @@ CASE(dataset_of_unloaded_tree) {
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
   td_ok(tdict_create_from(t->fields, t->num_fields, 1, (const int64_t[]){2}, NULL, &batch, err));
   td_fails_at(TDICT_EINVAL, "the elements are in a file; load the tree first", "obs.pixels",
-              t->fetch_batch(t->self, indices, 2, batch, err));
+              t->fetch_batch(t->self, NULL, indices, 2, batch, err));
   td_release(d, batch, twin);
   disk_reset(&files);
 }

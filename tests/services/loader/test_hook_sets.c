@@ -36,11 +36,11 @@ static tdict_status put_object(run *r, tdict_tree *td, const char *path, int num
 }
 
 /* Makes a batch with two objects in ordinary memory. Runs on threads of the loader, and therefore does not assert. */
-static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
+static tdict_status collate(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples, size_t count,
                             tdict_tree **out, tdict_error *err) {
   run *r = user;
   tdict_tree *td = NULL;
-  (void)memory;
+  (void)info;
   const int first = (int)*(const int64_t *)tdict_const_data(samples[0], "id");
   tdict_status status = tdict_create(0, NULL, &td, err);
   for (int k = 0; k < NUM_PATHS && status == TDICT_OK; k++) status = put_object(r, td, paths[k], first + k, err);

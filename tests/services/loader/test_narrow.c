@@ -13,13 +13,13 @@ size_t __wrap_tdict_pack_end(tdict_packer *packer) {
 }
 
 static int64_t element_of(int64_t id, int i) { return 1000000000000 * id + i * 7 % 50000; }
-/* Makes a batch in ordinary memory whose elements are computed from the first id. */
-static tdict_status collate_ids(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
-                                tdict_tree **out, tdict_error *err) {
+/* Makes a batch in ordinary memory whose elements follow from the first id. */
+static tdict_status collate_ids(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
+                                size_t count, tdict_tree **out, tdict_error *err) {
   tdict_tree *td = NULL;
   tdict_tensor *t = NULL;
   const int64_t id = *(const int64_t *)tdict_const_data(samples[0], "id"), length = COUNT;
-  (void)user, (void)count, (void)memory;
+  (void)user, (void)count, (void)info;
   tdict_status status = tdict_create(0, NULL, &td, err);
   if (status == TDICT_OK) status = tdict_tensor_empty(TDICT_I64, 1, &length, NULL, &t, err);
   for (int i = 0; i < COUNT && status == TDICT_OK; i++) ((int64_t *)tdict_tensor_data(t))[i] = element_of(id, i);

@@ -41,12 +41,12 @@ static tdict_status put_batch(tdict_tree *td, const char *path, report *r, int n
   if (status != TDICT_OK) pair_release(made);
   return status;
 }
-static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
+static tdict_status collate(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples, size_t count,
                             tdict_tree **out, tdict_error *err) {
   report *r = user;
   tdict_tree *td = NULL;
   (void)count;
-  (void)memory;
+  (void)info;
   int64_t first = *(const int64_t *)tdict_const_data(samples[0], "id");
   tdict_status status = tdict_create(0, NULL, &td, err);
   for (int k = 0; k < MOST_PATHS && r->paths[k] && status == TDICT_OK; k++)

@@ -357,7 +357,7 @@ CASE(replay_lock_excludes) {
 
 static tdict_status fetch_both(const tdict_dataset *d, tdict_tree *batch, tdict_error *err) {
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
-  return t->fetch_batch(t->self, (const int64_t[]){0, 1}, 2, batch, err);
+  return t->fetch_batch(t->self, NULL, (const int64_t[]){0, 1}, 2, batch, err);
 }
 
 /* A thread that fetches rows 0 and 1. */
@@ -405,7 +405,7 @@ CASE(replay_fetch_holds_the_lock) {
   scoped_replay r = replay_over(tree, CAPACITY);
   scoped_dataset d = td_made(dataset, tdict_dataset_from_replay(r, &made, err));
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
-  td_ok(t->fetch_sample(t->self, 0, &sample, err));
+  td_ok(t->fetch_sample(t->self, NULL, 0, &sample, err));
   watched = r;
   total_in_copy = -1;
   td_ok(fetch_both(d, batch, err));

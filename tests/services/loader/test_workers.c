@@ -71,8 +71,9 @@ DEVICE_CASE(loader_in_order_dataset) {
   assert_int_equal(n.out_of_order, 0);
 }
 
-static tdict_status make_one(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
-  return numbers_sample(user, index, out, err);
+static tdict_status make_one(void *user, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                             tdict_error *err) {
+  return numbers_sample(user, info, index, out, err);
 }
 
 DEVICE_CASE(loader_stream_ends) {
