@@ -65,7 +65,7 @@ CASE(tree_text_refuses_bad_texts) {
       {"x:f32[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "too many sizes"},
       {"[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "too many sizes"},
       {"[4]x:f32[4]", "wanted a space after the batch size"},
-      {"x:f32[2] x:f32[2]", "the same path a second time"},
+      {"x:f32[2] x:f32[2]", "the path is repeated"},
   };
   tdict_tree *tree = NULL;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
