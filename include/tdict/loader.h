@@ -26,6 +26,18 @@ struct tdict_pack_options; /* tdict/combine.h */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
                                       size_t count, tdict_tree **out, tdict_error *err);
 
+/** What happens if the samples of a batch cannot be fetched or collated. The two kinds that skip log each sample or
+ *  batch once, with the reason, and count it. A resumed loader skips the same ones. They skip at most 64 in a row, and
+ *  other errors, such as those of the device, count as FAIL. */
+typedef enum tdict_on_error {
+  TDICT_ON_ERROR_FAIL,     /**< each call returns the error until the loader is restarted or moved */
+  TDICT_ON_ERROR_CONTINUE, /**< one call returns the error, and the next call returns the next batch */
+  /** The sample with the next index takes the place of a sample that cannot be fetched; index 0 follows the last one.
+   *  Needs a dataset with a length, and with `fetch` or `fetch_sample`. Not with `max_tokens`. */
+  TDICT_ON_ERROR_SKIP_SAMPLE,
+  TDICT_ON_ERROR_SKIP_BATCH /**< the batch is left out; ranks can then have different numbers of batches */
+} tdict_on_error;
+
 typedef struct tdict_loader_options {
   size_t struct_size;
   int64_t batch_size;    /**< samples in a batch; default 1 */
@@ -47,9 +59,7 @@ typedef struct tdict_loader_options {
   void *user;            /**< passed to `collate` */
   bool pad;              /**< true: pads samples of different lengths, as tdict_pad_sequence() does */
   double pad_value;
-  /** true: after a failed batch, the next call returns the next batch. false (default): each call returns the error
-   *  until the loader is restarted or moved. */
-  bool continue_on_error;
+  int32_t on_error;   /**< a tdict_on_error; default TDICT_ON_ERROR_FAIL */
   int64_t timeout_ns; /**< longest wait for a worker, and without a stream for the device; 0 (default): no limit */
   /** This process draws the samples at the positions rank, rank + world_size, and so on. All ranks draw the same
    *  number. Default: rank 0, world_size 1. With a `sampler` or a stream, world_size must be 1. */
@@ -180,6 +190,7 @@ typedef struct tdict_loader_stats {
   double idle_seconds;                          /**< time of all workers that waited to begin, fetch or send a batch */
   double mean_ready;                            /**< mean number of ready batches at the calls of tdict_loader_next() */
   int32_t num_ready;                            /**< batches that are ready now */
+  int64_t num_skipped_samples, num_skipped_batches; /**< by `on_error`; a sample counts each time that it is skipped */
   /** Objects of delivered batches that were pinned, could not be pinned, and stayed on the cpu by `keep_objects`. */
   int64_t num_objects_pinned, num_objects_unpinned, num_objects_kept;
 } tdict_loader_stats;

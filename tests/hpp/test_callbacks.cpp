@@ -43,7 +43,7 @@ static tdict_loader *loader_of(const tdict::context &context, tdict_make_sample 
   tdict_loader *loader = nullptr;
   options.num_workers = workers;
   options.device = tdict_cpu();
-  options.continue_on_error = true;
+  options.on_error = TDICT_ON_ERROR_CONTINUE;
   td_ok(tdict_dataset_from_callback(make, user, 6, &dataset, err));
   td_ok(tdict_loader_create(context.raw(), dataset, &options, &loader, err));
   tdict_dataset_release(dataset);

@@ -83,7 +83,7 @@ CASE(hpp_dataset_from_function) {
 CASE(hpp_dataset_functions_may_throw) {
   tdict::context context = host_context();
   tdict_loader_options options = tdict_loader_options_default();
-  options.continue_on_error = true;
+  options.on_error = TDICT_ON_ERROR_CONTINUE;
   tdict::loader loader =
       tdict::loader::create(context, tdict::dataset::from_function(sample_function(-1), 20), options);
   tdict_loader_state state = loader.state();

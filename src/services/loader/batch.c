@@ -99,10 +99,23 @@ static tdict_status fetch_sample(const tdict_loader *l, tdict_loader_slot *slot,
   return status;
 }
 
+/* Logs that a sample cannot be fetched, and fetches the sample with the next index instead. */
+static tdict_status fetch_another(tdict_loader *l, tdict_loader_slot *slot, int64_t i, tdict_status status) {
+  for (int n = 0; status != TDICT_OK && n < TDICT_LOADER_MOST_SKIPS; n++) {
+    (void)!name_failed_sample(l, slot, slot->indices[i], status);
+    tdict_loader_skip_sample(l, slot->indices[i], &slot->error);
+    slot->indices[i] = (slot->indices[i] + 1) % l->epoch.dataset_length;
+    status = fetch_sample(l, slot, i);
+  }
+  return status;
+}
+
 /* Fetches the samples one by one. If a stream ends, the batch has the samples before the end. */
-static tdict_status fetch_samples(const tdict_loader *l, tdict_loader_slot *slot) {
+static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot) {
   for (int64_t i = 0; i < slot->count; i++) {
-    const tdict_status status = fetch_sample(l, slot, i);
+    tdict_status status = fetch_sample(l, slot, i);
+    if (status != TDICT_OK && l->options.on_error == TDICT_ON_ERROR_SKIP_SAMPLE)
+      status = fetch_another(l, slot, i, status);
     if (status == TDICT_OK) continue;
     if (status != TDICT_ENOTFOUND || !tdict_loader_is_stream(l))
       return name_failed_sample(l, slot, slot->indices[i], status);
@@ -119,7 +132,7 @@ static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_fields list = {t->fields, t->num_fields};
   tdict_status status = tdict_create_unset(&list, 1, &wanted, l->memory, &slot->tree, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
-  if (t->fetch_batch && !tdict_loader_is_stream(l)) {
+  if (t->fetch_batch && !tdict_loader_is_stream(l) && l->options.on_error != TDICT_ON_ERROR_SKIP_SAMPLE) {
     tdict_error_clear(&slot->error);
     status = t->fetch_batch(t->self, &slot->info, slot->indices, wanted, slot->tree, &slot->error);
     status = tdict_callback_status(status, "fetch_batch", &slot->error);
@@ -351,6 +364,7 @@ void tdict_loader_fill_slot(tdict_loader *l, tdict_loader_slot *slot) {
   find_indices(l, slot);
   int64_t wanted = slot->count;
   slot->status = fetch_tree(l, slot);
+  slot->is_skippable = slot->status != TDICT_OK && slot->status != TDICT_ENOMEM;
   if (slot->status == TDICT_OK && slot->count < wanted && l->options.drop_last) slot->count = 0;
   if (slot->status == TDICT_OK && slot->count > 0) {
     slot->bytes = tdict_bytes(slot->tree);

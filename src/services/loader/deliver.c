@@ -117,13 +117,13 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
   pthread_cond_signal(&l->can_begin);
 }
 
-/* Counts an error and copies the error to `err`. If continue_on_error is false, every later call of tdict_loader_next()
+/* Counts an error and copies the error to `err`. Unless on_error is CONTINUE, every later call of tdict_loader_next()
  * returns the error, until tdict_loader_seek(). */
 static tdict_status record_failure(tdict_loader *l, const tdict_error *error, tdict_error *err) {
   if (err) *err = *error;
   pthread_mutex_lock(&l->lock);
   l->stats.num_errors++;
-  if (!l->options.continue_on_error) l->failure = *error;
+  if (l->options.on_error != TDICT_ON_ERROR_CONTINUE) l->failure = *error;
   pthread_mutex_unlock(&l->lock);
   return (tdict_status)error->status;
 }
@@ -217,6 +217,14 @@ static tdict_status check_epoch_had_batch(const tdict_loader *l, const tdict_loa
                     tdict_loader_is_stream(l) ? "stream" : "dataset", (long long)end->position.epoch);
 }
 
+/* Returns true if `on_error` leaves out the batch of a taken slot, which is then counted and logged. */
+static bool must_skip(tdict_loader *l, const tdict_loader_slot *slot, int *num_skipped) {
+  if (!slot->is_skippable || l->options.on_error != TDICT_ON_ERROR_SKIP_BATCH) return false;
+  if (++*num_skipped > TDICT_LOADER_MOST_SKIPS) return false;
+  tdict_loader_skip_batch(l, &slot->error);
+  return true;
+}
+
 tdict_status tdict_loader_next(tdict_loader *l, tdict_stream stream, tdict_tree **out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", l ? "out" : "the loader");
   l->info = tdict_batch_info_default();
@@ -229,16 +237,18 @@ tdict_status tdict_loader_next(tdict_loader *l, tdict_stream stream, tdict_tree 
   if (status == TDICT_OK) status = tdict_loader_finish_previous(l, err);
   if (status != TDICT_OK) return status;
 
-  /* Take the next batch. If `endless` is set, skip the ends of epochs. */
+  /* Take the next batch. If `endless` is set, skip the ends of epochs, and by `on_error`, batches that failed. */
   int64_t began = tdict_now_ns();
   tdict_loader_slot slot = {.status = TDICT_OK};
   tdict_tree *tree = NULL;
-  bool ended = false;
+  bool ended = false, skips = false;
+  int num_skipped = 0;
   do {
     status = take_next_slot(l, !has_stream, &slot, err);
     ended = status == TDICT_OK && slot.ends_epoch && slot.count == 0;
+    skips = status == TDICT_OK && !ended && must_skip(l, &slot, &num_skipped);
     if (ended && l->options.endless) status = check_epoch_had_batch(l, &slot, err);
-  } while (ended && l->options.endless && status == TDICT_OK);
+  } while (((ended && l->options.endless) || skips) && status == TDICT_OK);
   if (status == TDICT_OK && !ended) status = deliver_tree(l, &slot, stream, &tree, err);
   count_call(l, began, &slot, tree != NULL);
   if (status != TDICT_OK) return status;

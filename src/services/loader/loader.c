@@ -26,6 +26,10 @@ static tdict_status check_loader_options(const tdict_loader_options *o, tdict_er
   if ((o->collate != NULL) + o->pad + (o->pack != NULL) > 1)
     return tdict_fail(err, TDICT_EINVAL, "loader: both %s and %s are set", o->collate ? "collate" : "pad",
                       o->pack ? "pack" : "pad");
+  if (o->on_error < TDICT_ON_ERROR_FAIL || o->on_error > TDICT_ON_ERROR_SKIP_BATCH)
+    return tdict_fail(err, TDICT_EINVAL, "loader: on_error is %d, which is no tdict_on_error", (int)o->on_error);
+  if (o->on_error == TDICT_ON_ERROR_SKIP_SAMPLE && o->max_tokens > 0)
+    return tdict_fail(err, TDICT_EINVAL, "loader: both max_tokens and on_error SKIP_SAMPLE are set");
   if (o->pad_masks && !o->pad) return tdict_fail(err, TDICT_EINVAL, "loader: pad_masks is set, but pad is not");
   if (o->max_tokens < 0)
     return tdict_fail(err, TDICT_EINVAL, "loader: max_tokens is %lld, wanted 0 or more", (long long)o->max_tokens);
@@ -87,14 +91,18 @@ static tdict_status read_pack_options(tdict_loader *l, tdict_error *err) {
  * `collate`, `pad` and `pack` need these trees. */
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   const tdict_dataset_table *t = l->table;
-  bool wants_samples = l->options.collate || l->options.pad || l->options.pack;
-  l->by_row = !wants_samples && t->fields && (t->fetch || (t->fetch_batch && l->epoch.dataset_length >= 0));
+  const bool wants_samples = l->options.collate || l->options.pad || l->options.pack;
+  const bool skips = l->options.on_error == TDICT_ON_ERROR_SKIP_SAMPLE;
+  if (skips && l->epoch.dataset_length < 0)
+    return tdict_fail(err, TDICT_EINVAL, "loader: on_error SKIP_SAMPLE needs a dataset with a length");
+  l->by_row = !wants_samples && t->fields && (t->fetch || (t->fetch_batch && l->epoch.dataset_length >= 0 && !skips));
   if (l->by_row) return check_dataset_fields(l, err);
   if (t->fetch_sample) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "loader: %s needs a dataset with fetch_sample",
                     l->options.collate ? "collate"
                     : l->options.pad   ? "pad"
                     : l->options.pack  ? "pack"
+                    : skips            ? "on_error SKIP_SAMPLE without fetch"
                                        : "a stream without fetch");
 }
 
@@ -162,6 +170,7 @@ static void free_loader(tdict_loader *l) {
   }
   free(l->slots);
   free(l->workers);
+  free(l->logged);
   tdict_epoch_plan_reset(&l->plan);
   tdict_sampler_release(l->epoch.sampler);
   tdict_sampler_release((tdict_sampler *)l->options.sampler);
@@ -232,6 +241,7 @@ void tdict_loader_destroy(tdict_loader *l) {
   if (tdict_forkmark_forked(l->mark)) { /* The threads, locks and batches belong to the parent process. */
     free(l->slots);
     free(l->workers);
+    free(l->logged);
     free(l);
     return;
   }

@@ -66,10 +66,11 @@ typedef struct tdict_loader_slot {
   int64_t num_objects_pinned, num_objects_unpinned, num_objects_kept; /* as in tdict_loader_stats */
   tdict_status status;                                                /* the result of the whole batch */
   tdict_error error;                                                  /* set if status is not TDICT_OK */
-  tdict_fetch_info info;                                              /* for the functions of the program */
-  int64_t *indices;                                                   /* array of batch_size elements */
-  tdict_tree **samples;                                               /* array of batch_size elements */
-  int64_t num_fetched; /* number of trees in `samples`, which the slot owns */
+  bool is_skippable;     /* true: the batch failed while its samples were fetched or collated */
+  tdict_fetch_info info; /* for the functions of the program */
+  int64_t *indices;      /* array of batch_size elements */
+  tdict_tree **samples;  /* array of batch_size elements */
+  int64_t num_fetched;   /* number of trees in `samples`, which the slot owns */
 } tdict_loader_slot;
 
 typedef struct tdict_loader_worker {
@@ -83,6 +84,9 @@ typedef struct tdict_loader_worker {
 /* A worker starts a transfer after the transfer that many places before has ended. More concurrent transfers would not
  * make the link faster, and each transfer can keep a pool thread busy until the copies of the transfer end. */
 enum { TDICT_LOADER_MAX_IN_FLIGHT = 4 };
+/* `on_error` skips at most this many samples or batches in a row. Otherwise a dataset whose samples all fail would keep
+ * a worker or the program for ever. */
+enum { TDICT_LOADER_MOST_SKIPS = 64 };
 
 struct tdict_loader {
   /* The following fields are constant after the threads have started. */
@@ -134,6 +138,8 @@ struct tdict_loader {
   bool awaits_epoch;
   tdict_error failure; /* the error that tdict_loader_next() returns until tdict_loader_seek(); status 0: none */
   tdict_loader_stats stats;
+  int64_t *logged; /* owned, ascending: the samples whose skipping was logged */
+  size_t num_logged, logged_capacity;
   int64_t ready_sum, num_calls;
 
   /* Only the consumer's thread uses the following fields. */
@@ -209,6 +215,12 @@ void tdict_loader_trace_ready(const tdict_loader *loader);
  * returns the first batch of the next epoch. */
 tdict_batch_position tdict_loader_next_position(int64_t num_batches, tdict_batch_position position);
 static inline bool tdict_loader_is_stream(const tdict_loader *loader) { return !loader->epoch.sampler; }
+
+/* skip.c */
+
+/* Counts a sample or batch that is skipped because of the error `why`, and logs it; a sample only the first time. */
+void tdict_loader_skip_sample(tdict_loader *loader, int64_t index, const tdict_error *why);
+void tdict_loader_skip_batch(tdict_loader *loader, const tdict_error *why);
 
 /* deliver.c */
 

@@ -174,18 +174,18 @@ static void go_to(stage *s, const tdict_loader_state *state) {
   s->batch = state->batch;
 }
 
-/* Checks the loader after a failed batch, which counts as taken. Without `continue_on_error`, the error stays. */
+/* Checks the loader after a failed batch, which counts as taken. Unless `on_error` is CONTINUE, the error stays. */
 static void after_failure(stage *s, bool is_expected) {
   const tdict_loader_state state = read_state(s);
   if (is_expected) model_true(state.epoch == s->epoch && state.batch == s->batch + 1);
   model_true(state.epoch + 1 >= s->epoch && state.epoch <= s->epoch + 1);
-  if (is_expected && !s->options.continue_on_error) {
+  if (is_expected && s->options.on_error == TDICT_ON_ERROR_FAIL) {
     tdict_tree *none = NULL;
     model_true(!model_may(1u << TDICT_EFORMAT, tdict_loader_next(s->loader, tdict_no_stream(), &none, model_error())));
   }
   s->epoch = state.epoch;
   s->batch = state.batch;
-  if (!s->options.continue_on_error) go_to(s, &state);
+  if (s->options.on_error == TDICT_ON_ERROR_FAIL) go_to(s, &state);
 }
 
 static void take(stage *s) {
@@ -290,7 +290,7 @@ static void roll_options(stage *s) {
   o->drop_last = dst_roll(3) == 0;
   o->shuffle = dst_roll(2);
   o->seed = dst_roll(100);
-  o->continue_on_error = dst_roll(2);
+  o->on_error = dst_roll(2) ? TDICT_ON_ERROR_CONTINUE : TDICT_ON_ERROR_FAIL;
   o->timeout_ns = dst_roll(3) ? 0 : 20000;
   o->device = dst_roll(3) ? tdict_sim(0) : tdict_cpu();
   o->pin_memory = dst_roll(2);

@@ -103,7 +103,7 @@ CASE(loader_survives_functions_that_do_not_return) {
   alarm(0);
 }
 
-/* With continue_on_error, only the batch whose function did not return is lost. */
+/* With on_error CONTINUE, only the batch whose function did not return is lost. */
 CASE(loader_continues_after_an_abandoned_batch) {
   scoped_yard y = open_yard();
   numbers n = numbers_of(12);
@@ -114,7 +114,8 @@ CASE(loader_continues_after_an_abandoned_batch) {
   d.fetch_sample = fetch_sample;
   left_at = FETCH_SAMPLE;
   calls_until_jump = 6;
-  l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 0, batch_size = 4, continue_on_error = true));
+  l = open_loader(
+      &y, &d, td_options(tdict_loader_options, num_workers = 0, batch_size = 4, on_error = TDICT_ON_ERROR_CONTINUE));
   assert_false(was_left(l));
   assert_true(was_left(l));
   td_fails(TDICT_EHOOK, "batch 1", tdict_loader_next(l, tdict_no_stream(), &batch, err));

@@ -60,8 +60,8 @@ DEVICE_CASE(loader_errors_in_place) {
           give_fields(&d);
           d.fetch_batch = numbers_fetch_batch;
         }
-        tdict_loader_options o =
-            td_with(tdict_loader_options, batch_size = 2, num_workers = workers, continue_on_error = go_on);
+        tdict_loader_options o = td_with(tdict_loader_options, batch_size = 2, num_workers = workers,
+                                         on_error = go_on ? TDICT_ON_ERROR_CONTINUE : TDICT_ON_ERROR_FAIL);
         scoped_loader l = open_loader(&y, &d, &o);
         int64_t ids[2];
         tdict_tree *batch = NULL;

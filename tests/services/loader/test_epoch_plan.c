@@ -273,7 +273,7 @@ CASE(loader_reports_a_failed_division) {
     tdict_loader_options o = by_tokens();
     o.num_workers = workers;
     o.prefetch = 1;
-    o.continue_on_error = true;
+    o.on_error = TDICT_ON_ERROR_CONTINUE;
     tdict_dataset_table set = documents_dataset(&d);
     scoped_loader l = open_loader(&y, &set, &o);
     tdict_tree *batch = NULL;

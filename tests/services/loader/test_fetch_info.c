@@ -187,7 +187,7 @@ CASE(loader_opens_a_worker_again_after_a_failure) {
   table.name = "images";
   table.open_worker = open_late;
   tdict_loader_options o =
-      td_with(tdict_loader_options, batch_size = 4, num_workers = 0, seed = 77, continue_on_error = true);
+      td_with(tdict_loader_options, batch_size = 4, num_workers = 0, seed = 77, on_error = TDICT_ON_ERROR_CONTINUE);
   tdict_loader *l = open_loader(&y, &table, &o);
   tdict_tree *batch = NULL;
   td_fails(TDICT_ENODEVICE, "loader: batch 0 of images: no decoder is free",

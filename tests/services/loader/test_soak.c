@@ -88,7 +88,7 @@ static int64_t one_loader(const yard *y, const tdict_stream *stream) {
   tdict_loader_options o =
       td_with(tdict_loader_options, batch_size = (int64_t)(1 + roll(20)), num_workers = (int32_t)roll(6),
               prefetch = (int32_t)roll(9), prefetch_bytes = roll(3) ? 0 : roll(2000), shuffle = roll(2),
-              seed = roll(1000), continue_on_error = true);
+              seed = roll(1000), on_error = TDICT_ON_ERROR_CONTINUE);
   tdict_loader *l = open_loader(y, &d, &o);
   int64_t batches = 0, epochs = (int64_t)roll(4);
   for (int64_t e = 0; e < epochs; e++) batches += take_epoch(y, l, &n, roll(2) ? stream : NULL, o.batch_size, -1);
