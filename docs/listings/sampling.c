@@ -50,8 +50,7 @@ done:
 static tdict_status make_sample(void *user, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
                                 tdict_error *err) {
   (void)info;
-  tdict_tree *batch = user;
-  return tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_AT(index)), NULL, out, err);
+  return tdict_index_get(NULL, user, TDICT_INDEX(TDICT_AT(index)), NULL, out, err);
 }
 
 static int load_from_a_callback(tdict_tree *batch) {
