@@ -53,8 +53,8 @@ static inline tdict_spread tdict_spread_split(const tdict_device *devices, size_
  *  The result is a tree without batch dimensions. Its children "0", "1", ... are the trees of the devices. Cancelling
  *  stops the transfers to all devices.
  *  @param[in]  src      Borrowed. The transfer retains the storages of @p src until the copies have ended.
- *  @param[in]  options  `max_queued_bytes` and `max_bytes_per_second` hold for each device. `memory` must be NULL if
- *                       there are several.
+ *  @param[in]  options  `max_queued_bytes` and `max_bytes_per_second` hold for each device. With several devices,
+ *                       `memory` must be NULL. `pinned_result` is for the tree on the cpu: docs/transfers.md.
  *  @return Errors of tdict_to_device_async(), and of tdict_split() for objects; #TDICT_EINVAL an invalid @p spread, a
  *          device that occurs twice, or no such batch dimension; #TDICT_ESHAPE the sum of `counts` is wrong. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src,

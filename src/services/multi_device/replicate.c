@@ -1,6 +1,7 @@
 /* Replicates a tree on several devices. Devices with peer access to each other form a group. Each device of a group
- * receives a part of the bytes from the host, and the others copy the part from this device. See spread.h for ownership
- * and threads. */
+ * receives a part of the bytes from the host, and the others copy the part from this device. If one of the trees is
+ * pinned host memory, all devices form a group: each part is pinned, and the devices copy the part from there. See
+ * spread.h for ownership and threads. */
 #include <stdlib.h>
 
 #include "core/base/array.h"
@@ -14,8 +15,8 @@
 /* A tree of at most an eighth of the staging ring is copied whole to the first device of a group. A second transfer
  * from the host would take longer than the copy between devices. A larger tree is divided into rounds, so that devices
  * exchange the parts of one round while the parts of the next round arrive. In each round, each device receives about
- * two staging rings. The maximum number of rounds is MAX_ROUNDS. */
-enum { SMALL_PART = 8, ROUND_RINGS = 2, MAX_ROUNDS = TDICT_REPLICATE_MAX_PARTS / 2 };
+ * two staging rings, or more if the rounds would have too many parts. */
+enum { SMALL_PART = 8, ROUND_RINGS = 2 };
 /* Parts begin at multiples of this number, unless a strided leaf is there. */
 #define PART_ALIGNMENT ((size_t)64 << 10)
 
@@ -27,6 +28,7 @@ typedef struct source {
   size_t bytes; /* of all leaves, without padding */
   /* true: some leaf is not empty, all leaves are in host memory, and the tree has no objects that must be moved */
   bool is_suitable;
+  bool has_pinned; /* true: some leaf is pinned */
 } source;
 
 /* A result: a tree with the keys, shapes and locks of the source, whose leaves are in one new storage. All results of
@@ -43,6 +45,7 @@ typedef struct group {
   const source *source;
   size_t positions[TDICT_MAX_DEVICES]; /* in spreading->devices */
   size_t count;
+  size_t num_receivers; /* the first devices of the group, which receive parts of the source: all, or pinned memory */
   replica replicas[TDICT_MAX_DEVICES];
   tdict_copy_pair *pairs; /* room for the pairs of one transfer */
 } group;
@@ -66,7 +69,9 @@ static size_t staging_bytes(const group *g) {
 
 static tdict_memory *memory_of(const group *g, size_t i) {
   const tdict_spreading *s = g->spreading;
-  return tdict_devices_memory(tdict_context_devices(s->context), s->devices[g->positions[i]]);
+  tdict_devices *devices = tdict_context_devices(s->context);
+  return g->positions[i] == s->pinned ? tdict_devices_pinned(devices)
+                                      : tdict_devices_memory(devices, s->devices[g->positions[i]]);
 }
 
 static bool add_leaf(source *s, tdict_tensor *t) {
@@ -74,6 +79,7 @@ static bool add_leaf(source *s, tdict_tensor *t) {
     return false;
   s->leaves[s->num_leaves++] = t;
   s->bytes += tdict_tensor_nbytes(t);
+  s->has_pinned |= tdict_tensor_is_pinned(t);
   s->is_suitable &= t->storage->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_unloaded(t->storage);
   return true;
 }
@@ -159,6 +165,7 @@ static tdict_status start_pairs(group *g, size_t i, size_t num_pairs, const awai
                        .result = r->tree,
                        .awaits = awaits->parts,
                        .num_awaits = awaits->count};
+  start.options.pinned_result = false; /* the storage is pinned already, or is on a device */
   return tdict_promise_start(s->promise, s->context, &start, g->positions[i], err);
 }
 
@@ -241,20 +248,22 @@ static tdict_status start_part(group *g, size_t i, const part *p, const awaited 
 
 /* Moves a large tree in rounds. A part of a round waits for the device's part two rounds before, so that the host
  * copies the rounds in order. */
-static tdict_status replicate_large(group *g, tdict_error *err) {
-  const size_t all = g->replicas[0].storage->bytes, per_device = all / g->count;
+static tdict_status start_rounds(group *g, tdict_error *err) {
+  const size_t all = g->replicas[0].storage->bytes, receivers = g->num_receivers, per_device = all / receivers;
   size_t num_rounds = per_device / (ROUND_RINGS * staging_bytes(g)), end = 0;
   uint32_t leaf = 0;
   tdict_future *sent[3][TDICT_MAX_DEVICES];
   tdict_status status = TDICT_OK;
-  num_rounds = num_rounds < 1 ? 1 : num_rounds > MAX_ROUNDS ? MAX_ROUNDS : num_rounds;
-  const size_t num_parts = num_rounds * g->count;
+  /* each device has two parts in a round, its own and those of the others, or only the part that is pinned */
+  const size_t most_rounds = (size_t)TDICT_REPLICATE_MAX_PARTS / (receivers > 1 ? 2 : 1);
+  num_rounds = num_rounds < 1 ? 1 : num_rounds > most_rounds ? most_rounds : num_rounds;
+  const size_t num_parts = num_rounds * receivers;
   for (size_t round = 0; round < num_rounds && status == TDICT_OK; round++) {
     part parts[TDICT_MAX_DEVICES];
     const tdict_promise *promise = g->spreading->promise;
     tdict_future **now = sent[round % 3], **before = sent[(round + 1) % 3];
-    for (size_t i = 0; i < g->count && status == TDICT_OK; i++) {
-      const size_t number = round * g->count + i + 1;
+    for (size_t i = 0; i < receivers && status == TDICT_OK; i++) {
+      const size_t number = round * receivers + i + 1;
       size_t wanted = all / num_parts * number / PART_ALIGNMENT * PART_ALIGNMENT;
       if (number == num_parts) wanted = all;
       if (wanted < end) wanted = end;
@@ -264,30 +273,44 @@ static tdict_status replicate_large(group *g, tdict_error *err) {
       status = start_part(g, i, &parts[i], &(awaited){&before[i], round >= 2}, err);
       if (status == TDICT_OK) now[i] = promise->parts[promise->num_parts - 1];
     }
-    const awaited arrived = {now, g->count};
+    const awaited arrived = {now, receivers};
     for (size_t i = 0; i < g->count && status == TDICT_OK; i++)
-      status = start_exchange(g, i, parts, g->count, &arrived, err);
+      status = start_exchange(g, i, parts, receivers, &arrived, err);
   }
   return status;
 }
 
-/* Replicates the source on the devices of a group. */
-static tdict_status replicate_group(group *g, tdict_error *err) {
+/* Moves a large tree to the devices of a group. */
+static tdict_status replicate_large(group *g, tdict_error *err) {
   const size_t most_pairs = g->source->num_leaves + (size_t)TDICT_MAX_DEVICES;
   tdict_status status = TDICT_OK;
-  if (g->source->bytes <= staging_bytes(g) / SMALL_PART) return replicate_small(g, err);
   g->pairs = malloc(most_pairs * sizeof *g->pairs);
   if (!g->pairs) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its parts", g->spreading->what);
   for (size_t i = 0; i < g->count && status == TDICT_OK; i++) status = create_replica(g, i, err);
-  if (status == TDICT_OK) status = replicate_large(g, err);
+  if (status == TDICT_OK) status = start_rounds(g, err);
   for (size_t i = 0; i < g->count; i++) reset_replica(&g->replicas[i]);
   free(g->pairs);
   return status;
 }
 
-/* Returns true if the device has peer access to all devices of the group. */
+/* Replicates the source on the devices of a group. */
+static tdict_status replicate_group(group *g, tdict_error *err) {
+  const bool is_small = g->source->bytes <= staging_bytes(g) / SMALL_PART;
+  const bool is_pinned = g->positions[0] == g->spreading->pinned;
+  tdict_status status = TDICT_OK;
+  g->num_receivers = is_pinned ? 1 : g->count;
+  if (g->count > 1 && !is_small) return replicate_large(g, err);
+  if (g->count > 1 && !is_pinned) return replicate_small(g, err);
+  for (size_t i = 0; i < g->count && status == TDICT_OK; i++)
+    status = tdict_spread_one(g->spreading, g->spreading->src, g->positions[i], err);
+  return status;
+}
+
+/* Returns true if the device can copy from pinned memory of the group, or has peer access to all devices of the
+ * group. */
 static bool fits_group(const group *g, size_t position) {
   const tdict_spreading *s = g->spreading;
+  if (g->positions[0] == s->pinned) return true;
   tdict_devices *devices = tdict_context_devices(s->context);
   tdict_gpu *gpu, *other;
   bool fits = s->devices[position].type != TDICT_DEVICE_CPU &&
@@ -304,22 +327,28 @@ static bool fits_group(const group *g, size_t position) {
 static bool may_exchange(const tdict_spreading *s) {
   const tdict_transfer_options *o = &s->options;
   return s->num_devices > 1 && !o->num_keep && !o->num_conversions && !o->narrow && !o->memory && !o->check_sources &&
-         (!o->max_queued_bytes || o->max_queued_bytes == SIZE_MAX) && !o->max_bytes_per_second && !o->pinned_result;
+         (!o->max_queued_bytes || o->max_queued_bytes == SIZE_MAX) && !o->max_bytes_per_second &&
+         (!o->pinned_result || s->pinned < s->num_devices);
 }
 
 tdict_status tdict_replicate_start(tdict_spreading *s, tdict_error *err) {
   source read = {0};
   bool is_grouped[TDICT_MAX_DEVICES] = {false};
   tdict_status status = may_exchange(s) ? read_leaves(&read, s->src, NULL, err) : TDICT_OK;
-  for (size_t i = 0; i < s->num_devices && status == TDICT_OK; i++) {
+  /* the group of pinned memory is the first, and its result shares leaves that are pinned already */
+  const size_t first = s->pinned < s->num_devices ? s->pinned : 0;
+  if (s->options.pinned_result && read.has_pinned) read.is_suitable = false;
+  for (size_t n = 0; n < s->num_devices && status == TDICT_OK; n++) {
+    const size_t i = (first + n) % s->num_devices;
     if (is_grouped[i]) continue;
     group g = {.spreading = s, .source = &read, .positions = {i}, .count = 1};
-    for (size_t j = i + 1; j < s->num_devices && read.is_suitable; j++) {
+    is_grouped[i] = true;
+    for (size_t j = 0; j < s->num_devices && read.is_suitable; j++) {
       if (is_grouped[j] || !fits_group(&g, j)) continue;
       g.positions[g.count++] = j;
       is_grouped[j] = true;
     }
-    status = g.count > 1 ? replicate_group(&g, err) : tdict_spread_one(s, s->src, i, err);
+    status = replicate_group(&g, err);
   }
   free(read.leaves);
   return status;

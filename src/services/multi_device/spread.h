@@ -13,6 +13,7 @@ typedef struct tdict_spreading {
   const tdict_tree *src;
   tdict_device devices[TDICT_MAX_DEVICES]; /* different devices */
   size_t num_devices;
+  size_t pinned;                  /* the position of the cpu if its tree must be pinned, else SIZE_MAX */
   tdict_transfer_options options; /* all fields are set */
   bool is_distinct;               /* see tdict_start */
   tdict_promise *promise;
@@ -30,6 +31,7 @@ static inline tdict_status tdict_spread_one(tdict_spreading *s, const tdict_tree
                        .device = s->devices[position],
                        .options = s->options,
                        .is_distinct = s->is_distinct};
+  if (s->pinned < s->num_devices) start.options.pinned_result = position == s->pinned;
   return tdict_promise_start(s->promise, s->context, &start, position, err);
 }
 /* Starts the parts of a replication to all devices. Returns the errors of tdict_to_device_async(). */

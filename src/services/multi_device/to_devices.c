@@ -60,6 +60,7 @@ static tdict_status read_devices(tdict_spreading *s, const tdict_spread *spread,
     s->devices[i] = spread->devices[i];
     if (s->devices[i].type == TDICT_DEVICE_AUTO)
       s->devices[i] = tdict_devices_default(tdict_context_devices(s->context), NULL);
+    if (s->options.pinned_result && s->devices[i].type == TDICT_DEVICE_CPU) s->pinned = i;
     for (size_t j = 0; j < i; j++)
       if (tdict_device_equal(s->devices[i], s->devices[j]))
         return tdict_fail(err, TDICT_EINVAL, "%s: devices %zu and %zu are both %s, wanted different devices", s->what,
@@ -100,7 +101,7 @@ static tdict_status start_parts(tdict_spreading *s, const tdict_spread *spread, 
 
 tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
                                     const tdict_transfer_options *options, tdict_future **out, tdict_error *err) {
-  tdict_spreading s = {.what = "to_devices_async", .context = context, .src = src};
+  tdict_spreading s = {.what = "to_devices_async", .context = context, .src = src, .pinned = SIZE_MAX};
   tdict_spread own = tdict_spread_replicate(NULL, 0);
   s.options = tdict_transfer_options_default();
   if (!out || !spread) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", s.what, out ? "spread" : "out");

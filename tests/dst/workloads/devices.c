@@ -9,7 +9,7 @@
 #include "support/take.h"
 #include "tdict/devices.h"
 
-enum { NUM_PLAYERS = 3, NUM_ACTIONS = 4, ROWS = 8, MOST_DEVICES = 4, NARROW = 30, WIDE = 3000 };
+enum { NUM_PLAYERS = 3, NUM_ACTIONS = 4, ROWS = 8, MOST_DEVICES = 4, NARROW = 30, WIDE = 3000, ROUNDS = 13000 };
 static const uint32_t cancelled = 1u << TDICT_ECANCELLED;
 
 typedef struct stage {
@@ -32,6 +32,7 @@ typedef struct parts {
   tdict_device devices[MOST_DEVICES];
   int64_t sizes[MOST_DEVICES]; /* rows of each device */
   bool is_split, is_equal;     /* is_equal: the library chooses the sizes */
+  bool is_pinned;              /* the last device is the host, and its tree must be pinned */
   tdict_spread spread;
 } parts;
 
@@ -50,7 +51,9 @@ static void roll_parts(const stage *s, parts *p) {
     if (p->is_split && i == p->count - 1) p->sizes[i] = left;
     left -= p->sizes[i];
   }
-  if (p->count > 1 && dst_roll(4) == 0) p->devices[p->count - 1] = tdict_cpu();
+  const bool has_host = p->count > 1 && dst_roll(4) == 0;
+  if (has_host) p->devices[p->count - 1] = tdict_cpu();
+  p->is_pinned = has_host && dst_roll(2);
   p->spread = p->is_split ? tdict_spread_split(p->devices, (size_t)p->count, 0)
                           : tdict_spread_replicate(p->devices, (size_t)p->count);
   if (p->is_split && !p->is_equal) p->spread.counts = p->sizes;
@@ -65,7 +68,7 @@ static void check_part(stage *s, const parts *p, const model_rows *rows, int num
   const model_rows part = part_of(p, rows, number);
   model_look look = model_device_look(p->devices[number]);
   look.is_contiguous = false;
-  look.is_pinned = -1;
+  look.is_pinned = p->devices[number].type == TDICT_DEVICE_CPU && p->is_pinned ? 1 : -1;
   if (p->devices[number].type == TDICT_DEVICE_CPU) look.has_device = tdict_get_device(td, NULL); /* may be the source */
   if (p->devices[number].type == TDICT_DEVICE_CPU)
     model_check(td, &part, &look);
@@ -116,6 +119,7 @@ static void spread_and_gather(stage *s, int64_t generation) {
   parts p;
   roll_parts(s, &p);
   o.stats = &stats;
+  o.pinned_result = p.is_pinned;
   if (td && model_ok(td_to_devices(s->world.context, td, &p.spread, &o, trees, model_error()))) {
     for (int i = 0; i < p.count; i++) check_part(s, &p, &rows, i, trees[i]);
     gather(s, &p, &rows, (const tdict_tree *const *)trees);
@@ -155,12 +159,13 @@ static void wait_on_stream(stage *s, tdict_future *f, const parts *p, const mode
 /* Ends a promise in one of several ways. */
 static void promise(stage *s, int64_t generation) {
   const model_rows rows = rows_of(s, generation);
-  const tdict_transfer_options o = roll_options();
+  tdict_transfer_options o = roll_options();
   tdict_tree *td = model_tree(&rows), *all = NULL;
   tdict_future *f = NULL;
   parts p;
   if (!td) return;
   roll_parts(s, &p);
+  o.pinned_result = p.is_pinned;
   const bool has_started = model_ok(tdict_to_devices_async(s->world.context, td, &p.spread, &o, &f, model_error()));
   tdict_release(td); /* the transfers keep the bytes */
   if (!has_started) return;
@@ -209,7 +214,8 @@ static void play(int number, void *data) {
 }
 
 void dst_workload(void) {
-  stage s = {.num_devices = (int)(2 + dst_roll(MOST_DEVICES - 1)), .width = dst_roll(2) ? NARROW : WIDE};
+  stage s = {.num_devices = (int)(2 + dst_roll(MOST_DEVICES - 1)),
+             .width = (int64_t[]){NARROW, WIDE, ROUNDS}[dst_roll(3)]};
   model_settings settings = td_with(model_settings, num_devices = s.num_devices, num_threads = (int)(1 + dst_roll(3)),
                                     peers = (int32_t)dst_roll(3), latency_ns = dst_roll(2) ? 0 : 30000);
   model_begin();

@@ -13,19 +13,22 @@ static tdict_context *open_with(tdict_driver *driver, int32_t num_threads, size_
 static tdict_context *open_over(tdict_driver *driver) { return open_with(driver, 2, (size_t)2 << 20); }
 static tdict_context *open_large(tdict_driver *driver) { return open_with(driver, 3, (size_t)16 << 20); }
 
-/* Makes the transfers of a job: 0 replicates `src`, 1 splits it; 2 and 3 do so asynchronously, and gather. */
+/* One transfer that a fault is let into: 0 and 1 replicate and split `src`, 2 and 3 do so by a future and gather. The
+ * tree of the host is pinned. */
 static tdict_status run_job(const several *s, int job, const tdict_tree *src, tdict_tree **trees, tdict_tree **whole,
                             tdict_error *why) {
   const tdict_spread part = split_along(0, NULL), how = on_all(s, job % 2 ? &part : NULL);
-  if (job < 2) return td_to_devices(s->c, src, &how, NULL, trees, why);
+  const bool has_host = s->devices[s->count - 1].type == TDICT_DEVICE_CPU;
+  const tdict_transfer_options o = td_with(tdict_transfer_options, pinned_result = has_host);
+  if (job < 2) return td_to_devices(s->c, src, &how, &o, trees, why);
   tdict_future *f;
   tdict_tree *all = NULL;
-  tdict_status status = tdict_to_devices_async(s->c, src, &how, NULL, &f, why);
+  tdict_status status = tdict_to_devices_async(s->c, src, &how, &o, &f, why);
   if (status != TDICT_OK) return status;
   status = tdict_future_wait(f, &all, why);
   tdict_future_release(f);
   if (status != TDICT_OK) return status;
-  tdict_tree *got[MOST_DEVICES];
+  tdict_tree *got[MOST_DEVICES + 1];
   for (size_t i = 0; i < s->count; i++) got[i] = tdict_retain(tdict_get_entry_at(all, i).tree);
   tdict_release(all);
   status = gather(s, got, 0, s->devices[s->count - 1], whole, why);
@@ -52,9 +55,8 @@ static void check_failed(const several *s, tdict_tree *const *trees, const tdict
 }
 
 /* Lets each kind of call fail, one call at a time. */
-static void sweep(size_t count, int32_t peers, int64_t rows, int step) {
-  scoped_several s = several_open_failing(count, peers, open_over);
-  tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
+static void sweep(several s, int64_t rows, int step) {
+  tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES + 1] = {NULL}, *whole = NULL;
   int64_t met = 0, failed = 0;
   for (int job = 0; job < NUM_JOBS; job++) {
     bool fired = true;
@@ -80,11 +82,18 @@ static void sweep(size_t count, int32_t peers, int64_t rows, int step) {
   }
   assert_true(failed > 4 && met > failed);
   tdict_release(src);
+  several_close(&s);
 }
-SIM_CASE(several_faults_of_small_trees) { sweep(2, TDICT_SIM_PEERS_ALL, 16, 1); }
-SIM_CASE(several_faults_on_two_devices) { sweep(2, TDICT_SIM_PEERS_ALL, 400, 3); }
-SIM_CASE(several_faults_on_four_devices) { sweep(4, TDICT_SIM_PEERS_ALL, 400, 7); }
-SIM_CASE(several_faults_without_peers) { sweep(2, TDICT_SIM_PEERS_NONE, 100, 3); }
+static several open_failing(size_t count, int32_t peers) { return several_open_failing(count, peers, open_over); }
+SIM_CASE(several_faults_of_small_trees) { sweep(open_failing(2, TDICT_SIM_PEERS_ALL), 16, 1); }
+SIM_CASE(several_faults_on_two_devices) { sweep(open_failing(2, TDICT_SIM_PEERS_ALL), 400, 3); }
+SIM_CASE(several_faults_on_four_devices) { sweep(open_failing(4, TDICT_SIM_PEERS_ALL), 400, 7); }
+SIM_CASE(several_faults_without_peers) { sweep(open_failing(2, TDICT_SIM_PEERS_NONE), 100, 3); }
+SIM_CASE(several_faults_with_pinned_host_memory) {
+  several s = open_failing(1, TDICT_SIM_PEERS_NONE);
+  several_add_host(&s);
+  sweep(s, 400, 3);
+}
 
 /* Several threads copy a small tree while its results are made. The error is that of the copy to the first device. */
 SIM_CASE(several_faults_while_results_are_made) {
