@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "rows.h"
+#include "tdict/devices.h"
 
 /* Above this size, one existing destination is enough, because no cache keeps it until it is written again. */
 static const size_t one_target_bytes = (size_t)512 << 20;
@@ -227,9 +228,22 @@ bool pin_make(bench_job *job, int tree, tdict_tree **out) {
 
 const bench_kind kind_pin = {.name = "pin", .to_host = true, .make = pin_make};
 
+/* If the row does not wait for each leaf, one call pins the tree and sends what it has pinned. */
 static bool pin_h2d_make(bench_job *job, int tree, tdict_tree **out) {
-  scoped_tree pinned = NULL;
-  return pin_make(job, tree, &pinned) && move_tree(job, pinned, job->place->device, out);
+  scoped_tree pinned = NULL, all = NULL;
+  tdict_error err;
+  tdict_future *future;
+  const tdict_device devices[2] = {tdict_cpu(), job->place->device};
+  const tdict_spread both = tdict_spread_replicate(devices, 2);
+  const tdict_transfer_options o =
+      td_with(tdict_transfer_options, num_threads = job->row.threads, pinned_result = true);
+  if (is_equal(job->row.calls, "blocking"))
+    return pin_make(job, tree, &pinned) && move_tree(job, pinned, job->place->device, out);
+  tdict_status status =
+      tdict_to_devices_async(job->place->context, job->place->sources[tree].tree, &both, &o, &future, &err);
+  if (!has_worked(job, status, &err) || !move_end(job, future, &all)) return false;
+  *out = tdict_retain(tdict_get_entry_at(all, 1).tree);
+  return true;
 }
 
 /* Copies each leaf with memcpy() into the pinned bounce buffer, and from there to the device. */
