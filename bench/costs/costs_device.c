@@ -43,9 +43,17 @@ static tdict_transfer_options one_thread(void) {
   o.num_threads = 1;
   return o;
 }
-static tdict_status move(device_job *job, tdict_future **out, tdict_error *err) {
-  const tdict_transfer_options o = one_thread();
+static tdict_status move_with(device_job *job, bool narrow, tdict_future **out, tdict_error *err) {
+  tdict_transfer_options o = one_thread();
+  o.narrow = narrow;
   return tdict_to_device_async(job->context, job->tree, devices[0], &o, out, err);
+}
+static tdict_status move(device_job *job, tdict_future **out, tdict_error *err) {
+  return move_with(job, false, out, err);
+}
+/* The leaves are floats in pinned memory, so none is narrowed. */
+static tdict_status move_narrow(device_job *job, tdict_future **out, tdict_error *err) {
+  return move_with(job, true, out, err);
 }
 static tdict_status split(device_job *job, size_t count, tdict_future **out, tdict_error *err) {
   const tdict_transfer_options o = one_thread();
@@ -77,6 +85,7 @@ static tdict_status into_on_stream(device_job *job, tdict_future **out, tdict_er
 
 static const operation operations[] = {
     {"block", move, true, true},
+    {"block-narrow", move_narrow, true, true},
     {"separate", move, true, false},
     {"split-one", split_one, true, false},
     {"split-two", split_two, true, false},

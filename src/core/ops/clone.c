@@ -124,7 +124,7 @@ tdict_status tdict_make_consolidated(tdict_tree *tree, size_t num_tensors, tdict
       made->layout->has_objects = true;
       continue;
     }
-    made->layout->leaves[n++] = (tdict_leaf_span){begin, tdict_tensor_nbytes(tensor)};
+    made->layout->leaves[n++] = (tdict_leaf_span){begin, tdict_tensor_nbytes(tensor), tensor->dtype};
     made->layout->num_dims += (size_t)tensor->ndim;
     begin += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
   }

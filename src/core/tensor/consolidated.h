@@ -5,9 +5,10 @@
 
 #include "core/tensor/tensor.h"
 
-/* The bytes of one leaf, as an offset from the start of the storage and a size. */
+/* The bytes of one leaf, as an offset from the start of the storage and a size, and the leaf's dtype. */
 typedef struct tdict_leaf_span {
   size_t begin, bytes;
+  tdict_dtype dtype;
 } tdict_leaf_span;
 
 /* The layout of the leaves. The records of a tree and of its copies share it, because copying it for each transfer of a

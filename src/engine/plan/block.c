@@ -42,7 +42,7 @@ static tdict_status visit_leaves(tdict_cursor *cursor, tdict_consolidated *recor
     *fits = t && add_leaf(found, t);
     if (!*fits || !record) continue;
     const size_t bytes = tdict_tensor_nbytes(t);
-    record->layout->leaves[found->num_leaves - 1] = (tdict_leaf_span){found->end - bytes, bytes};
+    record->layout->leaves[found->num_leaves - 1] = (tdict_leaf_span){found->end - bytes, bytes, t->dtype};
   }
   /* the storage may end at the last leaf or after its padding */
   const size_t bytes = found->storage ? found->storage->bytes : 0;

@@ -10,6 +10,7 @@
 #include "core/tensor/layout.h"
 #include "core/tree/cursor.h"
 #include "core/tree/objects.h"
+#include "engine/kinds/pack.h"
 #include "engine/plan/block.h"
 #include "engine/plan/destination.h"
 #include "engine/plan/flatten.h"
@@ -344,10 +345,19 @@ static tdict_status keep_block_objects(collector *c, const tdict_tree *src, tdic
  * tdict_pin_memory(), only consolidated trees are copied as one block, because errors then name a leaf. */
 static tdict_status find_block(const collector *c, const tdict_tree *src, tdict_consolidated **out, tdict_error *err) {
   const tdict_plan_request *r = c->request;
-  const bool by_leaf = r->keep || c->plan->wire || (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
+  const bool by_leaf = r->keep || r->conversions || (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
                        (r->dst && !tdict_destination_matches(r->dst, src));
   *out = NULL;
   return by_leaf ? TDICT_OK : tdict_block_find(src, out, err);
+}
+
+/* Returns true if a leaf of a block can be packed for the option `narrow`. */
+static bool has_packed_leaf(collector *c, const tdict_consolidated *block, const tdict_item *item) {
+  const tdict_block_layout *layout = block->layout;
+  if (!item->gpu || item->kind != TDICT_CU_H2D || tdict_item_is_pinned(&c->make, item->gpu, item->src)) return false;
+  for (size_t i = 0; i < layout->num_leaves; i++)
+    if (layout->leaves[i].bytes >= TDICT_PACK_MIN_BYTES && tdict_pack_supports(layout->leaves[i].dtype)) return true;
+  return false;
 }
 
 /* Collects a tree that is one block of memory as one item, which is all bytes of the tree's storage, and sets *done
@@ -364,7 +374,8 @@ static tdict_status collect_block(collector *c, tdict_consolidated *block, bool 
     item.bytes = tdict_tensor_nbytes(bytes);
     item.dst_data = dst ? dst->data : NULL;
     const bool is_wrong = r->host_only && bytes->storage->device.type != TDICT_DEVICE_CPU;
-    if (is_wrong || tdict_item_choose_way(&c->make, &item, dst ? dst->storage->device : r->device, NULL) != TDICT_OK)
+    if (is_wrong || tdict_item_choose_way(&c->make, &item, dst ? dst->storage->device : r->device, NULL) != TDICT_OK ||
+        (r->narrow && has_packed_leaf(c, block, &item)))
       return TDICT_OK;
     tdict_status status = tdict_item_append(&c->make, &item, err);
     if (status != TDICT_OK) return status;
@@ -446,6 +457,7 @@ tdict_status tdict_plan_collect(tdict_collected *collected, const tdict_plan_req
   tdict_cursor_reset(&cursor);
   if (c.same.cap) tdict_same_bytes_reset(&c.same);
   if (status == TDICT_OK && (request->keep || request->conversions)) status = check_patterns(&c, src, err);
+  if (status == TDICT_OK && request->narrow && !request->conversions) tdict_plan_drop_unused_wire(plan);
   if (status == TDICT_OK && plan->objects) tdict_plan_settle_objects(plan, request->dst != NULL);
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;

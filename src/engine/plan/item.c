@@ -37,9 +37,9 @@ tdict_status tdict_item_maker_init(tdict_item_maker *m, tdict_collected *collect
   return plan->wire ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its conversions");
 }
 
-/* Returns true if the GPU can access the tensor's memory. Flags are not enough: another driver may have pinned it, or
- * the program's claim may be false. Consecutive leaves often share a storage, so keeps the last result. */
-static bool is_pinned(tdict_item_maker *m, tdict_gpu *gpu, const tdict_tensor *t) {
+/* Flags are not enough: another driver may have pinned the memory, or the program's claim may be false. Consecutive
+ * leaves often share a storage, so keeps the last result. */
+bool tdict_item_is_pinned(tdict_item_maker *m, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
   if (s != m->last || gpu != m->last_gpu) {
@@ -85,7 +85,7 @@ static void choose_way_in(tdict_item_maker *m, tdict_item *item) {
   item->kind = TDICT_CU_H2D;
   if (m->cast.rule || !item->src_plain || !item->dst_plain)
     item->way = TDICT_WAY_STAGE_IN;
-  else if (is_pinned(m, item->gpu, item->src))
+  else if (tdict_item_is_pinned(m, item->gpu, item->src))
     item->way = TDICT_WAY_DIRECT;
   else if (m->request->narrow && tdict_item_can_pack(m->plan, item))
     item->way = TDICT_WAY_STAGE_IN;
@@ -100,7 +100,8 @@ static void choose_way_in(tdict_item_maker *m, tdict_item *item) {
 /* Chooses the way to the host: never a pageable driver copy, which blocks other threads. */
 static void choose_way_out(tdict_item_maker *m, tdict_item *item) {
   item->kind = TDICT_CU_D2H;
-  bool pinned = item->dst ? is_pinned(m, item->gpu, item->dst) : m->request->want_pinned; /* false for a sink */
+  bool pinned =
+      item->dst ? tdict_item_is_pinned(m, item->gpu, item->dst) : m->request->want_pinned; /* false for a sink */
   item->way = pinned && !m->cast.rule && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
 }
 
@@ -162,7 +163,7 @@ tdict_status tdict_item_append(tdict_item_maker *m, tdict_item *item, tdict_erro
   if (p->num_items == p->cap && !tdict_plan_reserve(p, 1))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its plan");
   const bool wire = p->wire != NULL, converts = wire && m->cast.rule;
-  const bool pinned = converts && item->way == TDICT_WAY_STAGE_IN && is_pinned(m, item->gpu, item->src);
+  const bool pinned = converts && item->way == TDICT_WAY_STAGE_IN && tdict_item_is_pinned(m, item->gpu, item->src);
   tdict_status status = wire ? tdict_plan_append_cast(p, &m->cast, item, m->request->narrow, pinned, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   retain_source(m, item->src);

@@ -60,6 +60,8 @@ typedef struct tdict_item_maker {
 /* Initializes the maker and collected->plan, an empty plan. Errors: TDICT_ENOMEM. */
 tdict_status tdict_item_maker_init(tdict_item_maker *maker, tdict_collected *collected,
                                    const tdict_plan_request *request, tdict_error *err);
+/* Returns true if the GPU can access the tensor's memory. */
+bool tdict_item_is_pinned(tdict_item_maker *maker, tdict_gpu *gpu, const tdict_tensor *t);
 /* Finds a device's GPU. Errors: TDICT_EWRONGDEVICE if absent, and those of tdict_devices_gpu(). */
 tdict_status tdict_item_find_gpu(tdict_item_maker *maker, tdict_device device, tdict_gpu **out, tdict_error *err);
 /* Chooses the way of an item to the device `to`, and the GPU that copies the item. Returns TDICT_EWRONGDEVICE if a

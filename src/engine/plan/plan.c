@@ -55,11 +55,20 @@ static void free_objects(tdict_objects *objects) {
   free(objects);
 }
 
+static void free_wire(tdict_plan *plan) {
+  free(plan->wire->casts);
+  free(plan->wire);
+  plan->wire = NULL;
+}
+
+void tdict_plan_drop_unused_wire(tdict_plan *plan) {
+  if (!plan->wire->packs) free_wire(plan);
+}
+
 void tdict_plan_clear(tdict_plan *plan) {
   release_tensors(plan);
   if (plan->objects) free_objects(plan->objects);
-  if (plan->wire) free(plan->wire->casts);
-  free(plan->wire);
+  if (plan->wire) free_wire(plan);
   if (plan->block) tdict_consolidated_release(plan->block);
   tdict_plan kept = {.items = plan->items,
                      .nodes = plan->nodes,

@@ -175,6 +175,8 @@ void tdict_plan_take_used(tdict_used_plan *used, tdict_plan *out);
  * MiB, frees the memory. */
 void tdict_plan_give_used(tdict_used_plan *used, tdict_plan *plan);
 
+/* Removes plan->wire if no item is packed. Only for plans without conversions. */
+void tdict_plan_drop_unused_wire(tdict_plan *plan);
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 static inline size_t tdict_plan_bytes(const tdict_plan *plan) {

@@ -1,5 +1,5 @@
-/* Tests which work the option conversions queues. One launch reads small pinned sources without a copy, and slots have
- * the narrow elements of the wire dtype. */
+/* What the options conversions and narrow queue on the device: small pinned sources are read by one launch without any
+ * copy, slots are filled with the narrow elements of the wire, and blocks without integers are copied once. */
 #include "core/base/error.h"
 #include "device/gpu.h"
 #include "engine/conversions.h"
@@ -217,4 +217,32 @@ GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   assert_int_equal(num_launches, (60001 * 8 + 65535) / 65536 + (70003 * 4 + 65535) / 65536);
   check_converted(&w, &tokens, td_leaf(src, "tokens"), td_leaf(out, "tokens"));
   check_converted(&w, &half, td_leaf(src, "half"), td_leaf(out, "half"));
+}
+
+/* With narrow, a tree that is one block is copied by one driver copy if no leaf can be packed: floats and bytes, small
+ * integers, pinned memory, or the way to the host. */
+GPU_CASE(narrow_copies_a_block_once) {
+  static const char *const packs_none = "ids:i64[511] a.x:f32[4000] a.y:u8[70000] flag:bool[9]",
+                           *const packs_one = "a.x:f32[4000] ids:i64[512]";
+  scoped_place w = place_sized(16 << 20, -1);
+  for (int k = 0; k < 8; k++) {
+    const bool packs = k / 4, pinned = k & 1;
+    scoped_tree loose = td_tree_in(NULL, packs ? packs_one : packs_none), src = NULL, back = NULL;
+    td_ok(tdict_consolidate(loose, pinned ? w.pinned : NULL, &src, err));
+    tdict_transfer_stats s = tdict_transfer_stats_default();
+    tdict_transfer_options o = td_with(tdict_transfer_options, narrow = true, stats = &s);
+    o.mode = k & 2 ? TDICT_MODE_NON_BLOCKING_PIN : TDICT_MODE_NON_BLOCKING;
+    scoped_tree out = move_counted(&w, src, &o);
+    check_tree(&w, src, out);
+    assert_int_equal(num_launches, packs && !pinned);
+    assert_int_equal(tdict_is_consolidated(out), !packs || pinned);
+    if (packs && !pinned) continue;
+    assert_int_equal(num_copies, 1);
+    num_copies = 0;
+    o.pinned_result = true;
+    back = move_with(&w, out, tdict_cpu(), &o);
+    check_tree(&w, src, back);
+    assert_int_equal(num_copies, 1);
+    assert_true(tdict_is_consolidated(back));
+  }
 }

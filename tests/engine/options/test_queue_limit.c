@@ -281,7 +281,10 @@ SIM_CASE(queue_limit_has_a_default_for_few_transfers) {
   const tdict_transfer_options o = tdict_transfer_options_default();
   assert_in_range(peak_queued(&w, large, w.device, o), DEFAULT_LIMIT / 2, DEFAULT_LIMIT);
   assert_int_equal(peak_queued(&w, large, w.device, td_with(tdict_transfer_options, max_queued_bytes = SIZE_MAX)), 0);
-  assert_int_equal(peak_queued(&w, large, w.device, td_with(tdict_transfer_options, narrow = true)), 0);
+  const tdict_transfer_options narrow = td_with(tdict_transfer_options, narrow = true);
+  assert_in_range(peak_queued(&w, large, w.device, narrow), DEFAULT_LIMIT / 2, DEFAULT_LIMIT); /* bytes stay bytes */
+  td_put(large, "ids", random_tensor(TDICT_I64, SHAPE(512), NULL));
+  assert_int_equal(peak_queued(&w, large, w.device, narrow), 0);
   assert_int_equal(peak_queued(&w, small, w.device, o), 0);
   assert_int_equal(peak_queued(&w, pinned, w.device, o), 0);
   scoped_tree on_device = move_with(&w, large, w.device, &o);
