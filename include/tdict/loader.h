@@ -75,7 +75,7 @@ typedef struct tdict_loader_options {
   /** Dtypes of tensors of the batches, see tdict/wire.h; borrowed by the loader. */
   const tdict_conversion *conversions;
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */
-  bool narrow;       /**< true: integers and bools of batches of `collate` in ordinary memory travel in fewer bytes */
+  bool narrow;       /**< true: integers and bools of batches of `collate` in ordinary memory travel in fewer bits */
   bool keep_objects; /**< true: objects that no hook can move stay on the cpu; false (default): their batch fails */
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {

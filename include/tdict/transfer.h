@@ -106,7 +106,7 @@ typedef struct tdict_transfer_options {
   size_t max_queued_bytes;
   const tdict_conversion *conversions; /**< dtypes of tensors, see tdict/wire.h. Borrowed for the call */
   size_t num_conversions;              /**< number of elements in `conversions`; default 0 */
-  bool narrow; /**< true: integers and bools travel to a device in fewer bytes, see tdict/wire.h. Default: false */
+  bool narrow; /**< true: integers and bools travel to a device in fewer bits, see tdict/wire.h. Default: false */
   int64_t max_bytes_per_second; /**< limit of the rate, 1000000 or more, see docs/tuning.md; 0 (default): no limit */
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {

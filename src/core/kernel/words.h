@@ -93,19 +93,25 @@ enum {
  * begin at a multiple of 16 with a head of TDICT_PACK_HEAD words, and TDICT_WORDS_PER_BLOCK words for each packed
  * block. A packed block has TDICT_PACK_BLOCK_BYTES bytes of elements. The last packed block can have fewer elements.
  * Each element is stored as its difference from the base of its block. All differences of a packed block have the same
- * number of bits. The differences begin at a multiple of 16. If the differences do not save bytes, the elements are
- * stored unchanged in place of the differences. */
+ * number of bits.
+ *
+ * The elements and the differences are rows of TDICT_PACK_ROW bytes, and begin at a multiple of TDICT_PACK_ROW from the
+ * head. A row has lanes as wide as an element. Lane l holds the differences of the elements in lane l of all rows of
+ * the block, one after another, from the lowest bit of the first row. So a difference is in one row or in two
+ * neighbouring rows. The host fills up the elements of the last block to a multiple of TDICT_PACK_ROWS bytes. */
 enum {
   TDICT_PACK_BLOCK_UNITS = 2 * TDICT_KERNEL_BLOCK_UNITS, /* units of 16 bytes */
   TDICT_PACK_BLOCK_BYTES = 16 * TDICT_PACK_BLOCK_UNITS,
+  TDICT_PACK_ROW = 64,
+  TDICT_PACK_ROWS = 2 * TDICT_PACK_ROW,
   TDICT_PACK_SIZE = 0, /* word of the head: size of the packed elements in bytes, including the head */
   TDICT_PACK_HEAD = 1
 };
 /* The words of a packed block. */
 enum {
   TDICT_BLOCK_BASE,
-  TDICT_BLOCK_PLACE, /* lowest 8 bits: number of bits of a difference (0, 8, 16 or 32; for bools 1), or of an element if
-                      * the elements are unchanged. Other bits: offset of the differences from the head, in bytes */
+  TDICT_BLOCK_PLACE, /* lowest 8 bits: number of bits of a difference. If it is 0, the block has no rows. Other bits:
+                      * offset of the rows from the head, in bytes */
   TDICT_WORDS_PER_BLOCK
 };
 enum { TDICT_PLACE_OFFSET = 8 };

@@ -5,88 +5,67 @@
 
 #include "device/kernels/body.h"
 
-/* The words of a packed block. */
-typedef struct tdict_packed_block {
-  uint64_t differences, base; /* `differences` is an address */
-  unsigned bits, item_bytes;
-} tdict_packed_block;
+/* What a thread needs to restore its units of a batch. They are 64 rows of the elements apart, so their differences
+ * begin at the same bit of the lanes. A word has the same number in each of its lanes. */
+typedef struct tdict_unpacking {
+  uint64_t rows;                 /* address of the differences; if there are none, of any 64 bytes */
+  unsigned bits, log_width;      /* an element has 2^log_width bits */
+  unsigned down, up;             /* shifts of the differences in their first row and in the next one */
+  uint64_t low, high, base, top; /* words: bits from the first row, bits from the next one, base, highest bit */
+} tdict_unpacking;
 
 TDICT_BODY uint64_t tdict_unpack_word(tdict_kernel_env *env, uint64_t address) {
   const TDICT_GLOBAL tdict_unit8 *at = (const TDICT_GLOBAL tdict_unit8 *)tdict_kernel_at(env, address, 8);
   return at ? *at : 0;
 }
+TDICT_BODY tdict_unit16 tdict_unpack_load(tdict_kernel_env *env, uint64_t address) {
+  const TDICT_GLOBAL tdict_unit16 *at = (const TDICT_GLOBAL tdict_unit16 *)tdict_kernel_at(env, address, 16);
+  const tdict_unit16 nothing = {0, 0};
+  return at ? *at : nothing;
+}
+/* Returns a number whose lowest `count` bits are set. */
+TDICT_BODY uint64_t tdict_unpack_mask(unsigned count) { return count ? ~(uint64_t)0 >> (64 - count) : 0; }
 
-TDICT_BODY tdict_packed_block tdict_unpack_block(tdict_kernel_env *env, const tdict_kernel_span *span,
-                                                 uint64_t number) {
-  const uint64_t packed = span->src;
-  const uint64_t words = packed + 8 * (TDICT_PACK_HEAD + TDICT_WORDS_PER_BLOCK * number);
+/* Returns the offset of a unit's differences in their lanes, in bits. `unit` is the number of the unit in the block. */
+TDICT_BODY unsigned tdict_unpack_offset(const tdict_unpacking *u, uint64_t unit) {
+  return (unsigned)unit / (TDICT_PACK_ROW / 16) * u->bits;
+}
+
+/* `unit` is a unit of the batch in the entry. */
+TDICT_BODY tdict_unpacking tdict_unpack_begin(tdict_kernel_env *env, const tdict_kernel_span *span, uint64_t unit) {
+  const uint64_t number = unit / TDICT_PACK_BLOCK_UNITS;
+  const uint64_t words = span->src + 8 * (TDICT_PACK_HEAD + TDICT_WORDS_PER_BLOCK * number);
+  const uint64_t base = tdict_unpack_word(env, words + (uint64_t)8 * TDICT_BLOCK_BASE);
   const uint64_t place = tdict_unpack_word(env, words + (uint64_t)8 * TDICT_BLOCK_PLACE);
-  tdict_packed_block block;
-  block.differences = packed + (place >> TDICT_PLACE_OFFSET);
-  block.base = tdict_unpack_word(env, words + (uint64_t)8 * TDICT_BLOCK_BASE);
-  block.bits = (unsigned)(place & (((uint64_t)1 << TDICT_PLACE_OFFSET) - 1));
-  block.item_bytes = tdict_form(span->layout, TDICT_FORM_WIDTH);
-  return block;
+  const unsigned width = 8 * tdict_form(span->layout, TDICT_FORM_WIDTH);
+  uint64_t ones = 1;
+  for (unsigned copied = width; copied < 64; copied *= 2) ones |= ones << copied;
+  tdict_unpacking u;
+  u.bits = (unsigned)(place & (((uint64_t)1 << TDICT_PLACE_OFFSET) - 1));
+  u.rows = u.bits ? span->src + (place >> TDICT_PLACE_OFFSET) : span->src;
+  u.log_width = (unsigned)__builtin_ctz(width);
+  u.down = tdict_unpack_offset(&u, unit % TDICT_PACK_BLOCK_UNITS) & (width - 1);
+  const uint64_t mask = tdict_unpack_mask(u.bits), here = tdict_unpack_mask(width - u.down);
+  u.up = (width - u.down) & 63; /* if this is 64, no bit is in the next row */
+  u.low = ones * (mask & here);
+  u.high = ones * (mask & ~here);
+  u.base = ones * (base & tdict_unpack_mask(width));
+  u.top = ones << (width - 1);
+  return u;
 }
 
-/* Reads the differences of a unit, which have at most 8 bytes. `unit` is the number of the unit in the packed block. */
-TDICT_BODY uint64_t tdict_unpack_load(tdict_kernel_env *env, const tdict_packed_block *b, uint64_t unit) {
-  const unsigned bytes = 16 / b->item_bytes * b->bits / 8;
-  if (bytes == 0) return 0;
-  const TDICT_GLOBAL void *at = tdict_kernel_at(env, b->differences + unit * bytes, bytes);
-  if (!at) return 0;
-  switch (bytes) {
-  case 2:
-    return *(const TDICT_GLOBAL tdict_unit2 *)at;
-  case 4:
-    return *(const TDICT_GLOBAL tdict_unit4 *)at;
-  default:
-    return *(const TDICT_GLOBAL tdict_unit8 *)at;
-  }
+/* Restores the elements of a word, from words of two rows. No carry passes from a lane to the next. */
+TDICT_BODY uint64_t tdict_unpack_lanes(const tdict_unpacking *u, uint64_t first, uint64_t next) {
+  const uint64_t differences = (first >> u->down & u->low) | (next << u->up & u->high);
+  return ((differences & ~u->top) + (u->base & ~u->top)) ^ ((differences ^ u->base) & u->top);
 }
 
-/* Expands each of the lowest 8 bits to a byte of value 0 or 1. */
-TDICT_BODY uint64_t tdict_unpack_bits(uint64_t bits) {
-  bits &= 0xff;
-  bits = (bits | bits << 28) & 0x0000000f0000000fu;
-  bits = (bits | bits << 14) & 0x0003000300030003u;
-  return (bits | bits << 7) & 0x0101010101010101u;
-}
-
-/* Returns element `i` of a unit: the difference number `i`, plus the base. */
-TDICT_BODY uint64_t tdict_unpack_item(const tdict_packed_block *b, uint64_t differences, unsigned i) {
-  const uint64_t mask = ((uint64_t)1 << b->bits) - 1; /* bits is at most 32 */
-  return (differences >> i * b->bits & mask) + b->base;
-}
-
-/* Restores 8 of the 16 bytes of a unit: the first half (0) or the second half (1). */
-TDICT_BODY uint64_t tdict_unpack_half(const tdict_packed_block *b, uint64_t differences, unsigned half) {
-  switch (b->item_bytes) {
-  case 1:
-    return tdict_unpack_bits(differences >> 8 * half);
-  case 2: {
-    uint64_t made = 0;
-    for (unsigned i = 0; i < 4; i++) made |= (tdict_unpack_item(b, differences, 4 * half + i) & 0xffff) << 16 * i;
-    return made;
-  }
-  case 4:
-    return (tdict_unpack_item(b, differences, 2 * half) & 0xffffffffu) | tdict_unpack_item(b, differences, 2 * half + 1)
-                                                                             << 32;
-  default:
-    return tdict_unpack_item(b, differences, half);
-  }
-}
-
-/* Restores the bytes of a unit. */
-TDICT_BODY tdict_unit16 tdict_unpack_unit(tdict_kernel_env *env, const tdict_packed_block *b, uint64_t unit) {
-  if (b->bits == 8 * b->item_bytes) { /* the elements themselves */
-    const TDICT_GLOBAL tdict_unit16 *at =
-        (const TDICT_GLOBAL tdict_unit16 *)tdict_kernel_at(env, b->differences + 16 * unit, 16);
-    const tdict_unit16 nothing = {0, 0};
-    return at ? *at : nothing;
-  }
-  const uint64_t differences = tdict_unpack_load(env, b, unit);
-  const tdict_unit16 made = {tdict_unpack_half(b, differences, 0), tdict_unpack_half(b, differences, 1)};
+TDICT_BODY tdict_unit16 tdict_unpack_unit(tdict_kernel_env *env, const tdict_unpacking *u, uint64_t unit) {
+  const uint64_t row = tdict_unpack_offset(u, unit) >> u->log_width;
+  const uint64_t address = u->rows + row * TDICT_PACK_ROW + unit % (TDICT_PACK_ROW / 16) * 16;
+  const tdict_unit16 first = tdict_unpack_load(env, address);
+  const tdict_unit16 next = tdict_unpack_load(env, u->high ? address + TDICT_PACK_ROW : address);
+  const tdict_unit16 made = {tdict_unpack_lanes(u, first[0], next[0]), tdict_unpack_lanes(u, first[1], next[1])};
   return made;
 }
 
@@ -113,10 +92,10 @@ TDICT_BODY void tdict_unpack_store(tdict_kernel_env *env, const tdict_kernel_spa
 TDICT_BODY void tdict_kernel_unpack(tdict_kernel_env *env, const tdict_kernel_span *span) {
   TDICT_EACH_BATCH(span, at) {
     /* a batch of all threads lies in one packed block */
-    const tdict_packed_block block = tdict_unpack_block(env, span, at / TDICT_PACK_BLOCK_UNITS);
+    const tdict_unpacking unpacking = tdict_unpack_begin(env, span, at);
     tdict_unit16 made[TDICT_KERNEL_BATCH];
     TDICT_EACH_IN_BATCH(k)
-    made[k] = tdict_unpack_unit(env, &block, tdict_kernel_unit(span, at, k) % TDICT_PACK_BLOCK_UNITS);
+    made[k] = tdict_unpack_unit(env, &unpacking, tdict_kernel_unit(span, at, k) % TDICT_PACK_BLOCK_UNITS);
     TDICT_EACH_IN_BATCH(k)
     if (tdict_kernel_has_unit(span, at, k))
       tdict_unpack_store(env, span, at + (uint64_t)k * TDICT_KERNEL_THREADS, made[k]);

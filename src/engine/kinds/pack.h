@@ -9,7 +9,7 @@
 
 /* Returns true for integers of 2, 4 or 8 bytes and for bools. */
 bool tdict_pack_supports(tdict_dtype dtype);
-/* Returns the maximum size, a multiple of 16, of packed elements that have `bytes` bytes unpacked. */
+/* Returns the maximum size, a multiple of 64, of packed elements that have `bytes` bytes unpacked. */
 size_t tdict_pack_most_bytes(size_t bytes);
 
 /* A packer writes packed elements to `packed`. */
@@ -18,7 +18,7 @@ typedef struct tdict_packer {
   size_t filled;       /* bytes that are used, including the head */
   uint64_t num_blocks; /* blocks that are written */
   unsigned item_bytes;
-  bool is_signed, is_bool;
+  bool is_signed;
   tdict_stream_kind kind;   /* the vector instructions for the computation */
   tdict_stream_kind stores; /* the stores that write packed elements */
 } tdict_packer;
@@ -29,7 +29,7 @@ void tdict_pack_begin(tdict_packer *packer, tdict_dtype dtype, void *packed, siz
 /* Packs the next elements. `bytes` must be a multiple of TDICT_PACK_BLOCK_BYTES, except in the last call. If `ahead` is
  * not NULL, prefetches bytes at this address, which the caller will read next. */
 void tdict_pack_add(tdict_packer *packer, const void *src, size_t bytes, const void *ahead);
-/* Writes the total size to the head. Returns this size, a multiple of 16. If `stores` is not TDICT_STREAM_PLAIN, call
+/* Writes the total size to the head. Returns this size, a multiple of 64. If `stores` is not TDICT_STREAM_PLAIN, call
  * tdict_stream_fence() before other threads or devices read the bytes. */
 size_t tdict_pack_end(tdict_packer *packer);
 /* Returns the size that tdict_pack_end() wrote to the head of packed elements. */

@@ -21,10 +21,11 @@ typedef enum pv_kind {
   PV_WORD,     /* up to 2^32 - 1 */
   PV_WORD_1,   /* up to 2^32 */
   PV_RANDOM,   /* random bits */
-  PV_EXTREMES, /* near one value, but also the lowest and the highest number */
-  PV_OUTLIER,  /* differences up to 255, except for one element */
-  PV_MIDDLE,   /* up to 255, around 0 or, if unsigned, around the middle of the range */
-  PV_MIXED,    /* each block has another kind */
+  PV_EXTREMES, /* near one value, and the lowest and the highest number of the dtype */
+  PV_OUTLIER,  /* differences up to 255, and one other element in all */
+  PV_WIDTH,    /* differences of a random number of bits */
+  PV_MIDDLE,   /* differences up to 255 around 0, and for unsigned numbers around the middle of their range */
+  PV_MIXED,    /* each block of its own kind */
   PV_KINDS
 } pv_kind;
 
@@ -32,7 +33,7 @@ static const tdict_dtype pv_dtypes[] = {TDICT_I16, TDICT_I32, TDICT_I64, TDICT_U
 enum { PV_DTYPES = sizeof pv_dtypes / sizeof *pv_dtypes };
 
 static inline bool pv_is_unsigned(tdict_dtype dtype) {
-  return dtype == TDICT_U16 || dtype == TDICT_U32 || dtype == TDICT_U64;
+  return dtype == TDICT_U16 || dtype == TDICT_U32 || dtype == TDICT_U64 || dtype == TDICT_BOOL;
 }
 static inline unsigned pv_item(tdict_dtype dtype) { return (unsigned)tdict_dtype_bytes(dtype); }
 static inline void pv_store(tdict_dtype dtype, void *data, size_t i, uint64_t number) {
@@ -57,6 +58,18 @@ static inline void pv_fill_bools(rng *r, unsigned char *out, size_t count, pv_ki
     for (size_t i = 0; i < count; i++) out[i] = (unsigned char)next_random(r);
 }
 
+/* Fills integers: differences of exactly `bits` bits from a random lowest element, which can be negative. */
+static inline void pv_fill_width(rng *r, tdict_dtype dtype, void *data, size_t count, unsigned bits) {
+  const unsigned unused = 64 - 8 * pv_item(dtype);
+  const uint64_t all = ~(uint64_t)0 >> unused, top = bits ? ~(uint64_t)0 >> (64 - bits) : 0;
+  const uint64_t lowest = top == all ? 0 : next_random(r) % (all - top);
+  const uint64_t sign =
+      pv_is_unsigned(dtype) ? 0 : (uint64_t)1 << (63 - unused); /* XOR makes the lowest number first */
+  for (size_t i = 0; i < count; i++) pv_store(dtype, data, i, (lowest + (next_random(r) & top)) ^ sign);
+  pv_store(dtype, data, 0, (lowest + top) ^ sign);
+  if (count > 1) pv_store(dtype, data, count - 1, lowest ^ sign);
+}
+
 static inline void pv_fill(rng *r, tdict_dtype dtype, void *data, size_t count, pv_kind kind) {
   static const uint64_t most[] = {0, 0xff, 0x100, 0xffff, 0x10000, 0xffffffff, 0x100000000};
   const unsigned item = pv_item(dtype), bits = 8 * item;
@@ -71,6 +84,10 @@ static inline void pv_fill(rng *r, tdict_dtype dtype, void *data, size_t count, 
   }
   if (dtype == TDICT_BOOL) {
     pv_fill_bools(r, data, count, kind);
+    return;
+  }
+  if (kind == PV_WIDTH) {
+    pv_fill_width(r, dtype, data, count, (unsigned)pick(r, 0, (int64_t)bits));
     return;
   }
   const uint64_t span = kind <= PV_WORD_1 ? most[kind] : 0xff, top = all < span ? all : span;
@@ -95,21 +112,15 @@ static inline void pv_fill(rng *r, tdict_dtype dtype, void *data, size_t count, 
 static inline size_t pv_round(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 /* Returns the bits that each element of a block needs. */
 static inline unsigned pv_bits(tdict_dtype dtype, const void *data, size_t count) {
-  const unsigned bits = 8 * pv_item(dtype);
-  if (dtype == TDICT_BOOL) {
-    for (size_t i = 0; i < count; i++)
-      if (((const unsigned char *)data)[i] > 1) return bits;
-    return 1;
-  }
   long double low = pv_value(dtype, data, 0), high = low;
   for (size_t i = 1; i < count; i++) {
     const long double value = pv_value(dtype, data, i);
     low = value < low ? value : low;
     high = value > high ? value : high;
   }
-  for (unsigned few = 8; few < bits; few *= 2)
-    if (high - low < ldexpl(1, (int)few)) return high == low ? 0 : few;
-  return high == low ? 0 : bits;
+  unsigned bits = 0;
+  while (high - low >= ldexpl(1, (int)bits)) bits++;
+  return dtype == TDICT_BOOL && bits > 1 ? 8 : bits;
 }
 /* Returns the packed size of a leaf in bytes. */
 static inline size_t pv_packed_bytes(tdict_dtype dtype, const void *data, size_t bytes) {
@@ -117,7 +128,8 @@ static inline size_t pv_packed_bytes(tdict_dtype dtype, const void *data, size_t
   size_t sum = pv_round(8 + 16 * ((bytes + PV_BLOCK - 1) / PV_BLOCK), 64);
   for (size_t at = 0; at < bytes; at += PV_BLOCK) {
     const size_t count = (bytes - at < PV_BLOCK ? bytes - at : PV_BLOCK) / item;
-    sum += pv_round((count * pv_bits(dtype, (const char *)data + at, count) + 7) / 8, 16);
+    const size_t rows = (count * item + 127) / 128 * 2, bits = pv_bits(dtype, (const char *)data + at, count);
+    sum += (rows * bits + 8 * item - 1) / (8 * item) * 64;
   }
   return sum;
 }

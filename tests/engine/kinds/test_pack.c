@@ -18,35 +18,37 @@ static size_t pack(tdict_packer p, tdict_dtype dtype, const void *data, size_t b
   return size;
 }
 
-/* The packed bytes have the size of the model, and are the same with all vector instructions and kinds of stores. */
-CASE(pack_needs_few_bytes) {
+/* Packs the elements with all vector instructions and stores. The packed bytes have the size of the model, are the
+ * same, and fit. */
+static void check_packed(rng *r, tdict_dtype dtype, const void *data, size_t bytes) {
   const tdict_packer plain = {0};
+  scoped_bytes packed = aligned_alloc(64, MOST_BYTES + 4096), other = aligned_alloc(64, MOST_BYTES + 4096);
+  memset(packed, 0xA5, MOST_BYTES + 4096);
+  memset(other, 0xA5, MOST_BYTES + 4096);
+  const size_t size = pack(plain, dtype, data, bytes, 9, packed), wanted = pv_packed_bytes(dtype, data, bytes);
+  if (size != wanted)
+    fail_msg("%s, %zu bytes: %zu are packed, wanted %zu", tdict_dtype_name(dtype), bytes, size, wanted);
+  assert_true(size <= tdict_pack_most_bytes(bytes));
+  assert_int_equal(tdict_pack_size(packed), size);
+  for (int isa = 0; isa < TDICT_STREAM_KINDS; isa++) {
+    if (!tdict_stream_has((tdict_stream_kind)isa)) continue;
+    const tdict_packer vectors = {.kind = (tdict_stream_kind)isa,
+                                  .stores = pick(r, 0, 1) ? (tdict_stream_kind)isa : TDICT_STREAM_PLAIN};
+    assert_int_equal(pack(vectors, dtype, data, bytes, 1 + (size_t)isa, other), size);
+    assert_memory_equal(packed, other, MOST_BYTES + 4096); /* unused bytes of the head stay as they were */
+  }
+}
+
+CASE(pack_needs_few_bytes) {
   rng r = {1};
   scoped_bytes data = malloc(MOST_BYTES);
-  scoped_bytes packed = aligned_alloc(64, MOST_BYTES + 4096), other = aligned_alloc(64, MOST_BYTES + 4096);
   for (int d = 0; d < PV_DTYPES; d++)
     for (int kind = 0; kind < PV_KINDS; kind++)
       for (int round = 0; round < 3; round++) {
         const unsigned item = pv_item(pv_dtypes[d]);
-        const size_t count = (size_t)pick(&r, 1, (round ? MOST_BYTES : 600) / item), bytes = count * item;
-        memset(packed, 0xA5, MOST_BYTES + 4096);
-        memset(other, 0xA5, MOST_BYTES + 4096);
+        const size_t count = (size_t)pick(&r, 1, (round ? MOST_BYTES : 600) / item);
         pv_fill(&r, pv_dtypes[d], data, count, (pv_kind)kind);
-        const size_t size = pack(plain, pv_dtypes[d], data, bytes, 9, packed);
-        const size_t wanted = pv_packed_bytes(pv_dtypes[d], data, bytes);
-        if (size != wanted)
-          fail_msg("%s, kind %d: %zu bytes, wanted %zu", tdict_dtype_name(pv_dtypes[d]), kind, size, wanted);
-        assert_true(size <= tdict_pack_most_bytes(bytes));
-        assert_int_equal(tdict_pack_size(packed), size);
-        for (int isa = 0; isa < TDICT_STREAM_KINDS; isa++) {
-          if (!tdict_stream_has((tdict_stream_kind)isa)) continue;
-          const tdict_packer vectors = {.kind = (tdict_stream_kind)isa,
-                                        .stores = pick(&r, 0, 1) ? (tdict_stream_kind)isa : TDICT_STREAM_PLAIN};
-          const size_t again = pack(vectors, pv_dtypes[d], data, bytes, 1 + (size_t)isa, other);
-          assert_int_equal(again, size);
-          for (size_t at = 0; at < MOST_BYTES + 4096; at += 8) /* unused bytes of the head do not change */
-            assert_memory_equal(packed + at, other + at, 8);
-        }
+        check_packed(&r, pv_dtypes[d], data, count * item);
       }
 }
 
@@ -93,7 +95,25 @@ GPU_CASE(unpack_restores_every_element) {
     }
 }
 
-/* A launch can have more entries than fit into its parameters. */
+/* Differences of every number of bits, in a whole block and in a part of a block. */
+GPU_CASE(unpack_restores_every_width) {
+  rng r = {4};
+  scoped_areas a = areas_open(1);
+  scoped_bytes data = malloc(MOST_BYTES);
+  for (int d = 0; pv_dtypes[d] != TDICT_BOOL; d++)
+    for (unsigned bits = 0; bits <= 8 * pv_item(pv_dtypes[d]); bits++) {
+      const size_t item = pv_item(pv_dtypes[d]),
+                   counts[] = {PV_BLOCK / item, (size_t)pick(&r, 1, PV_BLOCK / (int64_t)item - 1)};
+      for (int c = 0; c < 2; c++) {
+        pv_fill_width(&r, pv_dtypes[d], data, counts[c], bits);
+        if (counts[c] > 1) assert_int_equal(pv_bits(pv_dtypes[d], data, counts[c]), bits);
+        check_packed(&r, pv_dtypes[d], data, counts[c] * item);
+        check_unpacked(&a, pv_dtypes[d], data, counts[c] * item, 0);
+      }
+    }
+}
+
+/* Many entries in one launch, more than fit the parameters. */
 GPU_CASE(unpack_restores_many_entries) {
   enum { ENTRIES = 150, EACH = 512 };
   const tdict_packer best = {.kind = tdict_stream_best()};
