@@ -9,6 +9,10 @@
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err) {
   tdict_engine *e = calloc(1, sizeof *e);
   if (!e) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its engine");
+  if (tdict_host_cache_create(&e->host_cache, err) != TDICT_OK) {
+    free(e);
+    return TDICT_ENOMEM;
+  }
   e->config = *config;
   e->tuning = config->tuning ? *config->tuning : tdict_tuning_default();
   e->best_stores = tdict_stream_best();
@@ -32,6 +36,7 @@ void tdict_engine_destroy(tdict_engine *e) {
   if (!e) return;
   tdict_tracer_reset(&e->tracer);
   tdict_rings_reset(&e->rings);
+  tdict_host_cache_close(e->host_cache);
   tdict_plan_reset(&e->used_plan.plan);
   pthread_cond_destroy(&e->idle);
   pthread_mutex_destroy(&e->used_plan.lock);

@@ -6,6 +6,7 @@
 
 #include "core/base/forkmark.h"
 #include "core/base/stream_copy.h"
+#include "core/memory/host_cache.h"
 #include "engine/options/trace/trace.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/tuning.h"
@@ -36,6 +37,7 @@ typedef struct tdict_engine {
   tdict_engine_job *jobs; /* in the order in which the jobs began */
   tdict_used_plan used_plan;
   tdict_rings rings;
+  tdict_host_cache *host_cache; /* of large results in ordinary host memory */
   tdict_tracer tracer;
   _Atomic(int32_t) last_helpers; /* relaxed: number of pool threads that the last transfer used, a hint only */
 } tdict_engine;

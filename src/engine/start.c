@@ -206,7 +206,9 @@ static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_err
   if (start->dst || start->storage || t->plan.num_items == 0) return TDICT_OK;
   const size_t bytes = t->plan.line_bytes;
   const int node = s->collected.reads_device ? find_memory_node(&t->plan) : -1;
-  tdict_status status = tdict_storage_create_near(s->memory, bytes, node, &first->storage, err);
+  tdict_status status = !s->memory && bytes >= TDICT_HOST_CACHE_FROM
+                            ? tdict_host_cache_storage(s->engine->host_cache, bytes, &first->storage, err)
+                            : tdict_storage_create_near(s->memory, bytes, node, &first->storage, err);
   for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++) {
     t->targets[i].position = start->more_targets[i - 1].position;
     status = tdict_storage_create(start->more_targets[i - 1].memory, bytes, false, &t->targets[i].storage, err);

@@ -293,3 +293,16 @@ SIM_CASE(work_touches_new_results_ahead) {
   td_ok(tdict_sim_resume(w.c, err));
   check_result(&w, src, f);
 }
+
+/* The memory of a freed result serves again, because clearing new pages takes longer than the copies into them. */
+SIM_CASE(work_large_results_reuse_memory) {
+  scoped_place w = open_place();
+  scoped_tree src = bytes_tree("x", LARGE, NULL), other = bytes_tree("x", LARGE, NULL);
+  scoped_tree there = to_device(&w, src, w.device), other_there = to_device(&w, other, w.device);
+  tdict_tree *home = to_device(&w, there, tdict_cpu());
+  const void *data = tdict_const_data(home, "x");
+  check_and_release(&w, src, home);
+  home = to_device(&w, other_there, tdict_cpu());
+  assert_ptr_equal(tdict_const_data(home, "x"), data);
+  check_and_release(&w, other, home);
+}
