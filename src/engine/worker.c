@@ -74,8 +74,9 @@ static bool writes_on_host(const tdict_transfer *t) {
 }
 
 /* Claims the next chunk, or the next strip of a chunk. Returns false if none is left. */
-static bool claim_next(tdict_transfer *t, tdict_claim *out) {
-  if (t->strips) return tdict_strips_claim(t, out);
+static bool claim_next(tdict_worker *worker, tdict_claim *out) {
+  tdict_transfer *t = worker->transfer;
+  if (t->strips) return tdict_strips_claim(worker, out);
   const uint32_t n = atomic_fetch_add_explicit(&t->next_strip, 1, memory_order_relaxed);
   if (n >= t->plan.num_chunks) return false;
   *out = (tdict_claim){&t->plan.chunks[n], NULL, t->plan.chunks[n]};
@@ -88,7 +89,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   /* Claim chunks until none is left. */
   if (t->stream_waits && writes_on_host(t)) tdict_fences_wait(&t->stream_waits->recorded);
-  for (tdict_claim claim; status == TDICT_OK && claim_next(t, &claim) && !tdict_future_has_failed(&t->future);) {
+  for (tdict_claim claim; status == TDICT_OK && claim_next(worker, &claim) && !tdict_future_has_failed(&t->future);) {
     uint32_t error_item = claim.chunk->first;
     worker->worked = true;
     status = switch_gpu(lane, t->plan.items[error_item].gpu, err);

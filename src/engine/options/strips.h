@@ -1,9 +1,11 @@
-/* Lets several threads fill the slot of one chunk. Each copy costs the link some microseconds regardless of its size,
- * so copies should be large. However, the first copy should begin soon. Therefore several threads fill a slot, and each
- * thread copies one strip of the chunk. The thread that finishes its strip last queues the copy. A thread that waits
- * long for a chunk's slot returns its finished slots to the ring, so that the thread of the first strip can take a
- * slot. Thread rule: tdict_strips_create() and tdict_strips_close() are called while no worker runs. Workers call the
- * other functions, each with its own lane. */
+/* Lets several threads fill the slot of one chunk. Each copy costs the link some microseconds regardless of its
+ * size, so copies should be large. However, the first copy should begin soon. Therefore several threads fill a slot,
+ * and each thread copies one strip of the chunk. The thread that finishes its strip last queues the copy. If the
+ * transfer has few chunks and the calling thread copies, the calling thread queues all copies: the first driver
+ * calls of a thread that has just been woken take long. A thread that waits long for a chunk's slot returns its
+ * finished slots to the ring, so that the thread of the first strip can take a slot. Thread rule:
+ * tdict_strips_create() and tdict_strips_close() are called while no worker runs. Workers call the other functions,
+ * each with its own lane. */
 #ifndef TDICT_ENGINE_OPTIONS_STRIPS_H
 #define TDICT_ENGINE_OPTIONS_STRIPS_H
 
@@ -13,11 +15,14 @@
 typedef struct tdict_chunk_strips {
   /* release/acquire: set by the thread of the first strip. NULL before, and after a lane has taken it over */
   _Atomic(tdict_slot *) slot;
-  /* acq_rel: number of strips that are not filled yet. The thread that fills the last strip sees all bytes */
+  /* acq_rel: number of strips that are not filled yet, and one more if the calling thread queues the copy. The thread
+   * that decreases the number to 0 sees all bytes, and queues the copy */
   _Atomic(uint32_t) num_unfilled;
 } tdict_chunk_strips;
 typedef struct tdict_strips {
   uint32_t max_strips; /* of a chunk; at least 2 */
+  bool caller_queues;
+  uint32_t next_to_queue; /* used only by the calling thread: the next chunk whose copy it queues */
   tdict_chunk_strips chunks[];
 } tdict_strips;
 
@@ -36,12 +41,13 @@ typedef struct tdict_claim {
   tdict_chunk_strips *strips; /* NULL: the chunk has one strip, and the lane that takes the slot keeps the slot */
   tdict_chunk strip;
 } tdict_claim;
-/* Claims the next strip of a transfer with strips. Returns false if no strip is left. Strips are claimed in order, so
- * the first strip of a chunk is claimed before any other strip. */
-bool tdict_strips_claim(tdict_transfer *transfer, tdict_claim *out);
-/* Returns the slot of a chunk with several strips. For the first strip, takes a slot. For the others, waits until the
- * thread of the first has taken it. *out is NULL if the transfer has failed. Returns the errors of
- * tdict_lane_take_slot(). */
+/* Claims the next strip of the worker's transfer, which has strips. Returns false if no strip is left. Strips are
+ * claimed in order, so the first strip of a chunk is claimed before any other strip. If the calling thread queues
+ * the copy of a chunk, it claims an empty strip at the end of the chunk for this. */
+bool tdict_strips_claim(tdict_worker *worker, tdict_claim *out);
+/* Returns the slot of a chunk with several strips. For the first strip, takes a slot. For the others, waits until
+ * the thread of the first has taken it, and for an empty strip until all others are filled. *out is NULL if the
+ * transfer has failed. Returns the errors of tdict_lane_take_slot(). */
 tdict_status tdict_strips_slot(tdict_lane *lane, const tdict_claim *claim, tdict_slot **out, tdict_error *err);
 /* Counts the strip as filled. If this was the last strip, the lane owns the slot, and must queue the slot's copy.
  * Otherwise sets *slot to NULL. Returns the errors of tdict_lane_take_over(). */

@@ -14,7 +14,7 @@ static const tdict_tuning built_in =
     {.rows[TDICT_TUNING_IN] =
          {
              {KIB(384), KIB(256), KIB(256), 1, 4, 1, 1, 300},
-             {MIB(2), KIB(384), KIB(384), 3, 4, 1, 1, 300},
+             {MIB(2), KIB(384), KIB(384), 6, 4, 1, 1, 300},
              {MIB(24), MIB(1), MIB(1), 6, 4, 1, 1, 300},
              {MIB(80), MIB(2), MIB(2), 8, 2, 1, 1, 300},
              {MIB(256), MIB(2), MIB(2), 8, 2, 0, 1, 50},

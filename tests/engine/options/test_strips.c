@@ -1,5 +1,7 @@
 /* Tests chunks that several threads fill: the strips, which thread queues the chunk, which threads wait for a slot, and
  * the state after a failure. */
+#include <pthread.h>
+
 #include "engine/lanes.h"
 #include "engine/options/strips.h"
 #include "engine/trees.h"
@@ -148,4 +150,58 @@ GPU_CASE(strips_give_slots_back_after_a_failure) {
     for (int i = 0; i < there; i++) tdict_ring_give(ring, slots[i], false);
   }
   tdict_gpu_leave(gpu_of(&w), &scope);
+}
+
+/* A leaf whose last strip is filled by another thread than the caller. */
+enum { LATE_BYTES = 1000000 };
+static struct late {
+  pthread_t caller;
+  atomic_size_t num_read; /* bytes */
+  atomic_bool other_came, is_waiting;
+  atomic_int copies_of_others;
+} late;
+
+static tdict_status read_late(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err) {
+  const bool is_caller = pthread_equal(pthread_self(), late.caller);
+  (void)user, (void)err;
+  while (is_caller && !atomic_load(&late.other_came)) usleep(100);
+  if (!is_caller) atomic_store(&late.other_came, true);
+  if (!is_caller && !atomic_exchange(&late.is_waiting, true))
+    while (atomic_load(&late.num_read) < LATE_BYTES - bytes) usleep(100);
+  memset(dst, (int)(offset % 251), bytes);
+  atomic_fetch_add(&late.num_read, bytes);
+  *done = bytes;
+  return TDICT_OK;
+}
+static void note_copy(void) {
+  if (!pthread_equal(pthread_self(), late.caller)) atomic_fetch_add(&late.copies_of_others, 1);
+}
+static tdict_cu noted_h2d(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  note_copy();
+  return wrap_h2d(d, dst, src, bytes, s);
+}
+static tdict_cu noted_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                            tdict_cu_stream s) {
+  note_copy();
+  return wrap_batch(d, kind, lines, count, s);
+}
+
+/* The caller of a small blocking transfer queues all copies, also of a slot that another thread completes. */
+SIM_CASE(strips_of_small_transfers_are_queued_by_the_caller) {
+  if (tdict_cpus_count() < 2) td_skip("one processor: no other thread copies");
+  scoped_place w = open_wrapped(td_options(tdict_context_options, staging_bytes = 16 << 20));
+  wrap.ops.copy_h2d_async = noted_h2d;
+  wrap.ops.copy_batch_async = noted_batch;
+  late.caller = pthread_self();
+  const tdict_storage_reader reader = {.read = read_late};
+  const int64_t shape[] = {LATE_BYTES};
+  const tdict_tensor_desc layout = {.dtype = TDICT_U8, .ndim = 1, .shape = shape};
+  scoped_storage s = td_made(storage, tdict_storage_create_unloaded(&reader, LATE_BYTES, &made, err));
+  scoped_tree src = new_tree();
+  td_put(src, "x", td_made(tensor, tdict_tensor_unloaded(s, &layout, 0, &made, err)));
+  const int64_t before = num_copies();
+  scoped_tree there = td_made(tree, tdict_to_device(w.c, src, w.device, NULL, &made, err));
+  assert_int_equal(atomic_load(&late.num_read), LATE_BYTES);
+  assert_int_equal(num_copies() - before, 3);
+  assert_int_equal(atomic_load(&late.copies_of_others), 0);
 }
