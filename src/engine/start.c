@@ -198,6 +198,16 @@ static tdict_gpu *find_transfer_gpu(const starter *s) {
   return gpu ? gpu : s->gpu;
 }
 
+/* Returns true if the result is so large, and in ordinary host memory, that the host cache allocates it. */
+static bool uses_host_cache(const starter *s) {
+  return !s->start->dst && !s->start->storage && !s->memory && s->collected.plan->line_bytes >= TDICT_HOST_CACHE_FROM;
+}
+
+/* Returns true if the result will probably be in memory whose pages exist. */
+static bool reuses_memory(const starter *s) {
+  return uses_host_cache(s) && tdict_host_cache_has(s->engine->host_cache, s->collected.plan->line_bytes);
+}
+
 /* Allocates the storages of the result's new leaves, one for each target. */
 static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_error *err) {
   const tdict_start *start = s->start;
@@ -206,7 +216,7 @@ static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_err
   if (start->dst || start->storage || t->plan.num_items == 0) return TDICT_OK;
   const size_t bytes = t->plan.line_bytes;
   const int node = s->collected.reads_device ? find_memory_node(&t->plan) : -1;
-  tdict_status status = !s->memory && bytes >= TDICT_HOST_CACHE_FROM
+  tdict_status status = uses_host_cache(s)
                             ? tdict_host_cache_storage(s->engine->host_cache, bytes, &first->storage, err)
                             : tdict_storage_create_near(s->memory, bytes, node, &first->storage, err);
   for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++) {
@@ -452,6 +462,7 @@ static void choose_work(starter *s) {
                                                    .num_slots = s->engine->rings.num_slots,
                                                    .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
+                                                   .reuses_memory = reuses_memory(s),
                                                    .max_copy_bytes = s->max_copy_bytes,
                                                    .max_workers = rate ? tdict_pace_num_threads(rate) : 0,
                                                    .caller_waits = start->caller_waits,

@@ -294,15 +294,25 @@ SIM_CASE(work_touches_new_results_ahead) {
   check_result(&w, src, f);
 }
 
-/* The memory of a freed result serves again, because clearing new pages takes longer than the copies into them. */
+/* The memory of a freed result serves again, because clearing new pages takes longer than the copies into them. The
+ * copies then use the settings for existing memory. */
 SIM_CASE(work_large_results_reuse_memory) {
   scoped_place w = open_place();
-  scoped_tree src = bytes_tree("x", LARGE, NULL), other = bytes_tree("x", LARGE, NULL);
-  scoped_tree there = to_device(&w, src, w.device), other_there = to_device(&w, other, w.device);
-  tdict_tree *home = to_device(&w, there, tdict_cpu());
-  const void *data = tdict_const_data(home, "x");
-  check_and_release(&w, src, home);
-  home = to_device(&w, other_there, tdict_cpu());
-  assert_ptr_equal(tdict_const_data(home, "x"), data);
-  check_and_release(&w, other, home);
+  tdict_engine *e = tdict_context_engine(w.c);
+  for (int i = 0; i < e->tuning.num_rows[TDICT_TUNING_OUT]; i++) {
+    tdict_tuning_row *row = &e->tuning.rows[TDICT_TUNING_OUT][i];
+    row->chunk_bytes = row->first_bytes = e->rings.slot_bytes / 2;
+  }
+  scoped_tree src = bytes_tree("x", LARGE, NULL);
+  scoped_tree there = to_device(&w, src, w.device);
+  const void *data = NULL;
+  tdict_transfer_stats stats[2] = {tdict_transfer_stats_default(), tdict_transfer_stats_default()};
+  for (int i = 0; i < 2; i++) {
+    tdict_tree *home = NULL;
+    td_ok(tdict_to_device(w.c, there, tdict_cpu(), td_options(tdict_transfer_options, stats = &stats[i]), &home, err));
+    if (i) assert_ptr_equal(tdict_const_data(home, "x"), data);
+    data = tdict_const_data(home, "x");
+    check_and_spoil(&w, src, home);
+  }
+  assert_int_equal(stats[1].num_chunks, 2 * stats[0].num_chunks);
 }

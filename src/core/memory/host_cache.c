@@ -19,9 +19,10 @@ typedef struct block {
 } block;
 
 struct tdict_host_cache {
-  _Atomic(int64_t) refs;   /* the context and the storages */
-  _Atomic(block *) kept;   /* acq_rel: who exchanges the block owns it; NULL: none */
-  _Atomic(bool) is_closed; /* relaxed: a block that is kept after all is freed with the last reference */
+  _Atomic(int64_t) refs;      /* the context and the storages */
+  _Atomic(block *) kept;      /* acq_rel: who exchanges the block owns it; NULL: none */
+  _Atomic(size_t) kept_bytes; /* relaxed: a hint, the size of the kept block; 0: none */
+  _Atomic(bool) is_closed;    /* relaxed: a block that is kept after all is freed with the last reference */
 };
 
 static void free_block(block *b) {
@@ -30,6 +31,7 @@ static void free_block(block *b) {
 }
 
 static block *take_block(tdict_host_cache *cache, block *instead) {
+  atomic_store_explicit(&cache->kept_bytes, instead ? instead->bytes : 0, memory_order_relaxed);
   return atomic_exchange_explicit(&cache->kept, instead, memory_order_acq_rel);
 }
 
@@ -66,6 +68,13 @@ static void keep_block(void *user) {
   drop(cache);
 }
 
+/* Returns whether a block of `have` bytes is large enough, and not much larger. */
+static bool fits(size_t have, size_t bytes) { return have >= bytes && have - bytes <= bytes / 8; }
+
+bool tdict_host_cache_has(const tdict_host_cache *cache, size_t bytes) {
+  return fits(atomic_load_explicit(&cache->kept_bytes, memory_order_relaxed), bytes);
+}
+
 /* Creates a storage in the block. */
 static tdict_status reuse(const block *b, size_t bytes, tdict_storage **out, tdict_error *err) {
   tdict_status status = tdict_storage_wrap(b->data, bytes, tdict_cpu(), 0, out, err);
@@ -87,7 +96,7 @@ tdict_status tdict_host_cache_storage(tdict_host_cache *cache, size_t bytes, tdi
   TDICT_ASSERT(bytes >= TDICT_HOST_CACHE_FROM);
   block *b = take_block(cache, NULL);
   /* A block of another size is freed before the new one is allocated, because both might not fit into memory. */
-  if (b && (b->bytes < bytes || b->bytes - bytes > bytes / 8)) {
+  if (b && !fits(b->bytes, bytes)) {
     free_block(b);
     b = NULL;
   }

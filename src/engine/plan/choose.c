@@ -53,11 +53,12 @@ static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
 static int at_most(int n, int most) { return n < most ? n : most; }
 
 /* Returns the direction in which host threads copy most bytes. */
-static tdict_tuning_direction find_direction(const tdict_plan *p) {
+static tdict_tuning_direction find_direction(const tdict_choice_request *r) {
+  const tdict_plan *p = r->plan;
   const size_t *bytes = p->way_bytes;
   if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_HOST;
   if (bytes[TDICT_WAY_STAGE_IN] >= bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_IN;
-  return p->writes_existing ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
+  return p->writes_existing || r->reuses_memory ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
 }
 
 /* Chooses the threads. A pool thread that starts a transfer makes all copies itself, so that tasks never wait for other
@@ -121,7 +122,7 @@ const tdict_tuning_row *tdict_choose_row(const tdict_tuning *tuning, tdict_tunin
 }
 
 tdict_choice tdict_choose(const tdict_choice_request *r) {
-  const tdict_tuning_direction direction = find_direction(r->plan);
+  const tdict_tuning_direction direction = find_direction(r);
   const size_t bytes = thread_bytes(r);
   const bool is_small = bytes <= SPIN_MAX_BYTES;
   tdict_choice c = {.row = *tdict_choose_row(r->tuning, direction, bytes), .num_strips = 1};

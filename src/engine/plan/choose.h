@@ -17,6 +17,7 @@ typedef struct tdict_choice_request {
   int32_t mode;                  /* never TDICT_MODE_AUTO */
   bool caller_waits;             /* true: the public call blocks until the transfer has ended */
   bool reads_files;              /* true: the threads read the source from files instead of memory */
+  bool reuses_memory;            /* true: a new host result takes memory whose pages exist, see host_cache.h */
   size_t max_copy_bytes;         /* maximum bytes of a chunk, a multiple of 256; 0: no limit */
   int max_workers;               /* maximum number of threads of a transfer with a pace; 0: the transfer has no pace */
   tdict_stream_kind best_stores; /* stores that bypass the cache */

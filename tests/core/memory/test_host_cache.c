@@ -32,11 +32,14 @@ static void *write_and_free(tdict_host_cache *cache) {
 
 CASE(host_cache_block_serves_again) {
   tdict_host_cache *cache = new_cache();
+  assert_false(tdict_host_cache_has(cache, BLOCK));
   void *data = write_and_free(cache);
   static const size_t sizes[] = {BLOCK, BLOCK - 4097, BLOCK, BLOCK / 9 * 8 + 8192};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    assert_true(tdict_host_cache_has(cache, sizes[i]));
     tdict_storage *s = new_block(cache, sizes[i]);
     assert_ptr_equal(s->data, data);
+    assert_false(tdict_host_cache_has(cache, sizes[i]));
     memset((char *)s->data + sizes[i] - 1, OLD_BYTE, 1);
     tdict_storage_release(s);
   }
@@ -48,6 +51,7 @@ CASE(host_cache_block_of_another_size_is_not_used) {
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     tdict_host_cache *cache = new_cache();
     write_and_free(cache);
+    assert_false(tdict_host_cache_has(cache, sizes[i]));
     tdict_storage *s = new_block(cache, sizes[i]);
     assert_int_not_equal(*(unsigned char *)s->data, OLD_BYTE);
     tdict_storage_release(s);

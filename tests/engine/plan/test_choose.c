@@ -7,26 +7,25 @@
 #include "support/cpus.h"
 #include "support/threads.h"
 
-typedef enum source_kind { MEMORY, FILES, PACKED } source_kind;
-/* Returns the choice for a plan of `bytes` bytes, which is never run. */
+typedef enum source_kind { MEMORY, FILES, PACKED, INTO_KEPT } source_kind;
+/* Chooses for a plan of this many bytes, which is never run. */
 static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
                                source_kind kind) {
   tdict_wire wire = {.slot_bytes = bytes, .packs = true};
   tdict_plan plan = {.line_bytes = bytes, .wire = kind == PACKED ? &wire : NULL};
   plan.way_bytes[by] = bytes;
   const tdict_engine *e = tdict_context_engine(w->c);
-  tdict_choice_request r = {&plan,
-                            e->config.pool,
-                            &e->tuning,
-                            e->rings.slot_bytes,
-                            e->rings.num_slots,
-                            asked,
-                            TDICT_MODE_NON_BLOCKING_PIN,
-                            waits,
-                            kind == FILES,
-                            0,
-                            0,
-                            TDICT_STREAM_PLAIN};
+  const tdict_choice_request r = {.plan = &plan,
+                                  .pool = e->config.pool,
+                                  .tuning = &e->tuning,
+                                  .slot_bytes = e->rings.slot_bytes,
+                                  .num_slots = e->rings.num_slots,
+                                  .num_threads = asked,
+                                  .mode = TDICT_MODE_NON_BLOCKING_PIN,
+                                  .caller_waits = waits,
+                                  .reads_files = kind == FILES,
+                                  .reuses_memory = kind == INTO_KEPT,
+                                  .best_stores = TDICT_STREAM_PLAIN};
   return tdict_choose(&r);
 }
 static tdict_choice choose(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
@@ -57,7 +56,18 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
     }
 }
 
-/* On machines with more than three processors, copies on the host leave one processor to the program. */
+/* New results in memory whose pages exist are copied like existing ones. */
+SIM_CASE(choose_row_of_existing_memory_for_kept_memory) {
+  scoped_place w = open_place();
+  tdict_tuning *tuning = &tdict_context_engine(w.c)->tuning;
+  tuning->rows[TDICT_TUNING_OUT][tuning->num_rows[TDICT_TUNING_OUT] - 1].slots = 3;
+  tuning->rows[TDICT_TUNING_OUT_NEW][tuning->num_rows[TDICT_TUNING_OUT_NEW] - 1].slots = 5;
+  const size_t bytes = (size_t)1 << 30;
+  assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_OUT, bytes, -1, true, MEMORY).how.max_slots, 5);
+  assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_OUT, bytes, -1, true, INTO_KEPT).how.max_slots, 3);
+}
+
+/* Copies on the host leave a processor to the program where there are more than three. */
 GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
   scoped_place w = place_sized(64 << 20, 16);
   const tdict_cpus set = td_cpus(0, 7);
