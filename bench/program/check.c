@@ -169,7 +169,7 @@ const void *check_read(const check_place *p, const void *device, size_t bytes) {
   if (p->device.type == TDICT_DEVICE_CPU) return device;
   if (p->device.type == TDICT_DEVICE_SIM)
     return sim_job_do(p, (void *)(uintptr_t)device, p->bounce, bytes) ? p->bounce : NULL;
-  const bool good = raw_copy_out(p->raw, p->bounce, (raw_address)(uintptr_t)device, bytes);
+  const bool good = raw_read_back(p->raw, p->bounce, (raw_address)(uintptr_t)device, bytes);
   return check_driver(p->raw, "cannot read a result back", good) ? p->bounce : NULL;
 }
 

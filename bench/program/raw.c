@@ -164,6 +164,14 @@ bool raw_copy_out(raw_driver *r, void *host, raw_address device, size_t bytes) {
   return CALL(copy_out, host, device, bytes);
 }
 
+bool raw_read_back(raw_driver *r, void *host, raw_address device, size_t bytes) {
+  cu_context top;
+  if (!CALL(ctx_push, r->context)) return false;
+  const bool good = CALL(copy_out, host, device, bytes);
+  (void)r->ctx_pop(&top);
+  return good;
+}
+
 bool raw_copy_in_async(raw_driver *r, raw_address device, const void *host, size_t bytes) {
   return CALL(copy_in_async, device, host, bytes, r->stream);
 }

@@ -27,7 +27,10 @@ bool raw_host_free(raw_driver *r, void *host);
 
 bool raw_copy_in(raw_driver *r, raw_address device, const void *host, size_t bytes);
 bool raw_copy_out(raw_driver *r, void *host, raw_address device, size_t bytes);
-/* Queue a copy on the stream of `r`. raw_finish() waits for this stream and for the legacy stream. */
+/* Copies like raw_copy_out(), also if the thread has opened another device since. The context of that device has no
+ * access to the memory pools of this one. */
+bool raw_read_back(raw_driver *r, void *host, raw_address device, size_t bytes);
+/* Queue a copy on the own stream of `r`. raw_finish() waits for that stream and for the legacy stream. */
 bool raw_copy_in_async(raw_driver *r, raw_address device, const void *host, size_t bytes);
 bool raw_copy_out_async(raw_driver *r, void *host, raw_address device, size_t bytes);
 bool raw_finish(raw_driver *r);
