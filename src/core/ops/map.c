@@ -25,7 +25,7 @@ typedef struct fresh_result {
   size_t bytes;         /* aligned */
   tdict_tensor *tensor; /* NULL: not created yet */
 } fresh_result;
-/* The last view. A map with `repeats_views` makes the view of a tensor with the same layout from it. */
+/* The last view. A map with `repeats_views` makes the views of tensors with the same layout from it. */
 typedef struct last_view {
   const tdict_tensor *from; /* NULL: none; borrowed from the source */
   tdict_tensor *tensor;
@@ -144,6 +144,18 @@ static bool stays_closed(const tdict_map *map, const tdict_box *box) {
   return map->way != TDICT_OBJECT_ELEMENTS || !tdict_box_has_elements(box);
 }
 
+/* Counts the tensors that follow in the node and fit the batch size. Each of them gets a view. */
+static void measure_views(maker *m) {
+  tdict_frame *top = &m->cursor.frames[m->cursor.depth - 1];
+  const uint32_t first = top->slot, end = top->node->keys->num_slots;
+  for (const tdict_tensor *t; top->slot < end && (t = tdict_leaf_tensor(top->node->leaves[top->slot])); top->slot++) {
+    if (!tdict_tensor_begins_with(t, m->map->batch_in, m->root->batch_size)) break;
+    m->num_dims += (size_t)(t->ndim + m->map->more_dims);
+  }
+  m->entry += top->slot - first;
+  m->num_tensors += top->slot - first;
+}
+
 /* Measures all leaves, up to an object that does not stay closed: then flattened objects are mapped again. */
 static tdict_status measure_all(maker *m, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&m->cursor)) != 0; m->entry++) {
@@ -159,6 +171,7 @@ static tdict_status measure_all(maker *m, tdict_error *err) {
     if (m->found_objects) return TDICT_OK;
     tdict_status status = tensor ? measure_tensor(m, tensor, err) : TDICT_OK;
     if (status != TDICT_OK) return fail_at_leaf(m, status, err);
+    if (tensor && m->map->repeats_views) measure_views(m);
   }
   return tdict_cursor_check(&m->cursor, m->map->what, err);
 }
@@ -220,13 +233,6 @@ static tdict_status make_fresh(maker *m, const tdict_tensor *from, tdict_leaf *t
   return last->tensor->numel ? m->map->fill(m->map, m->entry, from, last->tensor, err) : TDICT_OK;
 }
 
-/* Returns true if the view of `from` differs from the last view only in its address and its storage. */
-static inline bool is_view_like_last(const maker *m, const tdict_tensor *from) {
-  const tdict_tensor *last = m->view.from;
-  return last && last->dtype == from->dtype && last->ndim == from->ndim &&
-         tdict_sizes_equal(last->dims, from->dims, 2 * from->ndim);
-}
-
 /* Creates the view that m->last.made describes. */
 static tdict_tensor *make_view(maker *m, const tdict_tensor *from) {
   const tdict_made *made = &m->last.made;
@@ -235,6 +241,30 @@ static tdict_tensor *make_view(maker *m, const tdict_tensor *from) {
   tdict_tensor *view = tdict_slab_add_view(m->slab, from->storage, &desc);
   if (m->map->repeats_views) m->view = (last_view){from, view, (uintptr_t)view->data - (uintptr_t)from->data};
   return view;
+}
+
+/* Returns true if the view of `from` differs from the last view only in its address and its storage. */
+static inline bool is_view_like_last(const maker *m, const tdict_tensor *from) {
+  const tdict_tensor *last = m->view.from;
+  return last && last->dtype == from->dtype && last->ndim == from->ndim &&
+         tdict_sizes_equal(last->dims, from->dims, 2 * from->ndim);
+}
+
+/* Makes the views of `from`, which the cursor returned last, and of the tensors that follow in its node and are like
+ * `from`. Not inlined, so that the loop keeps its values in registers. */
+static __attribute__((noinline)) void repeat_view(maker *m, const tdict_tensor *from, tdict_leaf *to) {
+  tdict_frame *top = &m->cursor.frames[m->cursor.depth - 1];
+  const tdict_leaf *next = &top->node->leaves[top->slot], *end = &top->node->leaves[top->node->keys->num_slots];
+  const tdict_tensor like = *m->view.tensor;
+  tdict_slab_place place = TDICT_NEXT_PLACE(m->slab);
+  size_t count = 0; /* of the tensors that follow */
+  do {
+    void *data = (void *)((uintptr_t)from->data + m->view.distance);
+    to[count] = tdict_leaf_of_tensor(tdict_slab_repeat(&place, &like, from->storage, data));
+  } while (next < end && (from = tdict_leaf_tensor(*next++)) && is_view_like_last(m, from) && ++count);
+  top->slot += (uint32_t)count;
+  m->entry += count;
+  tdict_slab_count(m->slab, count + 1);
 }
 
 /* Creates the result of a tensor: the tensor itself, a view, or a new tensor in the arena of its memory. */
@@ -246,11 +276,7 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
     return TDICT_OK;
   }
   if (is_like_last(m, from)) return make_fresh(m, from, to, err);
-  if (is_view_like_last(m, from)) {
-    void *data = (void *)((uintptr_t)from->data + m->view.distance);
-    *to = tdict_leaf_of_tensor(tdict_slab_add_repeated(m->slab, m->view.tensor, from->storage, data));
-    return TDICT_OK;
-  }
+  if (is_view_like_last(m, from)) return repeat_view(m, from, to), TDICT_OK;
   m->last.from = NULL;
   m->last.tensor = NULL;
   tdict_status status = m->map->describe(m->map, m->entry, from, made, err);

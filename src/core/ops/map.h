@@ -34,7 +34,7 @@ struct tdict_map {
   /* True: new tensors for one shape and dtype have equal descriptions, so `describe` is called less often. */
   bool describes_shapes;
   /* True: the layout of a view depends only on the layout of the tensor, and so does the distance between their
-   * addresses. The map then calls `describe` less often. */
+   * addresses. The map then calls `describe` less often. `changes`, `fill` and `becomes_object` must be NULL. */
   bool repeats_views;
   void *user;
   tdict_moves *moves; /* run after all calls of `fill`, and then reset; NULL: `fill` makes all copies at once */

@@ -322,13 +322,7 @@ tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, cons
 }
 
 tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, tdict_storage *storage, void *data) {
-  tdict_tensor *t = add_over(slab, storage);
-  t->data = data;
-  t->dtype = like->dtype;
-  t->ndim = like->ndim;
-  t->numel = like->numel;
-  t->dims = like->dims;
-  return t;
+  return tdict_tensor_be_like(add_over(slab, storage), like, data);
 }
 
 void tdict_slab_release(tdict_slab *slab, int64_t count) {

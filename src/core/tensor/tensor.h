@@ -85,6 +85,27 @@ tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, cons
 /* Adds a tensor that differs from `like`, a tensor of the slab, only in its storage and in the address of its first
  * element. Both tensors share their counts and strides. Otherwise the same as tdict_slab_add_view(). */
 tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, tdict_storage *storage, void *data);
+/* Gives a tensor the dtype, counts and strides of `like`, which is in the same slab, and an address. Returns it. */
+static inline tdict_tensor *tdict_tensor_be_like(tdict_tensor *t, const tdict_tensor *like, void *data) {
+  t->data = data;
+  t->dtype = like->dtype;
+  t->ndim = like->ndim;
+  t->numel = like->numel;
+  t->dims = like->dims;
+  return t;
+}
+/* The place of the next view in a slab of views. */
+#define TDICT_NEXT_PLACE(from) ((tdict_slab_place){.slab = (from), .next = &(from)->tensors[(from)->num_tensors]})
+/* Adds a view like tdict_slab_add_repeated(), but does not count the view: the caller counts all added views at once
+ * with tdict_slab_count(). */
+static inline tdict_tensor *tdict_slab_repeat(tdict_slab_place *place, const tdict_tensor *like, tdict_storage *storage,
+                                              void *data) {
+  tdict_tensor *t = place->next++;
+  atomic_init(&t->refs, 0);
+  t->slab = place->slab;
+  t->storage = t > place->slab->tensors && t[-1].storage == storage ? storage : tdict_storage_retain(storage);
+  return tdict_tensor_be_like(t, like, data);
+}
 /* Adds `count` references at once. */
 static inline void tdict_slab_retain(tdict_slab *slab, int64_t count) {
   atomic_fetch_add_explicit(&slab->refs, count, memory_order_relaxed);

@@ -246,7 +246,33 @@ CASE(shape_views_of_equal_shapes_keep_their_strides) {
   }
 }
 
-/* There is one allocation for all tensors and two for each node, for any number of tensors. */
+/* Views of tensors with one layout are made in one loop. An empty slot, an object and a child end it. */
+CASE(shape_views_of_neighbours) {
+  static const char *const paths[] = {"a", "b", "c", "d", "n.a", "n.b", "e", "f"};
+  enum { NUM_PATHS = sizeof paths / sizeof *paths };
+  scoped_tree td = TREE(4);
+  tdict_tree *parts[2];
+  size_t count = 2;
+  for (size_t i = 0; i < NUM_PATHS; i++) {
+    td_put(td, paths[i], TENSOR(4, 3));
+    if (i == 1) td_put(td, "gone", TENSOR(4, 3));
+    if (i == 2) td_ok(tdict_set_text(td, "note", "text", err));
+  }
+  td_ok(tdict_delete(td, "gone", err));
+  td_ok(tdict_split_every(td, 0, 2, parts, &count, err));
+  for (size_t part = 0; part < 2; part++) {
+    assert_int_equal(tdict_num_leaves(parts[part]), tdict_num_leaves(td));
+    for (size_t i = 0; i < NUM_PATHS; i++) {
+      const tdict_tensor *from = td_leaf(td, paths[i]), *view = td_leaf(parts[part], paths[i]);
+      assert_true(tdict_tensor_shares_storage(from, view));
+      assert_ptr_equal(tdict_tensor_const_data(view), (const float *)tdict_tensor_const_data(from) + part * 6);
+      assert_int_equal(tdict_tensor_numel(view), 6);
+    }
+    tdict_release(parts[part]);
+  }
+}
+
+/* One allocation for all tensors, and two per node, for any number of them. */
 CASE(shape_costs_one_slab) {
   scoped_tree few = TREE(4, 2), many = TREE(4, 2);
   tdict_tree *out = NULL;

@@ -153,6 +153,7 @@ tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree, con
                          .describe = describe_indexed,
                          .fill = g.copies ? copy_indexed : NULL,
                          .describes_shapes = g.copies,
+                         .repeats_views = !g.copies,
                          .user = &g,
                          .moves = &g.moves,
                          .way = tdict_pick_method(pick),
