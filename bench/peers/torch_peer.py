@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Does the work of bench/peers/compare in PyTorch: loops over lists of tensors, as in its tutorial on pin_memory."""
+import random
 import threading
 import time
 
@@ -258,7 +259,7 @@ class TorchPeer(worker.Peer):
     def sample_copies_idle(self, setting, tree):
         times = []
         while len(times) < OWN_COPIES:
-            time.sleep(PAUSE)
+            time.sleep(random.uniform(0.5, 1.5) * PAUSE)
             self.copy_own(times)
         return self.percentile(times)
 
@@ -286,7 +287,7 @@ class TorchPeer(worker.Peer):
         for n in range(MOST_TRANSFERS):
             thread, done = self.start(setting, (tree + n) % len(self.sources))
             while True:
-                time.sleep(PAUSE)
+                time.sleep(random.uniform(0.5, 1.5) * PAUSE)
                 self.copy_own(times)
                 if len(times) >= OWN_COPIES or done.is_set():
                     break

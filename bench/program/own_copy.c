@@ -43,9 +43,10 @@ bool own_copy_once(const own_copy *c, double *seconds) {
 }
 
 bool own_copy_meanwhile(const own_copy *c, const tdict_future *future, long pause_ns, bench_samples *times) {
-  const struct timespec pause = {0, pause_ns};
+  uint64_t state = (uint64_t)times->count;
   do {
     double seconds;
+    const struct timespec pause = {0, pause_ns / 2 + (long)(bench_random(&state) % (uint64_t)pause_ns)};
     nanosleep(&pause, NULL);
     if (!own_copy_once(c, &seconds)) return false;
     bench_samples_add(times, seconds);

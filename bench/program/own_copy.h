@@ -18,8 +18,9 @@ bool own_copy_open(own_copy *c, bench_place *place);
 void own_copy_close(own_copy *c);
 /* Copies 51,200 bytes, waits for the copy, and writes the seconds. */
 bool own_copy_once(const own_copy *c, double *seconds);
-/* Pauses and copies repeatedly until the transfer has ended or `times` is full, at least once. `future`: NULL if there
- * is no transfer. */
+/* Copies, each time after a pause, until the transfer has ended or `times` is full. Copies at least once. `future`:
+ * NULL if there is no transfer. A pause is random, from half of `pause_ns` to three halves. After pauses of one length,
+ * most copies would begin at the same moment of the transfer's period, since they end when some of its copies end. */
 bool own_copy_meanwhile(const own_copy *c, const tdict_future *future, long pause_ns, bench_samples *times);
 /* Runs `work` on a second thread, and meanwhile copies on this thread. Writes the seconds of `work` and of the longest
  * copy. */
