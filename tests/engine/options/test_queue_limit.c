@@ -242,8 +242,9 @@ SIM_CASE(queue_limit_is_checked) {
   }
 }
 
-/* The default limit, and the size above which transfers have it. The staging ring has its default size. */
-enum { DEFAULT_LIMIT = 14 << 20, DEFAULT_FROM = 80 << 20, DEFAULT_SLOTS = 64 << 20 };
+/* The limit that the library chooses, the number of its chunks that fit, and the smallest transfer that has it. The
+ * staging ring is as large as the library's default. */
+enum { DEFAULT_LIMIT = 12 << 20, DEFAULT_CHUNKS = 8, DEFAULT_FROM = 80 << 20, DEFAULT_SLOTS = 64 << 20 };
 
 /* Moves a tree and returns the statistics' peak of queued bytes, which is 0 without a limit. */
 static size_t peak_queued(const place *w, const tdict_tree *src, tdict_device to, tdict_transfer_options o) {
@@ -256,7 +257,7 @@ static size_t peak_queued(const place *w, const tdict_tree *src, tdict_device to
 
 /* While no copy finishes, the threads queue as much as the limit allows. Bytes in the burst count, too. */
 SIM_CASE(queue_limit_has_a_default) {
-  enum { CHUNK = 2 << 20 };
+  enum { UNLIMITED_CHUNK = 2 << 20 };
   scoped_place w = open_counted(DEFAULT_SLOTS, false);
   scoped_tree td = bytes_tree("x", DEFAULT_FROM + 1000, NULL);
   const size_t values[] = {0, SIZE_MAX};
@@ -265,7 +266,7 @@ SIM_CASE(queue_limit_has_a_default) {
     atomic_store(&most_queued, 0);
     td_ok(tdict_sim_hold(w.c, err));
     tdict_future *f = move_async(&w, td, w.device, &o);
-    expect_queued(k ? DEFAULT_LIMIT / CHUNK + 1 : 4, k ? DEFAULT_SLOTS / CHUNK : DEFAULT_LIMIT / CHUNK);
+    expect_queued(k ? DEFAULT_CHUNKS + 1 : DEFAULT_CHUNKS / 2 + 1, k ? DEFAULT_SLOTS / UNLIMITED_CHUNK : DEFAULT_CHUNKS);
     td_ok(tdict_sim_resume(w.c, err));
     check_result(&w, td, f);
     assert_int_equal(atomic_load(&most_queued) <= DEFAULT_LIMIT, k == 0);
@@ -279,7 +280,7 @@ SIM_CASE(queue_limit_has_a_default_for_few_transfers) {
   scoped_tree large = bytes_tree("x", LARGE, NULL), small = bytes_tree("x", DEFAULT_FROM, NULL);
   scoped_tree pinned = bytes_tree("x", LARGE, w.pinned);
   const tdict_transfer_options o = tdict_transfer_options_default();
-  assert_in_range(peak_queued(&w, large, w.device, o), DEFAULT_LIMIT / 2, DEFAULT_LIMIT);
+  assert_in_range(peak_queued(&w, large, w.device, o), DEFAULT_LIMIT / 3, DEFAULT_LIMIT);
   assert_int_equal(peak_queued(&w, large, w.device, td_with(tdict_transfer_options, max_queued_bytes = SIZE_MAX)), 0);
   const tdict_transfer_options narrow = td_with(tdict_transfer_options, narrow = true);
   assert_in_range(peak_queued(&w, large, w.device, narrow), DEFAULT_LIMIT / 2, DEFAULT_LIMIT); /* bytes stay bytes */
