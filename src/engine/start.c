@@ -142,6 +142,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
                                 .may_read_pageable = o->mode == TDICT_MODE_AUTO,
                                 .borrows = start->caller_waits && !start->dst,
                                 .is_distinct = start->is_distinct,
+                                .rows = start->rows,
                                 .pool = has_helpers ? s->engine->config.pool : NULL,
                                 .num_helpers = has_helpers ? count_threads(s, MAX_READERS) : 0,
                                 .narrow = o->narrow,
@@ -467,7 +468,8 @@ static void choose_work(starter *s) {
                                                    .max_workers = rate ? tdict_pace_num_threads(rate) : 0,
                                                    .caller_waits = start->caller_waits,
                                                    .reads_files = start->reads_files,
-                                                   .best_stores = s->engine->best_stores});
+                                                   .best_stores = s->engine->best_stores,
+                                                   .rows = start->rows});
   int others = s->choice.how.num_workers - (s->choice.how.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
   if (others > 0 && s->choice.wakes_in_chain)

@@ -16,8 +16,12 @@ typedef struct tdict_start {
   bool caller_waits;              /* true if the public call blocks until the transfer has ended */
   bool reads_files;               /* true if the tensors of the source are unloaded tensors over files */
   bool is_distinct;               /* true: the caller knows that no two tensors of the source share a storage */
-  bool copies;                    /* true: leaves that are in place already are also copied */
-  bool pin;                       /* true for tdict_pin_memory(): the result has the same tree device as the source, and
+  /* NULL: the whole source. Otherwise the result has these rows. All leaves of the source are then contiguous tensors
+   * in host memory, and each tree and tensor has rows->all rows. The options must not have patterns, `narrow` or
+   * `check_sources` */
+  const tdict_source_rows *rows;
+  bool copies; /* true: leaves that are in place already are also copied */
+  bool pin;    /* true for tdict_pin_memory(): the result has the same tree device as the source, and
                                    * a leaf on a GPU is an error */
   /* If `storage` is not NULL, the transfer copies the pairs into this storage on `device`, and does not read `src`. The
    * storage belongs to new trees: no queued work uses its bytes. If the transfer fails, all bytes of the storage are

@@ -124,8 +124,10 @@ const tdict_tuning_row *tdict_choose_row(const tdict_tuning *tuning, tdict_tunin
 tdict_choice tdict_choose(const tdict_choice_request *r) {
   const tdict_tuning_direction direction = find_direction(r);
   const size_t bytes = thread_bytes(r);
+  /* all parts of a tree are copied at the same time, so the bytes of all count */
+  const size_t together = r->rows ? bytes / (size_t)r->rows->count * (size_t)r->rows->all : bytes;
   const bool is_small = bytes <= SPIN_MAX_BYTES;
-  tdict_choice c = {.row = *tdict_choose_row(r->tuning, direction, bytes), .num_strips = 1};
+  tdict_choice c = {.row = *tdict_choose_row(r->tuning, direction, together), .num_strips = 1};
   c.how = (tdict_how){.mode = r->mode,
                       .max_slots = c.row.slots,
                       .stores = c.row.streaming ? r->best_stores : TDICT_STREAM_PLAIN,

@@ -21,6 +21,7 @@ typedef struct tdict_choice_request {
   size_t max_copy_bytes;         /* maximum bytes of a chunk, a multiple of 256; 0: no limit */
   int max_workers;               /* maximum number of threads of a transfer with a pace; 0: the transfer has no pace */
   tdict_stream_kind best_stores; /* stores that bypass the cache */
+  const tdict_source_rows *rows; /* NULL: the transfer copies the whole source; see tdict_start */
 } tdict_choice_request;
 /* How a transfer runs. These fields do not change after the transfer has begun. */
 typedef struct tdict_how {

@@ -107,6 +107,7 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
   if (!is_unshared && c->table_in_use) tdict_same_bytes_find(&c->same, t, place);
   if (*place != TDICT_SHARED) return TDICT_OK;
   tdict_item item = {.src = t, .src_data = t->data, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
+  if (r->rows) item.src_data += tdict_source_rows_cut(r->rows, &item.bytes);
   if (c->make.cast.rule && !tdict_mul_size((size_t)t->numel, tdict_dtype_bytes(c->make.cast.cast.to), &item.bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the converted bytes do not fit the address space");
   status = tdict_item_choose_way(&c->make, &item, r->device, err);
@@ -125,6 +126,7 @@ static void begin_uniform(collector *c) {
   c->uniform = (tdict_uniform){.collected = c->collected,
                                .plan = c->plan,
                                .is_distinct = r->is_distinct,
+                               .rows = r->rows,
                                .pool = r->pool,
                                .num_helpers = r->num_helpers};
   if (r->dst || r->host_only || r->keep || c->plan->wire || r->device.type == TDICT_DEVICE_CPU) return;
@@ -345,7 +347,8 @@ static tdict_status keep_block_objects(collector *c, const tdict_tree *src, tdic
  * tdict_pin_memory(), only consolidated trees are copied as one block, because errors then name a leaf. */
 static tdict_status find_block(const collector *c, const tdict_tree *src, tdict_consolidated **out, tdict_error *err) {
   const tdict_plan_request *r = c->request;
-  const bool by_leaf = r->keep || r->conversions || (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
+  const bool by_leaf = r->keep || r->rows || r->conversions ||
+                       (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
                        (r->dst && !tdict_destination_matches(r->dst, src));
   *out = NULL;
   return by_leaf ? TDICT_OK : tdict_block_find(src, out, err);

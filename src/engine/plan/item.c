@@ -25,7 +25,7 @@ bool tdict_item_is_unshared(const tdict_tensor *t) {
 tdict_status tdict_item_maker_init(tdict_item_maker *m, tdict_collected *collected, const tdict_plan_request *request,
                                    tdict_error *err) {
   tdict_plan *plan = collected->plan;
-  *collected = (tdict_collected){.plan = plan};
+  *collected = (tdict_collected){.plan = plan, .rows = request->rows};
   *m = (tdict_item_maker){.collected = collected,
                           .plan = plan,
                           .request = request,
@@ -311,12 +311,13 @@ static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uin
   if (!is_uniform(m, leaf)) return false;
   tdict_tensor *t = tdict_leaf_tensor(leaf);
   tdict_storage *s = t->storage;
-  size_t begin, end, bytes = tdict_tensor_nbytes(t);
+  size_t begin, end, at = 0, bytes = tdict_tensor_nbytes(t);
+  if (m->rows) at = tdict_source_rows_cut(m->rows, &bytes);
   if (!tdict_round_up(*line, TDICT_LEAF_ALIGNMENT, &begin) || !tdict_add_size(begin, bytes, &end)) return false;
   if (!m->plan->borrows && !t->slab) atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   m->plan->nodes[n] = (tdict_fence_node){.storage = s};
   m->plan->items[n] = (tdict_item){.src = t,
-                                   .src_data = t->data,
+                                   .src_data = (char *)t->data + at,
                                    .offset = begin,
                                    .bytes = bytes,
                                    .gpu = m->to,
@@ -393,12 +394,14 @@ static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
 }
 
 /* Guesses where on the line a stretch begins, at a multiple of 256. 0: overflow, or no tensor first. */
-static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
+static size_t guess_begin(const tdict_uniform *m, tdict_leaf first_leaf, uint32_t first) {
+  const tdict_plan *plan = m->plan;
   const tdict_tensor *t = tdict_leaf_tensor(first_leaf);
-  size_t each, before, line, begin;
-  if (!t || !tdict_round_up(tdict_tensor_nbytes(t), TDICT_LEAF_ALIGNMENT, &each) ||
-      !tdict_mul_size(each, first, &before) || !tdict_round_up(plan->line_bytes, TDICT_LEAF_ALIGNMENT, &line) ||
-      !tdict_add_size(line, before, &begin) || begin > SIZE_MAX / 2)
+  size_t each, before, line, begin, bytes = t ? tdict_tensor_nbytes(t) : 0;
+  if (m->rows) (void)tdict_source_rows_cut(m->rows, &bytes);
+  if (!t || !tdict_round_up(bytes, TDICT_LEAF_ALIGNMENT, &each) || !tdict_mul_size(each, first, &before) ||
+      !tdict_round_up(plan->line_bytes, TDICT_LEAF_ALIGNMENT, &line) || !tdict_add_size(line, before, &begin) ||
+      begin > SIZE_MAX / 2)
     return 0;
   return begin;
 }
@@ -415,7 +418,7 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
   if (leaves / MAX_STRETCHES >= each) each = leaves / MAX_STRETCHES + 1;
   long count = 0;
   for (uint32_t first = 0; first < leaves; first += each, count++) {
-    size_t begin = guess_begin(plan, frame->node->leaves[frame->slot], first);
+    size_t begin = guess_begin(m, frame->node->leaves[frame->slot], first);
     stretches[count] =
         (stretch){.first = first, .count = leaves - first < each ? leaves - first : each, .begin = begin, .end = begin};
   }

@@ -25,8 +25,9 @@ typedef struct tdict_plan_request {
   bool may_read_pageable; /* true for TDICT_MODE_AUTO: a device that reads ordinary memory copies without slots */
   /* true: the caller keeps the tree alive until the transfer has ended, so the plan does not retain the sources */
   bool borrows;
-  bool is_distinct; /* true: the caller knows that no two tensors of the tree share a storage */
-  tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
+  bool is_distinct;              /* true: the caller knows that no two tensors of the tree share a storage */
+  const tdict_source_rows *rows; /* NULL: the whole tensors are copied; see tdict_start */
+  tdict_pool *pool;              /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
   tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
   tdict_conversions *conversions; /* NULL: no leaf is converted */
@@ -116,6 +117,7 @@ typedef struct tdict_uniform {
   uint8_t way;       /* a tdict_way */
   bool stages_small; /* true: small pinned leaves are also copied through slots */
   bool is_distinct;  /* see tdict_plan_request */
+  const tdict_source_rows *rows;
   tdict_pool *pool;
   int num_helpers;
   const tdict_tree *mixed_node; /* the last node in which helpers found a leaf that is not uniform */

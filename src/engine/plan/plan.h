@@ -17,6 +17,7 @@
 #include "core/tree/box.h"
 #include "core/tree/node.h"
 #include "device/devices.h"
+#include "engine/plan/pair.h"
 #include "tdict/transfer.h"
 
 enum { TDICT_LEAF_ALIGNMENT = 256 };
@@ -157,10 +158,11 @@ typedef struct tdict_collected {
   size_t peer_bytes;            /* bytes of the items that are copied from one GPU to another GPU */
   /* number of items that are uniform leaves, see item.h. If all items are uniform, one GPU copies them in one way */
   uint32_t num_uniform;
-  bool reads_device;    /* true: a source is on a GPU */
-  bool keeps_elsewhere; /* the option `keep` keeps a tensor that is on another device than the result */
-  bool may_overlap;     /* transfer_into: some destinations may share bytes */
-  tdict_pool *pool;     /* num_builders threads of this pool help to build the result */
+  bool reads_device;             /* true: a source is on a GPU */
+  bool keeps_elsewhere;          /* the option `keep` keeps a tensor that is on another device than the result */
+  bool may_overlap;              /* transfer_into: some destinations may share bytes */
+  const tdict_source_rows *rows; /* of the result; NULL: all rows */
+  tdict_pool *pool;              /* num_builders threads of this pool help to build the result */
   int num_builders;
 } tdict_collected;
 

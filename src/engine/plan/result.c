@@ -19,7 +19,8 @@ typedef struct builder {
   bool is_further; /* true: the source tree is an earlier result, see tdict_result_for_target() */
   /* the storage of all leaves of the source tree, if the leaves have the same offsets in the arena; otherwise NULL */
   const tdict_storage *block;
-  uintptr_t distance; /* from the data of `block` to the data of the arena */
+  uintptr_t distance;            /* from the data of `block` to the data of the arena */
+  const tdict_source_rows *rows; /* the rows of the source that the result has; NULL: all */
   uint32_t leaf, object;
 } builder;
 
@@ -157,6 +158,7 @@ static tdict_status make_result_node(const builder *b, const tdict_tree *like, t
     (*out)->has_device = true;
     (*out)->device = *b->device;
   }
+  if (status == TDICT_OK && b->rows) (*out)->batch_size[0] = b->rows->count;
   return status;
 }
 
@@ -282,6 +284,20 @@ static tdict_status clear_devices(const builder *b, tdict_tree *result, tdict_er
   return status;
 }
 
+/* Cuts the new tensors, which have the shapes of the source, to the rows of the result. Neighbours of equal shape share
+ * their counts. */
+static void cut_rows(const tdict_source_rows *rows, tdict_slab *slab) {
+  for (size_t i = 0; i < slab->num_tensors; i++) {
+    tdict_tensor *t = &slab->tensors[i];
+    if (i > 0 && t->dims == t[-1].dims) {
+      t->numel = t[-1].numel;
+      continue;
+    }
+    t->numel = t->numel / rows->all * rows->count;
+    ((int64_t *)(uintptr_t)t->dims)[0] = rows->count;
+  }
+}
+
 static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
   tdict_tree *result;
   tdict_status status = make_result_node(b, src, &result, err);
@@ -291,6 +307,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   tdict_slab *slab = b->place.slab;
   /* also after a failure, because tdict_release() drops one reference for each tensor */
   if (slab) tdict_slab_count(slab, (size_t)(b->place.next - slab->tensors));
+  if (slab && b->rows) cut_rows(b->rows, slab);
   if (status == TDICT_OK && b->plan->objects && !b->mirror) status = unflatten_objects(b->plan->objects, err);
   if (status == TDICT_OK && b->device && b->collected->keeps_elsewhere) status = clear_devices(b, result, err);
   if (status == TDICT_OK && src->consolidated && !b->mirror) status = keep_consolidated(b, result, src, err);
@@ -314,7 +331,8 @@ tdict_status tdict_result_build(const tdict_collected *collected, const tdict_tr
                                 const tdict_device *device, tdict_tree **out, tdict_error *err) {
   const tdict_plan *plan = collected->plan;
   const tdict_storage *block = plan->block ? plan->block->bytes->storage : NULL;
-  builder b = {.collected = collected, .plan = plan, .arena = arena, .device = device, .block = block};
+  builder b = {
+      .collected = collected, .plan = plan, .arena = arena, .device = device, .block = block, .rows = collected->rows};
   return build_with_slab(&b, src, out, err);
 }
 

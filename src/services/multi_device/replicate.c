@@ -302,7 +302,7 @@ static tdict_status replicate_group(group *g, tdict_error *err) {
   if (g->count > 1 && !is_small) return replicate_large(g, err);
   if (g->count > 1 && !is_pinned) return replicate_small(g, err);
   for (size_t i = 0; i < g->count && status == TDICT_OK; i++)
-    status = tdict_spread_one(g->spreading, g->spreading->src, g->positions[i], err);
+    status = tdict_spread_one(g->spreading, g->spreading->src, NULL, g->positions[i], err);
   return status;
 }
 

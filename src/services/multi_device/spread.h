@@ -22,15 +22,16 @@ typedef struct tdict_spreading {
 /* The most parts that tdict_replicate_start() starts for each device. */
 enum { TDICT_REPLICATE_MAX_PARTS = 32 };
 
-/* Starts the transfer of a whole tree to the device at `position`, as a part of the promise. Returns the errors of
- * tdict_to_device_async(). */
-static inline tdict_status tdict_spread_one(tdict_spreading *s, const tdict_tree *src, size_t position,
-                                            tdict_error *err) {
+/* Starts the transfer of a tree, or of its rows if `rows` is not NULL, to the device at `position`, as a part of the
+ * promise. Returns the errors of tdict_to_device_async(). */
+static inline tdict_status tdict_spread_one(tdict_spreading *s, const tdict_tree *src, const tdict_source_rows *rows,
+                                            size_t position, tdict_error *err) {
   tdict_start start = {.what = s->what,
                        .src = src,
                        .device = s->devices[position],
                        .options = s->options,
-                       .is_distinct = s->is_distinct};
+                       .is_distinct = s->is_distinct,
+                       .rows = rows};
   if (s->pinned < s->num_devices) start.options.pinned_result = position == s->pinned;
   return tdict_promise_start(s->promise, s->context, &start, position, err);
 }

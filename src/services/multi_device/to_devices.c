@@ -10,25 +10,64 @@
 #include "services/multi_device/spread.h"
 #include "tdict/shape.h"
 
-/* Returns true if no two tensors of the tree share a storage: one path leads to each tensor, and nothing else refers to
- * the tensor or its storage. The views of a part then do not share storages either, but a transfer could not see it. */
-static bool are_distinct(const tdict_tree *tree) {
-  tdict_cursor cursor;
-  tdict_cursor_init(&cursor, tree, false);
-  bool distinct = !tdict_node_shares_leaves(tree);
-  for (tdict_leaf leaf; distinct && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    const tdict_tensor *t = tdict_leaf_tensor(leaf);
-    tdict_tree *child = tdict_leaf_tree(leaf);
-    if (t)
-      distinct = tdict_item_is_unshared(t);
-    else
-      distinct = child && tdict_node_is_unshared(child) && tdict_cursor_enter(&cursor, child);
-  }
-  tdict_cursor_reset(&cursor);
-  return distinct;
+/* What a split must know of the leaves of a tree. */
+typedef struct leaves_of_split {
+  /* true: no two tensors share a storage, because one path leads to each tensor, and nothing else refers to the tensor
+   * or its storage. The views of a part then do not share storages either, but a transfer could not see it */
+  bool are_distinct;
+  /* true: there are leaves, and all are distinct and contiguous tensors in host memory, with the rows of the tree */
+  bool have_rows;
+} leaves_of_split;
+
+static bool has_rows(const tdict_tensor *t, int64_t rows) {
+  return t->storage->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_unloaded(t->storage) && t->ndim > 0 &&
+         t->dims[0] == rows && tdict_item_is_plain(t);
 }
 
-/* Starts the transfers of consecutive parts of the tree. */
+/* The program can have changed the batch size of a child, so each tree and tensor is asked for its rows. */
+static leaves_of_split look_at_leaves(const tdict_tree *tree) {
+  const int64_t rows = tree->batch_size[0];
+  tdict_cursor cursor;
+  size_t num_tensors = 0;
+  leaves_of_split found = {!tdict_node_shares_leaves(tree), true};
+  tdict_cursor_init(&cursor, tree, false);
+  for (tdict_leaf leaf; found.are_distinct && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    const tdict_tensor *t = tdict_leaf_tensor(leaf);
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    tdict_look_ahead(top->node, top->slot, top->node->keys->num_slots);
+    if (t) {
+      num_tensors++;
+      found.are_distinct = tdict_item_is_unshared(t);
+      found.have_rows = found.have_rows && has_rows(t, rows);
+    } else {
+      found.are_distinct = child && tdict_node_is_unshared(child) && tdict_cursor_enter(&cursor, child);
+      found.have_rows = found.have_rows && child && child->batch_ndim > 0 && child->batch_size[0] == rows;
+    }
+  }
+  tdict_cursor_reset(&cursor);
+  found.have_rows = found.have_rows && found.are_distinct && num_tensors > 0;
+  return found;
+}
+
+/* Returns true if the options allow the transfers of parts to cut the rows themselves. */
+static bool may_cut_rows(const tdict_transfer_options *o) {
+  return !o->num_keep && !o->num_conversions && !o->narrow && !o->check_sources;
+}
+
+/* Starts a transfer for each part, which reads the rows from the whole tree. No part is empty. */
+static tdict_status split_rows(tdict_spreading *s, const int64_t *sizes, tdict_error *err) {
+  tdict_source_rows rows = {.all = s->src->batch_size[0]};
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < s->num_devices && status == TDICT_OK; i++) {
+    rows.count = sizes[i];
+    status = tdict_spread_one(s, s->src, &rows, i, err);
+    rows.at += sizes[i];
+  }
+  return status;
+}
+
+/* Starts the transfers of consecutive parts of the tree. If the transfers cannot cut the parts, makes views. */
 static tdict_status split(tdict_spreading *s, const tdict_spread *spread, tdict_error *err) {
   int64_t sizes[TDICT_MAX_DEVICES];
   tdict_tree *views[TDICT_MAX_DEVICES];
@@ -36,13 +75,16 @@ static tdict_status split(tdict_spreading *s, const tdict_spread *spread, tdict_
   int dim;
   tdict_status status = tdict_dim_find(s->what, spread->dim, s->src->batch_ndim, &dim, err);
   if (status != TDICT_OK) return status;
-  s->is_distinct = are_distinct(s->src);
+  const leaves_of_split leaves = look_at_leaves(s->src);
+  s->is_distinct = leaves.are_distinct;
   const int64_t whole = s->src->batch_size[dim], each = whole / (int64_t)count, more = whole % (int64_t)count;
   for (size_t i = 0; i < count; i++) sizes[i] = each + ((int64_t)i < more);
+  if (leaves.have_rows && dim == 0 && each > 0 && !spread->counts && may_cut_rows(&s->options))
+    return split_rows(s, sizes, err);
   status = tdict_split(s->src, dim, spread->counts ? spread->counts : sizes, views, &count, err);
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i < count; i++) {
-    if (status == TDICT_OK) status = tdict_spread_one(s, views[i], i, err);
+    if (status == TDICT_OK) status = tdict_spread_one(s, views[i], NULL, i, err);
     tdict_release(views[i]);
   }
   return status;

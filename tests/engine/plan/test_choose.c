@@ -7,10 +7,12 @@
 #include "support/cpus.h"
 #include "support/threads.h"
 
-typedef enum source_kind { MEMORY, FILES, PACKED, INTO_KEPT } source_kind;
+/* HALF: half of the rows. INTO_KEPT: into memory of an earlier result. */
+typedef enum source_kind { MEMORY, FILES, PACKED, HALF, INTO_KEPT } source_kind;
 /* Chooses for a plan of this many bytes, which is never run. */
 static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
                                source_kind kind) {
+  const tdict_source_rows half = {0, 5, 10};
   tdict_wire wire = {.slot_bytes = bytes, .packs = true};
   tdict_plan plan = {.line_bytes = bytes, .wire = kind == PACKED ? &wire : NULL};
   plan.way_bytes[by] = bytes;
@@ -25,7 +27,8 @@ static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32
                                   .caller_waits = waits,
                                   .reads_files = kind == FILES,
                                   .reuses_memory = kind == INTO_KEPT,
-                                  .best_stores = TDICT_STREAM_PLAIN};
+                                  .best_stores = TDICT_STREAM_PLAIN,
+                                  .rows = kind == HALF ? &half : NULL};
   return tdict_choose(&r);
 }
 static tdict_choice choose(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
@@ -107,7 +110,16 @@ GPU_CASE(choose_more_threads_for_files) {
   }
 }
 
-/* The caller sends a tree of a few bytes. If a tree needs two chunks, they have about the same size. */
+/* The parts of a tree are copied at the same time, so each has the row of the tuning table for the whole tree. */
+GPU_CASE(choose_the_row_of_the_whole_tree) {
+  scoped_place w = place_sized(64 << 20, 16);
+  const tdict_tuning_row *row = tdict_choose_row(&tdict_context_engine(w.c)->tuning, TDICT_TUNING_IN, (size_t)4 << 20);
+  const tdict_choice c = choose_for(&w, TDICT_WAY_STAGE_IN, (size_t)2 << 20, -1, false, HALF);
+  assert_int_equal(c.row.up_to_bytes, row->up_to_bytes);
+  assert_int_not_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)2 << 20, -1, false).row.up_to_bytes, row->up_to_bytes);
+}
+
+/* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
 GPU_CASE(choose_caller_moves_small_trees) {
   scoped_place w = open_place();
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);

@@ -66,7 +66,57 @@ GPU_CASE(split_and_gather_on_two_devices) {
   check_ways(&s, odd, 0, (const int64_t[]){101, 0}, (const int64_t[]){101, 0});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){16, 15});
 }
-/* Leaves that the source has twice are copied once, and the parts share them. All other leaves are copied. */
+/* A batch of rows whose tensors have storages of their own. The transfers cut the rows of such a tree themselves. */
+static tdict_tree *separate_tree(int64_t rows, int64_t num_leaves, tdict_memory *memory) {
+  tdict_tree *td = td_made(tree, tdict_create(1, &rows, &made, err));
+  td_put(td, "large", random_tensor(TDICT_U8, SHAPE(rows, 3001), memory));
+  td_put(td, "n.none", random_tensor(TDICT_F32, SHAPE(rows, 0, 2), memory));
+  td_put(td, "n.deep.y", random_tensor(TDICT_I64, SHAPE(rows), memory));
+  for (int64_t i = 0; i < num_leaves; i++)
+    td_put(td, td_text("k%d", (int)i), random_tensor(TDICT_F32, SHAPE(rows, 1 + i % 3), memory));
+  return td;
+}
+GPU_CASE(split_cuts_rows) {
+  enum { MANY = 600 }; /* with four threads, several read the leaves */
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_tree some = separate_tree(101, 20, NULL), pinned = separate_tree(100, 3, s.at[0].pinned);
+  scoped_tree many = separate_tree(7, MANY, NULL), block = td_tree("[9] x:f32[9,500]"), more = NULL;
+  const way four = {.o = td_with(tdict_transfer_options, num_threads = 4), .async = true};
+  const tdict_spread half = split_along(0, NULL);
+  tdict_tree *trees[MOST_DEVICES];
+  td_ok(tdict_clone_deep(some, NULL, &more, err)); /* all tensors in one storage */
+  tdict_lock(block);
+  for (int locked = 0; locked < 2; locked++) {
+    if (locked) tdict_lock(some);
+    check_ways(&s, some, 0, NULL, (const int64_t[]){51, 50});
+    check_ways(&s, more, 0, NULL, (const int64_t[]){51, 50});
+  }
+  check_ways(&s, pinned, 0, NULL, (const int64_t[]){50, 50});
+  check_ways(&s, block, 0, NULL, (const int64_t[]){5, 4});
+  spread_tree(&s, many, &half, &four, trees);
+  check_parts(&s, many, 0, (const int64_t[]){4, 3}, trees);
+  release_all(&s, trees);
+}
+/* Tensors and children that a transfer cannot cut into rows. */
+GPU_CASE(split_makes_views_where_needed) {
+  static const int turn[] = {1, 0};
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_tree strided = separate_tree(10, 2, NULL), changed = separate_tree(10, 2, NULL), empty = NULL;
+  const int64_t rows = 10, halves[] = {5, 5};
+  const tdict_spread half = split_along(0, NULL);
+  tdict_tree *trees[MOST_DEVICES];
+  scoped_tensor wide = random_tensor(TDICT_F32, SHAPE(4, 10), NULL);
+  td_put(strided, "turned", td_made(tensor, tdict_tensor_permute(wide, 2, turn, &made, err)));
+  check_ways(&s, strided, 0, NULL, halves);
+  td_ok(tdict_set_batch_size(td_child(changed, "n"), 0, NULL, err));
+  check_ways(&s, changed, 0, NULL, halves);
+  td_ok(tdict_create(1, &rows, &empty, err));
+  td_ok(tdict_set_device(empty, &s.devices[0], err));
+  spread_tree(&s, empty, &half, &(way){.o = tdict_transfer_options_default()}, trees);
+  for (int i = 0; i < 2; i++) assert_int_equal(tdict_batch_size(trees[i])[0], 5);
+  release_all(&s, trees);
+}
+/* Parts share the leaves that the source has twice. Leaves that the source has once are all copied. */
 GPU_CASE(split_copies_shared_leaves_once) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   scoped_tree src = td_tree("[6] a:f32[6,2] n.b:i64[6] c:u8[6,3]");
