@@ -49,6 +49,7 @@ typedef struct starter {
   int32_t mode;
   size_t max_queued_bytes; /* limit of queued bytes, see tdict_queue_limit_choose(); 0: no limit */
   size_t max_copy_bytes;   /* limit of a driver copy, from max_queued_bytes and max_bytes_per_second; 0: no limit */
+  tdict_host_cache *host_cache; /* allocates the result, which is large and in ordinary host memory; otherwise NULL */
   tdict_choice choice;
   tdict_beginning beginning;
   int64_t begin_ns; /* see tdict_future */
@@ -199,16 +200,6 @@ static tdict_gpu *find_transfer_gpu(const starter *s) {
   return gpu ? gpu : s->gpu;
 }
 
-/* Returns true if the result is so large, and in ordinary host memory, that the host cache allocates it. */
-static bool uses_host_cache(const starter *s) {
-  return !s->start->dst && !s->start->storage && !s->memory && s->collected.plan->line_bytes >= TDICT_HOST_CACHE_FROM;
-}
-
-/* Returns true if the result will probably be in memory whose pages exist. */
-static bool reuses_memory(const starter *s) {
-  return uses_host_cache(s) && tdict_host_cache_has(s->engine->host_cache, s->collected.plan->line_bytes);
-}
-
 /* Allocates the storages of the result's new leaves, one for each target. */
 static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_error *err) {
   const tdict_start *start = s->start;
@@ -217,9 +208,8 @@ static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_err
   if (start->dst || start->storage || t->plan.num_items == 0) return TDICT_OK;
   const size_t bytes = t->plan.line_bytes;
   const int node = s->collected.reads_device ? find_memory_node(&t->plan) : -1;
-  tdict_status status = uses_host_cache(s)
-                            ? tdict_host_cache_storage(s->engine->host_cache, bytes, &first->storage, err)
-                            : tdict_storage_create_near(s->memory, bytes, node, &first->storage, err);
+  tdict_status status = s->host_cache ? tdict_host_cache_storage(s->host_cache, bytes, &first->storage, err)
+                                      : tdict_storage_create_near(s->memory, bytes, node, &first->storage, err);
   for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++) {
     t->targets[i].position = start->more_targets[i - 1].position;
     status = tdict_storage_create(start->more_targets[i - 1].memory, bytes, false, &t->targets[i].storage, err);
@@ -456,20 +446,24 @@ static void choose_work(starter *s) {
   if (start->options.max_queued_bytes || (may_choose && s->plan.line_bytes > TDICT_QUEUE_LIMIT_FROM))
     s->max_queued_bytes = tdict_queue_limit_choose(start->options.max_queued_bytes, &s->plan);
   if (s->max_queued_bytes || rate) s->max_copy_bytes = choose_max_copy_bytes(s->max_queued_bytes, rate);
-  s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
-                                                   .pool = s->engine->config.pool,
-                                                   .tuning = &s->engine->tuning,
-                                                   .slot_bytes = s->engine->rings.slot_bytes,
-                                                   .num_slots = s->engine->rings.num_slots,
-                                                   .num_threads = start->options.num_threads,
-                                                   .mode = s->mode,
-                                                   .reuses_memory = reuses_memory(s),
-                                                   .max_copy_bytes = s->max_copy_bytes,
-                                                   .max_workers = rate ? tdict_pace_num_threads(rate) : 0,
-                                                   .caller_waits = start->caller_waits,
-                                                   .reads_files = start->reads_files,
-                                                   .best_stores = s->engine->best_stores,
-                                                   .rows = start->rows});
+  const size_t bytes = s->plan.line_bytes;
+  if (!start->dst && !start->storage && !s->memory && bytes >= TDICT_HOST_CACHE_FROM)
+    s->host_cache = s->engine->host_cache;
+  s->choice =
+      tdict_choose(&(tdict_choice_request){.plan = &s->plan,
+                                           .pool = s->engine->config.pool,
+                                           .tuning = &s->engine->tuning,
+                                           .slot_bytes = s->engine->rings.slot_bytes,
+                                           .num_slots = s->engine->rings.num_slots,
+                                           .num_threads = start->options.num_threads,
+                                           .mode = s->mode,
+                                           .reuses_memory = s->host_cache && tdict_host_cache_has(s->host_cache, bytes),
+                                           .max_copy_bytes = s->max_copy_bytes,
+                                           .max_workers = rate ? tdict_pace_num_threads(rate) : 0,
+                                           .caller_waits = start->caller_waits,
+                                           .reads_files = start->reads_files,
+                                           .best_stores = s->engine->best_stores,
+                                           .rows = start->rows});
   int others = s->choice.how.num_workers - (s->choice.how.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
   if (others > 0 && s->choice.wakes_in_chain)
