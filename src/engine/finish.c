@@ -220,6 +220,7 @@ static void release_all(tdict_transfer *t) {
   }
   if (t->stream_waits) tdict_stream_waits_free(t->stream_waits);
   t->stream_waits = NULL;
+  if (t->workers[0].out_stream) tdict_gpu_give_stream(t->gpu, t->workers[0].out_stream);
   free(t->hooks);
   t->hooks = NULL;
   tdict_plan_give_used(&t->future.engine->used_plan, &t->plan);

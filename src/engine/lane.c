@@ -172,6 +172,20 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* Gives the lane the stream that all lanes of the transfer have on its first GPU. Copies to the host then end one after
+ * another, and threads empty the first slots while the link fills the next. Copies on several streams end at about the
+ * same time. tdict_transfer_finish() returns the stream to the pool. */
+static tdict_status share_stream(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) {
+  tdict_transfer *t = lane->worker->transfer;
+  tdict_cu_stream *shared = &t->workers[0].out_stream;
+  pthread_mutex_lock(&t->future.error_lock);
+  tdict_status status = *shared ? TDICT_OK : tdict_gpu_take_stream(gpu, shared, err);
+  lane->stream = *shared;
+  pthread_mutex_unlock(&t->future.error_lock);
+  lane->shares_stream = true;
+  return status;
+}
+
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) {
   tdict_worker *worker = lane->worker;
   memset(lane, 0, sizeof *lane);
@@ -179,7 +193,9 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
   tdict_status status = tdict_gpu_enter(gpu, &lane->scope, err);
   if (status != TDICT_OK) return status;
   /* Streams are pooled: tdict_lane_close() returns the stream to the pool. */
-  status = tdict_gpu_take_stream(gpu, &lane->stream, err);
+  const tdict_transfer *t = worker->transfer;
+  status = t->plan.way_bytes[TDICT_WAY_STAGE_OUT] && gpu == t->gpu ? share_stream(lane, gpu, err)
+                                                                   : tdict_gpu_take_stream(gpu, &lane->stream, err);
   if (status != TDICT_OK) {
     tdict_gpu_leave(gpu, &lane->scope);
     return status;
@@ -458,7 +474,7 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) 
   if (lane->count > 0) end_flights(lane);
   return_spare(lane);
   TDICT_ASSERT(lane->count == 0 && lane->held == 0);
-  tdict_gpu_give_stream(lane->gpu, lane->stream);
+  if (!lane->shares_stream) tdict_gpu_give_stream(lane->gpu, lane->stream);
   tdict_gpu_leave(lane->gpu, &lane->scope);
   lane->gpu = NULL;
   return status;

@@ -22,6 +22,7 @@ typedef struct tdict_lane {
   tdict_ring *ring; /* NULL: no slot was requested yet */
   tdict_gpu_scope scope;
   tdict_cu_stream stream;
+  bool shares_stream; /* true: the stream belongs to the transfer */
   tdict_flight flights[TDICT_LANE_DEPTH];
   int first, count, depth;
   int held;                   /* number of slots that the lane holds, in flight or spare */
@@ -31,7 +32,8 @@ typedef struct tdict_lane {
   bool has_untracked_copies;  /* true: copies that no flight of this lane tracks may be in flight on the stream */
 } tdict_lane;
 
-/* Opens the lane on a GPU: enters a scope of the GPU and takes a stream. */
+/* Opens the lane on a GPU: enters a scope of the GPU and takes a stream. If slots are copied to the host, all lanes of
+ * the transfer on its first GPU have one stream. */
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
 /* Waits for all copies, then closes the lane, even if waiting fails. If `abandon` is true, slots are not copied to the
  * host. Does nothing if the lane is closed. */

@@ -24,6 +24,9 @@ typedef struct tdict_worker {
   bool worked;
   int64_t copy_ns, wait_ns, cpu_ns;
   size_t packed_bytes; /* bytes of packed elements in the copies that the worker queued */
+  /* Only of the first worker, guarded by error_lock: the stream that all lanes on the transfer's GPU share if slots are
+   * copied to the host. NULL: not taken */
+  tdict_cu_stream out_stream;
 } tdict_worker;
 
 /* An edge of the order: the copies of `waiting` must not begin before `awaited` has ended. */

@@ -316,3 +316,32 @@ SIM_CASE(work_large_results_reuse_memory) {
   }
   assert_int_equal(stats[1].num_chunks, 2 * stats[0].num_chunks);
 }
+
+static _Atomic(tdict_cu_stream) out_stream;
+static atomic_bool has_other_stream;
+static tdict_cu note_stream(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  tdict_cu_stream none = NULL;
+  if (!atomic_compare_exchange_strong(&out_stream, &none, s) && none != s) atomic_store(&has_other_stream, true);
+  return wrap_d2h(d, dst, src, bytes, s);
+}
+
+/* The copies of all threads to the host are on one stream, so that they end one after another. The device is stopped
+ * until two threads have queued copies: one thread has at most 4 slots. */
+SIM_CASE(work_copies_to_the_host_on_one_stream) {
+  scoped_place w = open_wrapped(NULL);
+  wrap.ops.copy_d2h_async = note_stream;
+  scoped_tree src = bytes_tree("x", 16 * STAGING, NULL);
+  scoped_tree there = to_device(&w, src, w.device);
+  tdict_transfer_options o = threads(2);
+  for (int i = 0; i < 3; i++) {
+    atomic_store(&out_stream, NULL);
+    td_ok(tdict_sim_hold(w.c, err));
+    const int64_t before = num_copies();
+    tdict_future *f = move_async(&w, there, tdict_cpu(), &o);
+    while (num_copies() - before < 5) usleep(100);
+    td_ok(tdict_sim_resume(w.c, err));
+    check_result(&w, src, f);
+    assert_non_null(atomic_load(&out_stream));
+  }
+  assert_false(atomic_load(&has_other_stream));
+}

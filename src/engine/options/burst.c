@@ -8,6 +8,10 @@
 #include "core/base/thread.h"
 #include "engine/options/queue_limit.h"
 
+/* A smaller transfer to the host has no burst. The events of a burst complete together, so a thread could not copy from
+ * the first slot until the last one is filled. In larger transfers, enough other slots are full meanwhile. */
+#define SMALL_BYTES ((size_t)80 << 20)
+
 /* Returns the maximum number of copies in a burst: at most TDICT_BURST_MOST, and at most 3/16 of the slots. In a ring
  * of 32 slots, two bursts in flight and the burst that is being gathered have at most 18 slots, and leave 14 slots for
  * the threads. With a limit of queued bytes, a burst has at most half of these bytes. */
@@ -27,6 +31,7 @@ tdict_status tdict_burst_create(const tdict_plan *plan, size_t max_queued_bytes,
   *out = NULL;
   while (chunk < plan->num_chunks && !tdict_item_uses_slot(&plan->items[plan->chunks[chunk].first])) chunk++;
   if (chunk == plan->num_chunks) return TDICT_OK;
+  if (plan->items[plan->chunks[chunk].first].kind == TDICT_CU_D2H && plan->line_bytes <= SMALL_BYTES) return TDICT_OK;
   tdict_burst *b = calloc(1, sizeof *b);
   if (!b) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for copies that are queued together");
   b->gpu = plan->items[plan->chunks[chunk].first].gpu;

@@ -32,8 +32,8 @@ typedef struct tdict_burst {
 } tdict_burst;
 
 /* Creates the burst of a transfer with this plan. max_queued_bytes: value of the option. num_slots, slot_bytes: of each
- * ring. If nothing is copied through slots, sets *out to NULL. Call for plans of at least TDICT_BURST_CHUNKS chunks.
- * Errors: TDICT_ENOMEM. */
+ * ring. Sets *out to NULL if nothing is copied through slots, or if the slots go to the host and the line has at most
+ * 80 MiB. Call for plans of at least TDICT_BURST_CHUNKS chunks. Errors: TDICT_ENOMEM. */
 tdict_status tdict_burst_create(const tdict_plan *plan, size_t max_queued_bytes, size_t num_slots, size_t slot_bytes,
                                 tdict_burst **out, tdict_error *err);
 void tdict_burst_free(tdict_burst *burst);

@@ -36,6 +36,7 @@ static const tdict_tuning built_in =
          {
              {KIB(512), KIB(512), KIB(512), 1, 4, 0, 1, 300},
              {MIB(3), KIB(256), KIB(256), 4, 4, 1, 1, 300},
+             {MIB(16), KIB(768), KIB(768), 5, 4, 1, 1, 300},
              {MIB(32), MIB(1), MIB(1), 8, 2, 1, 1, 300},
              {SIZE_MAX, MIB(2), MIB(2), 16, 1, 0, 1, 50},
          },
@@ -48,7 +49,7 @@ static const tdict_tuning built_in =
              {MIB(256), MIB(1), MIB(1), 16, 1, 1, 1, 300},
              {SIZE_MAX, MIB(4), MIB(4), 16, 1, 1, 1, 50},
          },
-     .num_rows = {[TDICT_TUNING_IN] = 7, [TDICT_TUNING_OUT] = 8, [TDICT_TUNING_OUT_NEW] = 4, [TDICT_TUNING_HOST] = 6}};
+     .num_rows = {[TDICT_TUNING_IN] = 7, [TDICT_TUNING_OUT] = 8, [TDICT_TUNING_OUT_NEW] = 5, [TDICT_TUNING_HOST] = 6}};
 
 tdict_tuning tdict_tuning_default(void) { return built_in; }
 

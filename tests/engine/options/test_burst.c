@@ -98,8 +98,8 @@ SIM_CASE(burst_gathers_while_the_link_is_busy) {
   check_line(&h);
 }
 
-/* A transfer on one thread queues a copy for each chunk with fewer calls, in both directions. When the latch `queued`
- * opens, no copy is left in the burst. */
+/* A transfer by one thread, in both directions, queues a copy for each chunk, to the device with fewer calls. All
+ * copies are queued when the thread reports so. */
 SIM_CASE(burst_is_empty_when_all_is_queued) {
   scoped_place w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
@@ -111,9 +111,9 @@ SIM_CASE(burst_is_empty_when_all_is_queued) {
       const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]), copies = num_copies();
       tdict_future *f = move_async(&w, from, out ? tdict_cpu() : w.device, &o);
       tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
-      assert_int_equal(transfer_of(f)->burst != NULL, chunks > 3);
+      assert_int_equal(transfer_of(f)->burst != NULL, chunks > 3 && !out);
       assert_int_equal(num_copies() - copies, chunks);
-      assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 2 + (chunks - 2 + 5) / 6);
+      assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, out ? chunks : 2 + (chunks - 2 + 5) / 6);
       td_ok(tdict_sim_resume(w.c, err));
       check_result(&w, src, f);
     }
@@ -259,7 +259,7 @@ SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
   give_slots(ring, taken, slots);
 }
 
-/* A burst is created only if copies use slots. */
+/* Copies that use no slots need no burst, nor does a transfer of at most 80 MiB to the host. */
 SIM_CASE(burst_is_made_where_it_helps) {
   scoped_hand h;
   open_hand(&h);
@@ -270,6 +270,16 @@ SIM_CASE(burst_is_made_where_it_helps) {
     td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
     make_batch(t);
     assert_int_equal(t->burst != NULL, !within_host);
+    drop(t);
+  }
+  for (int is_large = 0; is_large < 2; is_large++) {
+    const size_t bytes = ((size_t)80 << 20) + (size_t)is_large;
+    tdict_transfer *t = planned(&h.w, &bytes, 1);
+    t->plan.items[0].way = TDICT_WAY_STAGE_OUT;
+    t->plan.items[0].kind = TDICT_CU_D2H;
+    td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
+    make_batch(t);
+    assert_int_equal(t->burst != NULL, is_large);
     drop(t);
   }
   assert_true(tdict_burst_accepts(h.t->burst, h.lanes[0].gpu, TDICT_CU_H2D));
