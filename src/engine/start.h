@@ -17,8 +17,8 @@ typedef struct tdict_start {
   bool reads_files;               /* true if the tensors of the source are unloaded tensors over files */
   bool is_distinct;               /* true: the caller knows that no two tensors of the source share a storage */
   /* NULL: the whole source. Otherwise the result has these rows. All leaves of the source are then contiguous tensors
-   * in host memory, and each tree and tensor has rows->all rows. The options must not have patterns, `narrow` or
-   * `check_sources` */
+   * in host memory, each with a storage of its own, so the source is not one block. Each tree and tensor has rows->all
+   * rows. The options must not have patterns, `narrow` or `check_sources` */
   const tdict_source_rows *rows;
   bool copies; /* true: leaves that are in place already are also copied */
   bool pin;    /* true for tdict_pin_memory(): the result has the same tree device as the source, and

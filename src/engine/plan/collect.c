@@ -347,8 +347,7 @@ static tdict_status keep_block_objects(collector *c, const tdict_tree *src, tdic
  * tdict_pin_memory(), only consolidated trees are copied as one block, because errors then name a leaf. */
 static tdict_status find_block(const collector *c, const tdict_tree *src, tdict_consolidated **out, tdict_error *err) {
   const tdict_plan_request *r = c->request;
-  const bool by_leaf = r->keep || r->rows || r->conversions ||
-                       (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
+  const bool by_leaf = r->keep || r->conversions || (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
                        (r->dst && !tdict_destination_matches(r->dst, src));
   *out = NULL;
   return by_leaf ? TDICT_OK : tdict_block_find(src, out, err);

@@ -50,9 +50,13 @@ static leaves_of_split look_at_leaves(const tdict_tree *tree) {
   return found;
 }
 
-/* Returns true if the options allow the transfers of parts to cut the rows themselves. */
-static bool may_cut_rows(const tdict_transfer_options *o) {
-  return !o->num_keep && !o->num_conversions && !o->narrow && !o->check_sources;
+/* Returns true if the options and the devices allow the transfers of parts to cut the rows themselves. A part on the
+ * host shares the elements of the source, so it has views. */
+static bool may_cut_rows(const tdict_spreading *s) {
+  const tdict_transfer_options *o = &s->options;
+  bool to_host = false;
+  for (size_t i = 0; i < s->num_devices; i++) to_host |= s->devices[i].type == TDICT_DEVICE_CPU;
+  return !to_host && !o->num_keep && !o->num_conversions && !o->narrow && !o->check_sources;
 }
 
 /* Starts a transfer for each part, which reads the rows from the whole tree. No part is empty. */
@@ -79,8 +83,7 @@ static tdict_status split(tdict_spreading *s, const tdict_spread *spread, tdict_
   s->is_distinct = leaves.are_distinct;
   const int64_t whole = s->src->batch_size[dim], each = whole / (int64_t)count, more = whole % (int64_t)count;
   for (size_t i = 0; i < count; i++) sizes[i] = each + ((int64_t)i < more);
-  if (leaves.have_rows && dim == 0 && each > 0 && !spread->counts && may_cut_rows(&s->options))
-    return split_rows(s, sizes, err);
+  if (leaves.have_rows && dim == 0 && each > 0 && !spread->counts && may_cut_rows(s)) return split_rows(s, sizes, err);
   status = tdict_split(s->src, dim, spread->counts ? spread->counts : sizes, views, &count, err);
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i < count; i++) {

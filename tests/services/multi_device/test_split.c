@@ -80,24 +80,24 @@ GPU_CASE(split_cuts_rows) {
   enum { MANY = 600 }; /* with four threads, several read the leaves */
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   scoped_tree some = separate_tree(101, 20, NULL), pinned = separate_tree(100, 3, s.at[0].pinned);
-  scoped_tree many = separate_tree(7, MANY, NULL), block = td_tree("[9] x:f32[9,500]"), more = NULL;
+  scoped_tree many = separate_tree(7, MANY, NULL), more = NULL;
   const way four = {.o = td_with(tdict_transfer_options, num_threads = 4), .async = true};
   const tdict_spread half = split_along(0, NULL);
   tdict_tree *trees[MOST_DEVICES];
   td_ok(tdict_clone_deep(some, NULL, &more, err)); /* all tensors in one storage */
-  tdict_lock(block);
   for (int locked = 0; locked < 2; locked++) {
     if (locked) tdict_lock(some);
     check_ways(&s, some, 0, NULL, (const int64_t[]){51, 50});
     check_ways(&s, more, 0, NULL, (const int64_t[]){51, 50});
   }
   check_ways(&s, pinned, 0, NULL, (const int64_t[]){50, 50});
-  check_ways(&s, block, 0, NULL, (const int64_t[]){5, 4});
   spread_tree(&s, many, &half, &four, trees);
   check_parts(&s, many, 0, (const int64_t[]){4, 3}, trees);
+  assert_int_equal(tdict_tensor_numel(td_leaf(trees[0], "k1")), 8);
+  assert_int_equal(tdict_tensor_numel(td_leaf(trees[1], "k1")), 6);
   release_all(&s, trees);
 }
-/* Tensors and children that a transfer cannot cut into rows. */
+/* Tensors and children that a transfer cannot cut into rows, and a part that stays on the host. */
 GPU_CASE(split_makes_views_where_needed) {
   static const int turn[] = {1, 0};
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
@@ -110,6 +110,16 @@ GPU_CASE(split_makes_views_where_needed) {
   check_ways(&s, strided, 0, NULL, halves);
   td_ok(tdict_set_batch_size(td_child(changed, "n"), 0, NULL, err));
   check_ways(&s, changed, 0, NULL, halves);
+  spread_tree(&s, changed, &half, &(way){.o = tdict_transfer_options_default()}, trees);
+  assert_int_equal(tdict_batch_ndim(td_child(trees[0], "n")), 1);
+  release_all(&s, trees);
+  const tdict_device with_host[] = {s.devices[0], tdict_cpu()};
+  const tdict_spread spread = tdict_spread_split(with_host, 2, 0);
+  scoped_tree plain = separate_tree(10, 2, NULL), rows_on_host = rows_of(plain, 0, 5, 5);
+  td_ok(td_to_devices(s.c, plain, &spread, NULL, trees, err));
+  check_tree(&s.at[0], rows_on_host, trees[1]);
+  assert_true(tdict_tensor_shares_storage(td_leaf(plain, "large"), td_leaf(trees[1], "large")));
+  release_all(&s, trees);
   td_ok(tdict_create(1, &rows, &empty, err));
   td_ok(tdict_set_device(empty, &s.devices[0], err));
   spread_tree(&s, empty, &half, &(way){.o = tdict_transfer_options_default()}, trees);
