@@ -209,7 +209,7 @@ def export_nanoarrow(tree):
 
 
 def same(found, wanted):
-    """Returns whether two rows are equal: numbers bit by bit, None only to None."""
+    """Returns whether two rows are equal. NaN equals NaN, and None equals only None."""
     if wanted is None or found is None or isinstance(wanted, str):
         return found is wanted or found == wanted
     if isinstance(wanted, (list, tuple)) or isinstance(found, (list, np.ndarray)):
@@ -403,7 +403,7 @@ def nulls(rng):
     tree = import_batch(pa.RecordBatch.from_arrays([rows], ["l"]), nulls=FILL)
     check(tree, "l", [[1, 2], [], [5]])
     lib.tdict_release(tree)
-    # Masks of a stream: a key has a mask if a batch has a null.
+    # In a stream, a key has a mask if one of the batches has a null.
     table = pa.table({"x": pa.chunked_array([pa.array([1, 2]), pa.array([None, 3])]),
                       "y": pa.chunked_array([pa.array([1, 2]), pa.array([4, 3])])})
     tree = import_table(table, nulls=MASK)

@@ -1,4 +1,4 @@
-"""Code of the scripts that record operations: the pool, texts of trees, and operations that are not recorded."""
+"""Code shared by the scripts that record operations: the pool, texts of trees, and why operations are not recorded."""
 
 import torch
 from tensordict import NonTensorData, NonTensorStack, TensorDict
@@ -10,7 +10,7 @@ KEYS = ["a", "b", "n", "m", "c.d"]
 
 
 def column(shape, first):
-    """Returns the numbers from `first` on as texts, in a stack of the given shape."""
+    """Returns the texts "t<first>", "t<first + 1>" and so on, in a stack of the given shape."""
     if not shape:
         return NonTensorData(f"t{first}")
     step = 1
@@ -60,7 +60,7 @@ def own_nodes(td):
 
 
 def in_order_of(td, like):
-    """Returns a tree with its keys in the order of `like`, which has the same keys."""
+    """Returns a copy of `td` with its keys in the order of `like`, which has the same keys."""
     made = TensorDict({}, td.batch_size)
     for key in like.keys():
         value = td.get(key)
@@ -69,8 +69,8 @@ def in_order_of(td, like):
 
 
 def consolidated_order(td):
-    """Returns a tree with its keys in the order of consolidated files: texts for whole trees, tensors, columns and
-    trees."""
+    """Returns a copy of `td` with its keys in the order of a consolidated file: texts for whole trees, then tensors,
+    then columns and child trees."""
     made = TensorDict({}, td.batch_size)
     for kind in (NonTensorData, torch.Tensor, (NonTensorStack, TensorDict)):
         for key, value in td.items():
@@ -91,7 +91,7 @@ def some_locked(td):
 USES_BATCH = {"index", "setindex", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand", "permute",
               "transpose", "split", "chunk", "every", "unbind", "join", "pad", "flatten_keys", "flatten_keys_"}
 
-# Errors of TensorDict for operations on texts that tdict can do, with the names under which they are counted.
+# Errors that TensorDict raises for operations that tdict supports, with the names under which they are counted.
 REFUSED_BY_TENSORDICT = {"All tensordicts must be non-tensors": "texts of a tree without elements",
                          "cat lazy stacked tds must have same stack dim": "cat of columns that were stacked along other dimensions",
                          "existing batch_size": "another batch size where TensorDict repeats a text",
@@ -103,4 +103,4 @@ REFUSED_BY_TENSORDICT = {"All tensordicts must be non-tensors": "texts of a tree
 
 
 class Wanted(Exception):
-    """Raised if tdict intentionally differs from TensorDict."""
+    """Raised for an operation that is not recorded, for example because tdict intentionally differs."""

@@ -183,7 +183,7 @@ class Owner(np.ndarray):
 
 
 def arrays():
-    """Yields arrays with many layouts and their descriptions."""
+    """Yields pairs of a description and an array: all dtypes of DTYPES in many layouts."""
     rng = np.random.default_rng(1)
     for name in DTYPES:
         bytes_ = rng.integers(0, 2 if name == "bool" else 100, 4 * 3 * 5)
@@ -301,7 +301,7 @@ def torch_both(tdict, torch):
         del got
         gc.collect()
         if array.size == 0 and torch_version(torch) < (2, 3) and not released:
-            not_deleted += 1  # PyTorch's issue 117273: data is NULL, so the deleter is never called
+            not_deleted += 1  # PyTorch issue 117273: data is NULL, so the deleter is never called
         else:
             check(len(released) == 1, f"{what}: released once")
         if "broadcast" in what:
@@ -428,7 +428,7 @@ def torch_cuda(tdict, torch):
         tdict.call("tdict_get", host, b"t", ctypes.byref(leaf))
         got = np.ctypeslib.as_array(ctypes.cast(tdict.lib.tdict_tensor_const_data(leaf), pointer(ctypes.c_float)), (1 << 16,))
         check((got == number + 1.0).all(), f"CUDA try {number}: tdict reads after PyTorch's stream")
-        # A transfer of tdict still fills a tensor, and PyTorch reads the tensor on its stream.
+        # While a transfer of tdict fills a tensor, PyTorch reads the tensor on its own stream.
         got[:] = number + 0.5
         future, moved = c_void_p(), c_void_p()
         tdict.call("tdict_to_device_async", context, host, Device(2, 0), None, ctypes.byref(future))
@@ -464,7 +464,7 @@ def jax_both(tdict, jax):
 
 
 def installed(name, title, wanted):
-    """Returns a module, or None if it is not installed. Ends the program if MODULE is this module."""
+    """Returns a module, or None if it is not installed. Exits with 77 if the missing module is MODULE."""
     try:
         importlib.import_module(f"{name}.dlpack" if name == "jax" else name)
         return sys.modules[name]

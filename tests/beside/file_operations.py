@@ -1,4 +1,4 @@
-"""The operations that save and open trees, and those that set texts: a base class for make_operations.py."""
+"""A base class for make_operations.py: the operations that save and open trees, and the operations that set texts."""
 
 import os
 
@@ -21,7 +21,7 @@ def is_strided(td):
 
 
 def is_repeated(text):
-    """Returns whether a stack has only one text: a column, or a tree's text that TensorDict repeated."""
+    """Returns whether all texts of a stack are equal. TensorDict may have made the stack from one text for the tree."""
     return not isinstance(text, NonTensorData) and len(set(flat(text.tolist()))) == 1
 
 
@@ -54,7 +54,7 @@ class FileOperations:
         return self.change(s, f"text {s} {self.text(path)} {word}", lambda t: t.set(self.key(path), text))
 
     def fill_texts(self, td):
-        """Replaces the texts of a tree by new columns, in order. Returns the first number."""
+        """Replaces the texts of a tree with new columns, in order. Returns the number of the first text."""
         base = self.next
         for key, value in list(td.items()):
             if isinstance(value, TEXTS):

@@ -1,5 +1,5 @@
-/* Reads texts for json_texts.py, and prints the values that the library finds in them. Standard input has for each text
- * its length as 4 little-endian bytes, and then the text. The output has a line for each text: "-" if the library
+/* Reads texts for json_texts.py, and prints the values that the library finds in them. Standard input has, for each
+ * text, its length as 4 little-endian bytes, then its bytes. The output has a line for each text: "-" if the library
  * refuses the text, or else its tokens (brackets, strings as hexadecimal digits, integers, reals as the digits of their
  * bits, t, f and n), a tab, and the text of tdict_json_write(). Thread rule: one thread. */
 #include <inttypes.h>

@@ -44,7 +44,7 @@ def main():
             wrong += differ
     if len(floats.SMALL) < 4:
         print("this PyTorch has no floats of 8 bits, which were not compared")
-    print(f"PyTorch {torch.__version__}; large numbers that it made the largest float8_e4m3fn: {floats.saturated[0]}")
+    print(f"PyTorch {torch.__version__}; elements that it clamped to the largest float8_e4m3fn: {floats.saturated[0]}")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""A base class for make_operations.py: the operations that change keys and those that alias trees."""
+"""A base class for make_operations.py: the operations that change keys, and those that let trees share nodes."""
 
 from common import KEYS, LEAVES, POOL, TEXTS, Wanted, escape, ids_of, own_nodes, some_locked
 
@@ -57,7 +57,7 @@ class KeyOperations:
         if any(self.through_leaf(td, p) for p in paths):
             raise Wanted("select through a tensor")
         if not strict and any(len(p) > 1 and self.key(p) not in td.keys(True) for p in paths):
-            raise Wanted("nodes on a missing path in a select that is not strict")
+            raise Wanted("select, not strict, of a missing nested path, whose nodes TensorDict makes")
         keys = self.drawn = [self.key(p) for p in paths]
         return self.shape_op(s, d, "select", f"{int(strict)} {' '.join(map(self.text, paths))}",
                              lambda t: t.select(*keys, strict=strict))
@@ -104,7 +104,7 @@ class KeyOperations:
         if td.is_locked and not list(self.leaves(td)):
             raise Wanted("flatten_keys in place of a locked tree without tensors")
         if taken & others or len(taken) < len(below) or any(v.is_locked and not td.is_locked for v in below):
-            raise Wanted("the trees that flatten_keys removes in place")
+            raise Wanted("flatten_keys in place that removes shared or locked trees")
         flat = [separator.join(p) for p, _ in self.entries(td)]
         if any(k in td.keys() and not isinstance(td.get(k), LEAVES) for k in flat):
             raise Wanted("flatten_keys in place if a new key is the key of a tree")
@@ -151,7 +151,7 @@ class KeyOperations:
         if self.agreement(td) != "whole":
             raise Wanted("an operation on a tree whose child no longer agrees with it")
         if any(a is not b and a == b[: len(a)] for a in paths for b in paths):
-            raise Wanted("split_keys with a path in several sets, or below another path")
+            raise Wanted("split_keys with a repeated path, or with a path below another one")
         if any(self.through_leaf(td, p) for p in paths):
             raise Wanted("select through a tensor")
         if any(self.key(p[:i]) in td.keys(True) and td.get(self.key(p[:i])).batch_size != td.batch_size
@@ -188,7 +188,7 @@ class KeyOperations:
         if not list(self.leaves(child)) or self.agreement(child) != "whole":
             raise Wanted("a child that is empty, or does not agree with its own children")
         if child.is_locked and id(child) not in ids_of(td):
-            raise Wanted("a lock that ends when the locked tree is released")
+            raise Wanted("a child that tdict unlocks when its locked parent is released")
         return self.change(s, f"adopt {s} {self.text(path)} {f} {self.text(where) or '-'}",
                            lambda t: t.set(self.key(path), child))
 

@@ -105,7 +105,7 @@ static tdict_status list_tensors(const char *path, tdict_tensor *list[MOST_ITEMS
   return status;
 }
 
-/* Adds the common shape of the tensors at a path. A size that differs is -1. */
+/* Adds the common shape of the tensors at a path to the text of the result. A size that differs is -1. */
 static tdict_status run_shape(const char *path) {
   tdict_tensor *list[MOST_ITEMS];
   int64_t shape[TDICT_MAX_NDIM + 1] = {(int64_t)count_of(stack)};
@@ -144,7 +144,7 @@ static tdict_status run_pick(const int64_t *places, size_t count) {
   return status;
 }
 
-/* Returns a bound of a Python slice, given by `word`, as a position from 0 to the number of items. */
+/* Converts a bound of a Python slice to a position from 0 to the number of items. "-" stands for `otherwise`. */
 static int64_t bound_of(const char *word, int64_t otherwise) {
   const int64_t count = (int64_t)count_of(stack);
   int64_t place = strcmp(word, "-") != 0 ? strtoll(word, NULL, 10) : otherwise;
@@ -181,7 +181,7 @@ static tdict_status run_add(char **words, const char *place) {
   return status;
 }
 
-/* Pads the tensors at a path. Uses a stack that has only these tensors, so that other keys cannot fail. */
+/* Pads the tensors at a path. Uses a stack of only these tensors, so that other keys cannot make the call fail. */
 static tdict_status run_pad(const char *path, double padding) {
   tdict_tensor *list[MOST_ITEMS], *t = NULL;
   tdict_tree *items[MOST_ITEMS];

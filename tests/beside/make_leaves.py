@@ -23,7 +23,7 @@ FILES = ["", 0]  # the folder and the number of TensorDict's files
 
 
 def column(shape, first):
-    """Returns the numbers from `first` on as texts, in a stack of the given shape."""
+    """Returns the texts "<first>", "<first + 1>" and so on, in a stack of the given shape."""
     if not shape:
         return NonTensorData(str(first))
     step = 1

@@ -113,7 +113,7 @@ class Maker(KeyOperations, FileOperations):
         return base
 
     def agreement(self, td):
-        """Returns what below the tree agrees with its batch size: "whole" (everything), only "tensors", or "not"."""
+        """Returns what agrees with the batch size of the tree: "whole" (everything below), only "tensors", or "not"."""
         bs = td.batch_size
         if any(v.shape[: len(bs)] != bs for _, v in self.leaves(td)):
             return "not"
@@ -127,10 +127,10 @@ class Maker(KeyOperations, FileOperations):
         return {k for k in range(POOL) if k != s and self.pool[k] is not None and mine & ids_of(self.pool[k])}
 
     def check_release(self, d):
-        """Refuses to release a tree with locks that shares nodes with another slot: in tdict, the locks would end."""
+        """Refuses to release a tree with locks that shares nodes with another slot: tdict would unlock these nodes."""
         td = self.pool[d]
         if td is not None and some_locked(td) and self.sharing(d):
-            raise Wanted("a lock that ends when the locked tree is released")
+            raise Wanted("a child that tdict unlocks when its locked parent is released")
 
     def check_elements(self, made):
         if not self.has_texts:
@@ -196,7 +196,7 @@ class Maker(KeyOperations, FileOperations):
     def op_new(self, s):
         self.check_release(s)
         shape = [self.r.randrange(1, 4) for _ in range(self.r.randrange(4))]
-        td = TensorDict({}, self.shape if self.r.random() < 0.5 else shape)  # equal shapes: can share children
+        td = TensorDict({}, self.shape if self.r.random() < 0.5 else shape)  # half of the trees can share children
         spec = []
         for _ in range(self.r.randrange(1, 5)):
             path = self.path()
@@ -245,7 +245,7 @@ class Maker(KeyOperations, FileOperations):
 
         def do(t):
             made = t[index].contiguous() if copies else t[index]
-            return made.clone(recurse=False) if made is t else made  # the result is the source itself, with its lock
+            return made.clone(recurse=False) if made is t else made  # a new tree, as in tdict, instead of the source
 
         return self.shape_op(s, d, "index", " ".join(texts), do)
 

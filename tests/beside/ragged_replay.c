@@ -29,7 +29,7 @@ static void read_word(const char *wanted) {
   char word[16];
   must(fscanf(file, "%15s", word) == 1 && strcmp(word, wanted) == 0, wanted);
 }
-/* Compares a tensor of float64 with the next numbers of the file, and releases the tensor. */
+/* Compares a tensor of float64 with the next numbers of the file. */
 static void compare(const tdict_tensor *given, const char *what) {
   scoped_tensor t = NULL;
   must(tdict_tensor_contiguous(given, &t, NULL) == TDICT_OK, what);

@@ -1,5 +1,5 @@
-/* The code that all programs which repeat recorded operations share: reads the lines of a record, collects the text of
- * a result, and makes tensors of consecutive numbers. Thread rule: one thread. */
+/* Code shared by the programs that repeat recorded operations: reads the lines of a record, collects the text of a
+ * result, and makes tensors of consecutive numbers. Thread rule: one thread. */
 #ifndef TDICT_TESTS_BESIDE_RECORDED_H
 #define TDICT_TESTS_BESIDE_RECORDED_H
 
@@ -23,7 +23,7 @@ static FILE *record;
 static char files[512], shown[1 << 18];
 static long num_lines, num_operations, num_differences;
 
-/* Ends the program if a call has failed that must succeed. */
+/* Ends the program with 2 if a call that must succeed has failed. */
 static inline void must(tdict_status status) {
   if (status == TDICT_OK) return;
   fprintf(stderr, "line %ld: %s: %s\n%s\n", num_lines, tdict_status_name(status), error.message, shown);

@@ -105,7 +105,7 @@ static tdict_status set_word(tdict_tree *td, const char *path, const char *word)
   return set_column(td, path, strtoll(word + 2, NULL, 10), count_elements(node));
 }
 
-/* Replaces each text of a tree by a new column. */
+/* Replaces each text of a tree with a new column. */
 static void renumber_texts(tdict_tree *td, int64_t *next) {
   for (size_t i = 0; i < tdict_num_keys(td); i++) {
     char path[128];
@@ -303,8 +303,8 @@ static bool has_same_entries(const tdict_tree *td, const tdict_tree *wanted) {
   return true;
 }
 
-/* Changes the keys of a tree in place as TensorDict does: remaining children keep their nodes, which are also changed.
- * If `dry` is true, only returns whether a lock forbids the change. */
+/* Changes the keys of a tree in place as TensorDict does: children that stay keep their nodes and are changed in place,
+ * too. If `dry` is true, only returns whether a lock forbids the change. */
 static tdict_status assign_nested(tdict_tree *td, const tdict_tree *wanted, bool dry) {
   tdict_tree *mine[MOST_CHILDREN] = {NULL}, *theirs;
   const bool changes = !has_same_entries(td, wanted);

@@ -120,7 +120,7 @@ def check_shards(tdict, folder):
     same_tensors(found, tensors)
     assert len(set(index["weight_map"].values())) > 1
     assert index["metadata"]["total_size"] == sum(len(elements(t)) for t in tensors.values())
-    # Shards in the form of the package transformers.
+    # Shards with the names that the package transformers uses.
     names = sorted(tensors)
     parts = [names[: len(names) // 2], names[len(names) // 2 :]]
     weights = {}

@@ -82,7 +82,7 @@ def check_shards(tdict, folder, arrays):
         same_arrays(f"{folder}/{shard}", {name: arrays[name] for name in arrays if index["weight_map"][name] == shard})
     names = sorted(arrays)
     weights = {}
-    for i in range(2):  # shards in the form of the package transformers
+    for i in range(2):  # shards with the names that the package transformers uses
         part = {name: arrays[name] for name in names[i::2]}
         save_file(part, f"{folder}/other-{i + 1:05d}-of-00002.safetensors", {"format": "pt"})
         weights.update({name: f"other-{i + 1:05d}-of-00002.safetensors" for name in part})

@@ -31,7 +31,7 @@ static bool read_numbers(FILE *file, numbers *n) {
   return true;
 }
 
-/* Returns whether a leaf has these numbers as elements, which are int64, int32 or bool. */
+/* Returns whether the elements of an int64, int32 or bool leaf are these numbers. */
 static bool is_equal(const tdict_tree *tree, const char *path, const numbers *n) {
   tdict_tensor *t = NULL;
   if (tdict_get(tree, path, &t, &err) != TDICT_OK || tdict_tensor_numel(t) != n->count) return false;

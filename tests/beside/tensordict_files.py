@@ -274,7 +274,7 @@ def check_versions(tdict, folder):
 
 
 def check_legacy_names(tdict, folder):
-    """Checks directories of old versions, which do not encode keys."""
+    """Checks directories that old versions wrote, in which the names of files do not encode keys."""
     td = TensorDict({"a b": torch.arange(3), "c d": {"e*": torch.ones(3)}}, [3])
     td.memmap(f"{folder}/old", robust_key=False)
     tdict.rewrite(f"{folder}/old", f"{folder}/new", format=MEMMAP)

@@ -53,7 +53,7 @@ CASE(context_without_a_gpu_logs_a_warning) {
   }
 }
 
-/* The automatic device is a GPU if there is one, else the simulated device or the host. */
+/* TDICT_DEVICE_AUTO chooses a GPU if there is one, else the simulated device if the context has one, else the host. */
 CASE(context_auto_device) {
   tdict_sim_options sim = tdict_sim_options_default();
   scoped_context c = NULL;
@@ -83,12 +83,12 @@ CASE(context_auto_device) {
   td_ok(tdict_context_create(NULL, &c, err)); /* without options */
   assert_true(tdict_device_equal(tdict_context_device(c, NULL), cuda == TDICT_OK ? tdict_cuda(0) : tdict_cpu()));
   tdict_context_destroy(c);
-  c = open_on(tdict_sim(0), NULL); /* also says why the context uses no GPU */
+  c = open_on(tdict_sim(0), NULL); /* tdict_context_device() also says why no GPU is used */
   assert_true(tdict_device_equal(tdict_context_device(c, &why), tdict_sim(0)));
   assert_int_equal(why.status, TDICT_ENODEVICE);
 }
 
-/* A struct of options as a newer header declares it: the fields that the library knows, and two unknown fields. */
+/* An options struct as a newer header declares it: the fields that the library knows, and two unknown fields. */
 typedef struct newer_options {
   tdict_context_options known;
   int64_t unknown[2];
@@ -107,7 +107,7 @@ CASE(context_option_sizes) {
   newer.unknown[1] = 1;
   td_fails(TDICT_ENOTSUP, "context options", tdict_context_create((const tdict_context_options *)&newer, &c, err));
   assert_null(c);
-  tdict_context_options older = tdict_context_options_default(); /* the fields after num_threads are missing */
+  tdict_context_options older = tdict_context_options_default(); /* without the fields from staging_bytes on */
   older.device = tdict_cpu();
   older.num_threads = 3;
   older.staging_bytes = 1;
@@ -115,7 +115,7 @@ CASE(context_option_sizes) {
   td_ok(tdict_context_create(&older, &c, err));
   assert_int_equal(tdict_context_num_threads(c), 3);
   td_release(c);
-  older.struct_size = sizeof older.struct_size; /* no option is read, so all have their defaults */
+  older.struct_size = sizeof older.struct_size; /* only struct_size is read, so all options have their defaults */
   td_ok(tdict_context_create(&older, &c, err));
   assert_int_equal(tdict_context_num_threads(c), tdict_pool_default_size());
   td_release(c);
@@ -232,13 +232,13 @@ static void check_tree(const tdict_tree *moved) {
 GPU_CASE(context_destroy_waits) {
   enum { COUNT = 4 };
   tdict_sim_options sim = tdict_sim_options_default();
-  sim.latency_ns = 5000000; /* if the context did not wait, it would be destroyed before its transfers end */
+  sim.latency_ns = 5000000; /* without a wait, tdict_context_destroy() would return before the transfers end */
   tdict_context *c = td_context(td_options(tdict_context_options, num_threads = 3, sim = &sim));
   tdict_tree *src = make_tree(), *results[COUNT];
   tdict_future *futures[COUNT];
   for (int i = 0; i < COUNT; i++) td_ok(tdict_to_device_async(c, src, td_device(), NULL, &futures[i], err));
   td_release(src, c);
-  for (int i = 0; i < COUNT; i++) { /* is done, although its context is released */
+  for (int i = 0; i < COUNT; i++) { /* all transfers have ended, because tdict_context_destroy() waited for them */
     assert_int_equal(tdict_future_state(futures[i]), TDICT_FUTURE_DONE);
     td_ok(tdict_future_wait(futures[i], &results[i], err));
     tdict_future_release(futures[i]);
@@ -295,7 +295,7 @@ GPU_CASE(memory_outlives_context) {
   check_tree(pinned);
   check_tree(moved);
   assert_true(tdict_is_pinned(pinned));
-  td_ok(tdict_get(moved, "leaf0", &leaf, err)); /* copied on the device, although the context is gone */
+  td_ok(tdict_get(moved, "leaf0", &leaf, err)); /* a copy on the device works without the context */
   td_ok(tdict_tensor_copy(own, leaf, err));
   td_ok(tdict_tensor_clone(own, NULL, &copy, err));
   assert_memory_equal(tdict_tensor_const_data(copy), tdict_const_data(pinned, "leaf0"), LEAF_BYTES);
@@ -317,7 +317,7 @@ GPU_CASE(context_two_in_one_process) {
 
 static void *do_nothing(void *user) { return user; }
 
-/* Each thread of a context with simulated devices has a name. A sanitizer may add a thread without a name. */
+/* Every thread of a context with simulated devices has a name. A sanitizer may add a thread without a name. */
 SIM_CASE(threads_of_a_context_have_names) {
   static const char *const names[] = {"tdict-pool-0",   "tdict-pool-1",  "tdict-sim0-in",  "tdict-sim0-out",
                                       "tdict-sim0-run", "tdict-sim1-in", "tdict-sim1-out", "tdict-sim1-run"};

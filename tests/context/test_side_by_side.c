@@ -14,7 +14,7 @@ typedef struct mover {
   int64_t until_ns;
   uint64_t seed;
   int64_t rounds;
-  _Atomic(int) failures; /* asserts work on the main thread only, so the main thread reads this number at the end */
+  _Atomic(int) failures; /* asserts work on the main thread only, so the main thread checks this number at the end */
 } mover;
 
 /* Makes a tree of random leaves, some of them pinned. */

@@ -34,7 +34,7 @@ void fuzz_print_counts(void) {
   snprintf(command, sizeof command, "rm -rf %s", folder);
   if (system(command) != 0) fprintf(stderr, "%s stays\n", folder);
 }
-/* Makes the folder. Returns false if the folder exists. */
+/* Makes the folder in the first call. Returns false in later calls. */
 static inline bool make_folder(void) {
   if (folder[0]) return false;
   snprintf(folder, sizeof folder, "%s/tdict-fuzz.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");

@@ -1,4 +1,4 @@
-/* Operations on trees that are chosen by bytes. Runs the operations of tests/support/ops.h on the library and on its
+/* Fuzzes operations on trees: the input chooses operations of tests/support/ops.h, which run on the library and on its
  * model. A difference ends the program. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The readers of JSON and UTF-8 on arbitrary bytes, compared with a second reader (tests/core/leaves/naive_json.h). A
- * different result ends the program. The values of valid texts are then read, too. Thread rule: one thread. */
+/* Fuzzes the readers of JSON and UTF-8, and compares them with a second reader (tests/core/leaves/naive_json.h). A
+ * different result ends the program. The values of valid texts are read, too. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static void complain(const char *who, const uint8_t *bytes, size_t count, bool i
   abort();
 }
 
-/* Visits the members of a container. Its end must be after the last member. */
+/* Visits the members of a container. The container must end after its last member. */
 static void read_members(tdict_json value) {
   tdict_json_cursor cursor = tdict_json_enter(value);
   tdict_json key, member;
@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   if (is_valid != naive_json(bytes, count, TDICT_JSON_MOST_DEPTH))
     complain("the second reader", bytes, count, is_valid);
   if (is_valid && tdict_utf8_length((const char *)bytes, count) != count) complain("UTF-8", bytes, count, is_valid);
-  /* The bytes before a fault are the beginning of a valid text. So a text that is cut there may only be too short. */
+  /* The bytes before a fault are the beginning of a valid text. So a text that is cut there can only be too short. */
   if (!is_valid && fault.at < count) {
     tdict_json_fault shorter = {0, NULL};
     const bool is_begin = tdict_json_is_valid((const char *)bytes, fault.at, &shorter);

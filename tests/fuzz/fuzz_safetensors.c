@@ -1,6 +1,6 @@
-/* Safetensors files from arbitrary bytes. The first byte chooses how the other bytes become a file: as the whole file,
- * as a header, as TensorDict's entry in a file of four tensors, or as an index of two shards. A tree that is opened is
- * written, opened again and compared. If a file is refused, there must be a message. Thread rule: one thread. */
+/* Fuzzes safetensors files. The first byte chooses how the other bytes become a file: as the whole file, as a header,
+ * as TensorDict's entry in a file of four tensors, or as an index of two shards. A tree that is opened is written,
+ * opened again and compared. If a file is refused, there must be a message. Thread rule: one thread. */
 #include <sys/mman.h>
 
 #include "files.h"

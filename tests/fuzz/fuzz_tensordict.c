@@ -1,8 +1,8 @@
-/* TensorDict's files from arbitrary bytes. The first byte chooses how the other bytes become a save: as the JSON of a
- * consolidated file, as the whole file, as the meta.json of a directory with some files, as the meta.json of a folder
- * of this directory, or as the meta.json of the same files in an archive. A tree that is opened is written to a
- * consolidated file and to an archive, opened again and compared. Rows are appended to the directory. If a save is
- * refused, there must be a message. Thread rule: one thread. */
+/* Fuzzes files of TensorDict. The first byte chooses what the other bytes are: the JSON of a consolidated file, a whole
+ * consolidated file, the meta.json of a directory with some files, the meta.json of a folder in this directory, or the
+ * meta.json of an archive with the same files. A tree that is opened is written to a consolidated file and to an
+ * archive, opened again and compared. Rows are appended to the directory. If a file is refused, there must be a
+ * message. Thread rule: one thread. */
 #include <sys/stat.h>
 
 #include "files.h"
@@ -29,7 +29,7 @@ static void make_directory(void) {
     put_file(name, "\0\0\0\0\0\0\0", 8);
   }
 }
-/* Writes the texts that the input does not replace. */
+/* Writes all meta.json files of the directory. The input may then replace one. */
 static void put_metas(void) {
   put_file("d/meta.json", parent_meta, sizeof parent_meta - 1);
   put_file("d/n/meta.json", child_meta, sizeof child_meta - 1);

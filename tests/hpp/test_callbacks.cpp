@@ -102,7 +102,7 @@ template <class F> static bool passes(F function) {
 }
 
 enum { TERMINATED = 42 };
-/* Runs a function in a child process, and checks the exit code. Calls that an exception ends leak memory there. */
+/* Runs a function in a child process, and checks the exit code. Memory that an exception leaks is lost only there. */
 template <class F> static void ends_with(int code, F function) {
   pid_t child = fork();
   if (child == 0) {

@@ -1,5 +1,5 @@
-/* Tests the C++ classes with exceptions: handles, trees, elements, transfers, loaders. Reads results through the C
- * interface. */
+/* Tests the C++ classes with exceptions enabled: handles, trees, elements, transfers, loaders. Reads results through
+ * the C interface. */
 #include <unistd.h>
 
 #include <cstdlib>

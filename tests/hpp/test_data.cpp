@@ -1,5 +1,5 @@
-/* Tests the C++ classes with exceptions: datasets, replay buffers, loaders and files. Reads results through the C
- * interface. */
+/* Tests the C++ classes with exceptions enabled: datasets, replay buffers, loaders and files. Reads results through the
+ * C interface. */
 #include <unistd.h>
 
 #include <mutex>

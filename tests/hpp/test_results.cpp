@@ -1,4 +1,4 @@
-/* Tests the C++ classes without exceptions, where each failure is a result. Compiled with -fno-exceptions. */
+/* Tests the C++ classes with exceptions disabled, where each failure is a result. Compiled with -fno-exceptions. */
 #include "hpp/check.hpp"
 
 static_assert(std::is_same<tdict::outcome<tdict::tree>, tdict::result<tdict::tree>>::value, "results are chosen");

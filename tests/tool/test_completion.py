@@ -53,7 +53,7 @@ def tool_completes_files():
 
 
 def tool_shows_the_time_left():
-    """After two seconds, the program shows a bar and the time left. The test stops it for these seconds, so that it is not done."""
+    """After two seconds, the program shows a bar and the time left. The test pauses the program for this time."""
     count = 1 << 30
     header = json.dumps({"x": {"dtype": "U8", "shape": [count], "data_offsets": [0, count]}}).encode().ljust(96)
     for _ in range(20):

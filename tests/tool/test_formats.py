@@ -70,7 +70,7 @@ def tool_convert_writes_archives():
     assert "torch.int64" in text and "words" in text, text
     for elements in FILES.values():
         assert elements in data[:-8 - length]
-    run("convert", "in.safetensors", "other.tdz")  # the format follows from the end of the name
+    run("convert", "in.safetensors", "other.tdz")  # the extension of the name chooses the format
     equal(zipfile.ZipFile("other.tdz").namelist(), zipfile.ZipFile("out.tdz").namelist())
 
 

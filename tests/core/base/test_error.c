@@ -1,4 +1,4 @@
-/* Tests the names of statuses, and how errors are filled. */
+/* Tests the names of statuses, and how error structs are filled. */
 #include "support/test.h"
 
 #include <unistd.h>
@@ -136,7 +136,7 @@ CASE(error_print_writes_one_line) {
   fclose(file);
 }
 
-/* Returns what `run` writes to stderr. The caller frees the text. */
+/* Calls `run` and stores its return value in *answer. Returns what it writes to stderr, which the caller frees. */
 static char *captured(int (*run)(tdict_status status, int *evaluated), tdict_status status, int *evaluated,
                       int *answer) {
   char *text = calloc(1, 4096);
@@ -221,7 +221,7 @@ CASE(callback_statuses_are_codes) {
       assert_string_equal(said.path, "where");
       assert_string_equal(said.message, "what it said");
     }
-    said = (tdict_error){0, 7, "where", ""}; /* if only the message is missing, the path and the number are kept */
+    said = (tdict_error){0, 7, "where", ""}; /* if only the message is missing, `path` and `native` are kept */
     assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
     assert_int_equal(said.native, 7);
     assert_string_equal(said.path, "where");
@@ -268,7 +268,7 @@ CASE(error_set_fills_all_fields) {
   assert_int_equal(e.path[sizeof e.path - 2], 'e');
   assert_non_null(strstr(e.path, "..."));
   assert_int_equal(tdict_error_set(NULL, TDICT_ENOMEM, "a", "b"), TDICT_ENOMEM);
-  /* Setting an error allocates nothing, so programs can also report that they are out of memory. */
+  /* Setting an error allocates nothing, so an error can also report that memory is exhausted. */
   tdict_error short_of_memory = {0};
   td_fail_alloc(0, true);
   (void)tdict_error_set(&short_of_memory, TDICT_EIO, text, "%s", text);

@@ -70,7 +70,7 @@ CASE(file_that_is_not_regular_is_refused) {
   refused("/dev/null", true, false, TDICT_EFORMAT, "is a character device, wanted a regular file");
   assert_int_equal(mkfifo(path, 0600), 0);
   refused(path, true, true, TDICT_EFORMAT, "is a FIFO, wanted a regular file");
-  int reader = open(path, O_RDONLY | O_NONBLOCK); /* with a reader, opening for writing would succeed */
+  int reader = open(path, O_RDONLY | O_NONBLOCK); /* with a reader, a plain open for writing would succeed */
   assert_true(reader >= 0);
   refused(path, false, true, TDICT_EFORMAT, "is a FIFO, wanted a regular file");
   close(reader);

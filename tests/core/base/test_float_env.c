@@ -133,7 +133,7 @@ static void compute_aranges(results *r) {
 static void compute_comparisons(const arguments *a, results *r) {
   tdict_difference_options o = tdict_difference_options_default();
   tdict_difference difference;
-  o.absolute = 0x1p-23; /* the distance between 1 and the number of `near` */
+  o.absolute = 0x1p-23; /* the distance between 1 and the value in `near` */
   td_ok(tdict_get_difference(a->near, a->one, &o, &difference, err));
   r->equals = (uint32_t)!difference.differs;
   r->equals |= (uint32_t)tdict_equal(a->tiny, a->zeros) << 1;

@@ -6,7 +6,7 @@
 
 #include "support/test.h"
 
-/* Checks the mark in a child process. Returns the child's exit status, which is 0 if all checks hold. */
+/* Checks the mark in a child process. Returns 0 if all checks hold, else the number of the failed check. */
 static int ask_child(const tdict_forkmark *mark) {
   tdict_error err = {0};
   if (!tdict_forkmark_forked(mark)) return 1;

@@ -51,7 +51,7 @@ CASE(log_that_is_closed_is_silent) {
   heard h = {.count = 0};
   tdict_log *log = NULL;
   td_ok(tdict_log_create(hear, &h, &log, err));
-  assert_ptr_equal(tdict_log_retain(log), log); /* as a transfer does that outlives its context */
+  assert_ptr_equal(tdict_log_retain(log), log); /* a transfer that outlives its context does the same */
   tdict_log_close(log);
   tdict_log_release(log);
   tdict_log_write(log, 1, "too late");
@@ -106,7 +106,7 @@ CASE(log_is_safe_from_any_thread) {
   tdict_log_release(c.log);
 }
 
-/* If the program's function is running when another thread closes the log, the close returns after the function. */
+/* If the program's log function is running when another thread closes the log, the close waits until it returns. */
 typedef struct slow {
   tdict_log *log;
   atomic_bool inside, closing;

@@ -1,10 +1,10 @@
-/* Tests option structs whose size differs from that of the library. */
+/* Tests option structs whose size differs from the size that the library knows. */
 #include "support/guarded.h"
 #include "support/test.h"
 
 #include "core/base/options.h"
 
-/* The struct of the library, and the structs of an older and a newer header. */
+/* The library's struct, and the same struct as an older and a newer header declare it. */
 typedef struct known_options {
   size_t struct_size;
   int32_t first, second;
@@ -90,7 +90,8 @@ CASE(options_saved_need_their_size) {
   assert_memory_equal(&known, &saved, sizeof known);
 }
 
-/* A shorter struct gets only its own bytes. A longer struct gets only the known fields. Wrong sizes are refused. */
+/* A shorter struct is filled up to its size. In a longer one, only the known fields are written. Wrong sizes are
+ * refused. */
 CASE(options_are_written_by_their_size) {
   static const size_t bad[] = {0, sizeof(size_t) - 1, 4097, SIZE_MAX};
   known_options full = {sizeof full, 10, 20, 30};

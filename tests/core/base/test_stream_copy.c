@@ -12,7 +12,7 @@ static const void *const nowhere = (const void *)(uintptr_t)(1 << 12);
 static void try_padded(tdict_stream_kind kind, size_t to, size_t from, size_t bytes, size_t more) {
   scoped_bytes block = NULL;
   if (posix_memalign((void **)&block, 4096, 2 * ROOM)) fail_msg("no memory");
-  scoped_bytes src = malloc(from + bytes + 1); /* ends with the copied bytes, so that a sanitizer sees reads beyond */
+  scoped_bytes src = malloc(from + bytes + 1); /* ends with the copied bytes, so a sanitizer reports reads past them */
   assert_non_null(src);
   for (size_t i = 0; i < bytes; i++) src[from + i] = (unsigned char)(i * 7 + i / 251 + 1);
   memset(block, 0xEE, 2 * ROOM);

@@ -1,4 +1,4 @@
-/* Tests names of threads. core/sched/test_pool.c tests their signals, and test_float_env.c their float environment. */
+/* Tests thread names. core/sched/test_pool.c tests signal masks, and test_float_env.c floating-point environments. */
 #include "core/base/thread.h"
 
 #include "support/test.h"

@@ -1,5 +1,5 @@
-/* Random moves of elements in three areas of device memory, and a naive model of a work. The model computes each offset
- * from the index of the element. It neither merges dimensions nor uses units. */
+/* Makes random moves of elements between areas of device memory, and checks them with a naive model. The model computes
+ * each offset from the index of the element. It neither merges dimensions nor uses units. */
 #ifndef TDICT_TESTS_CORE_KERNEL_RANDOM_MOVE_H
 #define TDICT_TESTS_CORE_KERNEL_RANDOM_MOVE_H
 
@@ -9,7 +9,7 @@
 
 enum { AREA_BYTES = 1 << 19, MODEL_DIMS = 8, MODEL_LISTS = 3 };
 
-/* The device memory of a case, with the bytes that the model expects in it. */
+/* The device memory of a case, and host arrays with the bytes that the model expects in it. */
 typedef struct areas {
   fixture b;
   raw_memory *raw;
@@ -52,17 +52,18 @@ static inline void areas_close(areas *a) {
 }
 #define scoped_areas TD_SCOPED(areas_close, areas)
 
-/* The layout of one side: strides and the offset of the first element in the area, in bytes. */
+/* The layout of one side of a move. The strides, and the offset of the first element in its area, are in bytes. */
 typedef struct side {
   int ndim;
   int64_t shape[MODEL_DIMS], strides[MODEL_DIMS], first;
 } side;
 
-/* Chooses strides in random order and direction, sometimes with gaps. Returns false if the area has no room. */
+/* Chooses strides in random order and direction, sometimes with gaps. Returns false if the side does not fit its
+ * area. */
 static inline bool place_side(rng *r, side *s, size_t item, bool may_repeat, size_t *used) {
   int order[MODEL_DIMS];
   int64_t step = (int64_t)item, back = 0;
-  const int64_t grain = pick(r, 0, 3) ? (int64_t)item : 1; /* gaps and offsets are of whole elements, or of bytes */
+  const int64_t grain = pick(r, 0, 3) ? (int64_t)item : 1; /* gaps and offsets are multiples of `item`, or of 1 */
   for (int i = 0; i < s->ndim; i++) {
     const int j = (int)pick(r, 0, i);
     order[i] = order[j];
@@ -93,7 +94,7 @@ static inline bool place_side(rng *r, side *s, size_t item, bool may_repeat, siz
   return true;
 }
 
-/* A move with the arrays that tdict_kernel_move points to. */
+/* A random move, with the strides and the lists that `move` points to. */
 typedef struct random_move {
   side dst, src; /* the indexed side has one dimension for each list instead of the listed dimension; see make_move() */
   tdict_kernel_move move;
@@ -106,7 +107,7 @@ static inline void free_move(random_move *m) {
   for (int k = 0; k < m->move.num_lists; k++) free(m->positions[k]);
 }
 
-/* Chooses the positions, none of them twice for a scatter. Puts each list into the work or into device memory. Returns
+/* Chooses positions, for a scatter no combination twice. Stores each list in the work or in device memory. Returns
  * false if the area of lists is full. */
 static inline bool make_lists(rng *r, areas *a, tdict_kernel_work *work, random_move *m, const int64_t *sizes) {
   tdict_kernel_move *move = &m->move;
@@ -146,7 +147,7 @@ static inline bool make_lists(rng *r, areas *a, tdict_kernel_work *work, random_
   return true;
 }
 
-/* The bytes of an element on each side. */
+/* The size of an element on each side, in bytes. */
 typedef struct items {
   size_t dst, src;
 } items;
@@ -156,7 +157,7 @@ static inline bool make_move(rng *r, areas *a, tdict_kernel_work *work, items it
   memset(m, 0, sizeof *m);
   int64_t sizes[MODEL_LISTS] = {0}, all = 1;
   tdict_kernel_move *move = &m->move;
-  static _Thread_local int64_t shape[64][MODEL_DIMS]; /* the move points to it */
+  static _Thread_local int64_t shape[64][MODEL_DIMS]; /* `move->shape` points here after the return */
   static _Thread_local int shapes;
   int64_t *s = shape[shapes++ % 64];
   move->ndim = (int)pick(r, 0, 4);
@@ -202,7 +203,7 @@ static inline bool make_move(rng *r, areas *a, tdict_kernel_work *work, items it
   return true;
 }
 
-/* Calls fn for each element, in C order, with the offsets of both sides in their areas. */
+/* Calls fn for each element in C order, with its byte offsets in the destination's area and in the source's area. */
 static inline void each_element(const random_move *m, void (*fn)(void *user, int64_t dst, int64_t src), void *user) {
   const tdict_kernel_move *move = &m->move;
   int64_t index[MODEL_DIMS] = {0};

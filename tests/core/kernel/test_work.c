@@ -13,7 +13,7 @@ static void model_copy(void *user, int64_t dst, int64_t src) {
   memcpy(c->a->model_dst + dst, c->a->model_src + src, c->item);
 }
 
-/* Runs the work, and checks the destination. */
+/* Runs the work, checks the destination, and resets the work. */
 static void run_and_check(areas *a, tdict_kernel_work *work) {
   td_ok(a->b.memory->ops->run(a->b.memory, work, NULL, err));
   areas_check_dst(a);
@@ -25,7 +25,7 @@ static void run_check_and_close(areas *a, tdict_kernel_work *work) {
   areas_close(a);
 }
 
-/* Compares random copies, gathers and scatters with the model. Elements have all sizes, aligned and not. */
+/* Compares random copies, gathers and scatters with the model. Elements have 1 to 32 bytes, aligned or not. */
 GPU_CASE(kernel_copies_equal_a_model) {
   static const size_t sizes[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
   int with_params = 0, with_buffer = 0;
@@ -48,7 +48,7 @@ GPU_CASE(kernel_copies_equal_a_model) {
     run_and_check(&a, &work);
   }
   areas_close(&a);
-  assert_true(with_params > 5 && with_buffer > 5); /* tables were passed as parameters and in a buffer */
+  assert_true(with_params > 5 && with_buffer > 5); /* some works passed their table as parameters, others in a buffer */
 }
 
 typedef struct fill_model {
@@ -91,13 +91,13 @@ GPU_CASE(kernel_fills_equal_a_model) {
   }
 }
 
-/* One large leaf of many blocks lies between small leaves. Each block must find its entry. */
+/* Two large entries of many blocks lie between small and empty entries. Each block must find its entry. */
 GPU_CASE(kernel_blocks_find_their_entries) {
   enum { BYTES = 100000, SMALL = 24, COUNT = 21 };
   tdict_kernel_work work;
   areas a = areas_open(5);
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
-  int64_t at = 3; /* the source is at `at` + 1, so units are of one byte and the large leaf needs 49 blocks */
+  int64_t at = 3; /* the source is at `at` + 1, so a unit is one byte and a large entry needs 98 blocks */
   for (int i = 0; i < COUNT; i++) {
     const int64_t shape[] = {i % 10 == 5 ? BYTES : i % 3 == 0 ? 0 : SMALL}, stride[] = {1};
     const tdict_kernel_move move = {.dst = (char *)a.dst.data + at,
@@ -116,7 +116,7 @@ GPU_CASE(kernel_blocks_find_their_entries) {
   run_check_and_close(&a, &work);
 }
 
-/* A check finds the index of the first bad position of each list. Lists are in the work and in device memory. */
+/* A check finds the index of the first bad position in each list. Lists are in the work or in device memory. */
 GPU_CASE(kernel_checks_find_the_first_bad_position) {
   enum { LISTS = 30, MOST = 5000 };
   rng r = {3};
@@ -153,8 +153,8 @@ GPU_CASE(kernel_checks_find_the_first_bad_position) {
   run_check_and_close(&a, &work);
 }
 
-/* Checks gathers with checked lists. A gather copies the rows of the good positions and reports the index of the first
- * bad one. A guarded gather copies no row of an entry with a bad position. */
+/* Checks gathers with checked lists. A gather uses 0 in place of a bad position, and reports the index of the first row
+ * with one. A guarded gather copies no row of an entry with a bad position. */
 static void check_copies(bool is_guarded) {
   enum { ENTRIES = 40, SIZE = 9, MOST = 3000 };
   rng r = {8};
@@ -218,7 +218,7 @@ GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
   for (int i = 0; i < 2; i++) check_copies(i);
 }
 
-/* A work stores a divider for the size of each dimension. Dividing with it must give exact quotients. */
+/* A work stores a divisor for the size of each dimension. Divisions by it must be exact. */
 CASE(kernel_divides_exactly) {
   rng r = {77};
   for (int n = 0; n < 2000; n++) {
@@ -247,8 +247,8 @@ CASE(kernel_divides_exactly) {
   }
 }
 
-/* In large entries, a block handles several batches. A large entry takes long, so the case gives a smaller entry this
- * number of batches. */
+/* In a large entry, each block handles several batches. Running such an entry takes long, so the case sets this number
+ * of batches in a smaller entry. */
 GPU_CASE(kernel_blocks_with_several_batches) {
   enum { UNITS = 100001, BATCHES = 3 };
   tdict_kernel_work work;
@@ -276,7 +276,7 @@ GPU_CASE(kernel_blocks_with_several_batches) {
   run_check_and_close(&a, &work);
 }
 
-/* tdict_kernel_repeat() adds the last copy at other addresses, unless their alignment changes the size of units. */
+/* tdict_kernel_repeat() adds the last copy again at other addresses, unless their alignment requires another unit. */
 GPU_CASE(kernel_repeats_copies) {
   rng r = {15};
   tdict_kernel_work work;
@@ -288,7 +288,7 @@ GPU_CASE(kernel_repeats_copies) {
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
   td_ok(tdict_kernel_repeat(&work, a.dst.data, a.src.data, &is_done, err));
   assert_false(is_done); /* no copy has been added yet */
-  /* The first entry has another layout, so the case would notice if this layout were repeated. */
+  /* The first entry has another layout. A repeat of the first layout instead of the last would fail the case. */
   const int64_t small[] = {1, 16};
   tdict_kernel_move first = move;
   first.dst = (char *)a.dst.data + 1024 * 100;
@@ -303,7 +303,7 @@ GPU_CASE(kernel_repeats_copies) {
     const size_t num_words = work.num_words;
     is_done = false;
     if (i > 0) td_ok(tdict_kernel_repeat(&work, move.dst, move.src, &is_done, err));
-    assert_int_equal(work.num_words, num_words); /* a repeated copy shares its layout */
+    assert_int_equal(work.num_words, num_words); /* a repeated copy adds no layout */
     if (!is_done) td_ok(tdict_kernel_add_copy(&work, &move, err));
     num_repeated += is_done;
     for (int row = 0; row < 20; row++) memcpy(a.model_dst + dst + 48 * row, a.model_src + src + 64 * row, 48);
@@ -313,7 +313,7 @@ GPU_CASE(kernel_repeats_copies) {
   run_check_and_close(&a, &work);
 }
 
-/* A fill is repeated at other addresses, unless their alignment changes the size of the units. */
+/* A fill is repeated at other addresses, unless their alignment requires another unit. */
 GPU_CASE(kernel_repeats_fills) {
   enum { FILLS = 100, ITEM = 12, ROWS = 20, COLUMNS = 4 };
   rng r = {16};

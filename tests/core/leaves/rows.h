@@ -1,5 +1,5 @@
-/* Rows of different lengths as plain arrays, made without code of the library, to compare ragged leaves with. The
- * caller releases what these functions return. Thread rule: the main thread. */
+/* Rows of different lengths in plain arrays, to compare ragged leaves with. The caller releases what these functions
+ * return. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_LEAVES_ROWS_H
 #define TDICT_TESTS_CORE_LEAVES_ROWS_H
 
@@ -58,7 +58,7 @@ static inline rows rows_select(const rows *from, int64_t count, const int64_t *p
   return r;
 }
 
-/* Returns row `i` as a tensor of shape [length, width] in `memory`. */
+/* Returns row `i` as a tensor of shape [length, width] in `memory`, or in host memory if `memory` is NULL. */
 static inline tdict_tensor *rows_tensor(const rows *r, int64_t i, tdict_memory *memory) {
   tdict_tensor *host = NULL, *made = NULL;
   td_ok(tdict_tensor_from_array(TDICT_F32, COUNTS(r->length[i], r->width), r->value[i], &host, err));
@@ -67,7 +67,7 @@ static inline tdict_tensor *rows_tensor(const rows *r, int64_t i, tdict_memory *
   tdict_tensor_release(host);
   return made;
 }
-/* Makes a ragged leaf of the rows in `memory`: values of shape [total, width] and offsets of dtype `dtype`. */
+/* Makes a ragged leaf from the rows in `memory`: values of shape [total, width] and offsets of dtype `dtype`. */
 static inline tdict_ragged *rows_make(const rows *r, tdict_dtype dtype, tdict_memory *memory) {
   int64_t wide[MOST_ROWS + 1] = {0};
   int32_t narrow[MOST_ROWS + 1] = {0};

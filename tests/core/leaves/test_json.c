@@ -1,10 +1,10 @@
-/* Tests the readers of UTF-8 and JSON with tables of texts, and compares them with a second reader on random texts. The
- * texts end where their memory ends, so that a sanitizer sees a read after the end. */
+/* Tests the readers of UTF-8 and JSON with tables of texts, and compares them with a second reader on random texts.
+ * Each text ends where its memory ends, so that a sanitizer reports reads past the end. */
 #include "core/leaves/json.h"
 #include "naive_json.h"
 #include "support/test.h"
 
-/* Reads a copy with no bytes after it, so that a sanitizer sees a read after the end. */
+/* Validates a copy of the text whose memory ends with the text, so that a sanitizer reports reads past the end. */
 static bool is_json(const void *bytes, size_t length, tdict_json_fault *fault) {
   scoped_chars copy = td_alloc(length ? length : 1);
   if (length) memcpy(copy, bytes, length);
@@ -200,12 +200,12 @@ CASE(utf8_is_checked) {
     if (tdict_utf8_length(text, (size_t)n) != (is_surrogate ? 0 : (size_t)n)) fail_msg("U+%04x", (unsigned)c);
     if (n > 1) assert_int_equal(tdict_utf8_length(text, (size_t)n - 1), 0); /* cut */
   }
-  /* Random bytes, which the second reader decodes, too. */
+  /* Decode random bytes with both readers. */
   unsigned char bytes[64];
   for (uint64_t seed = 1; seed < 20000; seed++) {
     td_fill_random(bytes, sizeof bytes, seed);
     for (size_t i = 0; i < sizeof bytes; i++)
-      if (i % 3) bytes[i] = (unsigned char)(0x80 | (bytes[i] & 0x3f)); /* mostly continuations */
+      if (i % 3) bytes[i] = (unsigned char)(0x80 | (bytes[i] & 0x3f)); /* mostly continuation bytes */
     naive n = {bytes, bytes + sizeof bytes, 0, false};
     const unsigned char *good = bytes;
     while (n.at < n.end && naive_char(&n) >= 0) good = n.at;

@@ -96,7 +96,7 @@ CASE(values_take_new_shapes) {
   tdict_release(td);
 }
 
-/* Stacks or concatenates two trees, which the caller still owns. */
+/* Stacks or concatenates two trees. Does not release them. */
 static tdict_tree *joined(const tdict_tree *a, const tdict_tree *b, bool stacks, int dim) {
   tdict_tree *out = NULL;
   tdict_join_options o = td_with(tdict_join_options, dim = dim);
@@ -131,7 +131,7 @@ CASE(values_are_joined) {
   CHECK_TEXTS(out, "w", "same same other", 3);
   tdict_release(out);
   scoped_tree row_a = indexed(a, TDICT_INDEX(TDICT_AT(0))), row_b = indexed(b, TDICT_INDEX(TDICT_AT(1)));
-  out = joined(row_a, row_b, true, 0); /* values of whole trees without batch dimensions become a column */
+  out = joined(row_a, row_b, true, 0); /* without batch dimensions, values for whole trees become a column */
   CHECK_TEXTS(out, "s", "a d", 2);
   CHECK_TEXTS(out, "w", "same same", 2);
   tdict_release(out);
@@ -167,7 +167,7 @@ CASE(values_refuse_to_join) {
   assert_null(out);
 }
 
-/* A column that no longer fits the tree's batch size, because a borrowed child was changed. */
+/* A child was changed through its own handle, so its column no longer fits the parent's batch size and is refused. */
 CASE(values_of_changed_children) {
   scoped_tree td = TREE(2), kid = NULL;
   tdict_tree *out = NULL;
@@ -308,7 +308,7 @@ CASE(values_are_skipped_by_visits) {
   assert_ptr_equal(values_of(out, "s"), values_of(td, "s"));
 }
 
-/* Functions that write in place accept values that are already equal. */
+/* Functions that write in place accept values that are equal to those in the tree. */
 CASE(values_are_not_written) {
   static const char advice[] = "tdict_set_values() or tdict_set_texts()";
   scoped_tree td = tree_of_six(), same = tree_of_six(), other = tree_of_six(), row = NULL, text_only = TREE(2, 3);
@@ -368,7 +368,7 @@ CASE(values_survive_enomem_in_operations) {
   RIG_WITHOUT_MEMORY(td, tdict_cat(both, 2, NULL, NULL, &out, err));
 }
 
-/* Every kind of transfer passes on values. The values stay in host memory. */
+/* Every mode of transfer passes on values. The values stay in host memory. */
 DEVICE_CASE(values_are_transferred) {
   static const int32_t modes[] = {TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING, TDICT_MODE_NON_BLOCKING_PIN};
   rig r = {td_context(NULL), NULL};

@@ -1,7 +1,7 @@
 /* Tests conversions between ragged leaves and padded tensors. Compares them with plain arrays of rows. */
 #include "rows.h"
 
-/* Returns the rows with `longest` elements each. Shorter rows are filled up with `rest`. The caller frees the array. */
+/* Returns the rows, each padded to `longest` elements with `rest`. The caller frees the array. */
 static float *pad(const rows *r, int64_t longest, float rest) {
   float *all = td_alloc((size_t)(r->count * longest * r->width) * sizeof *all + 1);
   for (int64_t i = 0; i < r->count * longest * r->width; i++) {
@@ -72,7 +72,7 @@ DEVICE_CASE(ragged_to_padded_fills) {
     const int64_t longest = longest_of(&r), shape[] = {i, longest, r.width};
     scoped_ragged leaf = rows_make(&r, TDICT_I64, memory);
     scoped_tensor padded = NULL, mask = NULL;
-    const float rest = w.gpu ? 0 : 2.5f; /* a device can only fill with equal bytes */
+    const float rest = w.gpu ? 0 : 2.5f; /* all bytes of a device's fill value must be equal */
     td_ok(tdict_ragged_to_padded(leaf, (double)rest, NULL, &padded, i % 3 ? &mask : NULL, err));
     assert_int_equal(tdict_tensor_ndim(padded), 3);
     assert_memory_equal(tdict_tensor_shape(padded), shape, sizeof shape);

@@ -1,4 +1,4 @@
-/* Compares operations on trees with ragged leaves with plain arrays of rows. "n.x" is a ragged leaf, "t" a tensor. */
+/* Tests operations on trees with ragged leaves against plain arrays of rows. "n.x" is a ragged leaf, "t" a tensor. */
 #include "rows.h"
 
 CASE(ragged_set_and_get) {
@@ -179,7 +179,7 @@ CASE(ragged_cat_refuses) {
   rows_check_and_release(&w, &r, a);
 }
 
-/* Makes trees of batch size [] with row i of `r` at "n.x" and a tensor of two numbers at "t". */
+/* Makes trees of batch size []. Tree i has row i of `r` at "n.x" and a tensor of two numbers at "t". */
 static void make_samples(const rows *r, tdict_memory *memory, tdict_tree **samples) {
   for (int64_t i = 0; i < r->count; i++) {
     samples[i] = help_tree(0, NULL);

@@ -4,7 +4,7 @@
 
 static const tdict_type bare_type = TD_TYPE(.name = "bare", .release = free);
 
-/* Replaces the numbers of row `i` by those of row `k` of `from`, which has the same length. */
+/* Replaces row `i` with row `k` of `from`, which must have the same length. */
 static void replace_row(rows *r, int64_t i, const rows *from, int64_t k) {
   assert_int_equal(r->length[i], from->length[k]);
   memcpy(r->value[i], from->value[k], (size_t)(r->length[i] * r->width) * sizeof(float));
@@ -155,7 +155,7 @@ CASE(ragged_writes_refuse) {
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL), *row = NULL;
   tdict_tree *plain = TREE(3), *empty = TREE(3), *objects = TREE(3);
   const int64_t two[] = {0, 1};
-  /* the tensor "t" comes first, but must not change either */
+  /* the tensor "t" comes first, but must not change, either */
   td_ok(tdict_fill(value, NULL, 0, NULL, err));
   td_fails(TDICT_ESHAPE, "row 1 has length 1, but row 1 of the other side has 2", tdict_copy(td, value, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
@@ -235,7 +235,7 @@ static const tdict_builtin fixed_type = {.type = {.struct_size = sizeof fixed_ty
                                          .mark = &tdict_builtin_mark,
                                          .batch = no_batch};
 
-/* Objects of a built-in type that has no tensors and cannot be written. */
+/* Writes in place refuse objects of a built-in type that has no function for writing. */
 CASE(builtin_without_pair_is_not_written) {
   scoped_tree td = td_tree("[2] a:f32[2]"), value = td_tree("[2] a:f32[2]"), row = NULL;
   td_ok(tdict_set_object(td, "n.x", &fixed_type.type, malloc(1), err));

@@ -1,4 +1,4 @@
-/* Tests leaves without batch dimensions. Operations on batch dimensions share them. Other operations use the tensor. */
+/* Tests unbatched leaves. Operations on batch dimensions share their tensor. Other operations use its elements. */
 #include "core/ops/rig.h"
 
 static tdict_tensor *unbatched(const tdict_tree *td, const char *path) {
@@ -51,7 +51,7 @@ DEVICE_CASE(unbatched_is_shared) {
   rig_close(&r);
 }
 
-/* Returns a copy of `td` with its own tensors. If `changes`, one element of the unbatched tensor differs. */
+/* Returns a copy of `td` with its own tensors. If `changes` is true, one element of the unbatched tensor differs. */
 static tdict_tree *twin_of(const rig *r, const tdict_tree *td, bool changes) {
   tdict_tree *host = td_made(tree, tdict_clone_deep(td, NULL, &made, err)), *out = NULL;
   tdict_tensor *u = NULL;

@@ -1,5 +1,5 @@
-/* Tests the functions that set and return text, numbers and JSON: values are returned as they were set, and each error
- * that the header names can occur. */
+/* Tests the functions that set and return text, numbers and JSON. They must return values as they were set, and can
+ * return each error that the header names. */
 #include <math.h>
 
 #include "core/ops/rig.h"
@@ -203,7 +203,7 @@ CASE(values_survive_enomem) {
   assert_string_equal(text, "after");
 }
 
-/* A million texts need one allocation for the object, and few others. */
+/* Setting a million texts makes at most 5 allocations. */
 CASE(texts_are_packed) {
   enum { COUNT = 1000000 };
   scoped_tree td = TREE(COUNT);

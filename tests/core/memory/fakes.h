@@ -1,5 +1,5 @@
-/* Fakes of objects that layers above pass to the memory layer: a fence, a pinner and a memory, which count the calls.
- * The test owns them. Fields that threads share are atomic. */
+/* Fakes of the objects that upper layers pass to the memory layer: a fence, a pinner and a memory. They count their
+ * calls. The test owns them. Fields that threads share are atomic. */
 #ifndef TDICT_TESTS_CORE_MEMORY_FAKES_H
 #define TDICT_TESTS_CORE_MEMORY_FAKES_H
 
@@ -54,7 +54,7 @@ typedef struct fake_pinner {
   int unbound_node, unbound_code;
   int registers_left, allocates_left;
   atomic_size_t registered_bytes, allocated_bytes;
-  atomic_size_t most_bytes;                               /* registered plus allocated, at one time */
+  atomic_size_t most_bytes;                               /* the most that was registered plus allocated */
   tdict_status (*on_register)(void *pages, size_t bytes); /* may be NULL */
   void (*on_free)(void);                                  /* may be NULL */
 } fake_pinner;
@@ -117,7 +117,7 @@ static inline tdict_pinner fake_pinner_init(fake_pinner *p, tdict_pool *pool) {
   return (tdict_pinner){&ops, p, pool, NULL, -1, 0, NULL};
 }
 
-/* A memory over malloc that records its calls. */
+/* A fake memory over malloc that records its calls. */
 typedef struct fake_memory {
   tdict_memory memory; /* first */
   tdict_memory_ops ops;

@@ -94,7 +94,7 @@ CASE(extent_set_loses_no_strided_byte) {
         if (!ever[at]) assert_false(tdict_extent_set_may_have(&set, &one));
       }
     }
-    for (int i = 0; i < 4; i++) assert_true(tdict_extent_set_remove(&set, &kept[i])); /* only whole extents are left */
+    for (int i = 0; i < 4; i++) assert_true(tdict_extent_set_remove(&set, &kept[i]));
     const tdict_extent all = tdict_extent_all(0, BYTES);
     assert_true(tdict_extent_set_remove(&set, &all));
     assert_true(tdict_extent_set_is_empty(&set));

@@ -19,7 +19,7 @@ static tdict_status fail_wait(tdict_fence *fence, void *device, void *stream, td
   return tdict_fail(error, TDICT_EDEVICE, "the wait failed");
 }
 
-/* A set keeps each fence once and waits for all of them. If a stream cannot wait for a fence, the host does. */
+/* A set keeps each fence once and waits for all of them. If a stream cannot wait for a fence, the host waits for it. */
 CASE(fences_wait_for_each_fence) {
   static const tdict_fence_ops kinds[] = {{fake_poll, fake_wait, queue_wait, fake_retain, fake_release},
                                           {fake_poll, fake_wait, NULL, fake_retain, fake_release}};
@@ -50,7 +50,7 @@ CASE(fences_wait_for_each_fence) {
   for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].fake.refs), 1);
 }
 
-/* A wait that cannot be queued is an error. The host must not wait instead. */
+/* If a wait cannot be queued, the call fails. The host must not wait instead. */
 CASE(fences_report_failed_waits) {
   static const tdict_fence_ops kind = {fake_poll, fake_wait, fail_wait, fake_retain, fake_release};
   queued_fence fences[3];
@@ -68,7 +68,7 @@ CASE(fences_report_failed_waits) {
   tdict_fences_reset(&set);
 }
 
-/* If memory is missing, the set keeps the fences that it has, and waiting on a stream fails. */
+/* If an allocation fails, the set keeps the fences that it has, and waiting on a stream fails. */
 CASE(fences_survive_enomem) {
   fake_fence fences[5];
   for (int left = 0; left < 2; left++) {

@@ -1,4 +1,5 @@
-/* Tests which pinned block is taken, what remains, and which blocks are joined. The addresses are never accessed. */
+/* Tests which pinned block is taken, what is left of it, and which blocks are joined. The addresses are never
+ * accessed. */
 #include "core/memory/pinned_blocks.h"
 
 #include "support/test.h"
@@ -47,7 +48,7 @@ CASE(pinned_blocks_best_fit_and_newest) {
   assert_null(list.newest);
 }
 
-/* A block that fits into a piece lies in one registration, so that the program can copy it by one driver call. */
+/* A block that fits into a piece must lie in one registration, so that one driver call can copy it. */
 CASE(pinned_blocks_cross_no_border) {
   enum { PIECE = 8 };
   tdict_block_list list = {NULL, NULL};

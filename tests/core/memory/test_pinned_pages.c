@@ -29,7 +29,7 @@ CASE(pinned_pages_small_blocks_come_from_the_driver) {
   assert_int_equal(atomic_load(&fake.frees), 5);
 }
 
-/* Accepts a registration only if all pages are present. Otherwise the driver would fault them in one by one. */
+/* Accepts a registration only if all pages are resident. Otherwise the driver would fault them in one by one. */
 static tdict_status all_resident(void *pages, size_t bytes) {
   scoped_bytes there = calloc(bytes / PAGE, 1);
   bool all = there && mincore(pages, bytes, there) == 0;
@@ -83,7 +83,7 @@ CASE(pinned_pages_come_from_the_driver_when_registering_fails) {
   tdict_pinned_pages_put(&pinner, &pages);
   assert_int_equal(atomic_load(&fake.unregisters), 0);
   assert_int_equal(atomic_load(&fake.frees), 1);
-  fake.allocates_left = 0; /* the driver must fail, or it could map memory where the pages were */
+  fake.allocates_left = 0; /* the driver fails, too, else it could map memory at the address of the released pages */
   td_fails(TDICT_ENOMEM, "allocate refused", tdict_pinned_pages_get(&pinner, 64 * (size_t)HUGE_PAGE, &pages, err));
   assert_int_equal(td_last_error.native, 2);
   assert_false(is_mapped(refused_pages));
@@ -96,7 +96,7 @@ CASE(pinned_pages_refuse_what_does_not_fit) {
   td_fails(TDICT_EOVERFLOW, "do not fit", tdict_pinned_pages_get(&pinner, SIZE_MAX, &pages, err));
   td_fails(TDICT_EOVERFLOW, "do not fit", tdict_pinned_pages_get(&pinner, SIZE_MAX / 2 + 2, &pages, err));
   assert_int_equal(atomic_load(&fake.allocates), 0);
-  /* No address space is left for pages of the library. The driver is asked, and nothing is registered. */
+  /* Memory of this size cannot be mapped, so the driver is asked, and nothing is registered. */
   fake.allocates_left = 0;
   td_fails(TDICT_ENOMEM, "allocate refused", tdict_pinned_pages_get(&pinner, (size_t)1 << 60, &pages, err));
   assert_int_equal(atomic_load(&fake.registers), 0);
@@ -133,7 +133,7 @@ static tdict_pinner noting_pinner(fake_pinner *fake, tdict_pool *pool, size_t pi
   return pinner;
 }
 
-/* Checks which parts are registered, with and without threads. All pages must be touched before. */
+/* Checks which parts are registered, with and without a thread pool, and that all pages were touched before. */
 static void check_registered(size_t bytes, size_t piece, int wanted) {
   for (int threads = 0; threads < 5; threads += 4) {
     fake_pinner fake;
@@ -166,8 +166,8 @@ CASE(pinned_pages_are_registered_in_pieces) {
   check_registered(TDICT_PINNED_PIECE, TDICT_PINNED_PIECE, 1);
 }
 
-/* If the caller asks for pieces, small pieces are tried before the driver. Otherwise the driver is tried first, because
- * its blocks have no borders. */
+/* If large pieces are refused, small pieces are tried. A caller that did not ask for pieces gets memory of the driver
+ * first, because such memory has no borders. */
 CASE(pinned_pages_fall_back_to_small_pieces) {
   static const size_t bytes = 5 * TDICT_PINNED_GRAIN + 3 * (size_t)PAGE, pieces[] = {0, 2 * TDICT_PINNED_GRAIN};
   for (int i = 0; i < 2; i++) {
@@ -204,7 +204,7 @@ CASE(pinned_pages_come_from_the_driver_before_small_pieces) {
 
 CASE(pinned_pages_unregister_pieces_on_failure) {
   static const size_t bytes = 5 * TDICT_PINNED_GRAIN, pieces[] = {TDICT_PINNED_GRAIN, 2 * TDICT_PINNED_GRAIN};
-  for (int i = 0; i < 2; i++) { /* in the second round, large pieces are refused before small ones */
+  for (int i = 0; i < 2; i++) { /* in the second round, large pieces are refused before small ones are tried */
     fake_pinner fake;
     tdict_pinned_pages pages;
     tdict_pinner pinner = noting_pinner(&fake, NULL, pieces[i]);
@@ -219,8 +219,8 @@ CASE(pinned_pages_unregister_pieces_on_failure) {
   }
 }
 
-/* Replaces syscall(), which the library calls here only for mbind(). Returns what the test has set, or calls the
- * system. */
+/* Replaces syscall(), which the library calls here only for mbind(). Returns what the test has set, or makes the real
+ * call. */
 enum { WORD = 8 * sizeof(unsigned long), WORDS = 1024 / WORD };
 static struct {
   int count, mode, refuse_with;

@@ -51,10 +51,10 @@ CASE(pinned_pool_cuts_and_joins) {
   c = take(memory, 2 * PAGE);
   give(memory, &b);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 6 * PAGE);
-  tdict_pinned_pool_trim(memory, 0); /* the run is kept, because a neighbour is live */
+  tdict_pinned_pool_trim(memory, 0); /* the run is kept, because one of its blocks is live */
   assert_int_equal(td_memory_counts(memory).cached_bytes, 6 * PAGE);
   give(memory, &c);
-  a = take(memory, 8 * PAGE); /* whole again */
+  a = take(memory, 8 * PAGE); /* the run is whole again */
   assert_ptr_equal(a.data, data);
   assert_int_equal(td_memory_counts(memory).num_allocations, 5);
   assert_int_equal(td_memory_counts(memory).num_reused, 4);
@@ -79,7 +79,7 @@ CASE(pinned_pool_leaves_much_larger_blocks_alone) {
   give(memory, &second);
   give(memory, &other);
   give(memory, &small);
-  fake.allocates_left = 0; /* now the driver cannot pin more pages either */
+  fake.allocates_left = 0; /* now the driver cannot pin more pages, either */
   large = take(memory, 82 * PAGE);
   small = take(memory, PAGE);
   second = take(memory, PAGE);
@@ -96,7 +96,7 @@ static tdict_block take_on(tdict_memory *memory, size_t bytes, int node) {
   return block;
 }
 
-/* The pool's own node is 0. Blocks are reused for their node, and for another only if no more pages may be pinned. */
+/* The pool's own node is 0. Cached blocks are reused for another node only if no more pages may be pinned. */
 CASE(pinned_pool_keeps_nodes_apart) {
   tdict_pinner pinner = fake_pinner_init(&fake, NULL);
   pinner.node = 0;
@@ -110,7 +110,7 @@ CASE(pinned_pool_keeps_nodes_apart) {
   assert_int_equal(td_memory_counts(memory).num_reused, 0);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 4 * PAGE);
   give(memory, &one);
-  for (int i = 0; i < 2; i++) { /* in either order, and for smaller blocks */
+  for (int i = 0; i < 2; i++) { /* in either order, and with a smaller block on node 1 */
     one = take_on(memory, (size_t)(4 - i) * PAGE, 1);
     zero = i ? take_on(memory, 4 * PAGE, 0) : take_on(memory, 4 * PAGE, -1);
     assert_ptr_equal(zero.data, data[0]);
@@ -165,7 +165,7 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
   fake_fence_end(&second);
   tdict_block c = take(memory, PAGE);
   assert_ptr_not_equal(c.data, data);
-  tdict_pinned_pool_trim(memory, 0); /* nor is it returned to the driver */
+  tdict_pinned_pool_trim(memory, 0); /* the block is not returned to the driver, either */
   assert_int_equal(td_memory_counts(memory).cached_bytes, PAGE);
   assert_int_equal(atomic_load(&fake.frees), 0);
   fake_fence_end(&first);
@@ -304,7 +304,7 @@ CASE(pinned_pool_trim_gives_the_oldest_back_first) {
   for (int i = 1; i < 4; i++) give(memory, &blocks[i]);
   tdict_pinned_pool_trim(memory, SIZE_MAX);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE);
-  tdict_pinned_pool_trim(memory, 9 * PAGE); /* takes the second */
+  tdict_pinned_pool_trim(memory, 9 * PAGE); /* frees the second block */
   assert_int_equal(td_memory_counts(memory).cached_bytes, 8 * PAGE);
   assert_int_equal(atomic_load(&fake.allocated_bytes), 8 * PAGE);
   tdict_pinned_pool_trim(memory, 0);
@@ -341,7 +341,7 @@ CASE(pinned_pool_refusal_changes_no_count) {
   tdict_memory *memory = open_pool(2 * HUGE_PAGE); /* the refused bytes must not count */
   tdict_block a = take(memory, HUGE_PAGE);
   fake.registers_left = fake.allocates_left = 0;
-  check_refused(memory, HUGE_PAGE, TDICT_ENOMEM, "allocate refused"); /* both ways */
+  check_refused(memory, HUGE_PAGE, TDICT_ENOMEM, "allocate refused"); /* neither way of pinning works */
   check_refused(memory, PAGE, TDICT_ENOMEM, "allocate refused");
   check_refused(memory, SIZE_MAX, TDICT_EOVERFLOW, "do not fit");
   td_fail_alloc(0, true);
@@ -399,7 +399,7 @@ CASE(pinned_pool_limit_trims_the_cache) {
   give(memory, &b);
   give(memory, &c);
   check_refused(memory, 11 * PAGE, TDICT_ENOMEM, "pinned_bytes");
-  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);         /* not even for a moment */
+  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);         /* never more, not even for a moment */
   assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE); /* a request above the limit frees nothing */
 }
 
@@ -427,7 +427,7 @@ CASE(pinned_pool_logs_each_fallback_once) {
   tdict_log_release(pinner.log);
 }
 
-/* What a program sees: tensors and trees over the limit are refused, and the pool can still be used. */
+/* A program sees the limit: tensors and trees over the limit are refused, and the pool can still be used. */
 GPU_CASE(pinned_pool_limit) {
   scoped_context c = td_context(td_options(tdict_context_options, pinned_bytes = (size_t)MIB));
   scoped_tensor half = NULL, more = NULL;

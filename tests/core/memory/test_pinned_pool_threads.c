@@ -1,4 +1,4 @@
-/* Tests allocations of several threads from a pinned pool with a limit. */
+/* Tests a pinned pool with a limit, from which several threads allocate. */
 
 #include "core/memory/pools.h"
 #include "support/threads.h"
@@ -10,7 +10,7 @@ static tdict_status second, third;
 static tdict_status allocate_meanwhile(void *pages, size_t bytes) {
   tdict_block none;
   (void)pages, (void)bytes;
-  assert_int_equal(td_memory_counts(limited).live_bytes, 0); /* not there yet */
+  assert_int_equal(td_memory_counts(limited).live_bytes, 0); /* the running allocation is not counted yet */
   second = limited->ops->allocate(limited, HUGE_PAGE - PAGE, &between, NULL);
   third = limited->ops->allocate(limited, 1, &none, NULL);
   return TDICT_OK;
@@ -57,7 +57,7 @@ typedef struct taker {
   bool trims;
   atomic_int refused, wrong;
 } taker;
-/* Takes up to 4 pages at a time and checks the limit of 6. If `trims`, takes up to 12 pages and sometimes trims. */
+/* Takes up to 4 pages at a time and checks the limit of 6. With `trims`, takes up to 12 pages and sometimes trims. */
 static void *take_often(void *user) {
   taker *t = user;
   for (int i = 0; i < (t->trims ? 200 : 300); i++) {
@@ -89,7 +89,7 @@ CASE(pinned_pool_limit_holds_for_many_threads) {
   close_pool(t.memory);
 }
 
-/* Pages count until they are unpinned. Blocks of many sizes force each other out of the cache. */
+/* Pages count against the limit until they are unpinned. Blocks of many sizes force each other out of the cache. */
 CASE(pinned_pool_limit_holds_at_every_moment) {
   taker t = {.memory = open_pool(16 * PAGE), .trims = true};
   atomic_init(&t.refused, 0);

@@ -28,7 +28,7 @@ CASE(storage_plain_is_aligned_and_zeroed) {
   tdict_storage_release(NULL);
 }
 
-/* Freed memory is used again, because touching new pages costs as much as the copy that fills them. */
+/* Freed memory is reused, because touching new pages costs as much as copying into them. */
 CASE(storage_plain_pages_are_reused) {
 #if SANITIZED
   skip(); /* sanitizers keep freed memory, to find later uses */
@@ -38,7 +38,7 @@ CASE(storage_plain_pages_are_reused) {
     struct rusage before, after;
     for (int again = 0; again < 4; again++) { /* after the first round, malloc takes such a block from the heap */
       scoped_storage s = NULL;
-      void *small = malloc(300); /* something is allocated after the block */
+      void *small = malloc(300); /* a small allocation before each block, as in a program */
       assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
       td_ok(tdict_storage_create(NULL, sizes[i], false, &s, err));
       memset(s->data, 0xA5, sizes[i]);
@@ -176,7 +176,8 @@ static int gather_all(tdict_storage *s, bool to_write, gathered *g) {
   tdict_storage_each_before(s, to_write, gather, g);
   return g->count;
 }
-/* Returns true if the only fence to wait for is `wanted`, or none if `wanted` is NULL. Does not count `except`. */
+/* Returns true if the only fence to wait for is `wanted`, or if `wanted` is NULL and there is none. Ignores
+ * `except`. */
 static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence *except, const fake_fence *wanted) {
   gathered g;
   int num_wanted = 0, num_others = 0;
@@ -267,7 +268,7 @@ static void *use_then_end(void *user) {
 CASE(storage_wait_waits_for_conflicting_fences) {
   user_of_bytes u = {.value = 4711};
   pthread_t thread;
-  for (int round = 0; round < 2; round++) { /* first a writer, then a reader for which a writer waits */
+  for (int round = 0; round < 2; round++) { /* 0: a reader waits for a writer; 1: a writer for a reader */
     scoped_storage s = td_made(storage, tdict_storage_create(NULL, sizeof(int64_t), true, &made, err));
     fake_fence_init(&u.fence);
     u.node = mark(s, &u.fence, round == 0);
@@ -408,7 +409,7 @@ CASE(storage_add_survives_enomem) {
   for (int i = 0; i < 5; i++) assert_int_equal(atomic_load(&fences[i].refs), 1);
 }
 
-/* A use replaces the newest uses if it ends after them. A use that reads does not replace the filler. */
+/* A use replaces the newest uses if all of them are in `after`. A use that reads does not replace the filler. */
 CASE(storage_uses_replace_earlier_uses) {
   enum { OTHER, FILLER, READER, LAST, NUM };
   fake_fence fences[NUM];
@@ -462,7 +463,8 @@ CASE(storage_release_callback_follows_uses) {
   assert_int_equal(atomic_load(&fence.refs), 1);
 }
 
-/* Readers also wait for work that fills the bytes. Returning the bytes to the program does not wait for this work. */
+/* Readers also wait for work of the program that fills the bytes. Returning the bytes to the program does not wait for
+ * it. */
 CASE(storage_fillers_hold_readers) {
   fake_fence filler, use;
   char bytes[16];
@@ -500,7 +502,7 @@ CASE(storage_fillers_hold_readers) {
   assert_int_equal(atomic_load(&filler.refs), 1);
 }
 
-/* Readers wait for work of the library that writes. Returning the bytes to the program also waits for this work. */
+/* Readers wait for writes by the library. Returning the bytes to the program also waits for these writes. */
 CASE(storage_writers_hold_readers_and_the_end) {
   fake_fence filler, writer;
   tdict_storage *s = NULL;

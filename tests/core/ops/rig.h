@@ -1,5 +1,5 @@
-/* Makes trees of the model on the device of a case. The case releases all trees of the library. The model's trees live
- * until the end of the program. */
+/* Makes trees of the model on the device of a case. The case releases all trees of the library. The trees of the model
+ * live until m_reset() or the end of the program. */
 #ifndef TDICT_TESTS_CORE_OPS_RIG_H
 #define TDICT_TESTS_CORE_OPS_RIG_H
 
@@ -21,7 +21,7 @@ static inline rig rig_open(void) {
 static inline void rig_close(rig *r) { tdict_context_destroy(r->context); }
 #define scoped_rig TD_SCOPED(rig_close, rig)
 
-/* Makes the model's tree on the device. */
+/* Makes a tree that equals the model, on the device of the case. */
 static inline tdict_tree *rig_tree(const rig *r, const m_tree *t) {
   tdict_tree *host = ops_tree(t), *td = NULL;
   if (!r->memory) return host;
@@ -105,7 +105,7 @@ static inline void rig_insert(m_map *map, int at, int64_t count) {
   map->out_ndim++;
 }
 
-/* Makes another model tree with new values. */
+/* rig_like() makes a model tree with the same keys and shapes, but new values. */
 static inline m_array *rig_new_array(const m_array *a, void *user) {
   (void)user;
   m_array *made = m_array_make(a->dtype, a->ndim, a->shape);
@@ -115,7 +115,7 @@ static inline m_array *rig_new_array(const m_array *a, void *user) {
 }
 static inline m_tree *rig_like(const m_tree *t) { return m_tree_each(t, t->nb, t->nb, t->bs, rig_new_array, NULL); }
 
-/* Checks whether the tensors of two trees share storages, as `wanted` says. */
+/* Checks that tensors at the same path of two trees share a storage, or do not if `wanted` is false. */
 static inline void rig_shares(const tdict_tree *a, const tdict_tree *b, bool wanted) {
   static const char *const paths[] = {"a", "n.b", "n.m.u"};
   for (int i = 0; i < 3; i++)

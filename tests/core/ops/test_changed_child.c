@@ -50,7 +50,7 @@ DEVICE_CASE(changed_child_is_not_indexed) {
   tdict_tree *made = NULL;
   scoped_tree row = TREE(2), rows = TREE(1, 2);
   char *before = help_snapshot(td);
-  if (!r.memory) { /* lists need host memory */
+  if (!r.memory) { /* the lists are tested on the host only */
     MISMATCH(made, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(at, 2)), NULL, &made, err));
     td_put(rows, "n.y", byte_tensor(&r, 2, (const int64_t[]){1, 2}));
     MISMATCH(made, tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(at, 1)), rows, NULL, err));

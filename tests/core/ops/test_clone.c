@@ -168,7 +168,7 @@ CASE(clone_and_original_change_independently) {
   close_material(&m);
 }
 
-/* If memory for its own list of leaves is missing, a clone and its source must stay unchanged. */
+/* If the allocation of its own list of leaves fails, a clone and its source must stay unchanged. */
 CASE(clone_changes_survive_enomem) {
   material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++) TD_SWEEP(s) {
@@ -361,7 +361,7 @@ CASE(consolidate_survives_enomem) {
   assert_true(tdict_is_consolidated(out));
 }
 
-/* A tree is consolidated until it is unlocked, also through a parent. Its copies, views and children are not. */
+/* A tree is consolidated until it is unlocked, itself or through a parent. Its copies, views and children are not. */
 CASE(consolidated_until_unlocked) {
   scoped_tree td = TREE(2), parent = TREE(2), out = NULL;
   tdict_tree *other = NULL;

@@ -19,7 +19,7 @@ static void items_close(items *all) {
 #define scoped_items TD_SCOPED(items_close, items)
 #define TREES(all) (const tdict_tree *const *)(all).td
 
-/* The argument of join_array(): what to join, how, and the number of the next array. Cells are compared by value. */
+/* The argument of join_array(): what to join, how, and the number of the next array. */
 typedef struct joining {
   const items *all;
   int dim, next;

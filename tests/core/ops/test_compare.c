@@ -159,7 +159,7 @@ CASE(compare_nan) {
 CASE(compare_reads_all_dtypes) {
   static const struct {
     tdict_dtype dtype;
-    unsigned char one[16], near[16], far[16]; /* 1; a number up to 1.25; 2 or more */
+    unsigned char one[16], near[16], far[16]; /* 1; within 0.3 of 1; farther from 1 */
   } rows[] = {{TDICT_F16, {0, 0x3c}, {0, 0x3d}, {0, 0x40}},
               {TDICT_BF16, {0x80, 0x3f}, {0xa0, 0x3f}, {0, 0x40}},
               {TDICT_F8E4M3, {0x38}, {0x3a}, {0x40}},

@@ -15,7 +15,7 @@ static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const
 }
 #define NEW(r, ...) new_tensor(r, TDICT_F32, COUNTS(__VA_ARGS__))
 
-/* Returns the address of a tensor, also if it is device memory. */
+/* Returns the address of a tensor's elements, also in device memory. */
 static const void *address(const tdict_tree *td, const char *path) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor_get_desc(td_leaf(td, path), &v);
@@ -103,7 +103,7 @@ DEVICE_CASE(must_keep_order) {
   const char *const paths[] = {"z", "n.q", "a", "n.b", "m"};
   for (int i = 0; i < 5; i++) td_put(td, paths[i], NEW(&r, 2));
   help_paths(td, "z n n.q n.b a m");
-  td_put(td, "z", NEW(&r, 2, 2)); /* in its place */
+  td_put(td, "z", NEW(&r, 2, 2)); /* keeps its position */
   char *before = help_snapshot(td);
   scoped_tensor bad = NEW(&r, 3);
   td_fails(TDICT_ESHAPE, "[3]", tdict_set(td, "new.path.x", bad, err)); /* the new nodes are released */
@@ -191,7 +191,7 @@ DEVICE_CASE(must_flatten_and_unflatten_keys) {
   help_unchanged(td, before);
 }
 
-/* On a device, lists and masks are refused. Other indices return views on all devices. */
+/* Lists and masks return copies, and other indices return views, on all devices. */
 DEVICE_CASE(must_index) {
   scoped_rig r = rig_open();
   m_tree *model = SAMPLE(3, 4);

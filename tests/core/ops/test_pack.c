@@ -1,4 +1,4 @@
-/* Tests joining sequences of different lengths into one row. Compares the result with a plain loop. */
+/* Tests tdict_pack_sequence(), which joins sequences of different lengths. Compares the result with a plain loop. */
 #include "rig.h"
 #include "support/things.h"
 #include "tdict/debug.h"
@@ -62,7 +62,7 @@ static const void *elements_of(const tdict_tree *td, const char *path, tdict_dty
   return tdict_tensor_const_data(t);
 }
 
-/* Compares a packed tree with the samples. `tokens` and `rows` are its wanted sizes, and `pad` fills the rest. */
+/* Compares a packed tree with the samples. `tokens` and `rows` are its wanted sizes. The rest must be the pad value. */
 static void check_packed(const tdict_tree *out, const sample *s, int count, const tdict_pack_options *o, int64_t tokens,
                          int64_t rows) {
   const int32_t *offsets = elements_of(out, o->cu_seqlens, TDICT_I32, COUNTS(rows + 1));
@@ -219,7 +219,7 @@ CASE(pack_sequence_refuses_options) {
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
 }
 
-/* Checks that packing {x: 2, y: 2} with a second tree is refused because of its `y`. */
+/* Checks that packing x [2] and y [2, 3] with a second tree is refused because of the second tree's `y`. */
 static void refuse_second(tdict_status status, const char *text, const char *path, tdict_tensor *y) {
   scoped_tree a = help_tree_without_batch(), b = help_tree_without_batch();
   tdict_tree *out = NULL;

@@ -90,7 +90,7 @@ CASE(visit_stops) {
 
 enum { MANY = 300 };
 typedef struct crowd {
-  _Atomic(int) calls, others; /* calls that run on other threads than the caller */
+  _Atomic(int) calls, others; /* all calls, and those on other threads than the caller */
   pthread_t caller;
   int fail_from;
 } crowd;
@@ -214,7 +214,7 @@ CASE(tree_depth_and_empty) {
   assert_int_equal(tdict_depth(empty), 2);
 }
 
-/* A visitor that returns a number that is not a status, with and without an error of its own. */
+/* Visitors that return the number in `user`, which may not be a status. */
 static tdict_status answer_number(void *user, const tdict_leaves *at, tdict_error *err) {
   (void)at, (void)err;
   return (tdict_status) * (int *)user;

@@ -150,7 +150,7 @@ DEVICE_CASE(fill_zero) {
   rig_check(&r, t, td);
 }
 
-/* The wanted bytes are those of PyTorch's fill_() in float8_e4m3fn and float8_e5m2. Some values must be rounded. */
+/* The wanted bytes come from PyTorch's fill_() in float8_e4m3fn and float8_e5m2. Some values must be rounded. */
 DEVICE_CASE(fill_converts_to_8_bit_floats) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2};
   static const double values[] = {3, -0.75, 0.1, 447, -0.0, 0.0009765625};

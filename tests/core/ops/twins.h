@@ -118,7 +118,7 @@ static inline twins make_twins(const rig *r, const tdict_type *type) {
 }
 static inline void end_twins(twins *w) { td_release(w->td, w->plain); }
 #define scoped_twins TD_SCOPED(end_twins, twins)
-/* Closes a rig and checks that no thing is left. */
+/* Closes a rig and checks that no object of the tests is left. */
 static inline void rig_close_without_things(rig *r) {
   rig_close(r);
   assert_int_equal(thing_count(), 0);
@@ -131,8 +131,8 @@ static inline const thing *thing_at(const tdict_tree *td, const tdict_type *type
   return object;
 }
 
-/* Checks that shapes and elements of two results are equal. The results must share storages with their sources `of` in
- * the same places. */
+/* Checks that the shapes and elements of two results are equal. Tensors of both results share a storage with their
+ * source in `of`, or neither does. */
 static inline void agree(const tdict_tree *td, const tdict_tree *plain, const twins *of, const tdict_type *type) {
   const thing *object = thing_at(td, type), *before = thing_at(of->td, type);
   scoped_tree got = help_tree_without_batch(), wanted = help_tree_without_batch();

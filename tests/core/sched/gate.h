@@ -1,4 +1,4 @@
-/* A task that blocks a thread of the pool until the test opens a gate, and tasks that record their order. */
+/* A task that blocks a pool thread until the test opens a gate, and tasks that record the order in which they run. */
 #ifndef TDICT_TESTS_CORE_SCHED_GATE_H
 #define TDICT_TESTS_CORE_SCHED_GATE_H
 
@@ -16,7 +16,7 @@ static inline void pool_gate_run(tdict_task *task) {
   atomic_store(&g->entered, true);
   while (!atomic_load(&g->open)) usleep(100);
 }
-/* Submits the task of the gate. Returns when the task has blocked a thread of the pool. */
+/* Submits a task that blocks one pool thread until pool_gate_open(). Returns when the thread is blocked. */
 static inline void pool_gate_close(tdict_pool *pool, pool_gate *g) {
   g->task.run = pool_gate_run;
   atomic_init(&g->entered, false);

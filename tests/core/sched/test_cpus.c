@@ -1,4 +1,4 @@
-/* Tests sets of processors on machines of any size. */
+/* Tests sets of processors on machines with any number of processors. */
 #include "support/test.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include "core/sched/pool.h"
 #include "support/cpus.h"
 
-/* The number of processors that the library sees. 0: those of this machine; -1: the call fails. */
+/* The number of processors that sched_getaffinity() reports. 0: the real set; -1: the call fails. */
 static int num_cpus;
 int __real_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *out);
 int __wrap_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *out);
@@ -38,7 +38,7 @@ CASE(cpus_of_large_machines_are_counted) {
   }
 }
 
-/* If the set cannot be read, all processors of the machine count. */
+/* If the affinity set cannot be read, all processors that are online count. */
 CASE(cpus_are_counted_without_a_set) {
   tdict_cpus cpus;
   num_cpus = -1;

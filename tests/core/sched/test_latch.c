@@ -43,7 +43,7 @@ CASE(latch_times_out_by_the_monotonic_clock) {
   tdict_latch_destroy(&latch);
 }
 
-/* A spin ends at its deadline or when the count is 0. It does not return which. */
+/* tdict_latch_spin() ends at its deadline or when the count is 0. It does not say which. */
 CASE(latch_spin_ends) {
   tdict_latch latch;
   tdict_latch_init(&latch, 1);

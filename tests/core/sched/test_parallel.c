@@ -89,7 +89,7 @@ typedef struct inside {
   tdict_latch done;
 } inside;
 static void visit_slowly(void *user, long i) {
-  td_rest(); /* idle threads have time to help, if they are asked */
+  td_rest(); /* gives idle threads time to help, if they are asked */
   visit(user, i);
 }
 static void loop_inside(tdict_task *task) {

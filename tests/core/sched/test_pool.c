@@ -1,4 +1,4 @@
-/* Tests the thread pool: the order of tasks, their removal, the end of the pool, and failing starts of threads. */
+/* Tests the thread pool: the order and removal of tasks, the destruction of the pool, and threads that cannot start. */
 #include "support/test.h"
 #include "support/thread_name.h"
 
@@ -11,7 +11,7 @@
 #include "support/cpus.h"
 #include "support/threads.h"
 
-/* The number of threads that the main thread can still start. Below 0, there is no limit. */
+/* The number of calls of pthread_create() that still succeed. Negative: no limit. */
 static int starts_left = -1;
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
@@ -204,7 +204,7 @@ CASE(pool_threads_run_concurrently) {
   for (int i = 0; i < THREADS; i++) pool_gate_open(&gates[i]);
 }
 
-/* The quota limits the number of processors, also of sets that are chosen later, but not the number of threads. */
+/* The quota limits the number of processors, even if the set is changed later, but not the number of threads. */
 CASE(pool_uses_as_many_cpus_as_the_quota) {
   scoped_pool pool = open_pool(4);
   tdict_cpus set = td_cpus(0, 15);
@@ -318,7 +318,7 @@ CASE(pool_wakes_the_last_sleeper) {
   if (same < TASKS / 3) fail_msg("only %d of %d tasks ran on the thread of the previous task", same, TASKS);
 }
 
-/* Counts the signals of one thread. */
+/* Counts the calls of pthread_cond_signal() by one thread. */
 static pthread_t counted_thread;
 static atomic_int num_signals;
 static atomic_bool is_counting;
@@ -329,7 +329,7 @@ int __wrap_pthread_cond_signal(pthread_cond_t *condition) {
   return __real_pthread_cond_signal(condition);
 }
 
-/* A task that ends when `count` tasks run at the same time. */
+/* A task that ends when `count` tasks have run at the same time. */
 typedef struct meeting {
   tdict_task task; /* first */
   atomic_int *arrived;
@@ -337,14 +337,14 @@ typedef struct meeting {
 } meeting;
 static void meet(tdict_task *task) {
   const meeting *m = (const meeting *)task;
-  const int count = m->count; /* the case may end after the last arrival, so read this field before */
+  const int count = m->count;
   atomic_int *arrived = m->arrived;
   atomic_fetch_add(arrived, 1);
   while (atomic_load(arrived) < count) usleep(50);
   atomic_fetch_add(arrived, 1);
 }
 
-/* A chain wakes one thread for each task, although the caller signals only one thread. */
+/* The threads wake each other in a chain, so the caller signals at most one thread in each call. */
 CASE(pool_wakes_a_chain) {
   enum { THREADS = 14, ROUNDS_OF_TASKS = 60 };
   scoped_pool pool = open_pool(THREADS);
@@ -355,7 +355,7 @@ CASE(pool_wakes_a_chain) {
     const int count = 1 + random % THREADS;
     meeting meetings[THREADS];
     atomic_int arrived = 0;
-    usleep(round % 3 ? 1000 : 0); /* most threads sleep, or some still spin */
+    usleep(round % 3 ? 1000 : 0); /* after 1 ms most threads sleep, else some still spin */
     tdict_pool_set_max_spinning(pool, THREADS);
     for (int i = 0; i < count; i++) {
       meetings[i] = (meeting){.task = {.run = meet}, .arrived = &arrived, .count = count};
@@ -369,7 +369,7 @@ CASE(pool_wakes_a_chain) {
     assert_true(atomic_load(&num_signals) <= 1 + round % 2);
     while (atomic_load(&arrived) < 2 * count) usleep(50);
   }
-  /* a chain that no call waits for does not delay the end of the pool */
+  /* waking threads without submitting a task does not delay the destruction of the pool */
   tdict_pool_wake_chain(pool, THREADS);
 }
 

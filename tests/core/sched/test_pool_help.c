@@ -1,5 +1,5 @@
-/* A waiting thread of the pool runs queued tasks, but no tasks that may wait themselves. Also tests the pointer that a
- * thread can store. */
+/* Tests tdict_pool_help(): a thread that waits runs queued tasks that never wait, and tasks of its own that may wait.
+ * Also tests the pointer that a thread can store. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -31,7 +31,7 @@ CASE(pool_help_runs_tasks_that_never_wait) {
   assert_int_equal(tasks[2].order, 2);
   assert_true(tdict_pool_help(pool, &me));
   assert_int_equal(tasks[5].order, 3);
-  assert_false(tdict_pool_help(pool, &me)); /* the other tasks have no owner, so they may not be run here */
+  assert_false(tdict_pool_help(pool, &me)); /* the other tasks may wait and have no owner, so only the pool runs them */
   assert_false(tdict_pool_help(pool, NULL));
   assert_int_equal(tasks[0].order, -1);
   assert_int_equal(tasks[4].order, -1);

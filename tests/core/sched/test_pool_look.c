@@ -1,5 +1,5 @@
-/* Tests threads of a pool that spin for tasks before they sleep, or are woken to spin. No task may be missed, and
- * spinning must end. The tests set how many threads spin, because on two CPUs the pool would choose none. */
+/* Tests pool threads that spin for tasks before they sleep, or are woken to spin. No task may be missed, and spinning
+ * must end. The tests set how many threads spin, because on two CPUs the default would be none. */
 #include "support/test.h"
 
 #include <time.h>
@@ -21,8 +21,8 @@ typedef struct submitter {
   noted tasks[ROUNDS];
 } submitter;
 
-/* Submits tasks and waits for them. Sometimes sleeps before, so that threads of the pool fall asleep. If a task is
- * missed, this function does not return. */
+/* Submits tasks and waits for them. Sometimes sleeps first, so that pool threads fall asleep. If a task is missed, this
+ * function does not return. */
 static void *submit_and_wait(void *user) {
   submitter *s = user;
   for (int i = 0; i < ROUNDS; i++) {
@@ -30,7 +30,7 @@ static void *submit_and_wait(void *user) {
     if (i % 3) tdict_pool_wake(s->pool, i % 5);
     if (i % 7 == 0) usleep(50);
     noted_submit(s->pool, &s->tasks[i], &s->runs);
-    if (i % 4 == 0) continue; /* several at once */
+    if (i % 4 == 0) continue; /* submits several tasks before it waits */
     while (atomic_load(&s->runs) <= i) sched_yield();
   }
   while (atomic_load(&s->runs) < ROUNDS) sched_yield();

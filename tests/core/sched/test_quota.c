@@ -1,4 +1,4 @@
-/* Tests quotas of processors, with temporary folders in place of the system's. */
+/* Tests CPU quotas, with temporary folders in place of /proc and /sys. */
 #include "support/test.h"
 
 #include <sys/stat.h>
@@ -37,7 +37,7 @@ static const char v1_mounts[] =
     "32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:10 - cgroup cgroup rw,cpu,cpuacct\n";
 static const char v1_groups[] = "5:cpuset:/other\n4:cpu,cpuacct:/jobs/one\n1:name=systemd:/jobs\n";
 
-/* Returns the quota of a cgroup of version 2 whose cpu.max has this text. */
+/* Returns the quota of a version 2 cgroup whose cpu.max contains `text`. */
 static int quota_of(const char *text) {
   begin(v2_mount, "0::/job\n");
   put("/sys/fs/cgroup/job/cpu.max", text);
@@ -85,7 +85,7 @@ CASE(quota_of_version_1) {
   assert_int_equal(end(), 0);
 }
 
-/* In both versions, the smallest quota along the path of the cgroup counts. */
+/* In both versions, the smallest quota on the path of the cgroup counts. */
 CASE(quota_of_nested_groups) {
   begin(v2_mount, "0::/a/b/c\n");
   put("/sys/fs/cgroup/a/cpu.max", "300000 100000\n");

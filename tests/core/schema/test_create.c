@@ -61,7 +61,7 @@ CASE(schema_create_makes_the_tree_again) {
   tdict_release(td);
 }
 
-/* The size in a schema is the sum of the tensors' sizes. */
+/* tdict_schema_measure() returns the sum of the tensors' sizes, each rounded up to a multiple of 256 bytes. */
 CASE(schema_measures_its_tensors) {
   static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_I64, TDICT_U8, TDICT_DTYPE(2, 32, 3)};
   rng random = {11};
@@ -108,7 +108,7 @@ CASE(schema_measures_its_tensors) {
   }
 }
 
-/* The sum of two tensors of 2^62 bytes is too large. */
+/* The total size of two tensors of 2^62 bytes is too large. */
 CASE(schema_that_is_too_large_has_no_tree) {
   const uint8_t blob[] = {
       't', 'd', 's', 'c', 1, 0, 0, 0, 0,                                              /* no batch size */
@@ -289,7 +289,7 @@ CASE(schema_create_again_makes_separate_trees) {
   }
 }
 
-/* For another batch size, all sizes are computed again, even if this batch size begins like that of the schema. */
+/* For another batch size, all sizes are computed again, even if the batch size begins with the schema's batch size. */
 CASE(schema_create_again_measures_other_sizes) {
   scoped_tree td = td_tree("[50,60] r:f32[50,60] p:f32[50,60,20]"), made = NULL;
   scoped_schema s = rig_export(td);
@@ -313,7 +313,7 @@ CASE(schema_create_again_measures_other_sizes) {
   }
 }
 
-/* Creates trees on several threads, from one new schema. */
+/* Creates trees from one new schema on several threads. */
 typedef struct creator {
   const tdict_schema *schema;
   int failures;

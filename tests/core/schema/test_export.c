@@ -29,8 +29,8 @@ CASE(schema_export_ignores_what_it_has_not) {
   assert_true(tdict_schema_equal(s, t, NULL));
 }
 
-/* Children are changed through their own handles. A child that still fits gets the batch size of its parent. For any
- * other child, the error has its path. */
+/* A child is changed through its own handle. If it still fits, its entry gets the batch size of its parent. If not, the
+ * error has the path of the leaf. */
 CASE(schema_export_changed_children) {
   scoped_tree td = TREE(2, 3);
   tdict_tree *child = td_put_tree(td, "n", TREE(2, 3, 4)), *below = td_put_tree(child, "m", TREE(2, 3, 4));
@@ -39,7 +39,7 @@ CASE(schema_export_changed_children) {
   tdict_schema *s = rig_export(td);
   tdict_schema_entry e = rig_entry(s, 1);
   assert_string_equal(e.key, "m");
-  assert_int_equal(e.batch_ndim, 3); /* that of n */
+  assert_int_equal(e.batch_ndim, 3); /* the batch size of n */
   assert_int_equal(e.batch_size[2], 4);
   assert_int_equal(rig_entry(s, 2).ndim, 0);
   tdict_schema_release(s);

@@ -68,7 +68,7 @@ static void put_child(grower *g, bool is_here, tdict_tree *tree, const char *key
 static void put_entry(grower *g, tdict_tree *tree, int i, int depth) {
   const bool is_here = g->count++ == g->changed_at;
   const int kind = depth < 4 ? (int)pick(&g->random, 0, 4) : 0;
-  static int ends; /* objects count their end here, but no test reads the number */
+  static int ends; /* objects count their destruction here, but no test reads the number */
   char key[24];
   snprintf(key, sizeof key, "%s%d", changes(g, is_here, CHANGE_KEY) ? "c" : "k", i);
   if (changes(g, is_here, CHANGE_KEY_LENGTH)) strcat(key, "x");
@@ -117,7 +117,7 @@ static tdict_tree *grown(uint64_t seed, change c, int changed_at, bool *did_chan
   return tree;
 }
 
-/* Compares trees that have one change each with the schema of the unchanged tree. */
+/* Compares trees, each with one change, with the schema of the unchanged tree. */
 CASE(schema_matches_exactly_the_trees_with_equal_schemas) {
   int differences[NUM_CHANGES] = {0}, equal = 0;
   for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -141,7 +141,7 @@ CASE(schema_matches_exactly_the_trees_with_equal_schemas) {
   assert_true(equal > 0);
 }
 
-/* The batch size of a child is changed through its own handle, as in schema_export_changed_children. */
+/* A child's batch size is changed through its own handle, as in schema_export_changed_children. */
 CASE(schema_matches_changed_children) {
   scoped_tree td = TREE(2, 3);
   tdict_tree *child = td_put_tree(td, "n", TREE(2, 3, 4)), *below = td_put_tree(child, "m", TREE(2, 3, 4));
@@ -163,7 +163,7 @@ CASE(schema_matches_changed_children) {
   assert_false(tdict_schema_matches(s, td));
 }
 
-/* The same entries at other depths: "x" is after the empty tree, or in it. */
+/* The same entries at different depths: "x" follows the empty tree "n", or is in it. */
 CASE(schema_matches_the_depth_of_each_entry) {
   scoped_tree after = TREE(2), inside = TREE(2);
   td_put_tree(after, "n", TREE(2));
@@ -181,7 +181,7 @@ CASE(schema_matches_the_batch_size_of_the_root) {
   assert_false(tdict_schema_matches(s, three) || tdict_schema_matches(s, more));
 }
 
-/* The walk needs memory only for deep trees. If there is none, the function returns false. */
+/* The walk allocates memory only for deep trees. If the allocation fails, tdict_schema_matches() returns false. */
 CASE(schema_matches_without_memory) {
   tdict_tree *td = TREE(2), *at = td;
   for (int i = 0; i < 20; i++) at = td_put_tree(at, "d", TREE(2));

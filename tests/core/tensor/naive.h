@@ -1,5 +1,5 @@
-/* Slow and plain versions of functions of the library, for comparison. They handle elements one by one, by their index,
- * and do not use the layout code of the library. Thread rule: one thread. */
+/* Slow, simple versions of library functions, for comparison. They handle elements one by one, by index, and do not use
+ * the library's layout code. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_TENSOR_NAIVE_H
 #define TDICT_TESTS_CORE_TENSOR_NAIVE_H
 
@@ -21,7 +21,7 @@ typedef struct naive_layout {
   int ndim;
   int64_t shape[8], strides[8];
   int64_t numel;
-  int64_t low, end; /* the lowest element and the end, relative to the first element */
+  int64_t low, end; /* offsets from the first element: lowest, and end */
 } naive_layout;
 
 static inline void naive_strides(naive_random *r, bool zeros, naive_layout *out) {
@@ -70,7 +70,7 @@ static inline int64_t naive_offset(int ndim, const int64_t *strides, const int64
   return at;
 }
 
-/* Copies element by element, or row by row if the elements of a row are neighbours in both layouts. */
+/* Copies element by element, or row by row if the elements of a row are adjacent in both layouts. */
 static inline void naive_copy(const naive_layout *dst_layout, void *dst, const naive_layout *src_layout,
                               const void *src, size_t item) {
   const int last = dst_layout->ndim - 1;

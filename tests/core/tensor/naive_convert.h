@@ -1,5 +1,5 @@
-/* A slow conversion of single elements, for comparison. Values are exact numbers in long double. A float is searched
- * for among all numbers of its dtype. Uses no code of the library. Thread rule: one thread. */
+/* Converts single elements slowly, for comparison. Values are exact, in long double. The nearest float is found by a
+ * search among all numbers of its dtype. Uses no code of the library. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
 #define TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
 
@@ -27,7 +27,7 @@ static inline const naive_dtype *naive_find(tdict_dtype dtype) {
   return NULL;
 }
 
-/* Returns 2 to the power of `exponent`. Keeps the results, because most of the time would be spent in ldexpl(). */
+/* Returns 2 to the power of `exponent`. Caches the powers, because ldexpl() would take most of the time. */
 static inline long double naive_power(int exponent) {
   enum { MOST = 1200 };
   static long double powers[2 * MOST];
@@ -138,7 +138,7 @@ static inline uint64_t naive_bits(naive_random *r, const naive_dtype *d) {
   case 1: /* a limit of an integer dtype, or a neighbour of it */
     value = ldexpl(1, (int)naive_below(r, 66) - 1) + (long double)((int)naive_below(r, 5) - 2) / 2;
     break;
-  case 2: /* the middle of two floats of another dtype, or a neighbour of it */
+  case 2: /* a float of another dtype, or the middle between two of them */
     if (other->kind == 'f') value = (value + naive_magnitude(other, random % top + 1)) / 2;
     break;
   case 3:

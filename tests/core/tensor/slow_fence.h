@@ -1,5 +1,5 @@
-/* A fake transfer that uses a storage, until another thread ends it a while later. Thread rule: the test's thread
- * begins and ends it. */
+/* A fake transfer that uses a storage until another thread ends it. Thread rule: the test's thread calls begin_use()
+ * and end_use(), and starts end_later() on another thread. */
 #ifndef TDICT_TESTS_CORE_TENSOR_SLOW_FENCE_H
 #define TDICT_TESTS_CORE_TENSOR_SLOW_FENCE_H
 

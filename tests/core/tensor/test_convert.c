@@ -9,7 +9,7 @@ static bool convert_double(tdict_dtype dtype, double value, void *element) {
   return tdict_convert_simple(dtype, element, TDICT_F64, &value, 1) == 1;
 }
 
-/* Returns the exact value of a positive float with `places` bits, of which `mantissa` are the mantissa. */
+/* Returns the value of a positive float with `places` bits besides the sign, `mantissa` of them for the mantissa. */
 static double decode_of(unsigned bits, int places, int mantissa) {
   int exponent_bits = places - mantissa, exponent = (int)(bits >> mantissa) & ((1 << exponent_bits) - 1);
   int bias = (1 << (exponent_bits - 1)) - 1;
@@ -184,7 +184,8 @@ static bool fits(const naive_dtype *to, const naive_dtype *from, const void *src
   return naive_convert(to, from, naive_load(from, src, i), &unused);
 }
 
-/* Converts an array whose elements all fit, then an array in which one does not. The arrays are not aligned. */
+/* Converts an array whose elements all fit, then one in which not all fit. Returns 0 if `from` had only elements that
+ * fit. */
 static int check_pair(naive_random *r, const naive_dtype *to, const naive_dtype *from) {
   char src[COUNT * 8 + 1], dst[COUNT * 8 + 1];
   uint64_t refused = 0;
@@ -215,7 +216,8 @@ CASE(convert_all_pairs) {
   assert_true(refused > 80);
 }
 
-/* Converts each 16-bit and 8-bit float to a double and back, and also doubles around the middle to the next float. */
+/* Converts each 16-bit and 8-bit float to a double and back. Also converts doubles around the middle to the next
+ * float. */
 CASE(convert_every_small_float) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2, TDICT_F16, TDICT_BF16};
   for (int i = 0; i < 4; i++) {
@@ -238,7 +240,7 @@ CASE(convert_every_small_float) {
   }
 }
 
-/* The last numbers of each range are converted, and the first numbers outside are refused. */
+/* The last numbers in each range are converted, and the first numbers outside are refused. */
 CASE(convert_ranges_end_exactly) {
   const struct {
     tdict_dtype to;

@@ -7,7 +7,7 @@
 #include "support/float_env.h"
 #include "support/threads.h"
 
-/* Makes a tensor with a layout over new memory, which is filled with 0xA5. The first element is at `data - low`. */
+/* Makes a tensor of the given layout over new memory, which is filled with 0xA5. Its lowest element is at *memory. */
 static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, char **memory) {
   const size_t item = tdict_dtype_bytes(dtype);
   *memory = malloc((size_t)(layout->end - layout->low + 1) * item);
@@ -72,14 +72,14 @@ CASE(convert_makes_tensors) {
   assert_int_equal(tdict_tensor_shape(empty)[0], 3);
 }
 
-/* Checks that converting a tensor with this number is refused with this text. */
+/* Checks that converting a tensor with `number` as element [3, 4] fails with `text`. */
 static void refuse_number(double number, tdict_dtype from, tdict_dtype to, const char *text) {
   scoped_tensor wide = NULL, t = NULL, cut = NULL;
   tdict_tensor *out = NULL;
   double *numbers;
   td_ok(tdict_tensor_zeros(TDICT_F64, TDICT_SHAPE(40, 80), NULL, &wide, err));
   numbers = tdict_tensor_data(wide);
-  numbers[7 * 80 + 9] = number; /* becomes element [3, 4] of every second row and column, from [1, 1] on */
+  numbers[7 * 80 + 9] = number; /* element [3, 4] of the slice below: every second row and column from [1, 1] */
   numbers[20 * 80 + 20] = number;
   td_ok(tdict_tensor_to_dtype(wide, from, NULL, &t, err));
   td_ok(tdict_tensor_slice(t, &(tdict_tensor_range){0, 1, 20, 2}, &cut, err));
@@ -182,7 +182,7 @@ CASE(convert_survives_enomem) {
   assert_true(refused >= 2);
 }
 
-/* Converts to a new tensor in the floating-point environment `i`, or in the default environment if `i` is -1. */
+/* Converts in the floating-point environment `i`, or in the default one if `i` is -1. The call must not change it. */
 static void convert_in_env(int i, tdict_tensor *dst, const tdict_tensor *src) {
   const td_float_env set = i < 0 ? td_float_env_get() : td_float_env_set(i);
   const tdict_status status = tdict_convert(dst, src, NULL);
@@ -201,7 +201,7 @@ static tdict_tensor *fitting_tensor(naive_random *r, const naive_dtype *to, cons
   return t;
 }
 
-/* Converts between all pairs of dtypes, with and without vector instructions, in C order and with strides. */
+/* Converts between all pairs of dtypes in every floating-point environment, in C order and with strides. */
 CASE(convert_in_any_float_env) {
   enum { MOST = 800 };
   naive_random r = {0xf10a7};

@@ -22,7 +22,7 @@ enum {
   GUARD = 64
 };
 
-/* Fills an array with random elements that can all be converted. */
+/* Fills an array with random elements that the dtype `to` can hold. */
 static void fill(naive_random *r, const naive_dtype *to, const naive_dtype *from, void *src, size_t count) {
   for (size_t i = 0; i < count; i++) {
     uint64_t bits = naive_bits(r, from), unused;
@@ -65,7 +65,7 @@ static void each_pair(void (*check)(naive_random *r, tdict_stream_kind kind, con
 
 CASE(convert_vectors_agree) { each_pair(check_kind); }
 
-/* Checks large results. These are written by streaming stores, except elements before the first cache line. */
+/* Checks large results. They are written by streaming stores, except the elements before the first full cache line. */
 static void check_large(naive_random *r, tdict_stream_kind kind, const naive_dtype *to, const naive_dtype *from) {
   enum { PERIOD = 4099 };
   const size_t from_bytes = (size_t)(from->bits / 8), to_bytes = (size_t)(to->bits / 8);
@@ -86,7 +86,7 @@ static void check_large(naive_random *r, tdict_stream_kind kind, const naive_dty
 }
 CASE(convert_large_results) { each_pair(check_large); }
 
-/* Checks that the first element that does not fit is found, in any place of a vector and after the last vector. */
+/* Checks that the first element that does not fit is found at any place in a vector and after the last vector. */
 static void check_refused(naive_random *r, tdict_stream_kind kind, const naive_dtype *to, const naive_dtype *from) {
   static const double floats[] = {2147483648.0, -2147483904.0, (double)NAN, (double)INFINITY, -(double)INFINITY};
   static const int64_t integers[] = {INT64_C(2147483648), INT64_C(-2147483649), INT64_MIN, INT64_MAX};

@@ -1,4 +1,4 @@
-/* Compares copies between any strides with copies of single elements. Also tests copies through a memory. */
+/* Compares copies between any strides with copies of single elements. Also tests copies by the memory of a device. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"
@@ -229,7 +229,7 @@ CASE(tensor_copy_uses_the_memorys_copy) {
   td_ok(tdict_tensor_clone(twin, NULL, &back, err));
   assert_int_equal(f.num_copies[TDICT_COPY_OUT], 1);
   check_same(back, turned);
-  /* contiguous: the result is in the memory of the device */
+  /* tdict_tensor_contiguous(): the result is in the memory of the device */
   tdict_tensor *dev_turned = NULL, *dev_plain = NULL, *shared = NULL, *again = NULL;
   td_ok(tdict_tensor_permute(dev, 2, turn, &dev_turned, err));
   td_ok(tdict_tensor_contiguous(dev_turned, &dev_plain, err));
@@ -341,7 +341,7 @@ CASE(tensor_contiguous_shares_or_copies) {
   scoped_tensor same = td_made(tensor, tdict_tensor_contiguous(t, &made, err)), turned = NULL, plain = NULL;
   assert_ptr_equal(same, t);
   tdict_tensor_release(t);
-  td_ok(tdict_tensor_permute(same, 2, turn, &turned, err)); /* `same` is a reference of its own */
+  td_ok(tdict_tensor_permute(same, 2, turn, &turned, err)); /* `same` has its own reference */
   td_ok(tdict_tensor_contiguous(turned, &plain, err));
   assert_ptr_not_equal(plain, turned);
   assert_false(tdict_tensor_shares_storage(plain, turned));

@@ -3,7 +3,7 @@
 
 #include "core/tensor/tensor.h"
 
-/* 0, 1, 2, ... in C order. */
+/* Makes an int32 tensor with the elements 0, 1, 2, ... in C order. */
 static tdict_tensor *counting(int ndim, const int64_t *shape) {
   tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_I32, ndim, shape, NULL, &made, err));
   int32_t *data = tdict_tensor_data(t);
@@ -34,7 +34,7 @@ CASE(tensor_reshape_views_or_copies) {
   td_ok(tdict_tensor_reshape(turned, TDICT_SHAPE(24), &copy, err)); /* no strides describe this shape */
   assert_false(tdict_tensor_shares_storage(t, copy));
   for (int64_t i = 0; i < 24; i++) assert_int_equal(element(copy, i), element(turned, i));
-  td_ok(tdict_tensor_reshape(turned, TDICT_SHAPE(2, 3, 4), &again, err)); /* and these do */
+  td_ok(tdict_tensor_reshape(turned, TDICT_SHAPE(2, 3, 4), &again, err)); /* this shape has strides */
   assert_true(tdict_tensor_shares_storage(t, again));
   for (int64_t i = 0; i < 24; i++) assert_int_equal(element(again, i), element(turned, i));
 }

@@ -1,4 +1,4 @@
-/* Compares copies of rows of all widths up to MAX_WIDTH with copies of single bytes. */
+/* Compares copies of rows with copies of single bytes, for all widths up to MAX_WIDTH. */
 #include "core/tensor/layout.h"
 #include "support/test.h"
 
@@ -11,7 +11,8 @@ static void fill(unsigned char *bytes, unsigned seed) {
   for (size_t i = 0; i < ROOM; i++) bytes[i] = (unsigned char)((i * 7 + i / 251 + seed) % 253);
 }
 
-/* Reads and writes rows of `width` bytes with `gap` bytes between them. The first row is at byte `start`. */
+/* Reads and writes rows of `width` bytes. In the indexed array, they are `gap` bytes apart. The first begins at
+ * `start`. */
 static void check(size_t width, size_t gap, size_t start) {
   const size_t distance = width + gap;
   const tdict_rows rows = {positions, ROWS, (int64_t)distance, (int64_t)(width + GAP - gap)};

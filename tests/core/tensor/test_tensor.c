@@ -1,4 +1,4 @@
-/* Tests how tensors are created, counted and described, accessors that wait, and failing allocations. */
+/* Tests tensors: how they are created, counted and described, accessors that wait, and failing allocations. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"
@@ -119,7 +119,7 @@ CASE(tensor_empty_is_aligned) {
 
 CASE(tensor_zeros_are_zero) {
   const int64_t shape[] = {37, 11};
-  for (int round = 0; round < 20; round++) { /* the memory has been used before */
+  for (int round = 0; round < 20; round++) { /* likely reuses the memory that the released tensor has filled */
     tdict_tensor_release(naive_tensor(TDICT_F32, 2, shape, (uint64_t)round));
     scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, 2, shape, NULL, &made, err));
     const unsigned char *data = tdict_tensor_const_data(t);
@@ -204,7 +204,7 @@ CASE(tensor_from_data_shares) {
   assert_int_equal(tdict_tensor_strides(t)[0], 3);
   assert_int_equal(t->storage->bytes, sizeof data);
   tdict_tensor_release(t);
-  /* the address of the last element is given, so the storage begins before `data` */
+  /* the strides are negative, so the storage begins before `data` */
   v.data = &data[5];
   v.strides = back;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));

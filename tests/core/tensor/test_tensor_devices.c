@@ -66,7 +66,7 @@ GPU_CASE(tensor_copy_devices) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor_get_desc(dev, &v);
   assert_true(tdict_device_equal(v.device, td_device()));
-  /* the same memory, as device memory of the program: it can be copied on the device, but not to the host */
+  /* the same memory, wrapped without a context: it can be copied on the device, but not to the host */
   tdict_tensor *foreign = td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err)), *twin = NULL;
   td_ok(tdict_tensor_clone(foreign, device, &twin, err));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_tensor_copy(host, foreign, err));
@@ -116,7 +116,7 @@ static void refuse_all(tdict_memory *memory) {
 }
 
 CASE(memory_of_absent_device) {
-  scoped_context context = td_context(NULL); /* a context of the cpu has no simulated devices */
+  scoped_context context = td_context(NULL); /* this context has no simulated devices */
   refuse_all(tdict_device_memory(context, tdict_sim(0)));
   refuse_all(tdict_device_memory(context, tdict_cuda(99)));
   refuse_all(tdict_device_memory(context, (tdict_device){77, 0}));

@@ -83,7 +83,7 @@ CASE(tensor_get_desc) {
     unsigned char after[8];
   } old;
   memset(&old, 0xA5, sizeof old);
-  old.v.struct_size = offsetof(tdict_tensor_desc, storage_bytes); /* as a program with an older header */
+  old.v.struct_size = offsetof(tdict_tensor_desc, storage_bytes); /* as in a program with an older header */
   tdict_tensor_get_desc(t, &old.v);
   assert_int_equal(old.v.ndim, 1);
   assert_int_equal(old.v.flags, 0xA5A5A5A5u);
@@ -91,7 +91,7 @@ CASE(tensor_get_desc) {
 
 static tdict_tensor_desc layout_of(int ndim, const int64_t *shape, const int64_t *strides) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = (void *)(uintptr_t)0xA5A5; /* must not be read, because only the layout counts */
+  v.data = (void *)(uintptr_t)0xA5A5; /* must not be read, because only dtype, shape and strides count */
   v.dtype = 0;
   v.flags = 0xFFu;
   v.device.type = 99;

@@ -6,7 +6,7 @@
 
 #define COUNTS(...) \
   (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
-/* Makes a float32 tensor of this shape in host memory, with random elements. Each call returns other elements. */
+/* Makes a float32 tensor of this shape in host memory. Its elements are random and differ in each call. */
 #define TENSOR(...) help_tensor(COUNTS(__VA_ARGS__))
 /* Makes an empty tree of this batch size. */
 #define TREE(...) help_tree(COUNTS(__VA_ARGS__))
@@ -22,7 +22,7 @@ static inline tdict_tree *help_tree(int ndim, const int64_t *batch_size) {
   return td_made(tree, tdict_create(ndim, batch_size, &made, err));
 }
 static inline tdict_tree *help_tree_without_batch(void) { return help_tree(0, NULL); }
-/* Makes a tree of batch size [2] that contains `levels` nested trees "d". A cursor needs memory for many levels. */
+/* Makes a tree of batch size [2] with `levels` nested trees "d". If there are many levels, a cursor needs memory. */
 static inline tdict_tree *help_deep_tree(int levels) {
   const int64_t two = 2;
   tdict_tree *td = help_tree(1, &two), *at = td;
@@ -40,7 +40,8 @@ static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const 
   return t;
 }
 
-/* An object that counts its end, and reports its bytes and its text. Tests make their types of the hooks below. */
+/* A test object. Its release hook increments `*ends`, other hooks report `bytes` and print `text`. Tests combine the
+ * hooks below to types. */
 typedef struct help_thing {
   int *ends;
   size_t bytes;
@@ -125,7 +126,7 @@ static inline void help_unchanged(const tdict_tree *td, char *before) {
   help_is(td, before);
   free(before);
 }
-/* Checks the paths in the order of a walk, separated by blanks. */
+/* Checks the paths of a tree. `wanted` has them in the order of a walk, separated by blanks. */
 static inline void help_paths(const tdict_tree *td, const char *wanted) {
   help_text all = {NULL, 0, 0, false};
   td_ok(tdict_walk(td, help_visit, &all, err));

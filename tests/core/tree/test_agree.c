@@ -140,7 +140,7 @@ CASE(tree_set_tree_refuses_cycle) {
   help_unchanged(other, before);
   td_ok(tdict_set_tree(td, "n", m, err)); /* m does not contain td, so m can replace n */
   help_paths(td, "n n.x");
-  td_ok(tdict_set_tree(td, "twice", m, err)); /* and hang twice */
+  td_ok(tdict_set_tree(td, "twice", m, err)); /* m can also be there twice */
 }
 
 /* A copy with more batch dimensions shares no nodes, so keys and locks of the original do not appear in it. */

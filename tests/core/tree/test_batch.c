@@ -27,12 +27,12 @@ CASE(tree_set_batch_size) {
   expect_batch(td_child(td, "empty"), COUNTS(4)); /* an empty tree takes any batch size */
   td_ok(tdict_set_batch_size(td, COUNTS(4, 3), err));
   expect_batch(td_child(td, "n.m"), COUNTS(4, 3));
-  td_ok(tdict_set_batch_size(td, 0, NULL, err)); /* no child's shrinks */
+  td_ok(tdict_set_batch_size(td, 0, NULL, err)); /* batch sizes of children do not shrink */
   expect_batch(td, 0, NULL);
   expect_batch(td_child(td, "n.m"), COUNTS(4, 3));
   td_put(td, "free", TENSOR(9));
   td_ok(tdict_delete(td, "free", err));
-  /* The sizes may be those of a node that is changed. */
+  /* The given sizes may be the array of a node that the call changes. */
   td_ok(tdict_set_batch_size(td, 2, tdict_batch_size(td_child(td, "n.m")), err));
   td_ok(tdict_set_batch_size(td, 1, tdict_batch_size(td), err));
   expect_batch(td, COUNTS(4));

@@ -29,7 +29,7 @@ CASE(box_releases_its_object_once) {
   help_end_thing(thing);
   box = make_box(&ends);
   thing = box->self;
-  box->kept = true; /* the program's own */
+  box->kept = true; /* the program owns the object */
   ends = 0;
   tdict_box_release(box);
   assert_int_equal(ends, 0);
@@ -101,7 +101,7 @@ CASE(box_hook_errors_are_completed) {
 
 enum { THREADS = 4, ROUNDS = 100, REPEATS = 50 };
 typedef struct shared {
-  int ends, sum, marks[THREADS]; /* each thread writes its own mark; the thread that ends the object reads all */
+  int ends, sum, marks[THREADS]; /* each thread writes its own mark; the thread that releases the object reads all */
 } shared;
 static void end_shared(void *self) {
   shared *s = self;
@@ -111,7 +111,7 @@ static void end_shared(void *self) {
 static const tdict_type shared_type = TD_TYPE(.name = "shared", .release = end_shared);
 
 typedef struct job {
-  tdict_tree *td; /* with its own reference to the tree and to the box */
+  tdict_tree *td; /* the thread has its own reference to `td` and to `box` */
   tdict_box *box;
   int number, wrong;
 } job;
@@ -134,7 +134,7 @@ static void *use(void *argument) {
   return NULL;
 }
 
-/* Releases a shared object on several threads. The last of them must end the object, once. */
+/* Releases a shared object on several threads. The last release must end the object, and only once. */
 static void count_across_threads(void) {
   shared s = {0};
   tdict_tree *td = help_tree_without_batch();

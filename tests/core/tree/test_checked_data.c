@@ -34,7 +34,7 @@ static const question questions[] = {
     {"x", TDICT_F32, 33, {0}, TDICT_EINVAL, "num_dims is 33"},
 };
 
-/* Checks the results of both accessors, which must need no memory, even if they fail. */
+/* Checks both accessors that return const data. They must not allocate memory, even if they fail. */
 static void check_const(const tdict_tree *td, const question *q, const void *data) {
   memset(&td_last_error, 0, sizeof td_last_error);
   td_fail_alloc(0, true);

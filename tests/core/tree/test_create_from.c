@@ -141,7 +141,7 @@ CASE(field_macro_counts) {
   assert_string_equal(table[6].path, "f");
 }
 
-/* A size beyond ndim is refused, because the program has usually forgotten to set ndim. */
+/* A size after the first `ndim` sizes is refused, because the program has usually forgotten to set ndim. */
 CASE(tree_create_from_refuses_shape_beyond_ndim) {
   for (int32_t ndim = 0; ndim < 6; ndim++) {
     for (int extra = ndim; extra < 6; extra++) {

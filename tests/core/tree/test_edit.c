@@ -40,7 +40,7 @@ CASE(tree_set_replaces) {
   assert_ptr_equal(td_leaf(td, "a"), t);
   assert_ptr_equal(td_leaf(td, "n"), t);
   assert_ptr_equal(td_child(td, "c"), child);
-  for (int i = 0; i < 3; i++) { /* by itself */
+  for (int i = 0; i < 3; i++) { /* replaces each entry with itself */
     td_ok(tdict_set(td, "a", t, err));
     td_ok(tdict_set_tree(td, "c", child, err));
   }
@@ -178,16 +178,16 @@ CASE(tree_rename) {
   td_ok(tdict_rename(td, "c", "n.new.c", true, err)); /* makes nodes */
   help_paths(td, "a n n.x n.new n.new.c");
   assert_ptr_equal(td_leaf(td, "n.new.c"), c);
-  td_ok(tdict_rename(td, "n", "moved.n", true, err)); /* a tree, whole */
+  td_ok(tdict_rename(td, "n", "moved.n", true, err)); /* moves a whole tree */
   assert_ptr_equal(td_child(td, "moved.n"), n);
   help_paths(td, "a moved moved.n moved.n.x moved.n.new moved.n.new.c");
-  td_ok(tdict_rename(td, "moved.n.x", "a", false, err)); /* to a path that is used */
+  td_ok(tdict_rename(td, "moved.n.x", "a", false, err)); /* to a path that has an entry */
   assert_ptr_equal(td_leaf(td, "a"), x);
   help_paths(td, "a moved moved.n moved.n.new moved.n.new.c");
   td_ok(tdict_rename(td, "moved.n.new.c", "moved", false, err)); /* replaces the tree that contains the entry */
   assert_ptr_equal(td_leaf(td, "moved"), c);
   help_paths(td, "a moved");
-  td_ok(tdict_rename(td, "a", "a", true, err)); /* to itself */
+  td_ok(tdict_rename(td, "a", "a", true, err)); /* to its own path */
   td_ok(tdict_rename(td, "a", "h\\.0", true, err));
   assert_string_equal(tdict_get_entry_at(td, 0).key, "h.0");
 }

@@ -1,5 +1,5 @@
-/* Makes random changes of a tree and of a plain model, which is a list of nodes with lists of entries. Compares the
- * results of each step, and from time to time the whole trees. */
+/* Makes the same random changes in a tree and in a plain model, which is a list of nodes with lists of entries.
+ * Compares the results of each step, and from time to time the whole trees. */
 #include "help.h"
 #include "tdict/path.h"
 
@@ -10,7 +10,7 @@ typedef struct entry {
   int key;
   tdict_tensor *tensor; /* borrowed: the test holds all tensors until its end */
   model *child;
-  help_thing *object; /* the tree's */
+  help_thing *object; /* owned by the tree */
 } entry;
 struct model {
   entry entries[MOST_ENTRIES];
@@ -63,7 +63,7 @@ static way pick_way(void) {
 }
 
 /* Follows a path. Returns OK, ENOTFOUND, or ETYPE if the path leads through a tensor or object. Stores the last node in
- * *at and the number of keys that were found in *used. */
+ * *at, and the index and the entry of the last key that was looked up in *used and *found. */
 static tdict_status follow(model *root, const way *w, model **at, entry **found, int *used) {
   *at = root;
   for (int i = 0; i < w->count; i++) {
@@ -126,7 +126,7 @@ static tdict_status rename_entry(model *root, const way *from, const way *to, bo
   return put(root, to, taken);
 }
 
-/* Makes a small tree with one tensor and one tree, and its model. */
+/* Makes a small tree with a tensor and a child tree, and its model. */
 static tdict_tree *make_child(model **out) {
   tdict_tree *child = TREE(2);
   model *m = calloc(1, sizeof *m), *below = calloc(1, sizeof *below);
@@ -286,7 +286,7 @@ CASE(tree_random_changes_match_a_model) {
     help_paths(p.td, all.text ? all.text : "");
     free(all.text);
   }
-  /* Each of these statuses was returned often enough. */
+  /* Each of these statuses occurred often enough. */
   static const int met[] = {TDICT_OK, TDICT_ENOTFOUND, TDICT_ETYPE, TDICT_EINVAL, TDICT_EEXIST, TDICT_ELOCKED};
   for (size_t i = 0; i < sizeof met / sizeof *met; i++) assert_true(counts[met[i]] > 20);
   tdict_release(p.td);

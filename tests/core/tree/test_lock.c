@@ -1,4 +1,4 @@
-/* Tests locks: which changes they forbid, which trees hold them, and how they end. */
+/* Tests locks: which changes they forbid, which trees they lock, and how they are removed. */
 #include "core/tree/node.h"
 
 #include "help.h"
@@ -75,7 +75,7 @@ CASE(tree_unlock) {
   tdict_lock(td);
   td_ok(tdict_unlock(td, err));
   assert_false(tdict_is_locked(shared) || tdict_is_locked(low));
-  for (int i = 0; i < 3; i++) { /* nothing adds up */
+  for (int i = 0; i < 3; i++) { /* locks are not counted */
     tdict_lock(shared);
     tdict_lock(td);
     tdict_lock(second);
@@ -114,7 +114,7 @@ CASE(tree_lock_ends_with_the_last_reference) {
   tdict_release(second);
   assert_false(tdict_is_locked(deep));
   td_ok(tdict_delete(n, "deep.x", err));
-  /* The lock of the child itself stays. */
+  /* The child's own lock stays after its parent is released. */
   tdict_lock(deep);
   tdict_lock(n);
   td_release(n);

@@ -90,7 +90,7 @@ CASE(node_like_shares_keys_until_a_change) {
   tdict_release(like);
 }
 
-/* Deleted keys leave neither slots nor memory behind, and the other keys keep their order. */
+/* Deleted keys must not keep slots or memory, and the other keys keep their order. */
 CASE(node_compacts_deleted_slots) {
   scoped_tree td = help_tree_without_batch();
   scoped_tensor t = TENSOR(1);
@@ -211,7 +211,7 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   size_t bytes = 0;
   td_ok(tdict_unique_bytes(td, &bytes, err));
   assert_int_equal(bytes, 64);
-  td_fail_alloc(0, true); /* these sums need no memory */
+  td_fail_alloc(0, true); /* both calls must work although allocations fail */
   size_t leaves = tdict_num_leaves(td), length = tdict_format(td, NULL, 0);
   assert_true(td_fail_alloc_stop());
   assert_int_equal(leaves, 2);
@@ -234,7 +234,7 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   assert_true(tdict_get_device(low, NULL));
 }
 
-/* If a copy that shares its list of leaves is changed, its own new list is not longer than the shared list. */
+/* If a copy shares its list of leaves and is changed, its new list must not be longer than the shared one. */
 CASE(node_copies_do_not_grow) {
   scoped_tree td = td_tree("[3] a:f32[3]");
   for (int i = 0; i < 100; i++) {

@@ -106,7 +106,7 @@ CASE(object_released_once) {
   for (int i = 0; i < WAYS; i++) assert_int_equal(ends[i], 1);
 }
 
-/* The box is shared by trees that hold the same node, and by nodes that share leaves. */
+/* Trees that hold the same node, and nodes that share leaves, share the box of the object. */
 CASE(object_shared_by_trees) {
   int ends = 0;
   tdict_tree *one = TREE(4), *two = TREE(4), *child = TREE(4), *longer = TREE(4, 3);
@@ -315,7 +315,7 @@ CASE(object_is_exempt_from_batch_size_and_device) {
   assert_int_equal(ends, 2);
 }
 
-/* The struct of a type may have any length. Each struct is at the end of its memory. */
+/* A type's struct may be shorter than the library's. Each struct ends where its memory ends. */
 CASE(object_type_with_a_shorter_struct) {
   const size_t least = offsetof(tdict_type, release) + sizeof thing_type.release;
   for (size_t bytes = least; bytes <= sizeof thing_type; bytes++) {
@@ -450,7 +450,7 @@ CASE(object_is_printed) {
                             "    o      object cr\\x0dopper\n"
                             "    e      object thing\n"
                             "1 tensor, 3 objects, 64 bytes\n");
-  for (size_t bytes = 0; bytes < sizeof text / 8; bytes++) { /* cut like snprintf's */
+  for (size_t bytes = 0; bytes < sizeof text / 8; bytes++) { /* cut as by snprintf() */
     char cut[sizeof text / 8 + 1];
     memset(cut, 0xA5, sizeof cut);
     assert_int_equal(tdict_format(td, cut, bytes), strlen(text));

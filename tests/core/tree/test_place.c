@@ -5,8 +5,8 @@
 
 typedef tdict_status (*operation)(tdict_tree *td, void *with, tdict_error *err);
 
-/* Makes each allocation of an operation fail, alone and together with all later ones. Each operation gets a new tree,
- * which must not change. Returns how many allocations the operation makes. */
+/* Makes each allocation of an operation fail, alone and together with all later ones. Each run gets a new tree, which a
+ * failure must not change. Then the operation must succeed on it. Returns the number of allocations. */
 static int64_t sweep(tdict_tree *(*make)(void), operation op, void *with) {
   for (int64_t n = 0;; n++) {
     bool done = false;

@@ -16,7 +16,7 @@ CASE(pointers_are_found) {
     assert_ptr_equal(tdict_pointers_get(&map, keys), values);
     tdict_pointers_clear(&map);
     assert_null(tdict_pointers_get(&map, keys));
-    td_fail_alloc(0, true); /* the memory of the map is kept */
+    td_fail_alloc(0, true); /* the map keeps its memory, so the next round allocates nothing */
   }
   assert_false(td_fail_alloc_stop());
   tdict_pointers_reset(&map);

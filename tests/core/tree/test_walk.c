@@ -63,7 +63,7 @@ static tdict_status stop_silently(void *user, const tdict_entry *entry, tdict_er
   return v->shown++ == v->stop_at ? TDICT_EHOOK : TDICT_OK;
 }
 
-/* Stops the walk with an error that has all fields of the public struct. */
+/* Stops the walk with an error in which all public fields are set. */
 static tdict_status stop_with_words(void *user, const tdict_entry *entry, tdict_error *err) {
   visit *v = user;
   (void)entry;
@@ -90,7 +90,7 @@ static tdict_status stop_with_status(void *user, const tdict_entry *entry, tdict
   return TDICT_EIO;
 }
 
-/* Fills the stack with bytes that are not zero, which later calls have in their uninitialized variables. */
+/* Fills the stack with bytes that are not zero, so that uninitialized variables of later calls are not zero. */
 __attribute__((noinline)) static void dirty_stack(void) {
   volatile unsigned char bytes[8192];
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = 0xA5;

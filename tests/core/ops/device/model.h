@@ -1,5 +1,5 @@
-/* Random trees on the device of a case, each with a plain model. Some trees also have tensors on the host. Tests write
- * and read elements without functions of the library. Thread rule: the main thread. */
+/* Makes random trees on the device of a case, each with a plain model. Some of their tensors are on the host. Elements
+ * are written and read without functions of the library. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_MODEL_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_MODEL_H
 
@@ -68,9 +68,9 @@ static inline void model_close(model *m) {
   free(m);
 }
 
-/* Delays one of the streams by a copy to the host that takes about a millisecond. Meanwhile, the model makes
- * `operations` calls that do not wait for work on a stream. Work of the other stream runs first, unless the library
- * orders this work after work of the delayed stream. */
+/* Delays a random stream by a copy to the host that takes about a millisecond. The next `operations` calls must not
+ * wait for work on a stream. Work on the other stream runs first, unless the library orders it after work on the
+ * delayed stream. */
 static inline void model_delay(model *m, int operations) {
   tdict_gpu_scope scope;
   tdict_driver *d = m->gpu->driver;
@@ -97,7 +97,7 @@ typedef struct tensor_form {
 
 /* A random layout, in elements: dimensions in any order, gaps, and negative strides. */
 typedef struct model_layout {
-  int64_t strides[PLAIN_DIMS], low, high; /* the offsets of elements are from `low` to `high` */
+  int64_t strides[PLAIN_DIMS], low, high; /* the lowest and the highest offset of an element */
 } model_layout;
 static inline model_layout model_layout_of(rng *r, const tensor_form *f) {
   model_layout l = {.low = 0};
@@ -162,7 +162,7 @@ static inline tdict_tensor *model_tensor(model *m, const tensor_form *f, plain_a
   return t;
 }
 
-/* Makes a tree with the batch size, keys, dtypes, shapes and places of a model, whose arrays need no elements. */
+/* Makes a slot with the batch size, keys, dtypes, shapes and places of `form`, whose arrays need no elements. */
 static inline slot model_tree(model *m, const plain_tree *form, bool may_repeat) {
   slot s = {help_tree(form->nb, form->bs), *form};
   int64_t more[PLAIN_DIMS];
@@ -210,7 +210,7 @@ static inline plain_tree model_form(rng *r) {
   } while (plain_total(&form) > 10 * MODEL_ELEMENTS);
   return form;
 }
-/* In one of four trees, moves some leaves from the host to the device or back. */
+/* In one of four calls, moves some leaves of the form from the host to the device or back. */
 static inline void model_move_leaves(rng *r, plain_tree *form) {
   const bool moves = pick(r, 0, 3) == 0;
   for (int i = 0; i < PLAIN_LEAVES; i++)
@@ -251,7 +251,7 @@ static inline void model_check_batch(const tdict_tree *tree, int nb, const int64
   assert_int_equal(tdict_batch_ndim(tree), nb);
   for (int d = 0; d < nb; d++) assert_int_equal(tdict_batch_size(tree)[d], bs[d]);
 }
-/* Compares a tree with its model. Waits for both streams. */
+/* Waits for both streams, and compares a tree with its model. Does nothing while a stream is delayed. */
 static inline void model_check(const model *m, const slot *s) {
   const plain_tree *p = &s->plain;
   int64_t more[PLAIN_DIMS];
@@ -269,7 +269,7 @@ static inline void model_check(const model *m, const slot *s) {
   }
 }
 
-/* Puts a result into a random slot. Drops a result that is too large. */
+/* Puts a result into a random slot, sometimes after a check. Drops a result that is too large. */
 static inline void model_keep(model *m, slot *s) {
   if (pick(&m->r, 0, 1)) model_check(m, s);
   if (plain_total(&s->plain) > MODEL_MOST_ELEMENTS || s->plain.nb > MODEL_MOST_DIMS) {

@@ -1,5 +1,5 @@
-/* Random indices with their plans for the plain model. Lists and masks are on the host or on the device. Thread rule:
- * the main thread. */
+/* Makes random indices, and their plans for the plain model. Lists and masks are on the host or on the device. Thread
+ * rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_MODEL_INDEX_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_MODEL_INDEX_H
 
@@ -38,7 +38,7 @@ static inline int64_t maybe_bad(model *m, model_index *x, int dim, int64_t size,
   return bad;
 }
 
-/* Adds a list with `count` positions to the state of the index. */
+/* Updates the state of the index for a list with `count` positions. */
 static inline void note_list(model_index *x, int64_t count) {
   if (x->count < 0) x->before = x->ranges;
   if (x->count >= 0 && x->ranges != x->last) x->is_split = true;
@@ -128,7 +128,7 @@ static inline void add_range(model *m, model_index *x, int dim, int64_t size) {
   x->ranges++;
 }
 
-/* Adds the dimensions from `from` to `end` - 1 as a whole. */
+/* Adds the dimensions `from` to `end` - 1 to the plan. All their elements are selected. */
 static inline void add_whole(model_index *x, const plain_tree *p, int from, int end) {
   for (int d = from; d < end; d++, x->ranges++)
     x->plan.dim[x->plan.ndim++] = (plain_dim){.src = d, .size = p->bs[d], .step = 1};

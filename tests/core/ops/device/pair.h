@@ -84,7 +84,7 @@ static inline pair pair_make(const world *w, int nb, const int64_t *bs, uint64_t
   return p;
 }
 
-/* Replaces both trees by a random view, which is the same for both. */
+/* Replaces both trees with views. The same random index and order of dimensions are used for both. */
 static inline void pair_view(rng *r, pair *p) {
   int order[PAIR_DIMS];
   pair made = {NULL, NULL};
@@ -118,7 +118,7 @@ static inline pair pair_random(const world *w, uint64_t shape_seed, uint64_t dat
   return p;
 }
 
-/* Copies all bytes between the first and the last element. *first is the offset of element 0. */
+/* Returns a copy of the bytes from the lowest to the highest element. *first is the offset of element 0 in the copy. */
 static inline unsigned char *read_span(const world *w, const tdict_tensor *t, int64_t *first) {
   int64_t low, end;
   assert_true(
@@ -194,7 +194,7 @@ static inline void pair_check(const world *w, const pair *p) {
   tdict_cursor_reset(&b);
 }
 
-/* A random index for batch dimensions. Owns its positions and masks. */
+/* A random index for batch dimensions. Owns its positions, masks and lists. */
 typedef struct random_index {
   tdict_indices index;
   int64_t positions[TDICT_MAX_INDEX][40];
@@ -215,7 +215,7 @@ static inline tdict_index random_range(rng *r, int64_t size) {
   return pick(r, 0, 3) ? TDICT_RANGE(start, stop, steps[pick(r, 0, 5)]) : TDICT_ALL;
 }
 
-/* Makes a list from an array, or from a tensor on the host or the device. If `is_distinct`, no position is repeated. */
+/* Makes a list of positions: an array, or a tensor on the host or the device. If `is_distinct`, none is repeated. */
 static inline tdict_index random_list(rng *r, const world *w, random_index *out, int64_t size, int64_t count,
                                       bool is_distinct) {
   const int n = out->index.count;

@@ -1,4 +1,4 @@
-/* A plain model of tensors and trees: bytes in host memory, and elements that are found by their index. Views share the
+/* A plain model of tensors and trees: bytes in host memory, in which elements are found by their index. Views share the
  * bytes of their tensor, as in the library. Uses no code of the library. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_H
@@ -50,7 +50,7 @@ static inline bool plain_next(int ndim, const int64_t *shape, int64_t *index) {
   }
   return false;
 }
-/* Visits each index of a shape. */
+/* Loops over the indices of a shape in C order. */
 #define PLAIN_EACH(ndim_, shape_, index_)                                  \
   int64_t index_[PLAIN_DIMS] = {0};                                        \
   for (bool more_##index_ = plain_count(ndim_, shape_) > 0; more_##index_; \
@@ -127,7 +127,7 @@ static inline int64_t plain_total(const plain_tree *p) {
   return total;
 }
 
-/* Numbers: the parts of complex dtypes are floats, and dtypes with several lanes have no numbers. */
+/* plain_parts() returns the float type of a complex dtype's parts, or NULL if a dtype has several lanes. */
 static inline bool plain_is_complex(tdict_dtype dtype) { return dtype == TDICT_C64 || dtype == TDICT_C128; }
 static inline const naive_dtype *plain_parts(tdict_dtype dtype) {
   if (dtype == TDICT_C64) return naive_find(TDICT_F32);
@@ -156,7 +156,7 @@ static inline bool plain_convert(tdict_dtype to, void *dst, tdict_dtype from, co
   }
   return true;
 }
-/* Returns true if the bits are equal, or if the same parts of both elements are NaN. */
+/* Returns true if the bits are equal, or if NaNs are in the same parts and their payloads are unspecified. */
 static inline bool plain_equal(const plain_array *a, const void *x, const void *y) {
   const naive_dtype *d = plain_parts(a->dtype);
   if (memcmp(x, y, plain_item(a->dtype)) == 0) return true;

@@ -1,4 +1,4 @@
-/* Indices for the plain model of plain.h. They find the source of each element of a result, by the rules of PyTorch.
+/* Indices for the plain model of plain.h. They find the source of each element in a result, by the rules of PyTorch.
  * Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_INDEX_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_INDEX_H

@@ -13,7 +13,7 @@ static inline tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t numbe
   put_number(w, t, number);
   return t;
 }
-/* Returns the same place, but with rows in host memory. */
+/* Returns a copy of a place whose tensors are made in host memory. */
 static inline place host_of(place w) {
   w.memory = NULL;
   return w;
@@ -25,7 +25,7 @@ static inline tdict_tree *rows_tree(const place *w, int64_t rows, uint64_t numbe
   for (uint64_t i = 0; i < 5; i++) td_put(td, paths[i], rows_on(w, rows, number + i));
   return td;
 }
-/* Writes random bytes to the tensors of a tree from rows_tree(). */
+/* Fills the tensors of a tree from rows_tree() with random bytes. Tensor i has the seed `number` + i. */
 static inline void number_rows(const place *w, const tdict_tree *td, uint64_t number) {
   static const char *const paths[] = {"a", "b", "n.c", "n.d", "e"};
   for (uint64_t i = 0; i < 5; i++) put_number(w, td_leaf(td, paths[i]), number + i);
@@ -58,7 +58,7 @@ static inline void begin_counting(shim *s, const place *w) {
   num_launches = 0;
 }
 
-/* A stream that is blocked by a kernel, until a gate is opened. */
+/* A stream that is blocked by a kernel until a gate is opened. */
 typedef struct blocked {
   gate gate;
   kernel k;

@@ -1,4 +1,5 @@
-/* Tests moves whose launch is built before it runs: elements, the number of launches, later moves, and memory. */
+/* Tests tdict_moves_build(), which prepares the launch of tdict_moves_run(): elements, the number of launches, moves
+ * that are added later, and failing allocations. */
 #include "core/ops/device/moves.h"
 
 #include "core/ops/device/rows.h"
@@ -94,7 +95,7 @@ GPU_CASE(device_build_equals_unbuilt) {
   }
 }
 
-/* tdict_moves_build() has allocated the description of the launch, so tdict_moves_run() makes fewer allocations. */
+/* If tdict_moves_build() has prepared the launch, tdict_moves_run() makes fewer allocations. */
 SIM_CASE(device_build_saves_work_of_run) {
   shim s;
   int64_t allocs[2];

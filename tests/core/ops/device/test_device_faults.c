@@ -1,4 +1,4 @@
-/* Tests operations on device trees while the driver fails: each call once, loading the kernels, and launches. */
+/* Tests operations on device trees while driver calls fail: each call once, loading the kernels, and launches. */
 #include "context.h"
 #include "core/ops/device/ways.h"
 #include "support/driver_fault.h"
@@ -49,7 +49,7 @@ static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error
 }
 
 /* Makes the n-th driver call of an operation fail. The operation must succeed, or return the driver's code with nothing
- * queued. A repeated operation must then succeed. Returns false if there are fewer calls. */
+ * queued. After a failure, the same operation must succeed. Returns false if there are fewer calls. */
 static bool fail_once(tree_way way, bool by_tensor, bool on_stream, int64_t n, int *num_failed) {
   scoped_faults f;
   scoped_tree out = NULL;

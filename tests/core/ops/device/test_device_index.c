@@ -24,7 +24,7 @@ GPU_CASE(device_index_get_equals_host) {
   assert_true(num_lists > NUM_SEEDS / 4 && num_on_device > NUM_SEEDS / 8);
 }
 
-/* Writes the rows that an index selects. If `into`, reads them into existing rows. */
+/* Writes the rows that an index selects. If `into` is true, reads them into existing rows instead. */
 static void check_writes(const world *w, bool into) {
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
@@ -53,7 +53,7 @@ GPU_CASE(device_index_into_equals_host) {
   check_writes(&w, true);
 }
 
-/* A move cannot have as many as nine lists. */
+/* An index can have nine lists, although one move cannot. */
 GPU_CASE(device_index_takes_many_lists) {
   const int64_t bs[] = {2, 2, 2, 2, 2, 2, 2, 2, 2};
   scoped_world w = world_open();
@@ -208,7 +208,7 @@ SIM_CASE(device_index_fails_whole) {
   TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, index, few, NULL, err));
   TD_WITHOUT_MEMORY_THEN(tdict_index_get(NULL, td, index, NULL, &out, err), assert_null(out));
   tdict_release(out);
-  /* If memory for the use is missing, the call waits for the launch instead. */
+  /* If memory for recording the use is missing, the call waits for the launch instead. */
   int num_succeeded = 0;
   for (int64_t n = 0; num_succeeded < 2; n++) {
     tdict_error err = {0};

@@ -1,4 +1,4 @@
-/* Makes random operations on random trees on a device and on a plain model (plain.h), and compares statuses, paths,
+/* Runs random operations on random trees on a device and on a plain model (plain.h), and compares statuses, paths,
  * shapes and elements. Calls wait or are queued on one of two streams. Most results are compared only after several
  * calls. `--ops N` sets the number of operations, and `--seed S` the first seed. */
 #include "core/ops/device/model_index.h"
@@ -69,7 +69,7 @@ static slot *slot_with_batch(model *m) {
   }
   return s;
 }
-/* Returns a slot that can be written, because no two elements have one address. */
+/* Returns a slot that can be written: no two elements of a leaf have the same address. */
 static slot *slot_to_write(model *m, bool has_batch) {
   slot *s = has_batch ? slot_with_batch(m) : any_slot(m);
   if (plain_repeats(&s->plain)) {
@@ -133,7 +133,7 @@ static void get_into(model *m) {
   }
 }
 
-/* Removes some leaves, and leading dimensions, along which the value is then repeated. */
+/* Removes some leaves and leading batch dimensions. The value is then repeated along these dimensions. */
 static void shorten(model *m, plain_tree *form) {
   const int cut = pick(&m->r, 0, 3) ? 0 : (int)pick(&m->r, 0, form->nb);
   form->nb -= cut;
@@ -168,7 +168,7 @@ static void set_by_index(model *m) {
 typedef struct join {
   bool is_stack, is_into;
   int dim, count;
-  slot items[MOST_ITEMS]; /* items[0] is borrowed from a slot */
+  slot items[MOST_ITEMS]; /* items[0] is a copy of one of the model's slots, which keeps the tree */
 } join;
 static void make_items(model *m, join *j) {
   slot *s = any_slot(m);
@@ -331,7 +331,7 @@ static bool convert_leaf(tdict_dtype dtype, const plain_array *a, plain_array *o
   return fits;
 }
 /* Converts all leaves. Returns what the conversion must return. Leaves on the host and leaves on the device are
- * converted separately, so the error may name the first of either. */
+ * converted separately, so the error may name the first bad leaf of either place. */
 static wanted convert_all(const plain_tree *p, tdict_dtype dtype, bool floats_only, plain_tree *out) {
   wanted w = {.status = TDICT_OK};
   bool on_host[2] = {false, false};
@@ -352,7 +352,7 @@ static wanted convert_all(const plain_tree *p, tdict_dtype dtype, bool floats_on
       out->leaf[i] = plain_share(a);
     } else if (!convert_leaf(dtype, a, &out->leaf[i])) {
       w.status = TDICT_EOVERFLOW;
-      w.path[i] = !on_host[a->on_host]; /* only the first of its place */
+      w.path[i] = !on_host[a->on_host]; /* only the first bad leaf of its place */
       on_host[a->on_host] = true;
     }
   }

@@ -1,4 +1,4 @@
-/* Tests copies by indices on a device: their order with transfers, with uses and with work of the program. */
+/* Tests copies by indices on a device: how they are ordered with transfers, uses and work of the program. */
 #include "core/ops/device/rows.h"
 #include "support/threads.h"
 
@@ -310,8 +310,8 @@ static tdict_cu count_poll(tdict_driver *d, tdict_cu_event event) {
   return real_ops->event_query(d, event);
 }
 
-/* Each leaf has its own storage. The number of driver calls must not grow with the leaves, while uses are pending and
- * after they have ended. */
+/* Each leaf has its own storage. The number of driver calls must not grow with the number of leaves, neither while uses
+ * are pending nor after they have ended. */
 SIM_CASE(device_ops_on_stream_poll_seldom) {
   scoped_place w = place_open(2);
   tdict_tree *td = many_leaves(&w), *out[3];
@@ -353,8 +353,8 @@ pid_t __wrap_getpid(void) {
   return __real_getpid();
 }
 
-/* Many calls are queued on one stream, and none has ended. Each leaf has its own storage, but neither the driver calls
- * nor the system calls of a call grow with the leaves. */
+/* Many calls are queued on one stream, and none has ended. Each leaf has its own storage, but the number of driver
+ * calls and system calls in a call must not grow with the number of leaves. */
 SIM_CASE(device_ops_on_stream_in_a_row_poll_seldom) {
   enum { NUM_ROUNDS = 10, MOST = NUM_LEAVES / 2 };
   scoped_place w = place_open(2);

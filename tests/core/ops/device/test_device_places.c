@@ -1,4 +1,4 @@
-/* Tests operations on device trees: with captured streams, with leaves on two devices, in memory of the program. */
+/* Tests operations on device trees with captured streams, with leaves on two devices, and in memory of the program. */
 #include <dlfcn.h>
 
 #include "core/ops/device/ways.h"
@@ -88,7 +88,7 @@ CUDA_CASE(device_ops_keep_a_capture_valid) {
   place_close(&w);
 }
 
-/* Makes one launch for each device. A stream of one of the devices is refused. */
+/* Without a stream, there is one launch for each of two devices. A stream of either device is refused. */
 SIM_CASE(device_ops_of_two_devices) {
   scoped_place w = place_sim(2, 0, 2);
   scoped_raw raw = raw_open(w.c, tdict_sim(1));
@@ -130,7 +130,7 @@ SIM_CASE(device_ops_of_host_and_device) {
     }
 }
 
-/* Describes the bytes of a tensor as device memory of the program. */
+/* Makes a tensor over the bytes of `t`, as device memory of the program. */
 static tdict_tensor *as_program_memory(const tdict_tensor *t, void (*release)(void *user), void *user) {
   tdict_tensor *made = NULL;
   tdict_tensor_desc desc = tdict_tensor_desc_default();
@@ -147,7 +147,7 @@ static tdict_tree *with_program_memory(const tdict_tree *td) {
   td_put(made, "e", as_program_memory(td_leaf(td, "e"), NULL, NULL));
   return made;
 }
-/* If only one side of a copy is memory of the program, a launch of the other side's device reads or writes it. If both
+/* If only one side of a copy is memory of the program, a launch on the other side's device reads or writes it. If both
  * sides are, or if the result would be allocated there, the operation is refused. */
 GPU_CASE(device_ops_on_memory_of_the_program) {
   enum { IN_TD = 1, IN_OTHER = 2, IN_FEW = 4, IN_STACKED = 8, IN_JOINED = 16 };

@@ -28,7 +28,7 @@ static const char *const way_paths[] = {"a", "b", "n.c", "n.d", "e"};
 static const int64_t way_rows[] = {9, 0, 33};
 
 /* The trees of all operations: two of 40 rows, a view of the first in reverse order, one of 3 rows, and the
- * destinations of joins. Number k of a tree means that leaf i has the random bytes of number k + i. */
+ * destinations of joins. If a tree has number k, leaf i has random bytes of seed k + i. */
 typedef struct ways {
   place w[2]; /* the place of most leaves, and the place of "b" and "n.d" */
   tdict_tree *td, *other, *view, *few, *stacked, *joined;

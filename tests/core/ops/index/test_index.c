@@ -182,7 +182,7 @@ CASE(index_mask_copies) {
 }
 
 /* Lists and masks are paired: element i of the result comes from position i of each. The result has one dimension for
- * them. It replaces the lists if they are adjacent, else it is the first dimension. */
+ * all of them, in place of adjacent lists, else as its first dimension. */
 CASE(index_lists_are_paired) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 2);
@@ -225,7 +225,7 @@ CASE(index_lists_are_paired) {
   map.shape[0] = 3;
   map.out[2] = 0;
   map.list[2] = ones;
-  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 3), TDICT_MASK(mask), TDICT_LIST(last, 1)), &map); /* all of them */
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 3), TDICT_MASK(mask), TDICT_LIST(last, 1)), &map); /* all three */
   map.shape[0] = 0;
   check(&r, t, td, TDICT_INDEX(TDICT_LIST(NULL, 0), TDICT_LIST(last, 1), TDICT_LIST(NULL, 0)), &map);
 }
@@ -316,7 +316,7 @@ CASE(index_survives_enomem) {
   RIG_WITHOUT_MEMORY(empty, tdict_index_set(NULL, empty, TDICT_INDEX(TDICT_AT(1)), row, NULL, err));
 }
 
-/* Writes `value` to the model of a view, and so to the model of the whole tree. */
+/* Writes `value` to the part of the tree's model that `map` selects. */
 static void write_model(m_tree *t, m_map *map, const m_tree *value) {
   m_tree *part = rig_mapped(t, map);
   m_array *to[8], *from[8];

@@ -1,4 +1,4 @@
-/* Tests the macro that makes an index, indices with too many items, and the allocations of an index. */
+/* Tests TDICT_INDEX(), indices with too many items, and the number of allocations that an index makes. */
 #include "core/ops/rig.h"
 
 #define TWO(i) TDICT_AT(i), TDICT_AT((i) + 1)

@@ -1,4 +1,4 @@
-/* Tests copies by lists and masks with threads of a pool. Results are compared with plain loops. Most cases replace the
+/* Tests copies by lists and masks on pool threads. Results are compared with plain loops. Most cases replace the
  * parallel loop by a loop on the calling thread that runs the parts in reverse order. If two parts wrote the same
  * element, the wrong value would then remain. */
 #include "core/ops/index/index_plan.h"
@@ -9,7 +9,7 @@
 
 enum { HELPERS = 2, ROUNDS = SANITIZED ? 5 : 15, THREAD_ROUNDS = SANITIZED ? 5 : 10 };
 
-/* What the last parallel loop was called with. */
+/* The arguments of the last parallel loop. */
 static struct {
   bool is_reversed;
   long parts;
@@ -57,7 +57,7 @@ static void plan_reset(plan *p) {
   tdict_tensor_release(p->mask);
 }
 
-/* Makes a mask that selects `rows` and `columns`. */
+/* Makes a random mask. Stores the positions that it selects in `rows` and `columns`. */
 static void make_mask(naive_random *r, plan *p) {
   const int ndim = p->kind == ROW_MASK ? 1 : 2;
   td_ok(tdict_tensor_zeros(TDICT_BOOL, ndim, p->sizes, NULL, &p->mask, err));
@@ -104,7 +104,7 @@ static int result_sizes(const plan *p, int64_t sizes[2]) {
   return pairs ? 1 : 2;
 }
 
-/* Stores in `at` which position of the tree becomes row (i, j) of the result. */
+/* Stores the position in the tree that becomes row (i, j) of the result in `at`. */
 static void source_of(const plan *p, int64_t i, int64_t j, int64_t at[2]) {
   const bool pairs = p->kind == PAIRS || p->kind == CELL_MASK;
   at[0] = p->kind == COLUMNS ? i : p->rows[i];
@@ -130,7 +130,7 @@ static void model_copy(const plan *p, tdict_tensor *whole, tdict_tensor *part, b
       }
 }
 
-/* Makes a tensor of random elements of shape `sizes` and `width`. Sometimes permutes its dimensions in memory. */
+/* Makes a random tensor whose shape is `sizes` and then `width`. Sometimes permutes its dimensions in memory. */
 static tdict_tensor *make_tensor(naive_random *r, tdict_dtype dtype, int ndim, const int64_t *sizes, int64_t width) {
   int64_t shape[3];
   int order[3], turned[3];
@@ -214,7 +214,7 @@ static long write_rows(tdict_context *context, int64_t rows, int64_t width, cons
   return loop.parts;
 }
 
-/* If a list has a row twice, the last value must remain. Then only long rows are divided, each by its bytes. */
+/* If a list has a row twice, the last value must remain. Then only long rows are divided among threads. */
 CASE(index_set_with_keeps_the_last_of_a_row) {
   enum { COUNT = 6000, ROWS_LEFT = 8000, WIDTH = 512, LONG = 96 << 10 };
   static int64_t at[COUNT];
@@ -292,7 +292,7 @@ CASE(index_set_with_pairs_repeats) {
   }
 }
 
-/* If rows or trees share elements, the copies are done in order on the calling thread. */
+/* If rows of the destination share elements, or both trees do, the calling thread copies in order. */
 CASE(index_with_divides_only_separate_elements) {
   enum { COUNT = 4000, WIDTH = 1024 };
   static int64_t at[COUNT];
@@ -360,7 +360,7 @@ CASE(index_with_uses_threads_for_large_copies) {
   assert_int_equal(loop.parts, 0);
 }
 
-/* The list is examined before an element is written. */
+/* If an allocation fails, no element has been written. */
 CASE(index_set_with_survives_enomem) {
   enum { COUNT = 4096, WIDTH = 1024 };
   static int64_t at[COUNT];

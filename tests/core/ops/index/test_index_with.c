@@ -5,7 +5,7 @@
 
 enum { ROUNDS = 300, MOST = 6 };
 
-/* A random index of the sample, and its map of the model. */
+/* A random index into the sample tree, and the map that selects the same elements of the model. */
 typedef struct choice {
   tdict_indices index;
   m_map map;

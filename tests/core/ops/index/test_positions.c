@@ -8,7 +8,7 @@
 
 enum { MAX_ELEMENTS = 5000, UNTOUCHED = -7 };
 
-/* Checks a mask of `count` elements. About one of `rarity` elements is not 0. */
+/* Checks a mask of `count` elements. About one in `rarity` elements is not 0. */
 static void check_mask(naive_random *r, int64_t count, int64_t rarity) {
   scoped_tensor mask = td_made(tensor, tdict_tensor_zeros(TDICT_U8, 1, &count, NULL, &made, err));
   unsigned char *element = tdict_tensor_data(mask);
