@@ -282,7 +282,7 @@ def shapes(rng):
 
 
 def fixed_shape_tensors(rng):
-    """Exchanges fixed shape tensors, the type that TensorDict's to_arrow() makes."""
+    """Exchanges fixed-shape tensors, the type that TensorDict's to_arrow() makes."""
     wanted = numbers("float32", 4 * 2 * 3, rng).reshape(4, 2, 3)
     for array, shaped in ((wanted, wanted), (np.transpose(wanted, (0, 2, 1)), np.transpose(wanted, (0, 2, 1)))):
         rows = pa.FixedShapeTensorArray.from_numpy_ndarray(array)

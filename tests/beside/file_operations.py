@@ -104,7 +104,7 @@ class FileOperations:
         return self.shown(f"consolidate {s} {d}", lambda: own_nodes(self.pool[s].consolidate().clone()))
 
     def op_save(self, s, d):
-        """Records that tdict saves and opens a tree, which must not change."""
+        """Records that tdict saves a tree and opens the file. The tree gets the order of keys that the format has."""
         self.check_sound(self.pool[s])
         td, format = self.pool[s], self.r.choice(FORMATS)
         self.check_columns(td, format)

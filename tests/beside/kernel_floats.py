@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the kernels' conversions between floats with PyTorch's, bit by bit. All NaN are equal.
+"""Compares the kernels' conversions between floats with PyTorch's, bit by bit. All NaNs are equal.
 
 usage: kernel_floats.py PROGRAM DEVICE [COUNT] [SEED]
 PROGRAM is tests/device/test_device_convert_patterns of a build folder, and DEVICE is sim or cuda. The program converts
-every bit pattern of the floats of 8 and 16 bits to float32, and COUNT (default 1000000) random bit patterns of float32 to
+every bit pattern of the 8-bit and 16-bit floats to float32, and COUNT (default 1000000) random bit patterns of float32 to
 each of these floats. compare_dtypes.py describes the exception for numbers too large for float8_e4m3fn. If PyTorch has
 no 8-bit floats, they are left out. Exit status: 0 equal, 1 different, 77 if PyTorch or the device is missing."""
 

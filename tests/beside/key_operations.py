@@ -116,7 +116,7 @@ class KeyOperations:
         return self.change(s, f"flatten_keys_ {s} {separator}", do)
 
     def check_parts(self, td, separator):
-        """Refuses keys that lead into a later tree, for which TensorDict raises an error."""
+        """Refuses keys that lead into a tree after them, because TensorDict raises an error for such keys."""
         keys = list(td.keys())
         moved = any(separator in k and not isinstance(v, LEAVES) for k, v in td.items())
         if moved and self.agreement(td) != "whole":

@@ -1,6 +1,6 @@
-/* Compares tdict's leaves of values and unbatched tensors with TensorDict: repeats the operations that make_leaves.py
- * has recorded. Usage: PROGRAM FILE. Exits with 0, with 1 after printing each difference on a line, or with 77 if there
- * is no such file. Thread rule: one thread. */
+/* Compares tdict's value leaves and unbatched tensors with TensorDict: repeats the operations that make_leaves.py has
+ * recorded. Usage: PROGRAM FILE. Exits with 0, with 1 after printing each difference on a line, or with 77 if there is
+ * no such file. Thread rule: one thread. */
 #include "recorded.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"

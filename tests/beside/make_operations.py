@@ -558,7 +558,7 @@ class Maker(KeyOperations, FileOperations):
             known = [why for message, why in REFUSED_BY_TENSORDICT.items() if self.has_texts and message in str(error)]
             if known:
                 self.wanted[known[0]] += 1
-                if fn in one:  # before failing, it may have changed a part of its tree
+                if fn in one:  # TensorDict may have changed a part of the tree before it failed
                     self.reset(out)
                 return False
             answer, kept = "fails", False
@@ -567,7 +567,7 @@ class Maker(KeyOperations, FileOperations):
         out.write(f"{line} {'' if kept else '~'}| {answer}\n")
         if answer == "fails":
             out.write(f"# {why}\n")
-        if answer == "fails" and fn in one:  # before failing, it may have changed a part of its tree
+        if answer == "fails" and fn in one:  # TensorDict may have changed a part of the tree before it failed
             self.reset(out)
         elif fn in one:
             for k in sorted(before | self.sharing(s)):

@@ -51,7 +51,7 @@ def same(found, wanted, name):
 
 
 def variant(array):
-    """Returns the same elements in a random order of dimensions and a random byte order."""
+    """Returns the same elements in a random memory order (C or Fortran) and byte order."""
     order = random.choice(["C", "F"])
     swapped = array.dtype.newbyteorder(random.choice("<>"))
     return np.array(array.astype(swapped), order=order, copy=True)

@@ -94,7 +94,7 @@ static tdict_status set_word(tdict_tree *td, const char *path, const char *word)
   tdict_tree *child = NULL;
   char above[128];
   if (word[1] == 'w') return tdict_set_text(td, path, word + 1, &error);
-  for (size_t i = 0; path[i]; i++) { /* find the tree that will contain the column, which has the number of texts */
+  for (size_t i = 0; path[i]; i++) { /* find the tree of the column, because its batch size gives the number of texts */
     if (path[i] == '\\') i++;
     if (path[i] != '.' || path[i - 1] == '\\') continue;
     snprintf(above, sizeof above, "%.*s", (int)i, path);

@@ -1,4 +1,4 @@
-"""Calls the file functions of libtdict.so through ctypes, for the scripts of this folder. Import this module before
+"""Calls the file functions of libtdict.so through ctypes, for the scripts in this folder. Import this module before
 removing the folder from sys.path."""
 
 import ctypes

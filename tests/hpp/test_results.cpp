@@ -48,7 +48,7 @@ CASE(hpp_results_hold_errors) {
   assert_int_equal(tdict::pack(empty).status(), TDICT_EINVAL);
 }
 
-/* The loop destroys the result before its first round, so the value must not be stored in the result. */
+/* The range-based loop destroys the result before its first round, so the value must not be stored in the result. */
 CASE(hpp_temporary_results_give_values) {
   tdict::tree tree = *tdict::tree::create(fields, {3});
   float next = 0;

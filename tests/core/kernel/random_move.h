@@ -58,8 +58,7 @@ typedef struct side {
   int64_t shape[MODEL_DIMS], strides[MODEL_DIMS], first;
 } side;
 
-/* Chooses strides in random order and direction, sometimes with gaps. Returns false if the side does not fit its
- * area. */
+/* Chooses strides in random order and direction, sometimes with gaps. Returns false if the area has no room. */
 static inline bool place_side(rng *r, side *s, size_t item, bool may_repeat, size_t *used) {
   int order[MODEL_DIMS];
   int64_t step = (int64_t)item, back = 0;
@@ -107,8 +106,8 @@ static inline void free_move(random_move *m) {
   for (int k = 0; k < m->move.num_lists; k++) free(m->positions[k]);
 }
 
-/* Chooses positions, for a scatter no combination twice. Stores each list in the work or in device memory. Returns
- * false if the area of lists is full. */
+/* Chooses positions. For a scatter, no combination of positions is chosen twice. Stores each list in the work or in
+ * device memory. Returns false if the area of lists is full. */
 static inline bool make_lists(rng *r, areas *a, tdict_kernel_work *work, random_move *m, const int64_t *sizes) {
   tdict_kernel_move *move = &m->move;
   const int64_t count = move->shape[move->listed];

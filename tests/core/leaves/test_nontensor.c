@@ -1,5 +1,5 @@
-/* Tests leaves of values in operations on trees and in transfers. An operation must move the values of a column as it
- * moves the elements of a tensor: see ops_put_values(). */
+/* Tests value leaves in operations on trees and in transfers. An operation must move the values of a column as it moves
+ * the elements of a tensor: see ops_put_values(). */
 #include "core/ops/rig.h"
 
 static const tdict_nontensor *values_of(const tdict_tree *td, const char *path) {

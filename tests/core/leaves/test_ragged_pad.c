@@ -72,7 +72,7 @@ DEVICE_CASE(ragged_to_padded_fills) {
     const int64_t longest = longest_of(&r), shape[] = {i, longest, r.width};
     scoped_ragged leaf = rows_make(&r, TDICT_I64, memory);
     scoped_tensor padded = NULL, mask = NULL;
-    const float rest = w.gpu ? 0 : 2.5f; /* all bytes of a device's fill value must be equal */
+    const float rest = w.gpu ? 0 : 2.5f; /* device memory can only be filled with equal bytes */
     td_ok(tdict_ragged_to_padded(leaf, (double)rest, NULL, &padded, i % 3 ? &mask : NULL, err));
     assert_int_equal(tdict_tensor_ndim(padded), 3);
     assert_memory_equal(tdict_tensor_shape(padded), shape, sizeof shape);

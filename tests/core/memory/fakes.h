@@ -54,7 +54,7 @@ typedef struct fake_pinner {
   int unbound_node, unbound_code;
   int registers_left, allocates_left;
   atomic_size_t registered_bytes, allocated_bytes;
-  atomic_size_t most_bytes;                               /* the most that was registered plus allocated */
+  atomic_size_t most_bytes;                               /* peak of registered plus allocated bytes */
   tdict_status (*on_register)(void *pages, size_t bytes); /* may be NULL */
   void (*on_free)(void);                                  /* may be NULL */
 } fake_pinner;

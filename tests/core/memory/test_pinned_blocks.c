@@ -1,5 +1,4 @@
-/* Tests which pinned block is taken, what is left of it, and which blocks are joined. The addresses are never
- * accessed. */
+/* Tests which pinned block is taken, what is left, and which blocks are joined. The addresses are never accessed. */
 #include "core/memory/pinned_blocks.h"
 
 #include "support/test.h"

@@ -1,4 +1,4 @@
-/* Tests how page-locked pages are obtained. A way that fails must leave nothing allocated or registered. */
+/* Tests how page-locked pages are obtained. A failed attempt must leave nothing allocated or registered. */
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
@@ -166,8 +166,8 @@ CASE(pinned_pages_are_registered_in_pieces) {
   check_registered(TDICT_PINNED_PIECE, TDICT_PINNED_PIECE, 1);
 }
 
-/* If large pieces are refused, small pieces are tried. A caller that did not ask for pieces gets memory of the driver
- * first, because such memory has no borders. */
+/* If large pieces are refused, small pieces are tried. If the caller did not ask for pieces, the driver is tried first,
+ * because its memory has no borders. */
 CASE(pinned_pages_fall_back_to_small_pieces) {
   static const size_t bytes = 5 * TDICT_PINNED_GRAIN + 3 * (size_t)PAGE, pieces[] = {0, 2 * TDICT_PINNED_GRAIN};
   for (int i = 0; i < 2; i++) {

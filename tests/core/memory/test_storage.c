@@ -176,8 +176,7 @@ static int gather_all(tdict_storage *s, bool to_write, gathered *g) {
   tdict_storage_each_before(s, to_write, gather, g);
   return g->count;
 }
-/* Returns true if the only fence to wait for is `wanted`, or if `wanted` is NULL and there is none. Ignores
- * `except`. */
+/* Returns true if only `wanted` is waited for, or nothing if `wanted` is NULL. Ignores `except`. */
 static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence *except, const fake_fence *wanted) {
   gathered g;
   int num_wanted = 0, num_others = 0;
@@ -463,8 +462,7 @@ CASE(storage_release_callback_follows_uses) {
   assert_int_equal(atomic_load(&fence.refs), 1);
 }
 
-/* Readers also wait for work of the program that fills the bytes. Returning the bytes to the program does not wait for
- * it. */
+/* Readers also wait for work that fills the bytes. Returning the bytes to the program does not wait for this work. */
 CASE(storage_fillers_hold_readers) {
   fake_fence filler, use;
   char bytes[16];

@@ -184,8 +184,7 @@ static bool fits(const naive_dtype *to, const naive_dtype *from, const void *src
   return naive_convert(to, from, naive_load(from, src, i), &unused);
 }
 
-/* Converts an array whose elements all fit, then one in which not all fit. Returns 0 if `from` had only elements that
- * fit. */
+/* Converts an array whose elements all fit, then one with an element that does not fit. Returns 0 if all can fit. */
 static int check_pair(naive_random *r, const naive_dtype *to, const naive_dtype *from) {
   char src[COUNT * 8 + 1], dst[COUNT * 8 + 1];
   uint64_t refused = 0;
@@ -216,8 +215,7 @@ CASE(convert_all_pairs) {
   assert_true(refused > 80);
 }
 
-/* Converts each 16-bit and 8-bit float to a double and back. Also converts doubles around the middle to the next
- * float. */
+/* Converts each 16-bit and 8-bit float to a double and back. Also converts doubles around the middle of two floats. */
 CASE(convert_every_small_float) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2, TDICT_F16, TDICT_BF16};
   for (int i = 0; i < 4; i++) {

@@ -11,7 +11,7 @@ static void fill(unsigned char *bytes, unsigned seed) {
   for (size_t i = 0; i < ROOM; i++) bytes[i] = (unsigned char)((i * 7 + i / 251 + seed) % 253);
 }
 
-/* Reads and writes rows of `width` bytes. In the indexed array, they are `gap` bytes apart. The first begins at
+/* Reads and writes rows of `width` bytes, which are `gap` bytes apart in the indexed array and begin at byte
  * `start`. */
 static void check(size_t width, size_t gap, size_t start) {
   const size_t distance = width + gap;

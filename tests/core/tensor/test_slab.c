@@ -1,4 +1,4 @@
-/* Tests slabs: many tensors with one storage and one reference count. */
+/* Tests slabs: many tensors in one allocation, with one reference count. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"

@@ -40,8 +40,7 @@ static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const 
   return t;
 }
 
-/* A test object. Its release hook increments `*ends`, other hooks report `bytes` and print `text`. Tests combine the
- * hooks below to types. */
+/* A test object. Its release hook increments `*ends`, and other hooks report `bytes` and print `text`. */
 typedef struct help_thing {
   int *ends;
   size_t bytes;

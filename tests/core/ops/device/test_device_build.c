@@ -1,5 +1,4 @@
-/* Tests tdict_moves_build(), which prepares the launch of tdict_moves_run(): elements, the number of launches, moves
- * that are added later, and failing allocations. */
+/* Tests launches that tdict_moves_build() prepares: their number, elements, later moves, and failing allocations. */
 #include "core/ops/device/moves.h"
 
 #include "core/ops/device/rows.h"

@@ -148,7 +148,7 @@ SIM_CASE(device_join_fails_whole) {
   tdict_stream_destroy(w.c, stream);
 }
 
-/* If the driver cannot compile kernels, elements are copied by driver copies. */
+/* If the driver cannot compile kernels, the elements are copied by calls of the driver. */
 SIM_CASE(device_join_without_compiler) {
   scoped_place w = place_open(2);
   shim s;

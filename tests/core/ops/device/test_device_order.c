@@ -39,7 +39,7 @@ SIM_CASE(device_index_on_stream_keeps_memory) {
   end_blocked(&w, &b);
 }
 
-/* A call that writes only queues its launch. Later reads wait for the launch. */
+/* A writing call only queues its launch. Later reads wait for the launch. */
 SIM_CASE(device_index_set_on_stream_is_ordered) {
   for (int into = 0; into < 2; into++) {
     scoped_place w = place_open(2);

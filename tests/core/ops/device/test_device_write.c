@@ -159,7 +159,7 @@ SIM_CASE(device_writes_fail_whole) {
   place_close(&w);
 }
 
-/* If the driver cannot compile kernels, copies and fills of the driver are used. */
+/* If the driver cannot compile kernels, its own copies and fills are used. */
 SIM_CASE(device_writes_without_compiler) {
   scoped_place w = place_open(2);
   shim s;

@@ -182,7 +182,7 @@ CASE(index_mask_copies) {
 }
 
 /* Lists and masks are paired: element i of the result comes from position i of each. The result has one dimension for
- * all of them, in place of adjacent lists, else as its first dimension. */
+ * all of them. It is in their place if they are adjacent, else it comes first. */
 CASE(index_lists_are_paired) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 2);

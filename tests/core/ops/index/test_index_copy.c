@@ -162,7 +162,7 @@ CASE(index_copy_refuses_lost_bytes) {
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_set(NULL, td, index, value, NULL, err));
 }
 
-/* The rows of a lost column are written again in any order, and some rows together. */
+/* Lost rows of a column can be read again as soon as they are written, in any order. */
 CASE(lost_rows_are_restored_in_any_order) {
   enum { ROWS = 100 };
   int64_t positions[ROWS];

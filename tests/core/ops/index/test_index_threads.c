@@ -214,7 +214,7 @@ static long write_rows(tdict_context *context, int64_t rows, int64_t width, cons
   return loop.parts;
 }
 
-/* If a list has a row twice, the last value must remain. Then only long rows are divided among threads. */
+/* If a list repeats a row, the last value must remain. Then threads divide only long rows, each by its bytes. */
 CASE(index_set_with_keeps_the_last_of_a_row) {
   enum { COUNT = 6000, ROWS_LEFT = 8000, WIDTH = 512, LONG = 96 << 10 };
   static int64_t at[COUNT];
