@@ -2,10 +2,10 @@
 """Compares conversions between float dtypes with PyTorch's, bit by bit. All NaNs are equal.
 
 usage: compare_dtypes.py LIBRARY [COUNT]
-LIBRARY is a shared library such as build/release/libtdict.so. Converts every bit pattern of the 8-bit and 16-bit floats to
-float32 and float64 and back, and COUNT (default 100000000) random bit patterns of float32 to each of these floats. A
-number too large for float8_e4m3fn becomes NaN in tdict and in PyTorch 2.11. PyTorch 2.15 returns the largest number
-instead; such elements are counted separately. Exit status: 0 equal, 1 different, 77 if PyTorch is missing."""
+LIBRARY is a shared library such as build/release/libtdict.so. Converts every bit pattern of the 8-bit and 16-bit
+floats to float32 and float64 and back, and COUNT (default 100000000) random bit patterns of float32 to each of these
+floats. A number too large for float8_e4m3fn becomes NaN in tdict and in PyTorch 2.11. PyTorch 2.15 returns the largest
+number instead; such elements are counted separately. Exit status: 0 equal, 1 different, 77 if PyTorch is missing."""
 
 import ctypes
 import sys

@@ -3,9 +3,9 @@
 
 usage: kernel_floats.py PROGRAM DEVICE [COUNT] [SEED]
 PROGRAM is tests/device/test_device_convert_patterns of a build folder, and DEVICE is sim or cuda. The program converts
-every bit pattern of the 8-bit and 16-bit floats to float32, and COUNT (default 1000000) random bit patterns of float32 to
-each of these floats. compare_dtypes.py describes the exception for numbers too large for float8_e4m3fn. If PyTorch has
-no 8-bit floats, they are left out. Exit status: 0 equal, 1 different, 77 if PyTorch or the device is missing."""
+every bit pattern of the 8-bit and 16-bit floats to float32, and COUNT (default 1000000) random bit patterns of float32
+to each of these floats. compare_dtypes.py describes the exception for numbers too large for float8_e4m3fn. If PyTorch
+has no 8-bit floats, they are left out. Exit status: 0 equal, 1 different, 77 if PyTorch or the device is missing."""
 
 import pathlib
 import subprocess

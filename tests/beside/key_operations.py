@@ -57,7 +57,7 @@ class KeyOperations:
         if any(self.through_leaf(td, p) for p in paths):
             raise Wanted("select through a tensor")
         if not strict and any(len(p) > 1 and self.key(p) not in td.keys(True) for p in paths):
-            raise Wanted("select, not strict, of a missing nested path, whose nodes TensorDict makes")
+            raise Wanted("a non-strict select of a missing nested path: only TensorDict makes its nodes")
         keys = self.drawn = [self.key(p) for p in paths]
         return self.shape_op(s, d, "select", f"{int(strict)} {' '.join(map(self.text, paths))}",
                              lambda t: t.select(*keys, strict=strict))

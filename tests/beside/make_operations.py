@@ -113,7 +113,7 @@ class Maker(KeyOperations, FileOperations):
         return base
 
     def agreement(self, td):
-        """Returns what agrees with the batch size of the tree: "whole" (everything below), only "tensors", or "not"."""
+        """Returns "whole" if all below agrees with the batch size, "tensors" if only the tensors do, else "not"."""
         bs = td.batch_size
         if any(v.shape[: len(bs)] != bs for _, v in self.leaves(td)):
             return "not"

@@ -81,8 +81,8 @@ def same_values(a, b, where):
 
 
 def same_tds(found, wanted, path="", ordered=True):
-    """Asserts that two TensorDicts are equal. The package's consolidated files have values first, then tensors and
-    trees."""
+    """Asserts that two TensorDicts are equal. With `ordered`, keys must have the same order, which they lose in the
+    package's consolidated files."""
     assert found.batch_size == wanted.batch_size, (path, found.batch_size, wanted.batch_size)
     a, b = list(found.keys()), list(wanted.keys())
     assert (a == b) if ordered else (sorted(a) == sorted(b)), (path, a, b)

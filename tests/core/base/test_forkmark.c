@@ -1,4 +1,4 @@
-/* Tests the mark that a fork clears. */
+/* Tests fork marks, by which a child process detects that it was forked. */
 #include "core/base/forkmark.h"
 
 #include <sys/wait.h>

@@ -95,7 +95,7 @@ static inline tdict_ragged *rows_make(const rows *r, tdict_dtype dtype, tdict_me
   }
   return td_made(ragged, tdict_ragged_create(values, offsets, &made, err));
 }
-/* Sets a new leaf of the rows. Returns the leaf, which belongs to the tree. */
+/* Sets a new ragged leaf with these rows. Returns the leaf, which the tree owns. */
 static inline tdict_ragged *rows_put(tdict_tree *td, const char *path, const rows *r, tdict_memory *memory) {
   scoped_ragged made = rows_make(r, r->count % 2 ? TDICT_I32 : TDICT_I64, memory);
   td_ok(tdict_set_ragged(td, path, made, err));

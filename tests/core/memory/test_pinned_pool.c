@@ -110,7 +110,7 @@ CASE(pinned_pool_keeps_nodes_apart) {
   assert_int_equal(td_memory_counts(memory).num_reused, 0);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 4 * PAGE);
   give(memory, &one);
-  for (int i = 0; i < 2; i++) { /* in either order, and with a smaller block on node 1 */
+  for (int i = 0; i < 2; i++) { /* each node gets its own block, also if a smaller block is wanted */
     one = take_on(memory, (size_t)(4 - i) * PAGE, 1);
     zero = i ? take_on(memory, 4 * PAGE, 0) : take_on(memory, 4 * PAGE, -1);
     assert_ptr_equal(zero.data, data[0]);

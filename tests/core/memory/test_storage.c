@@ -284,8 +284,8 @@ CASE(storage_wait_waits_for_conflicting_fences) {
   }
 }
 
-/* Uses the storage in a child that was forked while a list of the storage was locked. The child must ignore the lock,
- * because nobody would release it. */
+/* Uses the storage in a child that was forked while one of the storage's lists was locked. The child must ignore the
+ * lock, because nobody would release it. */
 static void live_in_fork(tdict_storage *s) {
   fake_fence own;
   alarm(10);

@@ -1,4 +1,4 @@
-/* Tests stack and cat with a new and an existing result, on each device. */
+/* Tests stack and cat into a new or an existing tree, on each device. */
 #include "rig.h"
 
 enum { ITEMS = 3 };

@@ -184,7 +184,7 @@ DEVICE_CASE(assign_refuses_what_does_not_fit) {
   char *before = help_snapshot(td);
   td_fails_at(TDICT_ESHAPE, "batch size is [3]", "q.deep", tdict_assign(td, wrong, err));
   help_unchanged(td, before);
-  /* A child that the program changed through a handle is checked. */
+  /* A child that was changed through its own handle is refused if it does not fit. */
   td_ok(tdict_set_batch_size(td_child(other, "n"), 0, NULL, err));
   td_put(other, "n.odd", TENSOR(2));
   before = help_snapshot(td);

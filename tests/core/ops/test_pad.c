@@ -1,4 +1,4 @@
-/* Tests stacking sequences of different lengths on each device. */
+/* Tests tdict_pad_sequence(), which pads and stacks sequences of different lengths, on each device. */
 #include "rig.h"
 
 DEVICE_CASE(pad_sequence_pads) {

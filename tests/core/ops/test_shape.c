@@ -1,4 +1,4 @@
-/* Tests views and copies with other batch dimensions on each device. */
+/* Tests functions that change batch dimensions, such as reshape and permute, on each device. */
 #include "rig.h"
 
 typedef struct grouping {

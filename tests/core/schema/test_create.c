@@ -263,7 +263,7 @@ static void check_exports(const tdict_schema *s, const tdict_tree *td) {
   assert_true(tdict_schema_equal(s, now, NULL));
 }
 
-/* All trees of one schema are equal. Changing the keys of one tree must not change another tree. */
+/* All trees created from one schema are equal. Changing the keys of one tree must not change another tree. */
 CASE(schema_create_again_makes_separate_trees) {
   enum { TREES = 4, SEEDS = 40 };
   for (uint64_t seed = 1; seed <= SEEDS; seed++) {

@@ -36,7 +36,7 @@ CASE(layout_check_refuses) {
   td_fails(TDICT_EINVAL, "shape[1] is -1", tdict_layout_check("x", TDICT_F32, 2, negative_and_empty, &size, err));
   td_fails(TDICT_EOVERFLOW, "", tdict_layout_check("x", TDICT_U8, 2, large, &size, err));
   td_fails(TDICT_EOVERFLOW, "", tdict_layout_check("x", TDICT_I32, 1, large, &size, err));
-  /* These strides would overflow in C order. */
+  /* The strides of this shape in C order would overflow. */
   td_fails(TDICT_EOVERFLOW, "", tdict_layout_check("x", TDICT_U8, 3, large_and_empty, &size, err));
   assert_memory_equal(&size, &untouched, sizeof size);
 }

@@ -1,4 +1,4 @@
-/* Tests tensors: how they are created, counted and described, accessors that wait, and failing allocations. */
+/* Tests creating and describing tensors, their reference counts, accessors that wait, and failing allocations. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"

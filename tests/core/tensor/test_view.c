@@ -91,7 +91,7 @@ CASE(tensor_get_desc) {
 
 static tdict_tensor_desc layout_of(int ndim, const int64_t *shape, const int64_t *strides) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = (void *)(uintptr_t)0xA5A5; /* must not be read, because only dtype, shape and strides count */
+  v.data = (void *)(uintptr_t)0xA5A5; /* must not be read, because only shape and strides count */
   v.dtype = 0;
   v.flags = 0xFFu;
   v.device.type = 99;

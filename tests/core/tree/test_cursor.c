@@ -1,4 +1,4 @@
-/* Tests the cursor: its order, levels beyond its local frames, shared nodes, and a second walk. */
+/* Tests the cursor: the order of entries, trees deeper than its local frames, shared nodes, and a second walk. */
 #include "core/tree/cursor.h"
 
 #include "help.h"

@@ -1,4 +1,4 @@
-/* Tests nodes: creation, reference counts, shared key tables, holes, paths and depth. */
+/* Tests nodes: creation, reference counts, shared key tables, deleted keys, paths and depth. */
 #include "core/tree/node.h"
 
 #include "help.h"
@@ -165,7 +165,7 @@ static void *count_and_read(void *user) {
   return NULL;
 }
 
-/* Several threads read and release trees that share a tree. Some of the trees are locked. */
+/* Several threads read a shared tree, and release locked trees that hold it. */
 CASE(tree_reference_counts_are_thread_safe) {
   static worker workers[THREADS];
   pthread_t threads[THREADS];
@@ -234,7 +234,7 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   assert_true(tdict_get_device(low, NULL));
 }
 
-/* If a copy shares its list of leaves and is changed, its new list must not be longer than the shared one. */
+/* A changed clone gets its own list of leaves. The list must not grow in a chain of such clones. */
 CASE(node_copies_do_not_grow) {
   scoped_tree td = td_tree("[3] a:f32[3]");
   for (int i = 0; i < 100; i++) {

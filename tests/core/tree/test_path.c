@@ -1,4 +1,4 @@
-/* Tests paths: which texts are paths, escaping, joining, and reading key by key. */
+/* Tests paths: which texts are valid, escaping and joining keys, and reading key by key. */
 #include "core/tree/path.h"
 
 #include "help.h"

@@ -1,4 +1,4 @@
-/* Tests the text of trees. */
+/* Tests how trees are printed. */
 #include <errno.h>
 
 #include "help.h"

@@ -1,4 +1,4 @@
-/* Tests walks: their order, their entries, early ends, and the sums of leaves and bytes. */
+/* Tests walks: the order and contents of entries, visitors that stop a walk, and the sums of leaves and bytes. */
 #include "help.h"
 #include "tdict/debug.h"
 

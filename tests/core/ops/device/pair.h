@@ -60,8 +60,8 @@ static inline void add_tensors(const world *w, pair *p, const char *path, layout
   td_put(p->host, path, host);
 }
 
-/* Makes trees with a batch size. `shape_seed` determines the keys, dtypes and shapes, and `data` the elements. The tree
- * has a child, and this child has a child with one more batch dimension. */
+/* Makes a pair of trees with the given batch size. `shape_seed` determines the keys, dtypes and shapes, and `data` the
+ * elements. The tree has a child, and this child has a child with one more batch dimension. */
 static inline pair pair_make(const world *w, int nb, const int64_t *bs, uint64_t shape_seed, uint64_t data) {
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I16, TDICT_F32, TDICT_I64, TDICT_C128, TDICT_BOOL};
   static const char *const paths[] = {"a", "b", "n.c", "n.d", "n.m.e", "f"};

@@ -1,4 +1,4 @@
-/* Tests conversions of trees on devices: results and errors as on the host, one launch, and the order on streams. */
+/* Tests conversions of trees on devices: results and errors as on the host, a single launch, the order on streams. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 #include "core/ops/twins.h"

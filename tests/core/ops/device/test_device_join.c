@@ -1,4 +1,4 @@
-/* Tests stack and cat on devices: results as on the host, one launch, and the order on streams. */
+/* Tests stack and cat on devices: the same results as on the host, a single launch, and the order on streams. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 #include "core/ops/twins.h"

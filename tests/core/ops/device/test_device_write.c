@@ -1,4 +1,4 @@
-/* Tests clones, contiguous trees, copies and fills on devices: results, one launch, and the order on streams. */
+/* Tests clones, contiguous trees, copies and fills on devices: results, a single launch, and the order on streams. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 

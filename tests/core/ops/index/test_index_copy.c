@@ -1,4 +1,4 @@
-/* Tests copies of rows by lists and masks: any layout, any width, and one wait for transfers for each tensor. */
+/* Tests copies of rows by lists and masks: any layout and width, waits for transfers, and lost bytes. */
 #include "core/tensor/naive.h"
 #include "core/tensor/slow_fence.h"
 #include "core/tensor/tensor.h"
@@ -93,7 +93,7 @@ CASE(index_copy_takes_any_layout) {
   for (int i = 0; i < 600; i++) check_lists(&r, dtypes[i % 6]);
 }
 
-/* Masks have one or more dimensions and any strides. They are longer or shorter than a word. */
+/* Masks have two dimensions, in C order or transposed. Their rows are longer or shorter than a word. */
 CASE(index_copy_reads_any_mask) {
   naive_random r = {18};
   for (int round = 0; round < 200; round++) {
