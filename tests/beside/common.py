@@ -47,7 +47,7 @@ def escape(key):
 
 
 def own_nodes(td):
-    """Returns a copy whose nodes are not shared, like the results of tdict. Results of TensorDict can share nodes."""
+    """Returns a copy whose nodes are not shared, like tdict's results. TensorDict's results can share nodes."""
     def nodes(td):
         made = TensorDict({}, td.batch_size)
         for key, value in td.items():

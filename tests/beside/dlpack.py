@@ -104,7 +104,7 @@ def check(good, what):
 
 
 class Tdict:
-    """The functions of the library that a binding would wrap."""
+    """The library functions that a binding would wrap."""
 
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)

@@ -239,7 +239,7 @@ class Maker(KeyOperations, FileOperations):
     def op_index(self, s, d):
         td = self.pool[s]
         index, texts = self.index(td)
-        copies = any(isinstance(i, torch.Tensor) for i in index)  # copies of tdict are in C order
+        copies = any(isinstance(i, torch.Tensor) for i in index)  # tdict's copies are in C order
         if copies:
             self.check_lists(td, index)
 

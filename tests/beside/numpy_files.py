@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares .npy and .npz files of tdict with NumPy's files, in both directions.
+"""Exchanges .npy and .npz files between tdict and NumPy, in both directions.
 
 usage: numpy_files.py LIBRARY
 LIBRARY is libtdict.so. Exits with 77 if NumPy is missing."""

@@ -128,7 +128,7 @@ static tdict_status number_leaf(void *user, const tdict_leaves *at, tdict_error 
   for (int64_t i = 0; i < tdict_tensor_numel(at->tensors[0]); i++) data[i] = (*next)++;
   return TDICT_OK;
 }
-/* Returns a copy of a tree with the elements base, base + 1 and so on in the order of a walk, and without some keys. */
+/* Returns a copy of a tree without some keys. Its elements are base, base + 1 and so on, in the order of a walk. */
 static tdict_tree *renumbered(const tdict_tree *td, int64_t base, char *const *without, int count) {
   tdict_tree *copy = NULL;
   must(tdict_clone_deep(td, NULL, &copy, &error));

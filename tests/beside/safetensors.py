@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares safetensors files of tdict with the packages safetensors, torch and tensordict, in both directions.
+"""Exchanges safetensors files between tdict and the packages safetensors, torch and tensordict, in both directions.
 
 usage: safetensors.py LIBRARY
 LIBRARY is libtdict.so. Exits with 77 if a package is missing."""
@@ -97,7 +97,7 @@ def header_of(file):
 
 
 def check_plain(tdict, folder):
-    """Checks that tdict reads files of the package safetensors, and writes exactly the same bytes."""
+    """Checks that tdict reads files that the package safetensors wrote, and writes exactly the same bytes."""
     tensors = random_tensors()
     safetensors.torch.save_file(tensors, f"{folder}/theirs.safetensors")
     tdict.rewrite(f"{folder}/theirs.safetensors", f"{folder}/ours.safetensors", without_structure=True)

@@ -56,7 +56,7 @@ def same_arrays(path, wanted):
 
 
 def check_file(tdict, folder, arrays):
-    """Checks that the package reads files of tdict, and that tdict writes the same bytes as the package."""
+    """Checks that the package reads files that tdict wrote, and that tdict writes the same bytes as the package."""
     theirs, ours = f"{folder}/theirs.safetensors", f"{folder}/ours.safetensors"
     save_file(arrays, theirs)
     for flat in (False, True):

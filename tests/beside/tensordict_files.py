@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares files that tdict writes in TensorDict's formats with the package tensordict, in both directions.
+"""Exchanges files in TensorDict's formats between tdict and the package tensordict, in both directions.
 
 usage: tensordict_files.py LIBRARY
 LIBRARY is libtdict.so. Exits with 77 if a package is missing."""

@@ -1,6 +1,6 @@
-/* Fuzzes files of NumPy: the input is a whole .npy or .npz file. A tree that is opened is written to a .npz file, which
- * is opened and compared. A tree of one array is also written to a .npy file and opened. If a file is refused, there
- * must be a message. Thread rule: one thread. */
+/* Fuzzes NumPy files: the input is a whole .npy or .npz file. A tree that is opened is written to a .npz file, which is
+ * opened and compared. A tree of one array is also written to a .npy file and opened. If a file is refused, there must
+ * be a message. Thread rule: one thread. */
 #include "files.h"
 
 /* Opens the input, with nested or with flat names, and with or without a check of the checksums. */

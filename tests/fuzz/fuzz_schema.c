@@ -1,5 +1,5 @@
-/* Fuzzes blobs of schemas. If a blob is accepted, the schema writes the same bytes, all its entries can be read, and
- * the tree that it makes has the same schema. If a blob is refused, the message must have an offset. Thread rule: one
+/* Fuzzes schema blobs. If a blob is accepted, the schema writes the same bytes, all its entries can be read, and the
+ * tree that it makes has the same schema. If a blob is refused, the message must have an offset. Thread rule: one
  * thread. */
 #include "demand.h"
 #include "tdict/schema.h"

@@ -1,4 +1,4 @@
-/* Fuzzes files of TensorDict. The first byte chooses what the other bytes are: the JSON of a consolidated file, a whole
+/* Fuzzes TensorDict files. The first byte chooses what the other bytes are: the JSON of a consolidated file, a whole
  * consolidated file, the meta.json of a directory with some files, the meta.json of a folder in this directory, or the
  * meta.json of an archive with the same files. A tree that is opened is written to a consolidated file and to an
  * archive, opened again and compared. Rows are appended to the directory. If a file is refused, there must be a

@@ -1,4 +1,4 @@
-/* Tests exceptions that leave functions of the program. The header catches them, the caller gets them, or they end the
+/* Tests exceptions that the program's functions throw. The header catches them, the caller gets them, or they end the
  * process. docs/callbacks.md says which. */
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-"""Functions for tests of the program tdict: read and write safetensors files without tdict, run the program, run a case."""
+"""Functions for testing the program tdict: read and write safetensors files without tdict, run tdict, run a case."""
 
 import json
 import os

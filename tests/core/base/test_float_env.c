@@ -1,5 +1,5 @@
-/* Tests that threads of the library start in the default floating-point environment, and that results do not depend on
- * the environment of the caller. The expected results come from the same calls in the default environment. */
+/* Tests that the library's threads start in the default floating-point environment, and that results do not depend on
+ * the caller's environment. The expected results come from the same calls in the default environment. */
 #include <math.h>
 
 #include "core/base/float_env.h"

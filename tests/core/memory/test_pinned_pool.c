@@ -363,7 +363,7 @@ CASE(pinned_pool_refusal_changes_no_count) {
   assert_int_equal(atomic_load(&fake.refs), 0);
 }
 
-/* The cache may hold the memory that the driver lacks, so the pool empties it before it refuses. */
+/* The cache may hold the memory that the driver lacks, so the pool empties the cache before it refuses. */
 CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   tdict_memory *memory = open_pool(0);
   tdict_block a = take(memory, 2 * PAGE);

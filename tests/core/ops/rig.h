@@ -1,5 +1,5 @@
-/* Makes trees of the model on the device of a case. The case releases all trees of the library. The trees of the model
- * live until m_reset() or the end of the program. */
+/* Makes tdict trees from model trees, on the device of a case. The case releases the tdict trees. The model trees live
+ * until m_reset() or the end of the program. */
 #ifndef TDICT_TESTS_CORE_OPS_RIG_H
 #define TDICT_TESTS_CORE_OPS_RIG_H
 

@@ -118,7 +118,7 @@ CASE(update_survives_enomem) {
   help_paths(td, "a n n.b n.m n.m.u e new new.deep new.deep.t");
 }
 
-/* One call adds a tree, merges another into it and replaces it, while its parent is at three paths. */
+/* One call adds a tree "k", merges another tree into it, and replaces it. The parent of "k" is at three paths. */
 CASE(update_of_a_child_at_several_paths) {
   scoped_tree dst = TREE(2), node = TREE(2), src = TREE(2);
   static const char *const places[] = {"p", "q", "r"};

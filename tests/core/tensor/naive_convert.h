@@ -1,5 +1,5 @@
 /* Converts single elements slowly, for comparison. Values are exact, in long double. The nearest float is found by a
- * search among all numbers of its dtype. Uses no code of the library. Thread rule: one thread. */
+ * search among all numbers of its dtype. Uses no library code. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
 #define TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
 

@@ -62,8 +62,8 @@ static way pick_way(void) {
   return w;
 }
 
-/* Follows a path. Returns OK, ENOTFOUND, or ETYPE if the path leads through a tensor or object. Stores the last node in
- * *at, and the index and the entry of the last key that was looked up in *used and *found. */
+/* Follows a path. Returns OK, ENOTFOUND, or ETYPE if the path leads through a tensor or object. Sets *at to the last
+ * node, and *used and *found to the index and the entry of the last key that was looked up. */
 static tdict_status follow(model *root, const way *w, model **at, entry **found, int *used) {
   *at = root;
   for (int i = 0; i < w->count; i++) {

@@ -1,5 +1,5 @@
 /* Makes random trees on the device of a case, each with a plain model. Some of their tensors are on the host. Elements
- * are written and read without functions of the library. Thread rule: the main thread. */
+ * are written and read without library functions. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_MODEL_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_MODEL_H
 

@@ -1,6 +1,6 @@
 /* Pairs of equal random trees, on the host and on the device of the case. An operation runs on both trees, and
- * pair_check() compares the results bit by bit. Elements on the device are written and read without functions of the
- * library. Each case releases what it makes. */
+ * pair_check() compares the results bit by bit. Elements on the device are written and read without library functions.
+ * Each case releases what it makes. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PAIR_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_PAIR_H
 

@@ -1,5 +1,5 @@
 /* A plain model of tensors and trees: bytes in host memory, in which elements are found by their index. Views share the
- * bytes of their tensor, as in the library. Uses no code of the library. Thread rule: one thread. */
+ * bytes of their tensor, as in the library. Uses no library code. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_H
 

@@ -1,5 +1,5 @@
-/* Operations on device trees of rows, each as one call, and checks of their results. Leaves "b" and "n.d" may be in
- * another place than the other leaves. Each case releases what it makes. */
+/* Calls operations on device trees of rows, and checks the results. Leaves "b" and "n.d" may be in another place than
+ * the other leaves. Each case releases what it makes. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
 

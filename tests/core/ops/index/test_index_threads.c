@@ -104,7 +104,7 @@ static int result_sizes(const plan *p, int64_t sizes[2]) {
   return pairs ? 1 : 2;
 }
 
-/* Stores the position in the tree that becomes row (i, j) of the result in `at`. */
+/* Stores in `at` the position in the tree that becomes row (i, j) of the result. */
 static void source_of(const plan *p, int64_t i, int64_t j, int64_t at[2]) {
   const bool pairs = p->kind == PAIRS || p->kind == CELL_MASK;
   at[0] = p->kind == COLUMNS ? i : p->rows[i];
@@ -390,7 +390,7 @@ static tdict_status read_rows(void *user, const tdict_leaves *at, tdict_error *e
   return status;
 }
 
-/* All threads of the pool make calls that could use the pool. None of them may wait for another. */
+/* All pool threads make calls that could use the pool. None of them may wait for another. */
 CASE(index_with_works_on_pool_threads) {
   enum { COUNT = 4096, WIDTH = 1024, LEAVES = 24 };
   static int64_t at[COUNT];
