@@ -1,7 +1,7 @@
 /* Tests tdict_run: options that a call does not use, and the number of threads. */
 #include "support/test.h"
 
-/* Bits of `uses`: the options of a tdict_run that a call uses. Below are the calls that take a tdict_run. */
+/* The options of a tdict_run, as bits of `uses`, and the calls that take a tdict_run. */
 enum { THREADS = 1, STREAM = 2, MEMORY = 4 };
 enum {
   GET,

@@ -10,8 +10,7 @@ static inline tdict_schema *rig_export(const tdict_tree *tree) {
 static inline tdict_schema *rig_read(const void *blob, size_t bytes) {
   return td_made(schema, tdict_schema_read(blob, bytes, &made, err));
 }
-/* Returns a schema's blob in memory of exactly its size, so that a sanitizer reports longer reads. The caller frees
- * it. */
+/* Returns a schema's blob in memory of its exact size, so that a sanitizer reports longer reads. */
 static inline uint8_t *rig_blob(const tdict_schema *s, size_t *bytes) {
   *bytes = tdict_schema_write(s, NULL, 0);
   uint8_t *blob = td_alloc(*bytes);

@@ -11,8 +11,7 @@ static void fill(unsigned char *bytes, unsigned seed) {
   for (size_t i = 0; i < ROOM; i++) bytes[i] = (unsigned char)((i * 7 + i / 251 + seed) % 253);
 }
 
-/* Reads and writes rows of `width` bytes, which are `gap` bytes apart in the indexed array and begin at byte
- * `start`. */
+/* Reads and writes rows of `width` bytes from byte `start` on. In the indexed array, they are `gap` bytes apart. */
 static void check(size_t width, size_t gap, size_t start) {
   const size_t distance = width + gap;
   const tdict_rows rows = {positions, ROWS, (int64_t)distance, (int64_t)(width + GAP - gap)};

@@ -1,4 +1,4 @@
-/* Tests launches that tdict_moves_build() prepares: their number, elements, later moves, and failing allocations. */
+/* Tests launches that tdict_moves_build() prepares: their number, elements, moves added later, failing allocations. */
 #include "core/ops/device/moves.h"
 
 #include "core/ops/device/rows.h"
