@@ -1,4 +1,4 @@
-/* Fake machines: a temporary folder with the files of sysfs that placement.c reads, and devices that use the files. */
+/* Fake machines: a temporary folder with the files of sysfs that placement.c reads, and devices placed by them. */
 #ifndef TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 #define TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 
@@ -35,7 +35,7 @@ static inline machine make_machine(const char *online, const char *node) {
 static inline void drop_machine(machine *m) { assert_int_equal(system(td_text("rm -r %s", m->root)), 0); }
 #define scoped_machine TD_SCOPED(drop_machine, machine)
 
-/* Writes the node of the gpu to the fake sysfs. */
+/* Writes the NUMA node of the GPU to the fake sysfs. */
 static inline void put_node(const machine *m, const tdict_gpu *gpu, int node) {
   char address[32], path[128], text[16];
   assert_true(tdict_placement_bus(gpu, address, sizeof address));
@@ -53,7 +53,7 @@ static inline tdict_devices *open_on(const machine *m) {
   td_ok(tdict_devices_create(&config, &devices, err));
   return devices;
 }
-/* Writes the nodes of the two simulated devices. */
+/* Writes the NUMA nodes of the two simulated devices. */
 static inline void put_nodes(const machine *m, int first, int second) {
   tdict_devices *devices = open_on(m);
   for (int i = 0; i < 2; i++) {

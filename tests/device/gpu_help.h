@@ -1,4 +1,4 @@
-/* Helpers for tests of a GPU: a context whose GPU is current, and a shim that makes calls of the driver fail. */
+/* Helpers for tests of a GPU: a context whose GPU is current, and a shim that makes driver calls fail. */
 #ifndef TDICT_TESTS_DEVICE_GPU_HELP_H
 #define TDICT_TESTS_DEVICE_GPU_HELP_H
 
@@ -50,7 +50,7 @@ static inline tdict_block fixture_take(const fixture *b, size_t bytes) {
   td_ok(b->memory->ops->allocate(b->memory, bytes, &block, err));
   return block;
 }
-/* Frees a block and waits until the free is complete. */
+/* Frees a block, and waits until the driver has freed it. */
 static inline void fixture_give(const fixture *b, tdict_block *block) {
   b->memory->ops->free(b->memory, block, NULL, 0);
   b->d->ops->stream_synchronize(b->d, b->gpu->free_stream);

@@ -1,4 +1,4 @@
-/* Tests an allocator of the program as memory for tensors, trees and results of transfers. */
+/* Tests memory objects that use an allocator of the program, for tensors, trees and results of transfers. */
 #include "device/allocator_memory.h"
 
 #include "core/memory/storage.h"
@@ -7,7 +7,7 @@
 #include "support/gate.h"
 #include "support/threads.h"
 
-/* An allocator that takes device memory of the context or host memory, and counts its calls. */
+/* An allocator that takes device memory of the context, or host memory, and counts its calls. */
 typedef struct own {
   tdict_memory *from; /* NULL: aligned_alloc */
   atomic_int live, allocated, released, wrong;
@@ -118,7 +118,7 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
   assert_int_equal(atomic_load(&o.wrong), 0);
   tdict_release(src);
   tdict_memory_release(NULL);
-  tdict_memory_release(tdict_pinned_memory(b.context)); /* owned by the context, so this does nothing */
+  tdict_memory_release(tdict_pinned_memory(b.context)); /* does nothing, because the context owns this memory */
   tdict_memory_release(b.memory);
   src = tree_of(10, 2);
   td_ok(tdict_to_device(b.context, src, td_device(), NULL, &out, err));
@@ -147,7 +147,7 @@ GPU_CASE(allocator_memory_on_the_host) {
     assert_int_equal(atomic_load(&o->live), 1);
     assert_int_equal(tdict_is_pinned(back), i);
     check_bytes(b.context, back, 3);
-    td_ok(tdict_to_device(b.context, back, td_device(), NULL, &again, err)); /* also as the source of a transfer */
+    td_ok(tdict_to_device(b.context, back, td_device(), NULL, &again, err)); /* now the tree is the source */
     check_bytes(b.context, again, 3);
     td_release(again, back);
     for (int k = 0; k < 50000 && atomic_load(&o->live); k++) usleep(100);
@@ -156,7 +156,7 @@ GPU_CASE(allocator_memory_on_the_host) {
   }
 }
 
-/* Checks that memory is released only after the copies and the recorded uses. */
+/* Checks that memory is released only after its copies and its recorded uses. */
 typedef struct opener {
   gate *g;
   own *o;
@@ -164,7 +164,7 @@ typedef struct opener {
 } opener;
 static void *open_later(void *user) {
   opener *x = user;
-  td_rest(); /* until the other thread has released the tree, or waits */
+  td_rest(); /* until the other thread waits or has released the tree */
   atomic_store(&x->early, atomic_load(&x->o->released) != 0);
   open_gate(x->g);
   return NULL;
@@ -180,7 +180,7 @@ SIM_CASE(allocator_memory_is_released_after_its_uses) {
   td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
   TD_STREAM(s, b.context, td_device());
   td_ok(tdict_sim_launch(s, pass_gate, &g, err));
-  td_ok(tdict_record_stream(out, s, err)); /* the memory of the tree names the device */
+  td_ok(tdict_record_stream(out, s, err)); /* the tree's memory is memory of the device */
   pthread_t thread = td_start(open_later, &x);
   tdict_release(out);
   assert_int_equal(pthread_join(thread, NULL), 0);
@@ -222,7 +222,7 @@ GPU_CASE(memory_create_refuses) {
   a.device.index = 61;
   td_fails(TDICT_ENODEVICE, "", tdict_memory_create(b.context, &a, &m, err));
   assert_null(m);
-  /* an allocator without free memory, and an allocator of the wrong device */
+  /* an allocator that returns NULL, and memory on another device than the target */
   m = memory_of(b.context, &o, td_device(), false);
   tdict_tree *src = tree_of(5000, 5), *out = NULL;
   tdict_transfer_options t = td_with(tdict_transfer_options, memory = m);

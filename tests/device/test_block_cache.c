@@ -1,4 +1,4 @@
-/* Tests the cache of freed blocks: which allocations reuse a block, how many blocks are kept, and the driver calls. */
+/* Tests the cache of freed blocks: which allocations reuse a block, how many are kept, and the driver calls. */
 #include "device/block_cache.h"
 
 #include "device/gpu_help.h"
@@ -76,8 +76,8 @@ GPU_CASE(kept_blocks_are_reused_by_size) {
   give(&b, &got);
 }
 
-/* The cache keeps at most device_cache_bytes, the most bytes that were in use at once, and the length of its list. The
- * oldest blocks are freed first. */
+/* The cache is limited by device_cache_bytes, by the most bytes that were in use at once, and by the length of its
+ * list. The oldest blocks are freed first. */
 GPU_CASE(kept_blocks_are_bounded) {
   scoped_fixture b = fixture_open(td_options(tdict_context_options, device_cache_bytes = MIB));
   tdict_block blocks[TDICT_KEPT_BLOCKS + 8];
@@ -88,7 +88,7 @@ GPU_CASE(kept_blocks_are_bounded) {
   assert_int_equal(b.gpu->kept.bytes, MIB);
   assert_ptr_equal(b.gpu->kept.blocks[0].data, blocks[1].data);
   tdict_block two = fixture_take(&b, 2 * MIB);
-  give(&b, &two); /* larger than the whole cache may be */
+  give(&b, &two); /* larger than the limit of the cache */
   assert_int_equal(b.gpu->kept.bytes, MIB);
   shim_end(&counting, b.d);
   fixture_close(&b);
@@ -104,7 +104,7 @@ GPU_CASE(kept_blocks_are_bounded) {
   tdict_block large = fixture_take(&b, 96 * MIB), other = fixture_take(&b, 97 * MIB);
   give(&b, &large);
   give(&b, &other);
-  assert_int_equal(b.gpu->kept.bytes, 193 * MIB); /* the most that was live at once, so the small blocks were freed */
+  assert_int_equal(b.gpu->kept.bytes, 193 * MIB); /* the most bytes that were live at once */
 }
 
 typedef struct held {
@@ -122,8 +122,8 @@ static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *strea
   return use;
 }
 
-/* An allocation does not get a block that a stream still uses, but another kept block or a new block. The block can be
- * reused when the use has ended. */
+/* If a stream still uses a kept block, an allocation gets another kept block or a new one. After the use, the block can
+ * be reused. */
 SIM_CASE(kept_blocks_are_reused_after_their_uses) {
   scoped_fixture b = fixture_open(NULL);
   tdict_stream s;
@@ -149,7 +149,7 @@ SIM_CASE(kept_blocks_are_reused_after_their_uses) {
   tdict_stream_destroy(b.context, s);
 }
 
-/* A context that is released while a kept block is in use waits for the use, and frees the block. */
+/* If a context is released while a kept block is in use, it waits for the use and frees the block. */
 SIM_CASE(kept_blocks_are_freed_with_their_gpu) {
   fixture b = fixture_open(NULL);
   tdict_stream s;

@@ -4,7 +4,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* Waits for all work on the device, also on destroyed streams. */
+/* Waits for all work on the device, also for work of destroyed streams. */
 static void drain(tdict_driver *d) {
   void *p;
   CU(SUCCESS, mem_alloc, &p, 256);
@@ -17,7 +17,7 @@ GPU_CASE(stream_create_and_destroy) {
   scoped_raw raw = raw_open(b.context, td_device());
   tdict_device_counts begin = fixture_counts(&b);
   tdict_stream streams[3];
-  tdict_cu_event ended[3]; /* compute-sanitizer cannot track work of a destroyed stream */
+  tdict_cu_event ended[3]; /* not the streams: compute-sanitizer cannot track work of a destroyed stream */
   tdict_block block = fixture_take(&b, 4 * MIB);
   unsigned char *found = malloc(4 * MIB);
   void *host;
@@ -140,7 +140,7 @@ GPU_CASE(context_counts_follow_use) {
   assert_true(now.peak_pinned_bytes >= now.pinned_bytes);
   tdict_storage_release(pinned);
   fixture_give(&b, &block);
-  assert_int_equal(fixture_counts(&b).pinned_bytes, begin.pinned_bytes + 5 * MIB); /* cached, and still page-locked */
+  assert_int_equal(fixture_counts(&b).pinned_bytes, begin.pinned_bytes + 5 * MIB); /* cached, so still page-locked */
   assert_int_equal(fixture_counts(&b).device_bytes, begin.device_bytes);
   tdict_context_trim(b.context, tdict_cpu(), 0);
   assert_int_equal(fixture_counts(&b).pinned_bytes, begin.pinned_bytes);
@@ -155,12 +155,12 @@ GPU_CASE(context_trim) {
   for (int i = 0; i < 3; i++) tdict_storage_release(s[i]);
   tdict_block block = fixture_take(&b, 64 * MIB);
   fixture_give(&b, &block);
-  tdict_context_trim(b.context, (tdict_device){td_device().type, 63}, 0); /* absent: nothing */
+  tdict_context_trim(b.context, (tdict_device){td_device().type, 63}, 0); /* does nothing: no such device */
   tdict_context_trim(b.context, (tdict_device){55, 0}, 0);
   tdict_memory_counts n = td_memory_counts(pinned);
   assert_int_equal(n.cached_bytes, 6 * MIB);
   assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
-  tdict_context_trim(b.context, tdict_cpu(), 5 * MIB); /* the block of 1 MiB is the oldest, and freeing it is enough */
+  tdict_context_trim(b.context, tdict_cpu(), 5 * MIB); /* frees only the oldest block, of 1 MiB, which is enough */
   n = td_memory_counts(pinned);
   assert_int_equal(n.cached_bytes, 5 * MIB);
   assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);

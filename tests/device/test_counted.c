@@ -33,7 +33,7 @@ GPU_CASE(counts_follow_create_and_destroy) {
   assert_int_equal(tdict_counted_host_unregister(d, pages, 3 * 4096), TDICT_CU_SUCCESS);
   assert_int_equal(tdict_counted_host_alloc(d, &more, 4096), TDICT_CU_SUCCESS);
   assert_int_equal(read_totals(d).pinned - begin.pinned, 8192 + 4096);
-  assert_int_equal(read_totals(d).peak, now.peak); /* the peak stays */
+  assert_int_equal(read_totals(d).peak, now.peak); /* the peak does not change */
   assert_int_equal(tdict_counted_host_free(d, host, 8192), TDICT_CU_SUCCESS);
   assert_int_equal(tdict_counted_host_free(d, more, 4096), TDICT_CU_SUCCESS);
   assert_int_equal(tdict_counted_stream_destroy(d, stream), TDICT_CU_SUCCESS);

@@ -1,6 +1,5 @@
 /* Tests the devices of a context: which device is the default, why devices are absent, and that each device is opened
- * once. Most cases pass in a simulated driver with the device type sim or cuda, so results are the same on every
- * machine. */
+ * once. Most cases pass in a simulated driver of type sim or cuda, so results are the same on every machine. */
 #include "device/devices.h"
 
 #include "core/memory/pinned_pool.h"
@@ -100,7 +99,7 @@ CASE(devices_cpu_may_be_the_default) {
   assert_int_equal(atomic_load(&d->refs), 1);
 }
 
-/* Pinned memory may outlive the context's threads, and then works without these threads. */
+/* Pinned memory may outlive the context's pool. It then works without the pool threads. */
 CASE(devices_pinned_memory_forgets_the_threads) {
   scoped_driver d = open_sim();
   tdict_context_options o = options_for(tdict_sim(0));
@@ -146,7 +145,7 @@ CASE(devices_broken_gpu_is_absent_with_its_reason) {
   assert_true(tdict_device_equal(pinned->device, tdict_cpu()));
   shim_end(&broken, d);
   tdict_gpu *gpu = NULL;
-  td_ok(tdict_devices_gpu(devices, tdict_cuda(0), &gpu, err)); /* works again: the failure is not remembered */
+  td_ok(tdict_devices_gpu(devices, tdict_cuda(0), &gpu, err)); /* works now: the failure is not remembered */
   tdict_devices_destroy(devices);
 }
 
@@ -167,7 +166,7 @@ CASE(devices_keep_one_memory_per_absent_device) {
   td_fail_alloc(0, true);
   tdict_memory *none = tdict_devices_memory(devices, tdict_cuda(COUNT));
   td_fail_alloc_stop();
-  assert_non_null(none); /* still returns a memory, which refuses allocations */
+  assert_non_null(none); /* still returns a memory object, which refuses allocations */
   tdict_block block;
   td_fails(TDICT_ENOMEM, "host memory", none->ops->allocate(none, 1, &block, err));
   tdict_devices_destroy(devices);
@@ -235,7 +234,7 @@ CASE(devices_create_survives_enomem) {
     refused = td_fail_alloc_stop();
     assert_true(status == TDICT_OK || (refused && status == TDICT_ENOMEM));
     assert_true((devices == NULL) == (status != TDICT_OK));
-    tdict_devices_destroy(devices); /* exists if only the first use of the pool failed */
+    tdict_devices_destroy(devices); /* not NULL if only the first use of the pool failed */
     tdict_driver_sim_counts(d, 0, &n);
     assert_int_equal(n.num_streams + n.num_events + n.num_allocations, 0);
     assert_int_equal(atomic_load(&d->refs), 1);

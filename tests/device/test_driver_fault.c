@@ -97,7 +97,7 @@ CASE(driver_fault_nth_call_fails) {
   tdict_cu_stream s = NULL;
   arm(d, TDICT_FAULT_EVENT_CREATE, 3, false);
   for (int i = 0; i < 2; i++) CU(SUCCESS, event_create, &events[i], TDICT_CU_EVENT_DEFAULT);
-  CU(SUCCESS, stream_create, &s, TDICT_CU_STREAM_DEFAULT); /* a call of another kind is not counted */
+  CU(SUCCESS, stream_create, &s, TDICT_CU_STREAM_DEFAULT); /* another kind of call is not counted */
   assert_false(tdict_driver_fault_fired(d));
   CU(UNKNOWN, event_create, &events[2], TDICT_CU_EVENT_DEFAULT);
   assert_true(tdict_driver_fault_fired(d));
@@ -122,7 +122,7 @@ CASE(driver_fault_nth_call_fails) {
   CU(SUCCESS, stream_destroy, s);
 }
 
-/* A failing call does nothing, but a failing call that waits or releases something still does so. */
+/* A call that fails does nothing. But if the call waits or releases something, it does so before it fails. */
 CASE(driver_fault_fails_before_or_after_the_call) {
   scoped_pair p = open_pair();
   tdict_driver *d = p.d;
@@ -163,7 +163,7 @@ typedef struct caller {
   tdict_cu_context context;
   tdict_cu_event event;
   pthread_t thread;
-  _Atomic(int) result; /* -1: the call has not returned */
+  _Atomic(int) result; /* -1 until the call has returned */
 } caller;
 static void *run_caller(void *argument) {
   caller *c = argument;
@@ -219,7 +219,7 @@ CASE(driver_fault_calls_the_around_hook) {
   tdict_driver_fault_set_around(d, NULL);
 }
 
-/* The controls of the simulated device also work if the driver is wrapped, here twice. */
+/* The controls of the simulated device also work on a wrapped driver. Here it is wrapped twice. */
 CASE(driver_fault_wraps_a_held_device) {
   tdict_sim_options sim = sim_options(false);
   scoped_driver inner = NULL, middle = NULL, d = NULL;
@@ -256,8 +256,8 @@ CASE(driver_fault_wraps_a_held_device) {
   tdict_stream_destroy(c, s);
 }
 
-/* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, errors contain the
- * reason. */
+/* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, errors of pinning contain
+ * the reason. */
 CASE(pinned_memory_is_absent_for_a_reason) {
   tdict_sim_options sim = sim_options(false);
   scoped_driver inner = td_made(driver, tdict_driver_sim_open(&sim, &made, err)), d = NULL;

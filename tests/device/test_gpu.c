@@ -1,4 +1,4 @@
-/* Tests one GPU: the current context of a thread, the reuse of streams and events, their order, page-locked memory, and
+/* Tests one GPU: the current context of a thread, the reuse and order of streams and events, page-locked memory, and
  * failures to open the GPU. */
 #include "device/gpu.h"
 
@@ -112,7 +112,7 @@ GPU_CASE(gpu_give_survives_enomem) {
   assert_int_equal(b.gpu->num_streams + b.gpu->num_events, 0);
   td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
   td_ok(tdict_gpu_take_event(b.gpu, &event, err));
-  td_fail_alloc(0, true); /* no memory for the list: destroyed, not leaked */
+  td_fail_alloc(0, true); /* no memory for the list, so the objects are destroyed */
   tdict_gpu_give_stream(b.gpu, stream);
   tdict_gpu_give_event(b.gpu, event);
   td_fail_alloc_stop();
@@ -184,7 +184,7 @@ GPU_CASE(gpu_is_pinned_asks_the_driver) {
   assert_false(tdict_gpu_is_pinned(b.gpu, own, p + 1, SIZE_MAX)); /* the end would wrap around */
   assert_true(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4096));
   assert_true(tdict_gpu_is_pinned(b.gpu, claimed, pages + 100, 3996));
-  assert_false(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4097)); /* only half of the claimed bytes are pinned */
+  assert_false(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4097)); /* only the first half of them is pinned */
   assert_false(tdict_gpu_is_pinned(b.gpu, claimed, pages + 4096, 1));
   assert_false(tdict_gpu_is_pinned(b.gpu, silent, pages, 4096));
   assert_false(tdict_gpu_is_pinned(b.gpu, lied, pageable, 1));
@@ -203,7 +203,7 @@ GPU_CASE(gpu_pinner_registers_and_unregisters) {
   size_t begin = fixture_counts(&b).pinned_bytes;
   void *pages = aligned_alloc(4096, 4096), *own = NULL;
   assert_non_null(pages);
-  tdict_gpu_leave(b.gpu, &b.scope); /* the call makes the context current itself */
+  tdict_gpu_leave(b.gpu, &b.scope); /* the function makes the context current by itself */
   td_ok(p.ops->reg(p.self, pages, 4096, err));
   td_ok(p.ops->allocate(p.self, 8192, &own, err));
   memset(own, 1, 8192);
@@ -213,11 +213,11 @@ GPU_CASE(gpu_pinner_registers_and_unregisters) {
   assert_int_equal(fixture_counts(&b).pinned_bytes, begin);
   free(pages);
   p.ops->retain(p.self);
-  assert_int_equal(atomic_load(&b.gpu->refs), 3); /* of the devices, the pinned pool and this test */
+  assert_int_equal(atomic_load(&b.gpu->refs), 3); /* held by the devices, the pinned pool and this test */
   p.ops->release(p.self);
 }
 
-/* If the node does not exist, pages are still pinned, and a warning is logged once. */
+/* If the NUMA node does not exist, pages are still pinned, and a line is logged once. */
 static void count_refusals(void *user, int32_t level, const char *text) {
   if (level == TDICT_LOG_INFO && strstr(text, "binding it to node 1023 failed")) ++*(int *)user;
 }
@@ -236,7 +236,7 @@ GPU_CASE(gpu_logs_a_refused_node_once) {
   }
 }
 
-/* Without kernels, some calls use a slower way and return no error. The log has the cause, once. */
+/* Without kernels, some calls use a slower way and return no error. The cause is logged once. */
 static void hear_of_kernels(void *user, int32_t level, const char *text) {
   if (strstr(text, "kernels") == NULL) return;
   assert_int_equal(level, TDICT_LOG_WARNING);
@@ -269,7 +269,7 @@ GPU_CASE(gpu_open_refuses_absent_ordinals) {
   assert_null(gpu);
 }
 
-/* Makes one call fail while a GPU is opened, after `calls_left` other calls. */
+/* Makes one driver call fail while a GPU is opened, after `calls_left` other calls. */
 static shim opening;
 static int calls_left;
 static tdict_cu next_call(tdict_cu result) { return calls_left-- == 0 ? TDICT_CU_UNKNOWN : result; }
@@ -299,7 +299,7 @@ CASE(gpu_open_leaks_nothing_when_it_fails) {
   opening.ops.pool_create = open_pool;
   opening.ops.pool_set = open_set;
   opening.ops.stream_create = open_stream;
-  for (int i = 0; i < 8; i++) { /* calls: retain, two attributes, pool, two settings, two streams */
+  for (int i = 0; i < 8; i++) { /* the calls: retain, two attributes, pool, two settings, two streams */
     tdict_cu_context current = (tdict_cu_context)(void *)&gpu;
     calls_left = i;
     td_fails(TDICT_EDEVICE, "cu", tdict_gpu_open(d, 0, 0, &gpu, err));
@@ -325,8 +325,8 @@ static tdict_cu count_free(tdict_driver *d, void *memory) {
   return opening.real->mem_free(d, memory);
 }
 
-/* Memory of the pool is freed in the order of a stream. compute-sanitizer --track-stream-ordered-races reports
- * cuMemFree() of such memory. */
+/* Memory of a pool must be freed on a stream. compute-sanitizer --track-stream-ordered-races reports cuMemFree() of
+ * such memory. */
 CASE(gpu_open_frees_in_the_order_of_the_stream) {
   scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
@@ -351,11 +351,11 @@ static tdict_cu note_create(tdict_driver *d, tdict_cu_stream *out, unsigned flag
 }
 static tdict_cu note_wait(tdict_driver *d, tdict_cu_stream stream) {
   waited_for = stream;
-  return (void)d, TDICT_CU_OUT_OF_MEMORY; /* a failure does not matter, because the host has waited before */
+  return (void)d, TDICT_CU_OUT_OF_MEMORY; /* this failure does not matter: the host has waited before */
 }
 
-/* compute-sanitizer --track-stream-ordered-races reports every use of a block by a stream that was created after the
- * host had waited for the allocation, unless the host waits again. */
+/* compute-sanitizer --track-stream-ordered-races reports each use of a block on a stream that was created after the
+ * host waited for the allocation, unless the host waits again. */
 CASE(gpu_waits_for_allocations_after_creating_a_stream) {
   scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
@@ -404,7 +404,7 @@ CASE(gpu_open_survives_enomem) {
     refused = td_fail_alloc_stop();
     assert_true(status == TDICT_OK || (refused && status == TDICT_ENOMEM));
     if (!refused) break;
-    tdict_gpu_release(gpu); /* exists if only the first use of the pool failed */
+    tdict_gpu_release(gpu); /* not NULL if only the first use of the pool failed */
     gpu = NULL;
     tdict_driver_sim_counts(d, 0, &n);
     assert_int_equal(n.num_streams + n.num_events + n.num_allocations, 0);

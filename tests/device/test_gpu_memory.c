@@ -1,4 +1,4 @@
-/* Tests device memory: sizes, counts, reuse, copies of rectangles in three directions, and the state after failures. */
+/* Tests device memory: sizes, counts, reuse, copies of rectangles in three directions, and what failures leave. */
 #include "device/gpu.h"
 
 #include "core/memory/pinned_pool.h"
@@ -73,8 +73,8 @@ GPU_CASE(gpu_memory_without_cache) {
   assert_int_equal(fixture_memory(&b).cached_bytes, 0);
 }
 
-/* Large blocks come from mem_alloc(), are kept like other blocks, and are counted in the same way. If the cache would
- * not keep a block, the block comes from the pool. */
+/* Large blocks are allocated by mem_alloc(), and are cached and counted like other blocks. A block that the cache would
+ * not keep is allocated from the pool. */
 static const tdict_driver_ops *real_ops;
 static _Atomic(int) plain_allocations, plain_frees;
 static tdict_cu count_alloc(tdict_driver *d, void **out, size_t bytes) {
@@ -151,7 +151,7 @@ static void take_a_while(void *user) {
   atomic_store(&f->passed, true);
 }
 
-/* Memory whose free is queued counts as available: the allocation waits for the free instead of failing. */
+/* Memory whose free is queued counts as available: the allocation waits for the free and does not fail. */
 SIM_CASE(gpu_memory_waits_for_queued_frees) {
   tdict_context_options o = tdict_context_options_default();
   o.sim = td_options(tdict_sim_options, memory_bytes = 16 * MIB);
@@ -165,7 +165,7 @@ SIM_CASE(gpu_memory_waits_for_queued_frees) {
   block = fixture_take(&b, 10 * MIB);
   assert_true(atomic_load(&f.passed));
   fixture_give(&b, &block);
-  block = fixture_take(&b, 13 * MIB); /* now the memory of the cached block is needed */
+  block = fixture_take(&b, 13 * MIB); /* now the memory of the cached block is needed, too */
   fixture_give(&b, &block);
 }
 
@@ -203,7 +203,7 @@ SIM_CASE(gpu_memory_is_freed_after_its_fences) {
   assert_false(atomic_load(&freed_too_early));
 }
 
-/* A rectangle that the library and a plain loop copy. Other bytes of the destination stay 0xA5. */
+/* A rectangle that is copied by the library and by a plain loop. Other bytes of the destination stay 0xA5. */
 typedef struct rect_case {
   size_t width, height;
   int64_t dst_pitch, src_pitch;
@@ -283,7 +283,7 @@ GPU_CASE(gpu_memory_copies_to_host_in_pieces) {
 
 static shim pitching;
 static tdict_cu refuse_long_pitch(tdict_driver *d, const tdict_cu_rect *r, tdict_cu_stream stream) {
-  if (r->dst_pitch > INT32_MAX || r->src_pitch > INT32_MAX) return TDICT_CU_INVALID_VALUE; /* like real drivers */
+  if (r->dst_pitch > INT32_MAX || r->src_pitch > INT32_MAX) return TDICT_CU_INVALID_VALUE; /* as real drivers do */
   return pitching.real->copy_rect_async(d, r, stream);
 }
 
@@ -334,8 +334,8 @@ GPU_CASE(gpu_queue_rect_negative_pitches) {
   fixture_give(&b, &block);
 }
 
-/* Copies pinned memory that is registered in two pieces. All drivers, also the simulated one, refuse a copy across the
- * border, so the library cuts its copies there. */
+/* Copies pinned memory that is registered in two pieces. All drivers, including the simulated one, refuse a copy across
+ * the border, so the library splits its copies there. */
 enum { AROUND = 3 * MIB };
 static void copy_over_border(fixture *b, char *at, char *device, tdict_cu_stream stream, raw_memory *raw) {
   static unsigned char sent[AROUND], found[AROUND];
@@ -387,7 +387,7 @@ GPU_CASE(gpu_copies_are_split_at_registrations) {
   fixture_give(&b, &block);
 }
 
-/* Copies that are queued together are correct, whether or not the driver has a call for this. */
+/* Copies that are queued by one call are correct, whether or not the driver has a call for batches. */
 static tdict_cu no_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                          tdict_cu_stream s) {
   (void)d, (void)kind, (void)lines, (void)count, (void)s;
@@ -453,7 +453,7 @@ GPU_CASE(gpu_memory_fills) {
   fixture_give(&b, &block);
 }
 
-/* A copy that fails halfway waits for its queued rows before its stream, buffer or host memory is reused. */
+/* If a copy fails halfway, its queued rows are waited for before its stream, buffer or host memory is reused. */
 static shim failing;
 static int rows_left, waits_after_failure;
 static tdict_cu fail_row(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream stream) {

@@ -1,4 +1,4 @@
-/* Tests memories without a driver: plain host memory, and the memory of an absent device. */
+/* Tests memory objects without a driver: plain host memory, and the memory of an absent device. */
 #include "device/host.h"
 
 #include <stdatomic.h>
@@ -36,7 +36,7 @@ CASE(host_memory_allocates_and_frees) {
     f.waits = f.releases = 0;
     m->ops->free(m, &block, fences, 1);
     assert_int_equal(f.waits, 1);
-    assert_int_equal(f.releases, 1); /* the free has waited for the fence first */
+    assert_int_equal(f.releases, 1); /* freeing waits for the fence, then releases it */
   }
   m->ops->retain(m);
   m->ops->release(m);
@@ -53,7 +53,7 @@ CASE(absent_memory_reports_its_reason) {
   assert_int_equal(tdict_fail_native(&reason, TDICT_ENODEVICE, 100, "it rains"), TDICT_ENODEVICE);
   tdict_memory *m = tdict_absent_memory_create(tdict_cuda(3), &reason);
   assert_non_null(m);
-  memset(&reason, 0xA5, sizeof reason); /* the memory has its own copy */
+  memset(&reason, 0xA5, sizeof reason); /* the memory object has its own copy */
   tdict_block block = {.bytes = 5};
   td_fails(TDICT_ENODEVICE, "it rains", m->ops->allocate(m, 10, &block, err));
   assert_int_equal(td_last_error.native, 100);

@@ -1,4 +1,4 @@
-/* Fills of device memory are ordered with the legacy stream of the program. */
+/* Tests that fills of device memory are ordered with the program's legacy stream. */
 #include "device/blocked_stream.h"
 
 enum { BYTES = 1024 };

@@ -1,4 +1,4 @@
-/* Tests on which processors the workers run. The test describes machines by temporary folders like those of sysfs. */
+/* Tests which processors the workers run on. A temporary folder like sysfs describes the machine. */
 #include "device/placement.h"
 
 #include "core/base/log.h"
@@ -91,7 +91,7 @@ static void keep_text(void *user, int32_t level, const char *text) {
   snprintf(user, 256, "%s", text);
 }
 
-/* Opens two simulated devices. Pinned memory is on the node of the default device. */
+/* Opens two simulated devices. Pinned memory must be on the NUMA node of the default device. */
 CASE(gpu_open_finds_its_memory_node) {
   enum { ONE_NODE, NOT_KNOWN, KNOWN };
   for (int kind = ONE_NODE; kind <= KNOWN; kind++) {
@@ -111,7 +111,7 @@ CASE(gpu_open_finds_its_memory_node) {
   }
 }
 
-/* The workers move to the GPU's node, which here is one processor of this machine. */
+/* The workers move to the GPU's NUMA node, which here has one processor of this machine. */
 SIM_CASE(placement_moves_the_workers) {
   scoped_fixture b = fixture_open(NULL);
   tdict_cpus own, first;
@@ -139,7 +139,7 @@ SIM_CASE(placement_moves_the_workers) {
   assert_int_equal(tdict_pool_num_cpus(pool), 1);
   mask = own;
   assert_true(tdict_cpus_read(&mask));
-  assert_true(td_cpus_equal(&mask, &own)); /* the program's own thread does not move */
+  assert_true(td_cpus_equal(&mask, &own)); /* the program's own thread stays where it is */
   tdict_pool_destroy(pool);
   tdict_log_release(log);
 }

@@ -1,4 +1,4 @@
-/* Tests the operation `run` of device memory: its order with streams and fences, its buffers, and its failures. */
+/* Tests the operation `run` of device memory, which launches kernels: its order, its buffers, and failures. */
 #include "core/kernel/work.h"
 #include "device/blocked_stream.h"
 #include "device/gpu.h"
@@ -7,8 +7,8 @@
 
 enum { ROWS = 700, BYTES = ROWS * 8 };
 
-/* Makes a work that gathers int64 rows in reverse order. The 700 positions do not fit into the parameters of a launch,
- * so the table needs a buffer. With `small`, there are only 3 rows. */
+/* Makes a work that gathers int64 rows in reverse order. The table of 700 positions does not fit into the parameters of
+ * a launch, so it needs a buffer. With `small`, there are only 3 rows. */
 static void make_gather(tdict_kernel_work *work, void *dst, const void *src, bool small) {
   const int64_t count = small ? 3 : ROWS, shape[] = {count}, strides[] = {8};
   int64_t positions[ROWS];
@@ -28,7 +28,7 @@ static void make_gather(tdict_kernel_work *work, void *dst, const void *src, boo
   td_ok(tdict_kernel_add_copy(work, &move, err));
 }
 
-/* Makes a conversion with results. Element 5 of the source is the first element that int8 cannot hold. */
+/* Makes a conversion that reports results. Element 5 of the source is the first that int8 cannot hold. */
 static void make_conversion(tdict_kernel_work *work, void *dst, const void *src) {
   const int64_t shape[] = {ROWS}, to[] = {1}, from[] = {8};
   const tdict_kernel_move move = {
@@ -90,7 +90,7 @@ GPU_CASE(run_returns_when_the_work_is_done) {
   }
 }
 
-/* A run on a stream reads the bytes of an earlier copy on the stream, and a later copy reads the result of the run. */
+/* A run on a stream reads what an earlier copy on the stream wrote, and a later copy reads the result of the run. */
 GPU_CASE(run_on_a_stream_is_ordered_with_its_work) {
   scoped_run_case c;
   tdict_kernel_work work;
@@ -160,8 +160,8 @@ static tdict_status noted_wait_on_stream(tdict_fence *fence, void *device, void 
   return TDICT_OK;
 }
 
-/* The stream waits for the fences of the order. The host waits only for fences that a stream cannot wait for. If the
- * list of fences is incomplete, nothing is launched. */
+/* The stream waits for the fences of the run's order. The host waits only for fences that a stream cannot wait for. If
+ * the list of fences is incomplete, nothing is launched. */
 GPU_CASE(run_waits_for_the_fences_of_its_order) {
   static const tdict_fence_ops queued = {noted_poll, noted_wait, noted_wait_on_stream, note_reference, note_reference};
   static const tdict_fence_ops waited = {noted_poll, noted_wait, NULL, note_reference, note_reference};
@@ -211,7 +211,7 @@ SIM_CASE(run_follows_the_legacy_stream) {
   CU(SUCCESS, host_free, host, BYTES);
 }
 
-/* When the run returns, its results have arrived, also on a stream. */
+/* When the run returns, its results are on the host, even if it runs on a stream. */
 GPU_CASE(run_waits_for_results) {
   for (int on_stream = 0; on_stream < 2; on_stream++) {
     scoped_run_case c;
@@ -249,7 +249,7 @@ GPU_CASE(run_waits_once) {
       make_conversion(&work, c.dst.data, c.src.data);
     else
       make_gather(&work, c.dst.data, c.src.data, false);
-    td_ok(run(&c, &work, NULL, err)); /* allocates the buffer */
+    td_ok(run(&c, &work, NULL, err)); /* the buffer is allocated before the waits are counted */
     shim_begin(&waiting.s, c.b.d);
     waiting.s.ops.stream_synchronize = counted_wait;
     waiting.waits = 0;
@@ -278,8 +278,8 @@ GPU_CASE(run_of_an_empty_work) {
 static struct load_shim {
   shim s;
   int loads, unloads;
-  tdict_cu result; /* what module_load returns; SUCCESS: the call is forwarded */
-  int capture;     /* what stream_capture_status reports */
+  tdict_cu result; /* returned by module_load; SUCCESS: the call is forwarded */
+  int capture;     /* reported by stream_capture_status */
 } loading;
 static tdict_cu counted_load(tdict_driver *d, const char *image, tdict_cu_module *out) {
   loading.loads++;
@@ -314,7 +314,7 @@ GPU_CASE(run_loads_the_kernels_once) {
   shim_end(&loading.s, d);
 }
 
-/* If the driver has no compiler, only works are refused. If a later load succeeds, works run. */
+/* Without a compiler in the driver, only kernels are refused. Once loading succeeds, kernels run. */
 GPU_CASE(run_without_a_compiler) {
   static const tdict_cu codes[] = {TDICT_CU_NO_BINARY_FOR_GPU,        TDICT_CU_INVALID_PTX,
                                    TDICT_CU_JIT_COMPILER_NOT_FOUND,   TDICT_CU_UNSUPPORTED_PTX_VERSION,
@@ -370,7 +370,7 @@ GPU_CASE(run_refuses_streams) {
   tdict_kernel_work_reset(&work);
 }
 
-/* Each run that waits on a stream has its own buffer. Later runs reuse the buffers, and a trim frees them. */
+/* Each run that waits on a stream has its own buffer. Later runs reuse the buffers, and trimming frees them. */
 SIM_CASE(run_reuses_buffers_after_their_launch) {
   enum { RUNS = TDICT_KEPT_TABLES };
   scoped_run_case c;
@@ -424,7 +424,7 @@ GPU_CASE(run_with_more_buffers_than_are_kept) {
   tdict_kernel_work_reset(&work);
 }
 
-/* Works also run on memory of a program's allocator. */
+/* Kernels can also run on memory from an allocator of the program. */
 static void *take_block(void *user, size_t bytes) {
   (void)bytes;
   return ((const run_case *)user)->dst.data;
@@ -448,7 +448,7 @@ GPU_CASE(run_in_memory_of_an_allocator) {
   tdict_kernel_work_reset(&work);
 }
 
-/* A GPU whose driver fails on demand. */
+/* A GPU over a driver whose calls fail on demand. */
 typedef struct fault_case {
   tdict_driver *inner, *d;
   tdict_gpu *gpu;
@@ -483,7 +483,7 @@ static void close_fault(fault_case *c) {
   td_release(c->d, c->inner);
 }
 
-/* Waits for the work of an order, and releases its use. */
+/* Waits for the queued work of an order, and releases its use. */
 static void end_order(tdict_run_order *order) {
   if (!order->use) return;
   assert_true(order->use->ops->wait(order->use, INT64_MAX));
@@ -491,8 +491,8 @@ static void end_order(tdict_run_order *order) {
   order->use = NULL;
 }
 
-/* Each driver call of a run fails once. The run then returns an error and leaves nothing queued, or it succeeds,
- * because the call was not needed. The next run succeeds. */
+/* Each driver call of a run fails once. Then the run returns an error and leaves nothing queued, or it succeeds without
+ * this call. The next run succeeds. */
 static int sweep_calls(bool results, bool on_stream) {
   int failed = 0;
   for (int64_t n = 1;; n++) {
@@ -556,7 +556,7 @@ SIM_CASE(run_without_host_memory) {
       end_order(&order);
       if (!had_failed) break; /* without an event for the buffer, the run waits and succeeds */
     }
-    assert_true(failed >= (i == 3 ? 3 : 4)); /* on a stream, a work with results needs no use */
+    assert_true(failed >= (i == 3 ? 3 : 4)); /* a run with results on a stream has no use */
     tdict_kernel_work_reset(&work);
     close_fault(&c);
   }

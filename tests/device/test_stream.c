@@ -49,7 +49,7 @@ DEVICE_CASE(stream_synchronize_refuses) {
   const tdict_stream none = {td_device(), NULL};
   td_fails(TDICT_EINVAL, "context is NULL", tdict_stream_synchronize(NULL, none, err));
   td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_stream_synchronize(c, (tdict_stream){tdict_cuda(77), NULL}, err));
-  char own[32]; /* the message names the devices that have streams */
+  char own[32]; /* the error must name the devices that have streams */
   tdict_device_format(td_device(), own, sizeof own);
   td_fails(TDICT_EWRONGDEVICE, td_device().type == TDICT_DEVICE_CPU ? "wanted a stream of " : own,
            tdict_stream_synchronize(c, (tdict_stream){tdict_cuda(77), NULL}, err));
@@ -69,5 +69,5 @@ SIM_CASE(stream_synchronize_reports_faults) {
   b.d->ops = &ops;
   td_fails(TDICT_ELOST, "cuStreamSynchronize", tdict_stream_synchronize(b.context, s, err));
   b.d->ops = real;
-  td_fails(TDICT_ELOST, "lost", tdict_stream_synchronize(b.context, s, err)); /* each later call fails, too */
+  td_fails(TDICT_ELOST, "lost", tdict_stream_synchronize(b.context, s, err)); /* later calls fail, too */
 }

@@ -1,4 +1,4 @@
-/* Tests uses: fences for the work that a program has queued on a stream. Here a function waits at a gate. */
+/* Tests uses: fences for the work that a program has queued on a stream. Here, a function waits at a gate. */
 #include "device/use.h"
 
 #include "context.h"
@@ -42,7 +42,7 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   CU(SUCCESS, copy_h2d_async, block.data, host, 4096, behind.handle); /* not a function: those run one at a time */
   td_rest();
   CU(NOT_READY, stream_query, behind.handle);
-  /* work that is queued later does not belong to the use */
+  /* work queued later does not belong to the use */
   gate later = {0};
   td_ok(tdict_sim_launch(s, pass_gate, &later, err));
   open_gate(&g);
@@ -62,13 +62,13 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   tdict_stream_destroy(b.context, s);
 }
 
-/* The event is returned to the GPU and reused. The GPU lives as long as the use. */
+/* The event of a released use is returned to the GPU and reused. The use keeps the GPU open. */
 
 static void run_slowly(void *user) {
   usleep(30000);
   atomic_store((atomic_bool *)user, true);
 }
-/* If a query or a push of the context fails, the work may still run, so the use must not be reported as done. */
+/* If querying the event or pushing the context fails, the work may still run, so poll() must return false. */
 SIM_CASE(use_is_not_done_when_a_driver_call_fails) {
   static const tdict_fault_kind kinds[] = {TDICT_FAULT_EVENT_QUERY, TDICT_FAULT_CTX_PUSH};
   tdict_sim_options sim = tdict_sim_options_default();
@@ -112,7 +112,7 @@ SIM_CASE(use_returns_its_event_to_the_gpu) {
   scoped_driver d = tdict_driver_retain(b.d);
   tdict_stream_destroy(b.context, s);
   fixture_close(&b);
-  assert_true(use->ops->poll(use)); /* the context is destroyed, but the GPU object is not */
+  assert_true(use->ops->poll(use)); /* the context is destroyed, but the GPU still exists */
   use->ops->release(use);
 }
 
@@ -171,7 +171,7 @@ SIM_CASE(use_create_fails_without_leaks) {
   use = use_of(&b, s);
   x.ops.stream_wait_event = refuse_wait;
   td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", use->ops->wait_on_stream(use, b.gpu, s.handle, err));
-  x.ops.event_query = event_fault; /* a wait for an event whose query fails would never end */
+  x.ops.event_query = event_fault; /* waiting for an event whose query fails would never end */
   x.ops.event_synchronize = event_fault;
   assert_true(use->ops->poll(use));
   assert_true(use->ops->wait(use, INT64_MAX));

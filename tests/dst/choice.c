@@ -24,10 +24,10 @@ uint64_t dst_random_bits(void) {
 
 static struct settings {
   bool is_pct;
-  unsigned stay;      /* chances out of 256 */
+  unsigned stay;      /* probability (in 1/256) that a decision keeps the current thread */
   uint64_t pct_steps; /* priorities change at random steps up to this step */
   int depth;
-  uint64_t rarity[DST_NUM_KINDS]; /* one of this many calls fails; 0: none */
+  uint64_t rarity[DST_NUM_KINDS]; /* on average, one call in this many fails; 0: none */
 } settings;
 static const char *const kind_names[DST_NUM_KINDS] = {"spurious", "early_timeout", "alloc", "thread", "driver", "io"};
 static unsigned allowed; /* the allowed kinds, as bits */
@@ -47,9 +47,9 @@ static bool is_named(const char *list, const char *name) {
 
 /* ---- recorded choices ---- */
 
-/* A choice that was not 0. The thread's own count of choices identifies it, whatever the other threads do. */
+/* A choice other than 0, identified by its thread and how many choices this thread made before. */
 enum { READ_BYTES = 1 << 20 };
-#define LIST_BYTES ((size_t)1 << 34) /* of address space */
+#define LIST_BYTES ((size_t)1 << 34) /* reserved address space */
 typedef struct choice {
   uint32_t thread, unused;
   uint64_t count, value;
@@ -139,20 +139,20 @@ static int highest(const int *threads, int count) {
   return best;
 }
 
-/* At a change of priorities, a thread gets FIRST_LOW or a little more. Initial priorities are higher, and those of
- * threads that gave way are lower. */
+/* A change of priorities gives the running thread FIRST_LOW plus the number of the change. Initial priorities are
+ * higher, and priorities of threads that gave way are lower. */
 #define FIRST_LOW (UINT64_C(1) << 32)
 enum { FAIR_STEPS = 1000 };
 static uint64_t change_steps[16], lowest = FIRST_LOW;
 
 int dst_choose_thread(const int *threads, int count, bool can_stay) {
-  /* The algorithm of Burckhardt et al. (2010): the thread with the highest priority runs. At depth - 1 steps, the
-   * running thread gets a priority below all initial priorities. */
+  /* The algorithm of Burckhardt et al. (2010): the thread with the highest priority runs. At depth - 1 random steps,
+   * the running thread gets a priority below all initial priorities. */
   for (int i = 0; i < settings.depth - 1; i++)
     if (settings.is_pct && dst_the.num_steps == change_steps[i])
       dst_the.threads[dst_the.current].priority = FIRST_LOW + (uint64_t)i;
   if (count == 1) return 0;
-  /* After `pct_steps`, a thread that polls in a loop must not keep the other threads from running. */
+  /* After `pct_steps` no priority changes any more, so a thread that polls could keep the others from running. */
   if (settings.is_pct && dst_the.num_steps > settings.pct_steps && dst_the.num_steps % FAIR_STEPS == 0)
     dst_give_way(dst_the.current);
   if (!settings.is_pct || is_replay) return (int)dst_choose((uint64_t)count, can_stay ? settings.stay : 0);
@@ -204,8 +204,8 @@ size_t dst_shorten(size_t bytes) {
 
 /* ---- start and end ---- */
 
-/* Derives the settings from the seed. Half of the seeds use PCT. A kind of misfortune is off in a quarter of the seeds
- * and rarer in half of them, so that in some runs only two kinds happen. */
+/* Derives the settings from the seed. Half of the seeds use PCT. Each kind of misfortune is off in a quarter of the
+ * seeds and rarer in half of them, so some runs have only a few kinds. */
 static void settings_of_seed(void) {
   static const unsigned stays[] = {128, 192, 240, 252};
   static const uint64_t steps[] = {2000, 6000, 20000};

@@ -19,7 +19,7 @@
 enum { DST_MOST_THREADS = 512, DST_NUM_KINDS = DST_IO + 1 };
 #define DST_FOREVER INT64_MAX
 
-/* What a thread does. In each state after DST_READY, the thread waits until dst_can_run() returns true. */
+/* What a thread does. Between DST_READY and DST_DONE, the thread waits until dst_can_run() returns true. */
 typedef enum dst_state {
   DST_READY,
   DST_MUTEX,     /* waits for a mutex */
@@ -35,10 +35,10 @@ typedef enum dst_state {
   DST_DONE
 } dst_state;
 
-/* A lock in the memory of a pthread_mutex_t or a pthread_rwlock_t. If all bytes are zero, the lock is free. `kind` has
- * the offset of glibc's field, which static initializers set. */
+/* A lock in the memory of a pthread_mutex_t or a pthread_rwlock_t. If all bytes are zero, the lock is free. `kind` is
+ * at the offset of glibc's own field, which static initializers set. */
 typedef struct dst_lock {
-  int owner; /* 0: free, otherwise the number of the thread plus 1 */
+  int owner; /* 0: free, otherwise the number of the owning thread plus 1 */
   int depth, readers, unused;
   int kind;
 } dst_lock;
@@ -52,7 +52,7 @@ typedef struct dst_thread {
   int target;     /* the thread to join */
   bool was_woken; /* by a condition or a futex, or spuriously */
   bool is_detached;
-  bool is_free; /* the number may be given to another thread */
+  bool is_free; /* the number may be given to a new thread */
   uint64_t priority;
   uint64_t num_choices; /* see dst_choose() */
   pthread_t real;
@@ -64,7 +64,7 @@ typedef struct dst_thread {
 
 typedef struct dst_world {
   bool is_on;
-  bool is_atomic; /* if accesses to atomic variables are decisions */
+  bool is_atomic; /* whether accesses to atomic variables are decisions */
   int num_threads, current;
   int64_t now_ns;
   uint64_t seed, hash, num_steps, num_switches, most_steps, stop_step;
@@ -79,14 +79,14 @@ static inline dst_thread *dst_me(void) { return &dst_the.threads[dst_self]; }
 /* ---- scheduler.c ---- */
 
 /* Makes a decision: the scheduler chooses the next thread. Returns when this thread runs again. If the thread must
- * wait, the caller has set its state, which is DST_READY afterwards. */
+ * wait, the caller sets its state first. The state is DST_READY afterwards. */
 void dst_decide(const char *call, void *site);
 /* Sets the state of the current thread and waits until the thread can run. */
 void dst_wait(dst_state state, void *object, int64_t deadline_ns, const char *call, void *site);
-/* The first function waits until a new thread may run. The second makes the last decision of a thread. */
+/* dst_take_token() waits until a new thread may run. dst_end_thread() makes the last decision of the current thread. */
 void dst_take_token(int self);
 void dst_end_thread(void);
-/* Adds a thread that can run to the table. Returns its number. */
+/* Adds a runnable thread to the table. Returns its number. */
 int dst_add_thread(void);
 /* Makes another thread print its stack. */
 enum { DST_TOKEN_TO_REPORT = 2 };
@@ -101,17 +101,17 @@ void dst_choice_start(uint64_t seed);
 /* Chooses a number below n: 0 with probability stay / 256, otherwise any number. 0 is the usual outcome, so a run with
  * fewer other choices is simpler. */
 uint64_t dst_choose(uint64_t n, unsigned stay);
-/* Chooses the next thread of `count` threads that can run. The first is the current thread, if `can_stay`. */
+/* Returns the index of the next thread in `threads`, which all can run. If `can_stay`, the first is the current one. */
 int dst_choose_thread(const int *threads, int count, bool can_stay);
 /* Gives the thread the lowest priority. */
 void dst_give_way(int thread);
 uint64_t dst_new_priority(void);
-/* Returns true if a misfortune of the kind should happen now. The caller then calls dst_misfortune_happened(). */
+/* Returns true if this kind of misfortune should happen now. The caller must then call dst_misfortune_happened(). */
 bool dst_misfortune(enum dst_misfortune kind);
 void dst_misfortune_happened(enum dst_misfortune kind);
-bool dst_call_fails(enum dst_misfortune kind); /* calls both functions */
+bool dst_call_fails(enum dst_misfortune kind); /* calls dst_misfortune() and dst_misfortune_happened() */
 uint64_t dst_random_bits(void);
-/* Returns the length of a read or write, which a misfortune can shorten. */
+/* Returns how many of the bytes a read or write transfers: all, or fewer if a misfortune happens. */
 size_t dst_shorten(size_t bytes);
 void dst_choice_report(void);
 /* Writes the choices to the file that DST_RECORD names. */
@@ -121,10 +121,10 @@ void dst_choice_write(void);
 
 void dst_report_start(void);
 void dst_record(int from, int next, const char *call, void *site);
-/* Records the stack of a call that fails. */
+/* Records the call stack of a call that a misfortune makes fail. */
 void dst_record_misfortune(const char *name);
 /* Prints the threads and the last decisions, and ends the process. */
-/* Installs a stack for signals, on which this thread can print a report. */
+/* Makes `stack` the signal stack of this thread, so that the thread can print a report. */
 enum { DST_SIGNAL_STACK_BYTES = 1 << 16 };
 void dst_report_catch(void *stack);
 void dst_report_stack(void);
@@ -132,7 +132,7 @@ _Noreturn void dst_die(const char *format, ...) __attribute__((format(printf, 1,
 
 /* ---- the others ---- */
 
-void *dst_real(const char *name); /* the replaced function of libc */
+void *dst_real(const char *name); /* returns libc's own function of this name */
 #define DST_REAL(name)                                      \
   __extension__({                                           \
     static __typeof__(&name) real_;                         \

@@ -1,5 +1,5 @@
-/* Replaces the functions on files. Files below DST_FOLDER are in memory. /dev/null is the real file, and no file exists
- * below /proc and /sys. Other files are refused. Each call is a decision. */
+/* Replaces libc's file functions. Files below DST_FOLDER are in memory. /dev/null is the real file. Below /proc and
+ * /sys no file exists. Calls with other paths end the run. Each call is a decision. */
 #include "dst/files.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@
 
 enum { MOST_FDS = 1 << 16, TMPFS = 0x01021994 };
 
-static int handles[MOST_FDS]; /* the inode of each descriptor; 0: of another file system */
+static int handles[MOST_FDS]; /* the inode of each descriptor; 0: not a simulated file */
 
 void dst_files_start(void) { dst_tree_start(); }
 
@@ -37,7 +37,7 @@ static void begin(const char *call, void *site) {
 
 /* ---- paths ---- */
 
-/* A resolved path: a folder, a name in the folder, and the inode of the name, or 0. */
+/* A resolved path: a folder, a name in the folder, and the inode of this name (0: none). */
 typedef struct place {
   int folder, inode;
   char name[NAME_MAX + 1];
@@ -393,7 +393,7 @@ DST_EXPORT int rename(const char *from, const char *to) { return renameat2(AT_FD
 
 /* ---- the names of a folder ---- */
 
-/* The target of a DIR * under the scheduler. Its names are those of the first readdir(). */
+/* What a DIR * points to under the scheduler. The first readdir() reads all names. */
 typedef struct listing {
   int fd;
   bool is_read;

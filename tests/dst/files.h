@@ -1,6 +1,5 @@
-/* Declares the file system in memory: names and inodes. The bytes of a file lie in a memfd, so that the kernel does
- * reads, writes, locks and mappings of an open file. The scheduler has all other state, so only the thread with the
- * token may use it. */
+/* Declares the file system in memory: names and inodes. The bytes of a file lie in a memfd, so the kernel performs
+ * reads, writes, locks and mappings of open files. Only the thread with the token may call these functions. */
 #ifndef TDICT_TESTS_DST_FILES_H
 #define TDICT_TESTS_DST_FILES_H
 
@@ -17,13 +16,13 @@ typedef struct dst_inode {
   bool is_folder;
   unsigned mode;
   int64_t changed_ns;
-  int parent; /* of a folder */
+  int parent; /* the parent folder, if this is a folder */
   /* the bytes that a crash keeps */
   char *durable;
   size_t durable_bytes;
 } dst_inode;
 
-/* Sets a name of a folder to an inode; 0 removes the name. */
+/* A change of one name in a folder: the name gets the inode, or is removed if `inode` is 0. */
 typedef struct dst_name_change {
   int folder, inode;
   char name[NAME_MAX + 1];
@@ -34,13 +33,13 @@ dst_inode *dst_inode_at(int number);
 int dst_inode_create(bool is_folder, unsigned mode, int parent);
 /* Returns the inode of a name in a folder, or 0 if the name does not exist. */
 int dst_name_find(int folder, const char *name);
-/* Returns the name at a position of a folder, or NULL at the end. */
+/* Returns the next name in a folder, from *position on, and advances *position. Returns NULL at the end. */
 const char *dst_name_at(int folder, size_t *position);
 /* Changes one or two names at once. */
 void dst_names_change(const dst_name_change *changes, int count);
 /* Makes the bytes of a file, or the names of a folder, durable. */
 void dst_inode_sync(int number);
-/* Called before each call on files. Crashes the file system if this is the chosen call. */
+/* Called before each file call. Crashes the file system if this is the chosen call. */
 void dst_crash_count(void);
 
 #endif

@@ -111,7 +111,7 @@ DST_EXPORT FILE *popen(const char *command, const char *mode) {
   return DST_REAL(popen)(command, mode);
 }
 
-/* Finds no library of the system, because a real driver or NCCL would start threads without the scheduler. */
+/* Finds no library without a path: a real driver or NCCL would start threads unknown to the scheduler. */
 DST_EXPORT void *dlopen(const char *path, int flags) {
   return DST_REAL(dlopen)(dst_active() && path && !strchr(path, '/') ? "dst-opens-no-library" : path, flags);
 }
@@ -122,7 +122,7 @@ DST_EXPORT void dst_scheduler_start(uint64_t seed);
 void dst_scheduler_start(uint64_t seed) { dst_start_scheduler(seed); }
 
 /* Turns address randomization off, so that the addresses of the program and its libraries are the same in each run. If
- * the container forbids this, only programs whose behaviour depends on addresses do not repeat. */
+ * the container forbids this, programs whose behavior depends on addresses may not repeat. */
 __attribute__((constructor)) static void start(int argc, char **argv, char **environment) {
   const char *seed = getenv("DST_SEED");
   const int now = personality(0xffffffff);

@@ -1,6 +1,6 @@
-/* Replaces the allocation of memory, so that addresses depend only on the calls of the program. In a size class, the
- * block that was freed last is reused first. The first bytes of a freed block are overwritten, so that a use after free
- * is likely to be noticed. Thread rule: thread-safe. */
+/* Replaces the memory allocator, so that addresses depend only on the calls of the program. In a size class, the block
+ * that was freed last is reused first. The first bytes of a freed block are overwritten, so that a use after free is
+ * likely to be noticed. Thread rule: thread-safe. */
 #include "dst/dst.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ typedef struct block {
   struct block *next;
 } block;
 
-static int heap_lock; /* guards: all later variables */
+static int heap_lock; /* guards: all variables below */
 static uintptr_t heap_end, place_end = PLACE_START;
 static block *free_blocks[NUM_CLASSES], *free_stacks;
 static size_t num_live;

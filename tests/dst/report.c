@@ -15,7 +15,7 @@
 enum { NUM_KEPT = 50, NUM_MISFORTUNES = 8, MOST_FRAMES = 12 };
 
 typedef struct record {
-  uint64_t step, repeats; /* repeats: further decisions at the same place */
+  uint64_t step, repeats; /* repeats: further decisions at the same call site */
   int64_t now_ns;
   int from, next;
   const char *call;

@@ -1,4 +1,4 @@
-/* Replaces the start, the end and the join of threads, clocks, sleeps, and waits for sockets. The scheduler allocates
+/* Replaces the functions that start, end and join threads, read clocks, sleep, and use sockets. The scheduler allocates
  * the stacks, so that their addresses do not depend on when earlier threads ended. */
 #include "dst/dst.h"
 
@@ -21,8 +21,8 @@ typedef struct start {
 
 static pthread_key_t last_key;
 
-/* Ends the thread as the last destructor. libc runs the destructors in at most PTHREAD_DESTRUCTOR_ITERATIONS rounds,
- * and this function waits for the last round. */
+/* Ends the thread in the last round of destructors. libc runs at most PTHREAD_DESTRUCTOR_ITERATIONS rounds, and this
+ * destructor waits for the last one. */
 static void count_destructors(void *value) {
   const intptr_t round = (intptr_t)value;
   if (round < PTHREAD_DESTRUCTOR_ITERATIONS)

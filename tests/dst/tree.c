@@ -1,9 +1,9 @@
-/* Implements names, inodes and crashes. A change of names enters the journal. fsync() of a folder makes the changes up
- * to the last change of this folder durable. A crash keeps the durable names and a prefix of the journal, as in
- * journaling file systems. A crash keeps the bytes of a file's last fsync(), and some of the later blocks of 512 bytes.
+/* Implements names, inodes and crashes. Each change of names is appended to a journal. fsync() of a folder makes all
+ * entries up to the folder's last change durable. A crash keeps the durable names and a prefix of the journal. Of a
+ * file's bytes, it keeps those of the last fsync(), the latest, or a mix of both in blocks of 512.
  *
- * The program continues after a crash. The crash only makes a copy of the files that survive. At the end of
- * dst_crash(), the copy replaces the files. */
+ * The program continues after a crash, which only copies the files that survive. At the end of dst_crash(), the copy
+ * replaces the files. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -81,7 +81,7 @@ const char *dst_name_at(int folder, size_t *position) {
   return NULL;
 }
 
-/* Makes the first changes of the journal durable. */
+/* Makes the first `count` changes of the journal durable. */
 static void commit(size_t count) {
   for (size_t i = 0; i < count; i++) apply(&durable, &journal[i]);
   num_changes -= count;
@@ -169,7 +169,7 @@ void dst_tree_start(void) {
 
 /* ---- crashes ---- */
 
-/* Chooses the bytes of a file that survive: the durable bytes, the latest bytes, or blocks of both. */
+/* Chooses which bytes of a file survive: the durable bytes, the latest bytes, or blocks of both. */
 static void keep_bytes(int number) {
   const dst_inode *inode = &inodes[number];
   const size_t latest_bytes = size_of(inode);

@@ -61,7 +61,7 @@ const char *dst_folder(void) {
   return folder;
 }
 
-/* Lets the crash happen before one of the next calls on files, at the end, or not at all. */
+/* Runs `body`. Lets the crash happen before one of the next file calls, at the end, or not at all. */
 bool dst_crash(void (*body)(void *data), void *data) {
   enum { MIN_BITS = 2, MOST_BITS = 10 };
   const uint64_t most_calls = UINT64_C(1) << (MIN_BITS + dst_roll(MOST_BITS - MIN_BITS));

@@ -26,16 +26,16 @@ void dst_allow(unsigned kinds, bool allowed);
  * be nested. */
 void dst_spare(bool is_spared);
 /* Returns true if a call of this kind must fail now. The scheduler calls this function for the calls that it replaces.
- * A workload calls it with DST_DRIVER in a driver of its own, before each driver call. */
+ * A workload with its own driver calls it with DST_DRIVER before each driver call. */
 bool dst_is_unlucky(enum dst_misfortune kind);
-/* Returns the number of calls that have failed by misfortune so far. Spurious wakeups, early timeouts, interrupted and
- * short reads and writes do not count, because the program must not notice them. */
+/* Returns the number of calls that have failed by misfortune so far. Spurious wakeups, early timeouts, and interrupted
+ * or short reads and writes do not count, because no call may fail because of them. */
 uint64_t dst_num_faults(void);
 
 /* Returns the folder for files, which is empty at first: "/dst" under the scheduler, otherwise a temporary folder. */
 const char *dst_folder(void);
-/* Runs `body`. Under the scheduler, the file system may crash inside. Returns true after a crash. The folder then has
- * the files that have survived the crash. */
+/* Runs `body`. Under the scheduler, the file system may crash meanwhile. Returns true after a crash. The folder then
+ * has the files that have survived the crash. */
 bool dst_crash(void (*body)(void *data), void *data);
 /* Called in `body`. Returns true if the crash has happened, so that later changes do not survive. */
 bool dst_has_crashed(void);

@@ -13,7 +13,7 @@ enum { POISON = 0xA5, STAGING = 1 << 20, SLOT = STAGING / 32 };
 
 static inline place open_place(void) { return place_sized(STAGING, -1); }
 
-/* These fill the whole storage of a tensor with one byte, or read it. */
+/* fill_storage() fills the whole storage of a tensor with one byte. read_storage() reads the whole storage. */
 static inline void fill_storage(const place *w, const tdict_tensor *t, unsigned char byte) {
   raw_fill(raw_of(w, t), t->storage->data, byte, t->storage->bytes);
 }
@@ -107,7 +107,7 @@ static inline void check_device(const tdict_tree *td, tdict_device device) {
   for (size_t i = 0; i < l.count; i++)
     if (l.tensors[i]) assert_true(tdict_device_equal(tdict_tensor_device(l.tensors[i]), device));
 }
-/* Overwrites the bytes of a tree of the test, so that reused memory has no correct bytes. */
+/* Overwrites the storages of a tree, so that reused memory does not already hold the expected bytes. */
 static inline void spoil_tree(const place *w, const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   const tdict_storage *filled = NULL; /* successive leaves often share a storage */
@@ -142,7 +142,7 @@ static inline tdict_transfer_options behind(const held_stream *h) {
   return td_with(tdict_transfer_options, after = h->s);
 }
 
-/* Returns the bytes of a new result, in which each leaf begins at a multiple of 256. */
+/* Returns the size of the storage of a new result, in which each leaf begins at a multiple of 256 bytes. */
 static inline size_t line_bytes(const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   size_t at = 0;

@@ -1,5 +1,5 @@
-/* The batch of the tests of PyTorch's reports: a struct of the program with two tensors and other fields, which must
- * not get lost. Hooks run on any thread, so they report by status and never assert. */
+/* The batch of the tests that are based on PyTorch's issue reports: a struct of the program with two tensors and other
+ * fields, which must not get lost. Hooks run on any thread, so they report by status and never assert. */
 #ifndef TDICT_TESTS_ENGINE_NAMED_BATCH_H
 #define TDICT_TESTS_ENGINE_NAMED_BATCH_H
 
@@ -12,7 +12,7 @@ typedef struct batch {
   int64_t sizes[2];
 } batch;
 
-/* The method, which needs all fields. */
+/* The method. It uses fields that are not tensors. */
 static inline int64_t batch_area(const batch *b) { return b->sizes[0] * b->sizes[1] + b->base.number; }
 
 /* Copies a batch, with other tensors. Takes over the tensors if it succeeds. */

@@ -7,7 +7,7 @@
 #include "promises.h"
 
 typedef struct pair pair;
-/* The counts of the hooks of a test. */
+/* The counts of hook calls in a test. */
 typedef struct probe {
   atomic_int live, pins, moves, flattens, unflattens, asks;
   atomic_int wrong;  /* how many wrong values the hooks have found */
@@ -19,7 +19,7 @@ struct pair {
   int number;
   tdict_tensor *inp, *tgt; /* counted */
   probe *p;
-  /* Called first in pin_memory and to_device, with `user`. The hook returns its status if this is not TDICT_OK. */
+  /* Called first in pin_memory and to_device, with `user`. If the status is not TDICT_OK, the hook returns it. */
   tdict_status (*also)(const pair *self, const tdict_hook *hook, tdict_error *err);
   void *user;
 };
@@ -27,7 +27,7 @@ struct pair {
 enum { PAIR_ROWS = 10, PAIR_COLUMNS = 5 };
 static inline uint64_t pair_seed(int number, int which) { return 7000 + 2 * (uint64_t)number + (uint64_t)which; }
 
-/* Copies a pair with other tensors, which the new pair owns. Without memory, releases both tensors and returns NULL. */
+/* Copies a pair, but with other tensors, which the copy owns. If memory is short, releases them and returns NULL. */
 static inline pair *pair_around(const pair *like, tdict_tensor *inp, tdict_tensor *tgt) {
   pair *made = malloc(sizeof *made);
   if (!made) {
@@ -142,19 +142,19 @@ static inline pair *pair_at(const tdict_tree *td, const char *path, const tdict_
   td_ok(tdict_get_object(td, path, type, &self, err));
   return self;
 }
-/* Waits until all pairs are released, because a thread of the pool may release the last one. Fails after a time
- * limit. */
+/* Waits until all pairs are released, because a pool thread may release the last one. Fails after a time limit. */
 static inline void check_gone(probe *p) {
   for (int i = 0; i < PROMISE_LONG_MS * 10 && atomic_load(&p->live); i++) usleep(100);
   assert_int_equal(atomic_load(&p->live), 0);
 }
-#define scoped_probe TD_SCOPED(check_gone, probe) /* declare it before the place, so that it is checked later */
+#define scoped_probe \
+  TD_SCOPED(check_gone, probe) /* declare it before the place, so that it is checked after the place */
 /* Closes the place, and checks that all pairs are released. */
 static inline void close_pairs(place *w, probe *p) {
   place_close(w);
   check_gone(p);
 }
-/* Checks that a pair has this number, and its bytes on the device. */
+/* Checks that a pair has this number, and that its tensors have the right bytes on the device. */
 static inline void check_pair(const place *w, const pair *x, int number, tdict_device device) {
   const tdict_tensor *t[] = {x->inp, x->tgt};
   assert_int_equal(x->number, number);

@@ -11,7 +11,7 @@
 typedef struct place {
   tdict_context *c;
   tdict_device device;
-  tdict_gpu *gpu; /* NULL without a device; borrowed from the context, like its driver */
+  tdict_gpu *gpu; /* NULL without a device; borrowed from the context, like `d` */
   tdict_driver *d;
   tdict_memory *memory, *pinned; /* memory of the device; pinned is NULL without a device */
   raw_memory *raw, *host;
@@ -28,7 +28,7 @@ static inline place place_on(tdict_context *c, tdict_device device) {
   p.pinned = tdict_pinned_memory(c);
   return p;
 }
-/* These return a place, which owns the context. */
+/* Return a place that owns the context. */
 static inline place place_around(tdict_context *c) { return place_on(c, td_device()); }
 static inline place place_over(const tdict_context_options *options) { return place_around(td_context(options)); }
 /* With `num_threads` -1, the library chooses the number of threads. */
@@ -45,7 +45,7 @@ static inline raw_memory *raw_of(const place *p, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? p->host : p->raw;
 }
 
-/* These functions make transfers that must succeed. */
+/* Start a transfer that must succeed. */
 static inline tdict_tree *move_with(const place *p, const tdict_tree *src, tdict_device device,
                                     const tdict_transfer_options *o) {
   return td_made(tree, tdict_to_device(p->c, src, device, o, &made, err));

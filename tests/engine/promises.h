@@ -1,6 +1,6 @@
-/* Helpers for tests of what transfers promise: trees whose bytes follow from a number, gates that block a function
- * until the test opens them, kernels of the simulated device, and a shim over the driver's table. The caller releases
- * the objects that these functions return. Thread rule: only the main thread, except where noted. */
+/* Helpers for tests of what transfers guarantee: trees whose bytes are computed from a number, gates that block a
+ * function until the test opens them, kernels of the simulated device, and a shim over the driver's table. The caller
+ * releases the objects that these functions return. Thread rule: only the main thread, except where noted. */
 #ifndef TDICT_TESTS_ENGINE_PROMISES_H
 #define TDICT_TESTS_ENGINE_PROMISES_H
 
@@ -21,7 +21,7 @@ static inline tdict_context_options place_options(int32_t num_threads) {
   return td_with(tdict_context_options, num_threads = num_threads, staging_bytes = PROMISE_STAGING);
 }
 static inline place place_open(int32_t num_threads) { return place_sized(PROMISE_STAGING, num_threads); }
-/* Opens a simulated device with slow copies, so that reads without a wait come too early. Rate 0 means no limit. */
+/* Opens a simulated device with slow copies, so that a read that does not wait gets old bytes. Rate 0: no limit. */
 static inline place place_sim(int32_t num_threads, double bytes_per_second, int32_t num_devices) {
   tdict_context_options o = place_options(num_threads);
   tdict_sim_options sim = td_with(tdict_sim_options, memory_bytes = (size_t)1 << 30, num_devices = num_devices);
@@ -32,7 +32,7 @@ static inline place place_sim(int32_t num_threads, double bytes_per_second, int3
 static inline void hold(const place *p) { td_ok(tdict_sim_hold(p->c, err)); }
 static inline void resume(const place *p) { td_ok(tdict_sim_resume(p->c, err)); }
 
-/* The leaves of trees whose bytes follow from a number. */
+/* The leaves of a numbered tree, whose bytes are computed from a number. */
 enum { NUM_NUMBERED = 4 };
 static const struct numbered {
   const char *path;
@@ -73,7 +73,7 @@ static inline bool has_number(const place *p, const tdict_tensor *t, uint64_t nu
 }
 static inline uint64_t number_of_leaf(uint64_t number, int leaf) { return number * 16 + (uint64_t)leaf + 1; }
 
-/* Writes the bytes of a number to all leaves, or poison for number 0. */
+/* Writes the bytes of a number to all leaves. Number 0: writes poison. */
 static inline void number_tree(const place *p, const tdict_tree *td, uint64_t number) {
   for (int i = 0; i < NUM_NUMBERED; i++) {
     tdict_tensor *t = td_leaf(td, numbered[i].path);
@@ -107,9 +107,9 @@ static inline void check_number_and_release(const place *p, tdict_tree *td, uint
   check_tree_number(p, td, number);
   tdict_release(td);
 }
-/* Returns the address of the first leaf's storage, which is the arena of a result. */
+/* Returns the address of the first leaf's storage. In a result, this storage is the arena. */
 static inline void *arena_of(const tdict_tree *td) { return td_leaf(td, numbered[0].path)->storage->data; }
-/* Allocates memory for the arena of such a tree, poisons it and frees it, so that the next allocation gets it. */
+/* Allocates memory of the arena's size, poisons it and frees it, so that the next result gets it. */
 static inline void poison_arena(const place *p, tdict_memory *memory) {
   size_t at = 0;
   for (int i = 0; i < NUM_NUMBERED; i++)
@@ -153,8 +153,8 @@ static inline void gate_await(gate *g, int count) {
   assert_true(atomic_load(&g->entered) >= count);
 }
 
-/* A kernel of the simulated device. It waits at a gate, writes `write` to the tensor if not NULL, and then reads the
- * tensor into `seen`. */
+/* A kernel of the simulated device. It waits at the gate, copies `write` into the tensor unless `write` is NULL, and
+ * then copies the tensor into `seen`. */
 typedef struct kernel {
   gate *gate; /* NULL: none */
   tdict_stream stream;
@@ -168,7 +168,7 @@ static inline void kernel_run(void *user) {
   kernel *k = user;
   if (k->gate && !gate_pass(k->gate)) return;
   void *at = k->stream.device.type == TDICT_DEVICE_SIM ? tdict_sim_host_pointer(k->stream, k->address) : NULL;
-  if (!at) at = k->address; /* pinned host memory */
+  if (!at) at = k->address; /* no device memory: pinned host memory */
   if (k->write) memcpy(at, k->write, k->bytes);
   memcpy(k->seen, at, k->bytes);
   atomic_store(&k->done, true);
@@ -183,7 +183,7 @@ static inline void kernel_launch(kernel *k, tdict_stream stream, const tdict_ten
   k->seen = td_zeros(1, k->bytes);
   td_ok(tdict_sim_launch(stream, kernel_run, k, err));
 }
-/* Waits for the kernel. Returns true if it has read the bytes of this number. */
+/* Waits for the kernel. Returns true if it read the bytes of this number. */
 static inline bool kernel_saw(kernel *k, uint64_t number) {
   scoped_bytes want = td_alloc(k->bytes);
   assert_true(wait_flag(&k->done));
@@ -199,7 +199,7 @@ static inline tdict_stream new_stream(const place *p) {
   td_ok(tdict_stream_create(p->c, p->device, &s, err));
   return s;
 }
-/* Waits for a stream of the program by a call of the driver. */
+/* Waits for a stream of the program with a driver call. */
 static inline void sync_stream(const place *p, tdict_stream s) {
   tdict_gpu_scope scope;
   td_ok(tdict_gpu_enter(p->gpu, &scope, err));

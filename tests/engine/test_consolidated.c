@@ -21,7 +21,7 @@ static tdict_tree *consolidated(tdict_tree *td, tdict_memory *memory) {
   tdict_release(td);
   return out;
 }
-/* Checks that both trees have one storage and the same offsets of leaves, key tables, batch sizes and locks. */
+/* Checks that both trees have one storage each, and equal offsets of leaves, key tables, batch sizes and locks. */
 static void check_layout(const tdict_tree *src, const tdict_tree *out) {
   assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
   scoped_tensor from = td_made(tensor, tdict_consolidated_bytes(src, &made, err)), to = NULL;
@@ -54,7 +54,7 @@ static size_t whole_bytes(const tdict_tree *td) {
   return count;
 }
 
-/* In reused memory, the padding has no old bytes. */
+/* The padding is zero, also in reused memory. */
 DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
   scoped_place w = open_place();
   tdict_memory *const memories[] = {NULL, w.memory, w.pinned};
@@ -71,7 +71,7 @@ DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
   }
 }
 
-/* A tree in pinned memory moves to the device and back by one copy, in all modes, with any number of threads. */
+/* In all modes and with any number of threads, a tree in pinned memory moves to the device and back by one copy. */
 GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = td_made(tree, tdict_consolidate(plain, w.pinned, &made, err));
@@ -130,7 +130,7 @@ GPU_CASE(consolidated_tree_is_one_plan_item) {
   p = collect(&w, src, dst);
   assert_int_equal(p.num_items, 1);
   tdict_plan_reset(&p);
-  p = collect(&w, dst, NULL); /* in place */
+  p = collect(&w, dst, NULL); /* already on the device */
   assert_int_equal(p.num_items, 0);
   assert_int_equal(tdict_plan_num_shared(&p), LEAVES);
   tdict_plan_reset(&p);
@@ -201,8 +201,8 @@ DEVICE_CASE(consolidated_trees_of_every_kind) {
   }
 }
 
-/* Text and columns of a consolidated tree are shared with the result. The tensors still move in one copy, also in a
- * second transfer. */
+/* The result shares the text and columns of a consolidated tree. The tensors still move in one copy, also in a second
+ * transfer. */
 GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
   scoped_place w = open_wrapped(NULL);
   static const char *const texts[] = {"p", "q", "r"};
@@ -252,7 +252,7 @@ GPU_CASE(consolidated_trees_are_pinned) {
   assert_string_equal(td_last_error.path, "group0.leaf0");
 }
 
-/* Moves a tree without bytes, and a tree without leaves whose device is not known yet. */
+/* Moves a tree without bytes, and a tree without leaves, so that its device is not known yet. */
 GPU_CASE(consolidated_empty_trees_move) {
   scoped_place w = open_place();
   for (int k = 0; k < 2; k++) {
@@ -277,7 +277,7 @@ GPU_CASE(consolidated_empty_trees_move) {
 GPU_CASE(consolidated_tree_is_copied_into_trees) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *first = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, first, w.device);
-  tdict_tree *second = consolidated(thousand_leaves(), w.pinned); /* has equal keys in other key tables */
+  tdict_tree *second = consolidated(thousand_leaves(), w.pinned); /* equal keys in other key tables */
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
     void *data = td_leaf(dst, "group3.leaf300")->data;
@@ -290,7 +290,7 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
     check_tree(&w, src, dst);
   }
   td_release(dst, first, second);
-  /* trees that differ in the order of keys, or in a shape, dtype or key */
+  /* trees that differ in the order of keys, or in one shape, dtype or key */
   static const struct {
     const char *a, *b, *error;
     tdict_dtype dtype;
@@ -342,7 +342,7 @@ SIM_CASE(consolidated_source_may_change_after_the_call) {
   check_tree(&w, plain, out);
 }
 
-/* If the copy fails, all leaves are lost. The error names no leaf, because the copy is for all leaves. */
+/* If the copy fails, all leaves are lost. The error names no leaf, because one copy moves all leaves. */
 SIM_CASE(consolidated_copies_that_fail) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
@@ -354,7 +354,7 @@ SIM_CASE(consolidated_copies_that_fail) {
     if (l.tensors[i]) assert_null(tdict_tensor_const_data(l.tensors[i]));
   free_list(&l);
   td_fails_at(TDICT_EINVAL, "lost", "group0.leaf0", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-  /* Two transfers of another tree write all leaves but one, then this leaf. The padding stays lost. */
+  /* Transfers into another tree write all leaves except one, and then this one. The padding stays lost. */
   tdict_tree *parts = td_made(tree, tdict_clone(src, &made, err));
   static const char *const groups[] = {"group0", "group1", "group2", "group3", "group4",
                                        "group5", "group6", "group7", "group8", "group9"};
@@ -376,7 +376,7 @@ SIM_CASE(consolidated_copies_that_fail) {
   td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", tdict_to_device(w.c, src, w.device, NULL, &out, err));
 }
 
-/* The source is lost because an earlier transfer fails to write it. */
+/* An earlier transfer fails to write the source, so its bytes are lost. */
 SIM_CASE(consolidated_source_is_lost_meanwhile) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
@@ -401,7 +401,7 @@ SIM_CASE(consolidated_sources_are_checked_by_leaf) {
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
   tdict_tensor *t = td_leaf(src, "group7.leaf723");
   void *data = tdict_tensor_data(t);
-  for (int k = 0; k < 3; k++) { /* changes nothing, the last byte of a leaf, the padding after the leaf */
+  for (int k = 0; k < 3; k++) { /* changes nothing, then the last byte of a leaf, then the padding after the leaf */
     td_ok(tdict_sim_hold(w.c, err));
     scoped_future f = move_async(&w, src, w.device, &o);
     if (k) spoil_bit(data, tdict_tensor_bytes(t) - (k == 1));
@@ -453,7 +453,7 @@ SIM_CASE(consolidated_trees_of_another_context_are_refused) {
   assert_string_equal(td_last_error.path, "group0.leaf0");
 }
 
-/* A consolidated tree below another tree moves leaf by leaf, and its result is not consolidated. */
+/* A consolidated tree that is a child of another tree moves leaf by leaf, and its result is not consolidated. */
 GPU_CASE(consolidated_child_moves_by_leaf) {
   scoped_place w = open_place();
   tdict_tree *td = new_tree(), *child = NULL;

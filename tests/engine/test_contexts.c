@@ -1,5 +1,5 @@
-/* Tests calls with wrong arguments: streams of other devices and contexts, trees on the simulated device of another
- * context, and devices that do not exist. */
+/* Tests calls with wrong arguments: streams of other devices or contexts, trees on another context's simulated device,
+ * and devices that do not exist. */
 #include <stdatomic.h>
 
 #include "promises.h"
@@ -9,7 +9,7 @@ enum { OTHER_BYTES = 512 };
 /* Two contexts, each with its own device sim:0. */
 typedef struct neighbours {
   place own, other;
-  tdict_tree *host, *here, *there; /* the same numbers on the host and on each device */
+  tdict_tree *host, *here, *there; /* trees with the same number on the host and on each device */
   tdict_stream mine, foreign;
 } neighbours;
 static neighbours open_neighbours(void) {
@@ -63,7 +63,7 @@ static void refuse_foreign_trees(neighbours *n) {
   check_tree_number(&n->other, n->there, 3);
 }
 
-/* Moves a tensor over device memory that the program describes. The address shows which context owns the memory. */
+/* Moves a tensor that describes device memory. The library finds the context that owns the memory by the address. */
 static void tell_described_blocks_apart(neighbours *n) {
   const int64_t count = OTHER_BYTES;
   for (int i = 0; i < 2; i++) {
@@ -88,7 +88,7 @@ SIM_CASE(sim_devices_belong_to_their_context) {
   refuse_foreign_streams(&n);
   refuse_foreign_trees(&n);
   tell_described_blocks_apart(&n);
-  /* both contexts may use host memory, also pinned memory */
+  /* both contexts accept host memory, also if it is pinned */
   tdict_tree *back = moved(&n.other, n.there, tdict_cpu());
   tdict_tree *pinned = td_made(tree, tdict_pin_memory(n.other.c, back, NULL, &made, err));
   tdict_tree *again = moved(&n.own, pinned, tdict_sim(0));
@@ -103,7 +103,7 @@ static void wait_for_word(void *user) {
   while (!atomic_load(&may_go)) usleep(100);
 }
 
-/* The transfer to sim:0 is queued after a function that waits. Later work on the legacy stream of sim:1 waits for the
+/* The transfer to sim:0 waits for a function on a stream. Later work on the legacy stream of sim:1 waits for the
  * transfer. */
 SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
   scoped_place w = place_sim(2, 0, 2);
@@ -125,7 +125,7 @@ SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
   assert_false(early);
 }
 
-/* Wrong streams are also refused after the end of the transfer, so that the result does not depend on timing. */
+/* Wrong streams are also refused after the transfer has ended, so the result does not depend on timing. */
 SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
   scoped_place w = place_sim(2, 0, 2);
   scoped_tree src = numbered_tree(&w, NULL, 5), out = NULL;
@@ -150,7 +150,7 @@ SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
     assert_null(out);
     if (k < 3) {
       td_ok(tdict_future_wait_on_stream(futures[k], s, NULL, err));
-      td_ok(tdict_future_wait_on_stream(futures[k], second, NULL, err)); /* a stream of another device of the context */
+      td_ok(tdict_future_wait_on_stream(futures[k], second, NULL, err)); /* a stream of the context's other device */
       td_ok(tdict_future_wait_on_stream(futures[k], (tdict_stream){w.device, NULL}, NULL, err));
     } else {
       td_fails(TDICT_ECANCELLED, "", tdict_future_wait_on_stream(futures[k], s, &out, err));
@@ -208,7 +208,7 @@ static void *no_block(void *user, size_t bytes) {
 }
 static void no_release(void *user, void *data, size_t bytes) { (void)user, (void)data, (void)bytes; }
 
-/* There is only one cpu, so calls refuse other indices than 0. */
+/* There is only one cpu, so calls refuse any index except 0. */
 DEVICE_CASE(devices_with_bad_indices_are_refused) {
   scoped_context c = td_context(NULL);
   scoped_tree src = new_tree(), out = NULL;

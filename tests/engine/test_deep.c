@@ -1,5 +1,5 @@
-/* Tests trees of very many levels. The time of a call must be linear in the number of levels. A transfer that visits
- * all levels above each leaf would take minutes, and CTest would end the case. */
+/* Tests trees with very many levels. The time of a call must be linear in the number of levels. If a transfer visited
+ * all levels above each leaf, it would take minutes, and CTest would end the case. */
 #include "promises.h"
 #include "tdict/object.h"
 
@@ -49,7 +49,7 @@ GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
   tdict_future_release(f);
   td_ok(tdict_to_device(w.c, dev, tdict_cpu(), NULL, &back, err));
   assert_memory_equal(tdict_const_data(back, path), want, sizeof want);
-  td_ok(tdict_transfer_into(w.c, src, dev, NULL, err)); /* into leaves that are not in one arena */
+  td_ok(tdict_transfer_into(w.c, src, dev, NULL, err)); /* the leaves of `src` are not in one arena */
   assert_memory_equal(tdict_const_data(src, path), want, sizeof want);
   td_ok(tdict_pin_memory(w.c, back, NULL, &pinned, err));
   assert_true(tdict_is_pinned(pinned));

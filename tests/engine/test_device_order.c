@@ -1,5 +1,5 @@
 /* Tests that calls on device trees wait for earlier transfers of the same bytes and for recorded uses. A fence records
- * the bytes at the moment when a call waits for it, so that no test has to wait for a fixed time. */
+ * the bytes at the moment when a call waits for it, so no test has to sleep. */
 #include "promises.h"
 #include "support/threads.h"
 
@@ -18,8 +18,8 @@ static bool rows_have(const place *w, const tdict_tree *td, uint64_t number) {
 /* The trees of a call, and its result. */
 typedef struct things {
   const place *w;
-  tdict_tree *dst, *src; /* both on the device, [ROWS] */
-  tdict_tree *row;       /* on the device, [] */
+  tdict_tree *dst, *src; /* both on the device, batch size [ROWS] */
+  tdict_tree *row;       /* on the device, batch size [] */
   tdict_tree *out;
 } things;
 
@@ -65,7 +65,7 @@ static tdict_status do_compare(things *t, tdict_error *e) {
 typedef struct kind {
   const char *name;
   tdict_status (*run)(things *t, tdict_error *err);
-  bool writes, reads; /* `x` of dst; `x` of src */
+  bool writes, reads; /* whether the call writes `x` of dst; whether it reads `x` of src */
 } kind;
 static const kind kinds[] = {{"zero", do_zero, true, false},
                              {"fill", do_fill, true, false},
@@ -95,7 +95,7 @@ static things open_things(const place *w) {
 static void close_things(things *t) { td_release(t->dst, t->src, t->row, t->out); }
 #define scoped_things TD_SCOPED(close_things, things)
 
-/* Stands in for a transfer, which ends when a call waits for it, and then writes the tensor if `writes` is not 0. */
+/* Stands in for a transfer that ends when a call waits for it. If `writes` is not 0, it writes the tensor first. */
 typedef struct transfer_stand_in {
   tdict_fence fence; /* first */
   tdict_fence_node node;
@@ -133,7 +133,7 @@ SIM_CASE(device_writers_wait_for_transfers) {
       begin_stand_in(&s, &w, td_leaf(t.dst, "x"), 100, writes ? 900 : 0);
       td_ok(kinds[i].run(&t, err));
       if (s.waits == 0 || !s.untouched) fail_msg("%s wrote during a transfer", kinds[i].name);
-      assert_false(has_number(&w, td_leaf(t.dst, "x"), writes ? 900 : 100)); /* the call wrote after the transfer */
+      assert_false(has_number(&w, td_leaf(t.dst, "x"), writes ? 900 : 100)); /* the call wrote after the stand-in */
     }
 }
 
@@ -157,7 +157,7 @@ SIM_CASE(device_readers_wait_for_writers) {
   }
 }
 
-/* A call on its own thread. */
+/* A call that runs on its own thread. */
 typedef struct call {
   things t;
   const kind *kind;
@@ -182,7 +182,7 @@ static void end_call(call *c) {
   assert_int_equal(pthread_join(c->thread, NULL), 0);
   assert_int_equal(c->status, TDICT_OK);
 }
-/* Lets the held device finish one operation after another until the transfer has ended. */
+/* Lets the stopped device run one operation at a time until the transfer has ended. */
 static void step_to_the_end(const place *w, tdict_future *f, const call *c) {
   for (int i = 0; i < PROMISE_LONG_MS && !tdict_future_is_ready(f); i++) {
     const bool ended = atomic_load(&c->ended);
@@ -193,7 +193,7 @@ static void step_to_the_end(const place *w, tdict_future *f, const call *c) {
   assert_true(tdict_future_is_ready(f));
 }
 
-/* Calls run while real transfers are stopped, until the test lets the transfers continue. */
+/* Runs calls while real transfers are stopped. A call must not end before the transfer. */
 SIM_CASE(device_calls_come_after_transfers) {
   scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++)
@@ -210,7 +210,7 @@ SIM_CASE(device_calls_come_after_transfers) {
       seen = finish(f);
       if (kinds[i].writes) assert_true(rows_have(&w, seen, 100));
       if (c.t.out) assert_true(has_number(&w, td_leaf(c.t.out, "x"), 900));
-      if (kinds[i].writes) { /* a later transfer reads what the call wrote */
+      if (kinds[i].writes) { /* a later transfer reads the call's result */
         scoped_bytes now = get_bytes(&w, td_leaf(c.t.dst, "x"));
         tdict_release(seen);
         seen = finish(move_async(&w, c.t.dst, tdict_cpu(), &o));
@@ -221,7 +221,7 @@ SIM_CASE(device_calls_come_after_transfers) {
     }
 }
 
-/* Calls that write wait for a kernel of the program that reads the bytes, after tdict_record_stream(). */
+/* After tdict_record_stream(), calls that write wait for a kernel of the program that reads the bytes. */
 SIM_CASE(device_writers_wait_for_recorded_uses) {
   scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++) {

@@ -1,5 +1,5 @@
-/* Tests the order of transfers among themselves and relative to the program's streams. The simulated device is stopped
- * during the calls, so that the test sees which work is queued. */
+/* Tests the order of transfers, and their order relative to work on the program's streams. The simulated device is
+ * stopped during the calls, so the test sees which work is queued. */
 #include <stdatomic.h>
 
 #include "support/threads.h"
@@ -8,7 +8,7 @@
 
 enum { BYTES = 30000 };
 
-/* Makes a tree with one leaf that fits into a slot, so that each transfer is one copy of the device. */
+/* Makes a tree whose only leaf fits into a slot, so that each transfer is one copy on the device. */
 static tdict_tree *one_leaf(tdict_memory *memory) { return bytes_tree("x", BYTES, memory); }
 static tdict_tree *one_there(const place *w) {
   tdict_tree *host = one_leaf(NULL), *there = to_device(w, host, w->device);
@@ -30,8 +30,8 @@ static void end(tdict_future *f) {
   tdict_future_release(f);
 }
 
-/* Copies trees[0] to trees[1], then trees[2] to trees[3], where both copies use a common tree. Checks that the second
- * copy begins after the end of the first. */
+/* Copies trees[0] to trees[1], then trees[2] to trees[3]. One tree takes part in both copies. Checks that the second
+ * copy begins after the first has ended. */
 static void check_second_waits(const place *w, tdict_tree *const trees[4]) {
   scoped_tree want_first = plain_copy(w, trees[0]), want_second = NULL;
   want_second = trees[2] == trees[1] ? tdict_retain(want_first) : plain_copy(w, trees[2]);
@@ -100,7 +100,7 @@ SIM_CASE(engine_readers_do_not_wait_for_each_other) {
   check_tree(&w, x, out);
 }
 
-/* Transfers wait for each other in a chain, with released futures, and several transfers wait for the same one. */
+/* Each transfer waits for the one before, or all wait for the first. Their futures are already released. */
 SIM_CASE(engine_chains_and_fans) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *trees[9], *want;
@@ -110,7 +110,7 @@ SIM_CASE(engine_chains_and_fans) {
   for (int i = 0; i < 8; i++) tdict_future_release(copy_async(&w, trees[i], trees[i + 1], NULL));
   expect_pending(1);
   td_ok(tdict_sim_resume(w.c, err));
-  assert_memory_equal(tdict_const_data(trees[8], "x"), tdict_const_data(want, "x"), BYTES); /* waits for all */
+  assert_memory_equal(tdict_const_data(trees[8], "x"), tdict_const_data(want, "x"), BYTES); /* waits for the chain */
   check_tree(&w, want, trees[8]);
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future_release(copy_async(&w, trees[0], trees[1], NULL));
@@ -119,7 +119,7 @@ SIM_CASE(engine_chains_and_fans) {
   expect_pending(1);
   td_ok(tdict_sim_resume(w.c, err));
   for (int i = 2; i < 9; i++) {
-    tdict_tree *back = to_device(&w, trees[i], tdict_cpu()); /* the last tree of each chain */
+    tdict_tree *back = to_device(&w, trees[i], tdict_cpu()); /* the last copy waits for all others into this tree */
     if (!tdict_tensor_const_data(td_leaf(back, "x"))) fail();
     check_and_release(&w, want, back);
   }
@@ -127,7 +127,7 @@ SIM_CASE(engine_chains_and_fans) {
   tdict_release(want);
 }
 
-/* A thread that asks for a pointer to host memory, which must wait for transfers. */
+/* A thread that asks for a host pointer, which must wait for transfers. */
 typedef struct asker {
   pthread_t thread;
   tdict_tensor *t;
@@ -204,7 +204,7 @@ static void check_all(const place *w, const tdict_tree *td, unsigned char byte) 
     if (bytes[i] != byte) fail_msg("byte %d is 0x%02x, wanted 0x%02x", i, bytes[i], byte);
 }
 
-/* Checks that transfers run after the work on `after`, or on a blocking stream if `after` is the legacy stream. */
+/* Checks that transfers run after the work on `stream`, which is `after` or, if that is the legacy stream, blocking. */
 static void check_behind(const place *w, tdict_stream stream, tdict_stream after) {
   kernel k;
   scoped_tree there = one_there(w), other = one_there(w), host = one_leaf(w->pinned), out = NULL, fresh = NULL;
@@ -214,7 +214,7 @@ static void check_behind(const place *w, tdict_stream stream, tdict_stream after
   launch_kernel(&k, stream, there, 0x11);
   td_ok(tdict_to_device_async(w->c, there, tdict_cpu(), &o, &f, err)); /* reads what the kernel writes */
   td_ok(tdict_transfer_into_async(w->c, other, host, &o, &g, err));
-  td_ok(tdict_to_device(w->c, host, w->device, NULL, &fresh, err)); /* host to new memory waits for nothing */
+  td_ok(tdict_to_device(w->c, host, w->device, NULL, &fresh, err)); /* from the host to new memory: waits for nothing */
   check_tree(w, want, fresh);
   td_rest();
   td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 1000000, &out, err));
@@ -240,7 +240,7 @@ SIM_CASE(transfer_after_a_stream) {
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   td_ok(tdict_stream_create(w.c, w.device, &t, err));
   check_behind(&w, s, s);
-  /* a transfer with `after` waits neither for other streams nor for the legacy stream */
+  /* a transfer with `after` waits for no other stream, not even the legacy stream */
   kernel k;
   tdict_tree *there = one_there(&w), *out = NULL;
   tdict_transfer_options o = td_with(tdict_transfer_options, after = t);

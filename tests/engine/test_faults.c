@@ -1,9 +1,9 @@
-/* Sweeps over driver faults: the first call of a kind in a transfer fails, then the second, until no fault occurs.
+/* Sweeps over driver faults. The first call of a kind fails, then the second and so on, until none fails.
  *
  * Each run has its own context, and the fault is in its first transfer, which also creates the streams and the ring.
- * After the fault, the status must be allowed for this kind, the bytes must be correct if the call succeeded, and no
- * mark may be left on the source. The next transfer of the context must succeed, and nothing may leak when the context
- * is destroyed. scripts/sweep-faults collects the lines "fault ..." of the output. */
+ * The status must be allowed for this kind of fault, the bytes must be correct if the call succeeded, and no mark may
+ * be left on the source. The next transfer of the context must succeed, and nothing may leak when the context is
+ * destroyed. scripts/sweep-faults collects the lines "fault ..." of the output. */
 #include <sched.h>
 
 #include "fault_cases.h"
@@ -11,7 +11,7 @@
 
 enum { UNKNOWN = TDICT_CU_UNKNOWN, LAUNCH_FAILED = 719, MOST_FAULTS = 2000 };
 
-/* The results that a fault may have. */
+/* What may happen after a fault. */
 typedef enum verdict {
   EITHER,       /* a clear error, or correct bytes */
   GOES_ON,      /* correct bytes, copied in another way */
@@ -45,7 +45,7 @@ static verdict verdict_of(fw_op op, tdict_fault_kind kind, tdict_cu code) {
   }
 }
 
-/* Checks that the error has the driver's code, a message, and an existing path or none. */
+/* Checks that the error has the driver's code, a message, and either no path or the path of an existing entry. */
 static void check_clear(const fw_world *w, const fw_run *run, const char *where, tdict_cu code) {
   const tdict_error *e = &run->err;
   tdict_status wanted = code == TDICT_CU_OUT_OF_MEMORY ? TDICT_ENOMEM : TDICT_EDEVICE;
@@ -82,8 +82,8 @@ static void check_next(fw_world *w, fw_run *run, const char *where) {
 }
 
 typedef struct tally {
-  int64_t met, failed; /* faults that occurred, and those that returned an error */
-  int64_t calls;       /* calls of the kind in a run without faults */
+  int64_t met, failed; /* met: faults that occurred; failed: how many of them made the transfer fail */
+  int64_t calls;       /* calls of this kind in the run without a fault */
 } tally;
 
 /* Makes one run with a fault. Returns false if the fault did not occur. */
@@ -125,8 +125,8 @@ static void sweep_kind(fw_world *w, fw_op op, const fw_variant *variant, tdict_f
     fault.n += SANITIZED_STEP;
     if (fault.n > MOST_FAULTS) fail_msg("%s: there is no end", tdict_fault_kind_name(kind));
   }
-  /* No fault occurred in the last run. If one thread does all work, it makes as many calls as faults occurred. The
-   * number of copies that are queued together depends on the speed of the device. */
+  /* No fault occurred in the last run. If one thread does all the work, this run made as many calls of the kind as
+   * faults occurred before. The number of copies and queries depends on the speed of the device. */
   bool alone = op != FW_TO_DEVICE_ASYNC && op != FW_TO_HOST_ASYNC && op != FW_INTO_HOST_ASYNC;
   bool steady = kind != TDICT_FAULT_COPY_IN && kind != TDICT_FAULT_COPY_OUT && kind != TDICT_FAULT_EVENT_QUERY;
   if (variant->num_threads == 0 && alone && steady)
@@ -198,9 +198,8 @@ GPU_CASE(faults_no_pinned_memory_at_all) {
   fw_close(&w);
 }
 
-/* Makes all driver calls from the n-th on fail, as if the device were lost. All later calls fail, and none waits for
- * ever. The resources of the driver are lost with the device, so they are not counted. The sanitizer checks host
- * memory. */
+/* Makes all driver calls from the n-th on fail, as if the device were lost. All later calls must fail without waiting
+ * for ever. Driver resources are lost with the device, so they are not counted. The sanitizer checks host memory. */
 static bool lose(fw_world *w, fw_op op, const fw_variant *variant, int64_t n) {
   const tdict_fault lost = {.kinds = TDICT_FAULT_ALL, .n = n, .code = LAUNCH_FAILED, .lasts = true};
   const char *where = td_text("%s/%s, lost at call %lld", fw_op_name(op), variant->name, (long long)n);
@@ -242,7 +241,7 @@ static void lose_all(fw_op op) {
 SIM_CASE(faults_device_lost_to_device) { lose_all(FW_TO_DEVICE_ASYNC); }
 SIM_CASE(faults_device_lost_to_host) { lose_all(FW_INTO_HOST_ASYNC); }
 
-/* A copy that does not end blocks only its own transfer. */
+/* While a copy does not end, only its own transfer waits. */
 GPU_CASE(faults_stalled_copy_is_waited_for) {
   fw_world w;
   fw_open(&w);

@@ -1,6 +1,6 @@
 /* Sweeps over allocations of host memory like test_faults.c: the first allocation fails, then the second and so on,
- * until a run meets no fault. One sweep counts the allocations of the calling thread, another one those of the pool's
- * only thread. Allocations of the driver do not count; test_faults.c makes these fail. */
+ * until a run meets no fault. One sweep counts the allocations of the calling thread, another counts those of the only
+ * pool thread. Allocations in the driver do not count. test_faults.c makes these fail. */
 #include "context.h"
 #include "core/sched/latch.h"
 #include "core/sched/pool.h"
@@ -10,7 +10,7 @@
 
 enum { MOST_FAULTS = 2000 };
 
-/* The fault of one thread. In contrast to the faults of fail_alloc.h, it can be suspended and resumed. */
+/* The fault of one thread. Unlike a fault of fail_alloc.h, it can be suspended and resumed. */
 typedef struct plan {
   bool set, active, hit, lasts;
   int64_t n; /* the allocation that fails, from 1 */
@@ -46,7 +46,7 @@ static bool end_here(void) {
   return own.hit;
 }
 
-/* A task that sets or ends a fault on the only thread of a context's pool. */
+/* A task that starts or ends a fault on the only thread of a context's pool. */
 typedef struct order {
   tdict_task task; /* first: the pool passes it to obey() */
   tdict_latch done;
@@ -70,9 +70,9 @@ static bool tell_pool(tdict_context *context, int64_t n, bool lasts) {
   return o.hit;
 }
 
-/* The allocations of a sweep, and how they fail. */
+/* Which allocations a sweep makes fail, and how. */
 typedef struct sweep_of {
-  bool pool; /* true: the allocations of the pool's thread; false: those of the caller */
+  bool pool; /* true: allocations of the pool thread; false: of the caller */
   bool lasts;
   const fw_variant *variant;
 } sweep_of;

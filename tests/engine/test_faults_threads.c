@@ -9,7 +9,7 @@
 #include "support/driver_fault.h"
 #include "support/test.h"
 
-static int64_t fails_at, seen, started; /* only used by the main thread, which starts all threads */
+static int64_t fails_at, seen, started; /* only the main thread uses them, because it starts all threads */
 static bool fired;
 
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
@@ -75,8 +75,8 @@ GPU_CASE(faults_threads_of_a_context) {
       assert_int_equal(why.status, TDICT_ENOMEM);
       assert_true(strlen(why.message) > 10);
       assert_null(context);
-      if (fails_at <= o.num_threads) assert_int_equal(started, before); /* the pool's threads are joined */
-      td_ok(tdict_context_create_over(&o, driver, &context, err));      /* the next context works */
+      if (fails_at <= o.num_threads) assert_int_equal(started, before); /* the pool threads have been joined */
+      td_ok(tdict_context_create_over(&o, driver, &context, err));      /* the next context can be created */
     } else {
       assert_int_equal(status, TDICT_OK);
     }
@@ -92,7 +92,7 @@ GPU_CASE(faults_threads_of_a_context) {
     if (!fired) break;
     assert_int_equal(met, fails_at);
   }
-  assert_int_equal(met, td_device().type == TDICT_DEVICE_SIM ? 7 : 4); /* 4 threads of the pool, and 3 engines */
+  assert_int_equal(met, td_device().type == TDICT_DEVICE_SIM ? 7 : 4); /* 4 pool threads, and 3 simulated engines */
   printf("fault %s context any threads 0 %lld %lld\n", td_device().type == TDICT_DEVICE_SIM ? "sim" : "cuda",
          (long long)met, (long long)met);
 }

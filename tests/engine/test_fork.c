@@ -1,5 +1,5 @@
 /* Tests a fork of a process with a context. In the child, calls that need threads or a driver are refused, and calls
- * that free do not hang or crash. The parent works as before. */
+ * that free something neither hang nor crash. The parent works as before. */
 #include "pair.h"
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include "engine/transfer.h"
 #include "support/threads.h"
 
-/* Ends the child if the condition is false, with the line as the exit status. The asserts of cmocka are for the
+/* Ends the child if the condition is false, with a message and exit status 1. cmocka's asserts work only in the
  * parent. */
 #define CHILD(true_one)                                                              \
   do {                                                                               \
@@ -22,7 +22,7 @@
 
 typedef struct family {
   place w;
-  tdict_tree *host, *dev, *pinned, *dst; /* dst: on the simulated device, written by `pending` */
+  tdict_tree *host, *dev, *pinned, *dst; /* dst: on the device, the destination of `pending` */
   tdict_future *pending, *done;
   tdict_stream s;
   void *cached; /* pages of the parent's pinned pool, which the child does not have */
@@ -71,7 +71,7 @@ static void refuse_memory(family *f) {
   tdict_device_counts counts;
   tdict_context *c = f->w.c;
   const int64_t count = 100, cached = CACHED_BYTES;
-  CHILD(tdict_tensor_empty(TDICT_U8, 1, &cached, f->w.pinned, &t, NULL) == TDICT_EFORKED); /* cached by the parent */
+  CHILD(tdict_tensor_empty(TDICT_U8, 1, &cached, f->w.pinned, &t, NULL) == TDICT_EFORKED); /* the pool cached this */
   CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.pinned, &t, NULL) == TDICT_EFORKED);
   CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.memory, &t, NULL) == TDICT_EFORKED);
   CHILD(tdict_tensor_zeros(TDICT_U8, 1, &count, tdict_device_memory(c, f->w.device), &t, NULL) == TDICT_EFORKED);
@@ -80,7 +80,7 @@ static void refuse_memory(family *f) {
   CHILD(tdict_context_get_counts(c, f->w.device, &counts, NULL) == TDICT_EFORKED);
   CHILD(!t && !s.handle);
 }
-/* Ordinary memory belongs to the child, and has its old contents. */
+/* Ordinary memory is copied to the child, with its contents. */
 static void use_host(family *f) {
   unsigned char want[16];
   scoped_tree td = NULL;
@@ -92,11 +92,11 @@ static void use_host(family *f) {
   CHILD(tdict_tensor_clone(td_leaf(f->host, "a"), NULL, &t, NULL) == TDICT_OK);
   CHILD(tdict_set(td, "a", t, NULL) == TDICT_OK);
 }
-/* A new mapping of the child may be at the address of the parent's pinned pages. The library must not free it. */
+/* The child may map its own pages at the address of the parent's pinned pages. The library must not free it. */
 static void keep_own_pages(family *f) {
   unsigned char *own =
       mmap(f->cached, CACHED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  bool hole = own == f->cached; /* otherwise the pages belong to the driver */
+  bool hole = own == f->cached; /* false: the driver has pages there */
   if (hole) memset(own, 7, CACHED_BYTES);
   tdict_context_trim(f->w.c, tdict_cpu(), 0);
   for (size_t i = 0; hole && i < CACHED_BYTES; i += 4096) CHILD(own[i] == 7);
@@ -108,7 +108,7 @@ static void let_all_go(family *f) {
   td_release(f->pending, f->done, f->host, f->dev, f->pinned, f->dst, f->w.c);
 }
 static void live_as_child(family *f) {
-  alarm(30); /* ends a child that hangs; the parent checks for this */
+  alarm(30); /* ends a child that hangs; the parent then sees the signal */
   refuse_transfers(f);
   refuse_waits(f);
   refuse_memory(f);
@@ -132,7 +132,7 @@ static family begin_family(void) {
   f.s = new_stream(&f.w);
   f.done = move_async(&f.w, f.host, f.w.device, NULL);
   td_ok(tdict_future_wait(f.done, NULL, err));
-  td_rest(); /* until the context's threads sleep again */
+  td_rest(); /* until the context's threads sleep */
   if (sim) {
     hold(&f.w);
     f.pending = copy_async(&f.w, f.dev, f.dst, NULL);
@@ -171,7 +171,7 @@ GPU_CASE(fork_is_refused) {
   }
 }
 
-/* Other threads may hold locks at the fork. No thread unlocks them in the child, so calls must not take them. */
+/* Other threads may hold locks at the fork. In the child, nobody unlocks them, so calls must not take them. */
 GPU_CASE(fork_ignores_locks_of_other_threads) {
   scoped_family f = begin_family();
   tdict_future *futures[] = {f.done, f.pending};
@@ -209,8 +209,7 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Takes or releases all locks that a call of the program could take, as if each thread of the parent were inside a
- * call. */
+/* Takes or releases all locks that calls can take, as if other threads of the parent were inside calls. */
 static void lock_all(family *f, bool locks) {
   tdict_engine *e = tdict_context_engine(f->w.c);
   int (*fn)(pthread_mutex_t * lock) = locks ? pthread_mutex_lock : pthread_mutex_unlock;
@@ -251,13 +250,13 @@ static void refuse_streams(family *f) {
   CHILD(tdict_sim_launch(f->s, nothing, NULL, NULL) == TDICT_EFORKED);
   CHILD(tdict_sim_host_pointer(f->s, td_leaf(f->dev, "a")->data) == NULL);
 }
-/* The pool has no threads in the child, so the caller visits all leaves. */
+/* In the child, the pool has no threads, so the caller visits all leaves. */
 static void visit_alone(family *f) {
   size_t seen = 0;
   const tdict_tree *one = f->host;
   CHILD(tdict_visit(f->w.c, &one, 1, see_leaf, &seen, NULL, NULL) == TDICT_OK);
   CHILD(seen == NUM_NUMBERED);
-  CHILD(tdict_context_pool(f->w.c) == NULL); /* a lost thread may hold the pool's lock */
+  CHILD(tdict_context_pool(f->w.c) == NULL); /* a thread that does not exist here may hold the pool's lock */
 }
 
 GPU_CASE(fork_holds_all_locks) {

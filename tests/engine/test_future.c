@@ -67,7 +67,7 @@ GPU_CASE(future_reports_failure) {
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EDEVICE);
   assert_ptr_equal(out, mark);
   tdict_future_release(f);
-  /* after transfer_into, the error has the path in the source, even if the source has changed */
+  /* for transfer_into, the error has the path in the source, even if the source has changed since */
   fail_call(CALL_COPY, 2);
   td_ok(tdict_transfer_into_async(w.c, there, src, &o, &f, err));
   td_ok(tdict_delete(src, "a", err));
@@ -127,7 +127,7 @@ GPU_CASE(future_stats) {
     assert_int_equal(s.direct_bytes, 0);
     assert_int_equal(s.host_bytes, 0);
     assert_int_equal(s.mode, pins ? TDICT_MODE_NON_BLOCKING_PIN : v.o.mode);
-    assert_int_equal(s.pin_path, pins ? TDICT_PIN_DRIVER : TDICT_PIN_NONE); /* a ring of 1 MiB */
+    assert_int_equal(s.pin_path, pins ? TDICT_PIN_DRIVER : TDICT_PIN_NONE); /* the ring has only 1 MiB */
     assert_int_equal(s.num_chunks, pins ? (line_bytes(src) + SLOT - 1) / (SLOT) : 7);
     assert_in_range(s.num_threads, 1, !pins || v.o.num_threads == 0 ? 1 : v.o.num_threads > 0 ? v.o.num_threads : 8);
     assert_in_range(s.peak_staging_bytes, pins ? SLOT : 0, pins ? STAGING : 0);
@@ -176,7 +176,7 @@ SIM_CASE(future_stats_refuses) {
   zero.struct_size = 3;
   td_fails(TDICT_EINVAL, "struct_size", tdict_future_get_stats(f, &zero, err));
   assert_int_equal(s.num_leaves, 0);
-  /* a smaller struct is filled up to its size, a larger one up to the known fields */
+  /* a smaller struct is filled up to its size, a larger one up to its known fields */
   struct {
     tdict_transfer_stats s;
     unsigned char more[32];
@@ -202,7 +202,7 @@ GPU_CASE(future_released_early) {
   spoil_tree(&w, dst);
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
-    tdict_future_release(move_async(&w, src, w.device, &v.o)); /* no thread gets the result */
+    tdict_future_release(move_async(&w, src, w.device, &v.o)); /* the result is not taken */
     tdict_future *f = copy_async(&w, src, dst, &v.o);
     tdict_future_release(f); /* the transfer ends without the future */
     check_and_release(&w, src, to_device(&w, dst, tdict_cpu()));
@@ -227,7 +227,7 @@ SIM_CASE(transfer_keeps_source_alive) {
       tdict_tree *src = batch_tree(pinned ? w.pinned : NULL), *want = to_device(&w, src, w.device);
       td_ok(tdict_sim_hold(w.c, err));
       tdict_future *f = move_async(&w, src, w.device, &v.o);
-      tdict_release(src); /* the last reference; the memory could be reused at once */
+      tdict_release(src); /* the last reference of the program; the memory must not be reused yet */
       scoped_tree other = batch_tree(pinned ? w.pinned : NULL);
       td_ok(tdict_sim_resume(w.c, err));
       check_and_spoil(&w, want, finish(f));
@@ -249,7 +249,7 @@ GPU_CASE(leaves_of_clones_are_sent_once) {
   scoped_place w = open_place();
   tdict_tree *src = td_made(tree, tdict_create(0, NULL, &made, err)), *part = NULL, *clone = NULL;
   td_ok(tdict_create(0, NULL, &part, err));
-  for (int i = 0; i < LEAVES; i++) { /* each in its own storage, with no other reference */
+  for (int i = 0; i < LEAVES; i++) { /* each in its own storage, referenced only by `part` */
     tdict_tensor *t = NULL;
     const char *name = td_text("leaf %d", i);
     td_ok(tdict_tensor_zeros(TDICT_I32, 1, shape, NULL, &t, err));

@@ -7,7 +7,7 @@ static tdict_transfer_options keeping(void) {
   return td_with(tdict_transfer_options, keep = kept_patterns, num_keep = 3);
 }
 
-/* The paths of tensors that the patterns keep, and of others. list.* keeps the whole tree list.n. */
+/* The paths of tensors that the patterns keep, and of other tensors. list.* keeps the whole tree list.n. */
 static const char *const staying[] = {"meta.id", "meta.deep.x", "text", "deep.text", "list.a", "list.n.b"};
 static const char *const moving[] = {"obs", "deep.x.y", "other.texts"};
 static tdict_tree *mixed_sources(void) {
@@ -39,13 +39,13 @@ GPU_CASE(kept_entries_stay_where_they_are) {
     for (size_t k = 0; k < 6; k++) assert_ptr_equal(td_leaf(out, staying[k]), td_leaf(src, staying[k]));
     for (size_t k = 0; k < 3; k++)
       assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(out, moving[k])), w.device));
-    /* trees with tensors on two devices, and all trees above them, have no device */
+    /* trees with tensors on two devices, and the trees above them, have no device */
     assert_false(tdict_get_device(out, &device));
     assert_false(has_device(out, "meta", &device) || has_device(out, "deep", &device) ||
                  has_device(out, "list", &device) || has_device(out, "list.n", &device));
     assert_true(has_device(out, "deep.x", &device) && tdict_device_equal(device, w.device));
     assert_true(has_device(out, "other", &device) && tdict_device_equal(device, w.device));
-    /* nodes are not shared: a change of the result does not show in the source */
+    /* nodes are not shared: a change of the result does not change the source */
     td_ok(tdict_delete(out, "meta.id", err));
     assert_true(tdict_has(src, "meta.id"));
   }
@@ -62,7 +62,7 @@ GPU_CASE(kept_entries_stay_where_they_are) {
   assert_true(tdict_get_device(src, &device) && device.type == TDICT_DEVICE_CPU);
 }
 
-/* Patterns match nothing or everything, or tensors are already on the device. */
+/* Tests patterns that match nothing or everything, and tensors that are already on the device. */
 GPU_CASE(kept_entries_all_or_none) {
   scoped_place w = open_place();
   scoped_tree src = mixed_sources(), out = NULL;
@@ -75,7 +75,7 @@ GPU_CASE(kept_entries_all_or_none) {
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, w.device));
   o.keep = all;
   o.num_keep = 1;
-  scoped_tree again = move_with(&w, src, w.device, &o); /* nothing is copied, so the source itself is returned */
+  scoped_tree again = move_with(&w, src, w.device, &o); /* nothing is copied, so the call returns the source itself */
   assert_ptr_equal(again, src);
   tdict_release(again);
   o.keep = obs;
@@ -112,7 +112,7 @@ GPU_CASE(kept_entries_are_not_pinned) {
   td_fails(TDICT_EWRONGDEVICE, "wanted one on the cpu", tdict_pin_memory(w.c, src, NULL, &out, err));
 }
 
-/* Kept entries of a destination are not written, and only their keys are compared. */
+/* Kept entries of a destination are not written. Only their keys are compared. */
 DEVICE_CASE(kept_entries_are_not_written) {
   scoped_place w = open_place();
   scoped_tree src = mixed_sources(), like = mixed_sources(), dst = NULL;
@@ -120,7 +120,7 @@ DEVICE_CASE(kept_entries_are_not_written) {
   td_put(src, "text", random_tensor(TDICT_F64, SHAPE(3, 3), NULL)); /* another dtype and shape */
   td_ok(tdict_delete(dst, "meta", err));
   tdict_tensor *number = td_made(tensor, tdict_tensor_empty(TDICT_U8, 0, NULL, w.memory, &made, err));
-  td_ok(tdict_set(dst, "meta", number, err)); /* a tensor where the source has a tree */
+  td_ok(tdict_set(dst, "meta", number, err)); /* a tensor here, but a tree in the source */
   tdict_tensor_release(number);
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
@@ -163,7 +163,7 @@ DEVICE_CASE(kept_patterns_are_checked_first) {
   assert_null(f);
 }
 
-/* A kept tensor has 30 levels above it, so that each walk needs memory. */
+/* A kept tensor has 30 levels above it, so each walk of the tree needs memory. */
 SIM_CASE(kept_entries_survive_enomem) {
   scoped_place w = open_place();
   scoped_tree src = mixed_sources();

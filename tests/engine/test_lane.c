@@ -1,4 +1,4 @@
-/* Tests lanes: which slots a transfer leaves to other transfers, and what it waits for if no slot is free. */
+/* Tests lanes: how many slots a transfer leaves to other transfers, and what it waits for if no slot is free. */
 #include "engine/lane.h"
 
 #include "engine/lanes.h"
@@ -16,7 +16,7 @@ static place open_large(void) {
 }
 
 /* While a transfer with more chunks than slots waits for a stopped stream, other transfers must still end, in both
- * directions and with few or many threads. */
+ * directions and with one thread or many. */
 SIM_CASE(lane_keeps_slots_free_for_others) {
   scoped_place w = open_large();
   scoped_tree src = bytes_tree("x", 2500000, NULL), other = bytes_tree("y", 300001, NULL);
@@ -37,7 +37,7 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
     check_tree(&w, other, there);
     assert_false(tdict_future_is_ready(first));
     assert_in_range(atomic_load(&transfer_of(first)->slots_held), 1,
-                    29); /* 28 slots, and one that was requested before all others */
+                    29); /* 28 slots, and the slot of a thread that asked before */
     td_release(there, second);
     atomic_store(&held.open, true);
     check_result(&w, src, first);
@@ -45,7 +45,7 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
   }
 }
 
-/* The transfer whose count of slots is compared with the ring each time a slot is returned. */
+/* The transfer whose number of held slots is compared with the ring each time a slot is returned. */
 static _Atomic(tdict_future *) counted;
 static atomic_int num_returned, num_counted_twice;
 void __real_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
@@ -62,7 +62,7 @@ void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
   atomic_fetch_add(&num_returned, 1);
 }
 
-/* A returned slot no longer counts for the transfer, so the peak cannot exceed the slots of the ring. */
+/* A returned slot no longer counts for its transfer, so no transfer counts more slots than are taken. */
 SIM_CASE(lane_counts_returned_slots_no_more) {
   scoped_place w = open_large();
   tdict_tree *src = new_tree(), *there = NULL;
@@ -102,7 +102,7 @@ GPU_CASE(lane_takes_the_last_slot) {
   give_slots(ring, taken, slots);
 }
 
-/* While the test holds all slots, a cancelled transfer does not wait for a slot. */
+/* A cancelled transfer does not wait for a slot, although the test holds all slots. */
 GPU_CASE(lane_waits_no_longer_than_its_transfer) {
   scoped_place w = open_large();
   tdict_ring *ring = NULL;
@@ -120,7 +120,7 @@ GPU_CASE(lane_waits_no_longer_than_its_transfer) {
   give_slots(ring, taken, slots);
 }
 
-/* Makes stream_wait_event() fail while some threads have filled slots and other threads wait for a slot. */
+/* Makes stream_wait_event() fail, after some threads have filled slots and while others wait for a slot. */
 static _Atomic(int) stopped;
 static atomic_bool goes_on;
 static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
@@ -153,8 +153,8 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   tdict_stream_destroy(w.c, s);
 }
 
-/* If a transfer fails while the device is stopped, it waits for its queued copies, because they read memory of the
- * program. */
+/* If a transfer fails while the device is stopped, it still waits for its queued copies, because they read the
+ * program's memory. */
 SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
   scoped_place w = open_large();
   scoped_tree src = new_tree();
@@ -188,7 +188,7 @@ GPU_CASE(lane_returns_its_events) {
   assert_int_equal(last.num_events, first.num_events);
 }
 
-/* If a query of copies fails because the device is lost, the lane returns the error, and the transfer fails. */
+/* If asking whether a copy has ended finds the device lost, the lane returns the error, and the transfer fails. */
 SIM_CASE(lane_reports_a_lost_device) {
   scoped_place w = open_large();
   const size_t line = 200000;
@@ -207,7 +207,7 @@ SIM_CASE(lane_reports_a_lost_device) {
   assert_non_null(slot);
   td_ok(tdict_sim_hold(w.c, err));
   td_ok(tdict_lane_submit(&lane, slot, &t->plan.chunks[0], &error_item, err));
-  td_ok(tdict_lane_return_finished(&lane, err)); /* not yet */
+  td_ok(tdict_lane_return_finished(&lane, err)); /* the copy has not ended yet */
   assert_int_equal(lane.count, 1);
   assert_false(tdict_future_has_failed(&t->future));
   fail_call(CALL_QUERY, 1);

@@ -1,4 +1,4 @@
-/* Tests transfers that fail: cancelled transfers, lost bytes, errors that no call returns, and lost devices. */
+/* Tests transfers that fail: cancelled transfers, lost bytes, errors that no call returned, and lost devices. */
 #include "pair.h"
 #include "support/threads.h"
 enum { SLOW = 20 << 20 };
@@ -48,7 +48,7 @@ static void cancel_while_waiting(void) {
   finish_copy(a);
   check_cancelled(b);
   td_fails(TDICT_EINVAL, "transfer into them failed",
-           tdict_future_wait(c, NULL, err)); /* c still ran, and found the bytes that b did not write */
+           tdict_future_wait(c, NULL, err)); /* c still ran, but its source lacks the bytes that b did not write */
   tdict_future_release(c);
   check_tree_number(&w, d, 2);
   tdict_future_release(b);
@@ -77,8 +77,8 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
   tdict_driver_sim_count counts;
   tdict_driver_sim_counts(w.d, 0, &counts);
-  assert_int_equal(counts.num_pending, 0);               /* the copies in flight are done */
-  assert_true(counts.num_finished < BYTES / (16 << 10)); /* no new copy was begun */
+  assert_int_equal(counts.num_pending, 0);               /* the queued copies have ended */
+  assert_true(counts.num_finished < BYTES / (16 << 10)); /* no further copy was begun */
   assert_null(tdict_data(dst, "x"));
   tdict_future_release(f);
   td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
@@ -103,7 +103,7 @@ static void cancel_what_has_ended(void) {
   assert_ptr_equal(out, src);
 }
 
-/* Cancels transfers at random times. They end as CANCELLED or DONE, and the destination must match this state. */
+/* Cancels transfers at random times. They end as CANCELLED or DONE. Only after DONE is the destination readable. */
 static void cancel_at_random(void) {
   scoped_place w = place_sim(3, 400e6, 1);
   scoped_tree src = numbered_tree(&w, NULL, 7), dst = numbered_tree(&w, w.memory, 0);
@@ -132,14 +132,14 @@ SIM_CASE(cancel_in_every_state) {
   cancel_while_hooks_run();
   cancel_while_waiting();
   for (int32_t mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
-    for (int64_t steps = 0; steps < 8; steps += 3) /* steps need a mode with many copies */
+    for (int64_t steps = 0; steps < 8; steps += 3) /* steps matter only in modes with many copies */
       if (!steps || mode == TDICT_MODE_AUTO || mode == TDICT_MODE_NON_BLOCKING_PIN)
         cancel_in_flight(mode, steps ? 2 : 1, steps);
   cancel_what_has_ended();
   cancel_at_random();
 }
 
-/* Cancels a future and releases it at once. The transfer still ends, and the context waits for this end. */
+/* Cancels a future and releases it at once. The transfer still ends, and the context waits for that. */
 SIM_CASE(cancel_and_release) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, NULL, 8);
@@ -151,8 +151,8 @@ SIM_CASE(cancel_and_release) {
 
 /* ---- lost bytes ---- */
 
-/* While `is_failing`, queries and waits for events and streams return an error. Both fail, because it depends on the
- * time whether the library polls or waits. */
+/* While `is_failing` is set, queries of and waits for events and streams return an error. Both must fail, because the
+ * library may poll or wait, depending on the time. */
 static shim failing;
 static atomic_bool is_failing;
 static tdict_cu answer(tdict_cu result) { return atomic_load(&is_failing) ? TDICT_CU_UNKNOWN : result; }
@@ -173,7 +173,7 @@ static void end_failing(const place *w) {
   shim_end(&failing, w->d);
 }
 
-/* A transfer fails after the program got its result early. */
+/* A transfer fails after the program got its result by tdict_future_wait_on_stream(). */
 static void lose_a_result(tdict_device to, bool pinned) {
   scoped_place w = place_sim(2, SLOW, 1);
   tdict_tree *src = numbered_tree(&w, to.type == TDICT_DEVICE_CPU ? w.memory : NULL, 10), *out = NULL;
@@ -196,7 +196,7 @@ static void lose_a_result(tdict_device to, bool pinned) {
   td_release(f, out);
   check_number_and_release(&w, src, 10);
 }
-/* The program changes a result that it got before the transfer failed. */
+/* The program has a result early and changes it. Then the transfer fails. */
 static void change_a_result(void) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, w.memory, 10), out = NULL;
@@ -211,13 +211,13 @@ static void change_a_result(void) {
   td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
   end_failing(&w);
 }
-/* The bytes of a destination are lost, and a later transfer_into writes them. The source stays valid. */
+/* The bytes of a destination are lost, and a later transfer into it writes them again. The source stays valid. */
 static void lose_a_destination(bool on_device) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
               dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
   void *address = td_leaf(dst, "n.b")->data;
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, because this waits for a stream */
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, for which this call waits */
   begin_failing(&w, true);
   td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   end_failing(&w);
@@ -230,7 +230,7 @@ static void lose_a_destination(bool on_device) {
   assert_ptr_equal(tdict_data(dst, "n.b"), address);
   check_tree_number(&w, dst, 11);
 }
-/* A thread in an accessor, which waits for the bytes and must return NULL if they are lost. */
+/* A thread in an accessor. The accessor waits for the bytes, and must return NULL if they are lost. */
 typedef struct waiter {
   const tdict_tree *td;
   const void *data;
@@ -274,8 +274,8 @@ SIM_CASE(lost_bytes_give_null) {
   lose_under_an_accessor(false);
 }
 
-/* A source whose release waits for the test, so that its transfer has made its last copy but has not ended. The release
- * does not wait on the program's own thread, where a fast transfer may release the source. */
+/* A source whose release function waits for the test, so that its transfer has made the last copy but has not ended. On
+ * the program's own thread, where a fast transfer may release the source, the function does not wait. */
 typedef struct late {
   pthread_t program;
   atomic_bool entered, may_go;
@@ -318,7 +318,7 @@ GPU_CASE(cancel_after_the_last_copy_changes_nothing) {
 /* ---- errors that no call has returned ---- */
 
 typedef struct heard {
-  pthread_mutex_t lock; /* guards: all later fields */
+  pthread_mutex_t lock; /* guards: all fields below */
   int errors;
   char text[1024];
 } heard;
@@ -361,7 +361,7 @@ GPU_CASE(unreported_errors_are_logged) {
   td_fails(TDICT_EIO, "", tdict_future_wait_for(f, (int64_t)10 * 1000000000, NULL, err));
   tdict_future_release(f);
   td_fails(TDICT_EIO, "", tdict_to_device(w.c, bad, w.device, NULL, &out, err));
-  /* the transfer succeeded or was cancelled */
+  /* no error: the transfer succeeded or was cancelled */
   f = move_async(&w, good, w.device, NULL);
   tdict_future_release(f);
   gate g = {0};
@@ -373,9 +373,9 @@ GPU_CASE(unreported_errors_are_logged) {
   while (!tdict_future_is_ready(f)) usleep(100);
   tdict_future_release(f);
   assert_int_equal(errors_of(&h), 0);
-  /* the error was not returned: the future is released after or before the end */
+  /* no call returned the error; the future is released after or before the end of the transfer */
   f = move_async(&w, bad, w.device, NULL);
-  assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EIO); /* a status or a state does not count as the error */
+  assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EIO); /* only a tdict_error counts, not the state */
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
   tdict_future_release(f);
   for (int i = 0; i < 50000 && errors_of(&h) < 1; i++) usleep(100);
@@ -401,7 +401,7 @@ static void *close_place(void *user) {
   return NULL;
 }
 
-/* The error of a transfer that fails while its context is destroyed is still logged. */
+/* If a transfer fails while its context is being destroyed, its error is still logged. */
 GPU_CASE(unreported_errors_are_logged_until_destroy) {
   heard h = {.lock = PTHREAD_MUTEX_INITIALIZER};
   tdict_context_options o = place_options(2);
@@ -429,7 +429,7 @@ GPU_CASE(unreported_errors_are_logged_until_destroy) {
 
 enum { LAUNCH_FAILED = 719 };
 static shim losing;
-static atomic_int copies_left, copies_after; /* the copy that counts copies_left to 0 and all later copies fail */
+static atomic_int copies_left, copies_after; /* the copy that lowers copies_left to 0, and all later ones, fail */
 static tdict_cu_context lost_context;
 static bool loses(tdict_driver *d) {
   tdict_cu_context now = NULL;
@@ -456,7 +456,7 @@ static tdict_cu lose_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_c
   return lost ? LAUNCH_FAILED : losing.real->copy_batch_async(d, kind, lines, count, s);
 }
 
-/* After the loss, each call that needs the device returns its error. Calls that do not need the device still work. */
+/* Checks that each call that needs the lost device returns its error, and that other calls still work. */
 static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *dst, const tdict_tree *on_host) {
   tdict_tree *out = NULL;
   tdict_tensor *t = NULL;
@@ -479,7 +479,7 @@ static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *
   check_number_and_release(w, copy, 21);
 }
 
-/* Loses the device at copy number `n` of a transfer. Returns false if the transfer has fewer copies. */
+/* Loses the device at copy number `n` of a transfer. Returns false if the transfer makes fewer copies. */
 static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
   tdict_context_options o = place_options(2);
   o.staging_bytes = 256 << 10;
@@ -519,7 +519,7 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
 }
 
 GPU_CASE(lost_device_stays_lost) {
-  scoped_context beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
+  scoped_context beside = td_context(NULL); /* keeps the primary context of a GPU between the rounds */
   for (int32_t mode = TDICT_MODE_BLOCKING; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
     for (int to_host = 0, n = 1; to_host < 2; to_host++, n = 1) {
       while (lose_at(n, mode, n % 3, to_host)) n++;

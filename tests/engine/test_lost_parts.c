@@ -1,5 +1,5 @@
-/* Tests leaves that share a storage. Lost bytes are recorded for each leaf: leaves that a failed transfer should have
- * written are lost until they are written again. */
+/* Tests leaves that share a storage. Lost bytes are recorded per leaf: a leaf that a failed transfer should have
+ * written is lost until it is written again. */
 #include "promises.h"
 
 static const tdict_field fields[] = {
@@ -11,7 +11,7 @@ static tdict_tree *shared_tree(const place *w, tdict_memory *memory, uint64_t nu
   for (int i = 0; i < NUM_FIELDS; i++) put_number(w, td_leaf(td, fields[i].path), number + (uint64_t)i);
   return td;
 }
-/* Returns a tree of one or two leaves of the tree. */
+/* Returns a tree with one or two leaves of `td`. */
 static tdict_tree *part_of(const tdict_tree *td, const char *one, const char *other) {
   tdict_tree *part = new_tree();
   td_ok(tdict_set(part, one, td_leaf(td, one), err));
@@ -26,12 +26,12 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   resume(w);
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_ECANCELLED);
 }
-/* Returns another device than that of the leaf. */
+/* Returns the device, if the leaf is on the cpu, otherwise the cpu. */
 static tdict_device away_from(const place *w, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? w->device : tdict_cpu();
 }
 
-/* Checks that accessors and transfers read these bytes of the leaf. */
+/* Checks that accessors and transfers can read the leaf, and that it has the bytes of this number. */
 static void check_there(const place *w, const tdict_tree *td, const char *path, uint64_t number) {
   scoped_tree part = part_of(td, path, NULL), out = NULL;
   assert_non_null(tdict_const_data(td, path));
@@ -65,7 +65,7 @@ SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
     check_there(&w, dst, "a", 10);
     check_lost(&w, dst, "n.b");
     check_there(&w, dst, "c", 22);
-    lose(&w, a, to_a); /* "a" is lost again, then both are written */
+    lose(&w, a, to_a); /* "a" is lost again, then one transfer writes both */
     td_ok(tdict_transfer_into(w.c, to_both, both, NULL, err));
     check_there(&w, dst, "a", 10);
     check_there(&w, dst, "n.b", 11);
@@ -81,7 +81,7 @@ static void give_columns(tdict_tree *td, const char *path, tdict_tensor *whole, 
   const tdict_tensor_range range = {1, first, count, 1};
   td_put(td, path, td_made(tensor, tdict_tensor_slice(whole, &range, &made, err)));
 }
-/* Lost columns of a matrix are told apart, although they are interleaved. */
+/* Lost columns of a matrix are recorded separately, although their bytes are interleaved. */
 SIM_CASE(lost_columns_are_told_apart) {
   scoped_place w = place_sim(2, 20e6, 1);
   tdict_tree *wholes[2], *left[2], *right[2];
@@ -142,7 +142,7 @@ SIM_CASE(lost_rows_come_back_one_by_one) {
     assert_true(tdict_data(seen, "a") && has_number(&w, td_leaf(seen, "a"), 7));
   }
   assert_non_null(tdict_data(dst, "a"));
-  lose(&w, src, dst); /* by columns */
+  lose(&w, src, dst); /* loses two columns */
   tdict_tree *columns[2];
   for (int i = 0; i < 2; i++) {
     columns[i] = new_tree();

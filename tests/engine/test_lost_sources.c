@@ -1,4 +1,4 @@
-/* Tests transfers from lost bytes: they are refused with the path of the leaf, and write nothing. */
+/* Tests transfers from sources with lost bytes. They are refused with the path of the leaf, and write nothing. */
 #include "pair.h"
 #include "support/threads.h"
 
@@ -27,7 +27,7 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
     assert_string_equal(td_last_error.path, path_);            \
   } while (0)
 
-/* Checks that a tree is refused if the bytes of one of its three leaves are lost. */
+/* Checks that a tree is refused if one of its three leaves has lost bytes. */
 static void refuse(bool on_device, int32_t num_threads) {
   scoped_place w = place_open(2);
   tdict_device other = on_device ? tdict_cpu() : w.device;
@@ -70,7 +70,7 @@ GPU_CASE(lost_source_is_refused) {
   }
 }
 
-/* One transfer is queued after a cancelled write of its source, and another after a successful write. */
+/* One transfer is queued after a cancelled write of its source, and another after a write that succeeds. */
 SIM_CASE(lost_source_of_a_queued_transfer) {
   scoped_place w = place_sim(4, 20e6, 1);
   scoped_tree src = numbered_tree(&w, NULL, 1), dst = numbered_tree(&w, w.memory, 2), out = NULL;
@@ -120,16 +120,16 @@ GPU_CASE(lost_source_of_a_tensor_copy) {
   assert_true(has_number(&w, into, 5));
 }
 
-/* Reads of one leaf that begin while a transfer into this leaf fails. The transfer has many other leaves, so that its
- * end takes long enough for reads to overlap with it. */
+/* Reads of one leaf that begin while a transfer into this leaf fails. The transfer has many more leaves, so that it
+ * takes long enough to end for reads to begin meanwhile. */
 enum { ENDING_LEAVES = 30000, MOST_READS = 3000 };
 typedef struct reading {
   const place *w;
   const tdict_tree *td;
-  tdict_future *ending; /* the transfer; new reads begin until the transfer has ended */
+  tdict_future *ending; /* the transfer that fails; reads begin until it has ended */
   tdict_future *reads[MOST_READS];
   atomic_int begun;
-  int count, refused, strange; /* only for the reading thread */
+  int count, refused, strange; /* used only by the reading thread */
 } reading;
 static void *read_on(void *user) {
   reading *r = user;

@@ -1,7 +1,7 @@
 /* Tests concurrent use. Threads start transfers of overlapping trees in each direction, way and mode, write into the
  * same destinations, cancel transfers, and release futures and trees early. Hooks start nested transfers, and contexts
- * are destroyed while transfers run. The bytes show the generation of a tree (support/stamps.h). A watchdog ends a test
- * that hangs.
+ * are destroyed while transfers run. The bytes of a tree contain its generation (support/stamps.h). A watchdog ends a
+ * test that hangs.
  *
  * Each case runs rounds for some seconds, and each round has its own context. The environment variables
  * TDICT_TEST_SECONDS and TDICT_TEST_SEED set the time and the seed (see scripts/soak). Threads record the first error,
@@ -31,7 +31,7 @@ enum {
 /* A transfer in flight, and the expected generation of its tree. */
 typedef struct pending {
   tdict_future *future;
-  int64_t generation; /* ANY: any one generation; NONE: not known, or not on the host */
+  int64_t generation; /* ANY: one generation, but any; NONE: unknown, or the result is not on the host */
   bool cancelled;
 } pending;
 
@@ -49,7 +49,7 @@ typedef struct player {
 } player;
 
 struct round_of {
-  tdict_context *context, *other; /* other: a second context on the same bytes, or NULL */
+  tdict_context *context, *other; /* other: a second context that moves the same trees, or NULL */
   tdict_device device;
   int pool_threads;
   _Atomic(bool) stop;
@@ -205,7 +205,7 @@ static void play_cancel(player *p) {
   if (move(p, td, tdict_cpu(), &back)) check_tree(p, "done in spite of cancel", back, ANY); /* cancelled too late */
 }
 
-/* Writes a whole tree into a destination that several threads write. A reader must see exactly one of these trees. */
+/* Writes a whole tree into a destination that several threads write. A reader must see the bytes of one write only. */
 static void play_shared_write(player *p) {
   round_of *r = p->round;
   tdict_future *f;
@@ -267,7 +267,7 @@ static void play_pin(player *p) {
   if (draw(p, 2) && start(p, pinned, p->round->device, &f)) keep(p, f, NONE); /* direct copies */
 }
 
-/* Stands in for a kernel of the program that reads the result on a stream that waits for the transfer. */
+/* Acts as a kernel of the program: reads the result on a stream that waits for the transfer. */
 typedef struct look {
   round_of *round;
   tdict_stream stream;
@@ -377,7 +377,7 @@ static void *play(void *argument) {
   return NULL;
 }
 
-/* Makes sources that share nodes and tensors. Each source also has its own leaves, of generation 10, 11 and so on. */
+/* Makes sources that share nodes and tensors. Source `i` also has its own leaves, whose generation is 10 + i. */
 static void make_sources(round_of *r) {
   tdict_tree *common = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(stamp_leaf(common, "l5", 2500, 1, err));
@@ -419,7 +419,7 @@ static tdict_driver *open_driver(const round_of *r, uint64_t seed) {
 static tdict_context *make_context(const round_of *r, tdict_driver *driver, uint64_t seed) {
   tdict_context *context = NULL;
   tdict_context_options o = td_with(tdict_context_options, device = r->device, num_threads = r->pool_threads);
-  o.staging_bytes = (size_t)64 << (10 + 4 * (seed % 2)); /* the minimum, or more than needed */
+  o.staging_bytes = (size_t)64 << (10 + 4 * (seed % 2)); /* the minimum, or 1 MiB, which is more than needed */
   td_ok(tdict_context_create_over(&o, driver, &context, err));
   return context;
 }
@@ -453,7 +453,7 @@ static void release_trees(round_of *r) {
   for (int i = 0; i < NUM_THREADS; i++) td_release(r->players[i].own_host, r->players[i].own_device);
 }
 
-/* Destroys the context while transfers are in flight, and the trees before or after it. Futures stay valid. */
+/* Destroys the context while transfers are in flight. Releases the trees before or after that. Futures stay valid. */
 static void end_round(round_of *r, uint64_t seed) {
   atomic_store(&r->stop, true);
   for (int i = 0; i < NUM_THREADS; i++) pthread_join(r->players[i].thread, NULL);

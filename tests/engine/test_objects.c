@@ -1,4 +1,4 @@
-/* Tests objects in transfers: which hook is called, the result, the statistics, and failures. */
+/* Tests objects in transfers: which hooks are called, the results, the statistics, and failures. */
 #include "pair.h"
 
 static const tdict_type pair_pins = PAIR_TYPE(.pin_memory = pair_pin);
@@ -16,7 +16,7 @@ static const char *path_of(int i) {
   static const char *const paths[NUM_TYPES] = {"first", "n.hooked", "n.m.k", "z", "n.m.l", "y.y", "last"};
   return paths[i];
 }
-/* Makes a tree of tensors and of a pair of each type. */
+/* Makes a tree with tensors and one pair of each type. */
 static tdict_tree *tree_of_all(const place *w, probe *p, uint64_t number, pair **pairs) {
   tdict_tree *td = numbered_tree(w, NULL, number);
   for (int i = 0; i < NUM_TYPES; i++) pairs[i] = put_pair(td, path_of(i), types[i], p, i);
@@ -93,14 +93,14 @@ GPU_CASE(objects_are_pinned_by_hook_or_flatten) {
     check_pair(&w, made, i, tdict_cpu());
   }
   assert_int_equal(atomic_load(&p.pins), 4);
-  assert_int_equal(atomic_load(&p.flattens), 1); /* a type's own hook is preferred */
+  assert_int_equal(atomic_load(&p.flattens), 1); /* only one type has no better hook than flatten */
   assert_int_equal(stats.num_objects, NUM_TYPES);
   assert_int_equal(stats.num_objects_pinned, 5);
   assert_int_equal(stats.num_objects_unpinned, 2);
   assert_int_equal(stats.num_objects_kept, 0);
 }
 
-/* Hooks that wait until all of them run. */
+/* A hook that waits until the hooks of `wanted` objects run. */
 typedef struct meeting {
   gate gate;
   int wanted;
@@ -113,7 +113,7 @@ static tdict_status wait_for_all_hooks(const pair *self, const tdict_hook *hook,
   return wait_flag(&m->gate.open) ? TDICT_OK : TDICT_ETIMEDOUT;
 }
 
-/* Runs the hooks. `way` 0: asynchronous, 1: with COUNT threads, 2: blocking, 3: with COUNT threads, 4: pin_memory */
+/* Runs the hooks. `way` is 0 or 1: asynchronous, 2 or 3: blocking, 4: pin_memory. Ways 1 and 3 use COUNT threads. */
 static void run_meeting(int way) {
   enum { COUNT = 4 };
   scoped_probe p = {0};
@@ -179,7 +179,7 @@ GPU_CASE(objects_already_in_place_are_shared) {
   assert_ptr_equal(again, out);
   assert_int_equal(atomic_load(&p.unflattens), 1);
   tdict_release(again);
-  /* with a tensor that is not on the device */
+  /* the tree also has a tensor that is not on the device */
   td_ok(tdict_set_device(out, NULL, err));
   td_put(out, "new", new_bytes(100, NULL));
   put_number(&w, td_leaf(out, "new"), 77);
@@ -225,12 +225,12 @@ GPU_CASE(objects_without_hooks_are_kept_if_asked) {
     assert_int_equal(kept == x, !is_pinned);
     assert_int_equal(tdict_tensor_is_pinned(kept->inp), is_pinned);
     tdict_release(src);
-    check_pair(&w, kept, 1, tdict_cpu()); /* the result keeps the object alive */
+    check_pair(&w, kept, 1, tdict_cpu()); /* the result keeps the kept object alive */
     check_number_and_release(&w, out, 6);
   }
 }
 
-/* Results that hooks return instead of an object. */
+/* What a hook returns instead of an object. */
 typedef enum answer {
   SAY_STATUS,
   SAY_MESSAGE,
@@ -249,7 +249,7 @@ static tdict_status say(const pair *self, tdict_error *err) {
       snprintf(err->message, sizeof err->message, "the file of pair %d does not exist", self->number);
     }
     return TDICT_EIO;
-  case SAY_MESSAGE: /* without a status in the struct */
+  case SAY_MESSAGE: /* only a message, no status */
     if (err) snprintf(err->message, sizeof err->message, "the file of pair %d does not exist", self->number);
     return TDICT_EIO;
   case SAY_SILENT:
@@ -371,7 +371,7 @@ GPU_CASE(objects_transfer_into) {
   assert_ptr_equal(td_leaf(dst, "a")->data, places[2]);
   check_tree_number(&w, dst, 10);
   for (int i = 0; i < 2; i++) assert_true(has_number(&w, i ? there->tgt : there->inp, pair_seed(1, i)));
-  assert_int_equal(there->number, 2); /* the object itself has not changed */
+  assert_int_equal(there->number, 2); /* the object itself is the old one */
   td_ok(tdict_transfer_into(w.c, dst, like, NULL, err));
   check_pair(&w, there, 2, w.device);
   td_ok(tdict_unlock(dst, err));
@@ -489,7 +489,7 @@ GPU_CASE(pin_object) {
   close_pairs(&w, &p);
 }
 
-/* No hook runs for objects that the option keep names, or for objects below a kept tree. */
+/* No hook is called for objects that the option keep names, or for objects below a kept tree. */
 GPU_CASE(objects_are_kept_by_patterns) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);
@@ -518,7 +518,7 @@ GPU_CASE(objects_are_kept_by_patterns) {
   check_tree_number(&w, out, 2);
   assert_int_equal(atomic_load(&p.flattens), 0);
   tdict_release(out);
-  /* Patterns do not match the tensors of an object, but they match entries after a flattened object. */
+  /* Patterns do not match the tensors of an object, but they match entries that follow a flattened object. */
   static const char *const inside[] = {"?**.inp", "?n.flat.*", "last", "bare", "meta", "hooked"};
   o.keep = inside;
   o.num_keep = 6;

@@ -61,7 +61,7 @@ static void refuse_result_memory(const place *w) {
   tdict_transfer_options o = td_with(tdict_transfer_options, pinned_result = true);
   td_fails(TDICT_EINVAL, "pinned_result", tdict_transfer_into(w->c, dst, src, &o, err));
   if (w->gpu) td_fails(TDICT_EINVAL, "pinned_result", tdict_to_device(w->c, src, w->device, &o, &out, err));
-  o.memory = tdict_device_memory(w->c, tdict_cpu()); /* not pinned */
+  o.memory = tdict_device_memory(w->c, tdict_cpu()); /* memory that is not pinned */
   td_fails(TDICT_EINVAL, "not pinned", tdict_to_device(w->c, dst, tdict_cpu(), &o, &out, err));
   o.pinned_result = false;
   td_fails(TDICT_EINVAL, "memory", tdict_transfer_into(w->c, dst, src, &o, err));
@@ -130,7 +130,7 @@ DEVICE_CASE(transfer_option_sizes) {
   refuse(&w, &longer.o, TDICT_ENOTSUP, "struct_size");
   pin.more[0] = 1;
   td_fails(TDICT_ENOTSUP, "struct_size", tdict_pin_memory(w.c, src, &pin.o, &out, err));
-  /* in older structs, missing fields have their defaults, whatever bytes follow */
+  /* in shorter structs, missing fields have their defaults, whatever bytes follow the struct */
   tdict_transfer_options old;
   const size_t sizes[] = {offsetof(tdict_transfer_options, mode), offsetof(tdict_transfer_options, num_threads),
                           offsetof(tdict_transfer_options, after), offsetof(tdict_transfer_options, pinned_result),
@@ -152,7 +152,7 @@ DEVICE_CASE(transfer_option_sizes) {
   }
 }
 
-/* Reports that the stream is being captured. Calls refuse such a stream. */
+/* Reports that the stream is being captured, so that calls refuse it. */
 static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
   (void)d, (void)s;
   *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;

@@ -1,12 +1,12 @@
-/* Tests the order of transfers among themselves, and before and after work on the program's streams. Also tests
- * captured streams. */
+/* Tests the order of transfers, and their order relative to work on the program's streams. Also tests captured
+ * streams. */
 #include "promises.h"
 
 #include <dlfcn.h>
 
-enum { SLOW = 20 << 20 }; /* bytes a second: a numbered tree takes 10 ms */
+enum { SLOW = 20 << 20 }; /* bytes per second: a numbered tree takes 10 ms */
 
-/* Makes a tree of a number on the device without a transfer. */
+/* Makes a tree with the bytes of a number on the device, without a transfer. */
 static tdict_tree *numbered_on_device(const place *w, uint64_t number) { return numbered_tree(w, w->memory, number); }
 
 /* Checks reads after writes, writes after reads, and writes after writes, in device and host memory. All transfers are
@@ -47,7 +47,7 @@ SIM_CASE(transfers_of_shared_bytes_wait_for_each_other) {
     for (int32_t n = -1; n <= 2; n++) check_raw_war_waw(n, mode);
 }
 
-/* Many transfers between six trees start at once. The results must be those of the same transfers one after another. */
+/* Starts many transfers between six trees at once. The results must be as if they had run one after another. */
 GPU_CASE(transfers_are_ordered) {
   enum { TREES = 6, STEPS = 240, SNAPSHOTS = STEPS };
   tdict_context_options small = place_options(4);
@@ -82,12 +82,12 @@ GPU_CASE(transfers_are_ordered) {
   for (int i = 0; i < TREES; i++) tdict_release(trees[i]);
 }
 
-/* Leaves of two trees are parts of one storage. Copies to the host are faster than copies to the device, so a read that
- * does not wait would come too early. */
+/* The leaves of two trees are in one storage. Copies to the host are faster than copies to the device, so a read that
+ * does not wait would get old bytes. */
 SIM_CASE(transfers_of_one_storage_are_ordered) {
   tdict_context_options o = place_options(4);
   tdict_sim_options sim = td_with(tdict_sim_options, h2d_bytes_per_second = 2e6);
-  sim.virtual_time = true; /* the device is resumed after everything is queued */
+  sim.virtual_time = true; /* the test resumes the device after everything is queued */
   o.sim = &sim;
   scoped_place w = place_over(&o);
   const int64_t half = 100000;
@@ -112,7 +112,7 @@ SIM_CASE(transfers_of_one_storage_are_ordered) {
   finish_copy(one);
 }
 
-/* A stream on which a kernel waits at a gate. The legacy stream waits for it if it is a blocking stream. */
+/* A stream on which a kernel waits at a gate. If it is a blocking stream, the legacy stream waits for it. */
 typedef struct blocker {
   gate gate;
   kernel k;
@@ -198,14 +198,14 @@ SIM_CASE(transfer_follows_the_legacy_stream) {
 SIM_CASE(wait_on_stream_orders) {
   for (int round = 0; round < 6; round++) {
     scoped_place w = place_sim(2, SLOW, 1);
-    tdict_memory *from = round >= 3 ? w.pinned : NULL; /* through slots, or direct driver copies */
+    tdict_memory *from = round >= 3 ? w.pinned : NULL; /* NULL: through slots; pinned: direct driver copies */
     tdict_transfer_options o = threads(round % 3 - 1);
     scoped_tree src = numbered_tree(&w, from, 50), out = NULL;
     TD_STREAM(s, w.c, w.device);
     poison_arena(&w, w.memory);
     hold(&w);
     tdict_future *f = move_async(&w, src, w.device, &o);
-    td_ok(tdict_future_wait_on_stream(f, s, &out, err)); /* returns when all copies are queued and none has run */
+    td_ok(tdict_future_wait_on_stream(f, s, &out, err)); /* returns when all copies are queued; none has run */
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
     assert_false(tree_has_number(&w, out, 50));
     kernel k[NUM_NUMBERED];
@@ -258,7 +258,7 @@ SIM_CASE(wait_on_stream_of_a_host_result) {
     if (pinned) kernel_launch(&k, s, td_leaf(out, "d"), NULL, NULL); /* reads the last leaf, in host memory */
     const unsigned char *a = tdict_const_data(out, "a");
     assert_non_null(a);
-    check_tree_number(&w, out, 70); /* an accessor waits for the whole storage */
+    check_tree_number(&w, out, 70); /* the accessor waited for the whole storage */
     if (pinned) {
       assert_true(kernel_saw(&k, number_of_leaf(70, 3)));
       kernel_end(&k);
@@ -292,7 +292,7 @@ SIM_CASE(wait_on_stream_refuses) {
   assert_null(out);
 }
 
-/* When the call returns, the source may be written, also through pointers that the program got earlier. */
+/* Once the call has returned, the source may be written, also through pointers that the program got earlier. */
 SIM_CASE(wait_source) {
   for (int k = 0; k < 8; k++) {
     scoped_place w = place_sim(2, SLOW, 1);
@@ -302,10 +302,10 @@ SIM_CASE(wait_source) {
     scoped_tree src = numbered_tree(&w, from, 90);
     tdict_future *f = move_async(&w, src, w.device, &o);
     td_ok(tdict_future_wait_source(f, err));
-    number_tree(&w, src, 0); /* raw writes */
+    number_tree(&w, src, 0); /* writes without an accessor */
     check_number_and_release(&w, finish(f), 90);
   }
-  /* the call returns the transfer's error, and the source may still be written */
+  /* the call returns the error of the transfer, and the source may be written */
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, w.pinned, 91);
   hold(&w);
@@ -362,7 +362,7 @@ SIM_CASE(transfer_refuses_capture) {
   shim_end(&capture_shim, w.d);
 }
 
-/* Functions of libcuda that begin and end a real capture. Transfers on other streams must not end the capture. */
+/* Functions of libcuda that begin and end a real capture. Transfers on other streams must not disturb it. */
 typedef int (*begin_capture)(void *stream, int mode);
 typedef int (*end_capture)(void *stream, void **graph);
 typedef int (*destroy_graph)(void *graph);
@@ -394,7 +394,7 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
     for (int i = 0; i < 10; i++) {
       tdict_tree *to = moved(&w, src, w.device),
                  *back = moved(&w, to, tdict_cpu()); /* these allocate, copy, free and wait */
-      check_tree_number(&w, back, 97);               /* on the host: a driver copy would end the capture */
+      check_tree_number(&w, back, 97);               /* reads host memory: a driver copy would end the capture */
       td_release(back, to);
       check_number_and_release(&w, moved(&w, d, tdict_cpu()), 98);
     }

@@ -1,4 +1,4 @@
-/* Tests the order of transfers whose trees have objects with hooks: a transfer begins after its hooks. */
+/* Tests the order of transfers of trees with hooked objects. Such a transfer begins after its hooks. */
 #include "pair.h"
 
 enum { SLOW = 20 << 20, BYTES = 1 << 20 }; /* a leaf takes 50 ms */
@@ -15,7 +15,7 @@ static tdict_tree *leaf_alone(const place *w, tdict_tensor *t, uint64_t number) 
   return td;
 }
 
-/* If another transfer writes the source while the hooks run, the new bytes are copied. */
+/* If another transfer writes the source while the hooks run, the transfer copies the new bytes. */
 GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   scoped_probe p = {0};
   scoped_place w = place_open(4);
@@ -34,7 +34,7 @@ GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   assert_true(has_number(&w, td_leaf(out, "x"), 2));
 }
 
-/* Read after write: the hooks end long before an earlier transfer has written the source, but the copies wait. */
+/* Read after write: the hooks end long before an earlier transfer has written the source. The copies wait. */
 SIM_CASE(transfer_with_hooks_reads_after_a_write) {
   for (int32_t n = -1; n < 3; n++) {
     place w = place_sim(4, SLOW, 1);

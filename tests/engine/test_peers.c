@@ -1,16 +1,16 @@
 /* Tests transfers with two devices of one context, while the CUDA context of the first device is current: between the
- * host and the second device, and between the devices, of contiguous and strided leaves, with and without a link. Each
- * try has new random bytes, which the test writes and reads without the library. */
+ * host and the second device, and between the devices. Leaves are contiguous or strided, and the devices may be linked.
+ * Each try has new random bytes, which the test writes and reads without the library. */
 #include "promises.h"
 
 enum { TRIES = 1000, ROWS = 512, COLUMNS = 7 };
 
-/* Device 0, which is in `w`, and another device. */
+/* Two devices: device 0, which is in `w`, and `other`. */
 typedef struct two {
   place w;
   tdict_device other;
-  raw_memory *raw; /* of the other device */
-  uint64_t number; /* of the latest bytes */
+  raw_memory *raw; /* memory of `other` */
+  uint64_t number; /* number of the latest bytes */
 } two;
 
 static two two_over(place w, int32_t other) {
@@ -68,7 +68,7 @@ static tdict_tree *tree_of(tdict_tensor *leaf) {
   td_put(td, "n.x", leaf);
   return td;
 }
-/* Returns options with each mode and several numbers of threads in turn. */
+/* Returns options for try `i`: all modes, and several numbers of threads, in turn. */
 static tdict_transfer_options options_of(int i) {
   static const int32_t counts[] = {-1, 0, 1, 4};
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = counts[i / 4 % 4], mode = i % 4);
@@ -111,7 +111,7 @@ GPU_CASE(two_devices_second_to_first) {
   one_way(&t, t.other, t.w.device);
 }
 
-/* Moves a large leaf, which needs several copies, in both directions, also into existing memory. */
+/* Moves a leaf that needs several copies in both directions, also into existing memory. */
 GPU_CASE(two_devices_large_leaf) {
   scoped_two t = two_open();
   scoped_tree one = tree_of(new_bytes(((int64_t)33 << 20) + 13, t.w.memory)), back = NULL;
@@ -156,7 +156,7 @@ GPU_CASE(two_devices_strided_leaf) {
   strided_between(&t, t.other, t.w.device);
 }
 
-/* Devices 0 and 2 of the simulated driver are not linked: a plain copy between them fails, as on GPUs. */
+/* Devices 0 and 2 of the simulated driver are not linked: a plain driver copy between them fails, as on GPUs. */
 SIM_CASE(two_devices_without_a_link) {
   scoped_two t = two_over(place_sim(4, 0, 3), 2);
   int can = 1;
@@ -188,7 +188,7 @@ GPU_CASE(two_devices_copy_that_fails) {
   check(&t, td_leaf(out, "n.x"));
 }
 
-/* Linked devices allow each other access to their pools and contexts once. If the driver refuses this, copies still
+/* Linked devices enable access to each other's pools and contexts only once. If the driver refuses this, copies still
  * work. */
 static _Atomic(int) let_ins, let_in_contexts;
 static const tdict_driver_ops *real_ops;

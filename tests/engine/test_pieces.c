@@ -1,5 +1,5 @@
-/* Compares pieces of leaves in slots with copies of single elements. Every division of a line into chunks gives the
- * same bytes. */
+/* Compares pieces of leaves in slots with copies of single elements. The bytes must not depend on how a line is divided
+ * into chunks. */
 #include "engine/engine.h"
 #include "engine/lanes.h"
 #include "engine/pieces.h"
@@ -7,7 +7,7 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* Makes a plan from one host tree into another, with chunks of this size. */
+/* Makes a plan to copy one host tree into another, with chunks of this size. */
 static tdict_plan plan_of(const place *w, const tdict_tree *src, const tdict_tree *dst, size_t chunk_bytes) {
   tdict_plan p;
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst};
@@ -47,7 +47,7 @@ static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
   return td;
 }
 
-/* Gathers a chunk with stores of this kind, and checks its bytes and the bytes after it. */
+/* Gathers a chunk with this kind of stores. Checks its bytes, and that the bytes after it are unchanged. */
 static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsigned char *line, tdict_stream_kind kind) {
   enum { BEHIND = 64 };
   const size_t bytes = c->end - c->begin;
@@ -74,7 +74,7 @@ CASE(pieces_gather_and_scatter) {
     check_tree(&w, src, dst);
     spoil_tree(&w, dst);
     for (uint32_t i = p.num_chunks; i > 0; i--)
-      td_ok(tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best(), NULL, err)); /* in reverse order */
+      td_ok(tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best(), NULL, err)); /* chunks in reverse order */
     check_tree(&w, src, dst);
     free(line);
     tdict_plan_reset(&p);
@@ -104,7 +104,7 @@ CASE(pieces_gather_leaves_of_every_length) {
   }
 }
 
-/* If leaves have the same offsets on the device as on the line, one copy moves them all, including gaps that may be
+/* If leaves have the same offsets on the device as on the line, one copy moves all leaves and the gaps that may be
  * overwritten. */
 GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   tdict_context_options o = tdict_context_options_default();
@@ -141,7 +141,7 @@ static tdict_cu note_h2d(tdict_driver *d, void *device, const void *host, size_t
   return wrap.real->copy_h2d_async(d, device, host, bytes, s);
 }
 
-/* Makes leaves of `bytes` bytes at a distance of `step` bytes in one device tensor. The gaps belong to the program. */
+/* Makes leaves of `bytes` bytes in one device tensor, `step` bytes apart. The gaps belong to the program. */
 static tdict_tree *side_by_side(const place *w, int64_t bytes, int64_t step) {
   enum { LEAVES = 12 };
   const int64_t all = LEAVES * step, one = 1;
@@ -153,7 +153,7 @@ static tdict_tree *side_by_side(const place *w, int64_t bytes, int64_t step) {
 }
 
 /* If a chunk is one copy, tdict_pieces_as_copy() returns the copy that tdict_pieces_submit() would queue. No copy
- * writes bytes outside of the chunk. */
+ * writes bytes outside the chunk. */
 GPU_CASE(pieces_as_copy_is_the_copy_that_would_be_queued) {
   static const struct {
     int64_t bytes, step;

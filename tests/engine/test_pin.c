@@ -67,7 +67,7 @@ CASE(pin_memory_without_device) {
   tdict_error why = {0};
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
   tdict_status status = tdict_pin_memory(c, src, NULL, &out, &why);
-  if (status == TDICT_OK) { /* this machine has a GPU, and the context pins for it */
+  if (status == TDICT_OK) { /* a GPU exists, and the context pins memory for it */
     assert_true(tdict_is_pinned(out));
     td_release(out, src, c);
     td_skip("there is a GPU");
@@ -78,7 +78,7 @@ CASE(pin_memory_without_device) {
   tdict_transfer_options t = td_with(tdict_transfer_options, pinned_result = true);
   td_fails(TDICT_ENODEVICE, "pinned memory", tdict_to_device(c, src, tdict_cpu(), &t, &out, err));
   assert_ptr_equal(out, mark);
-  /* pinned leaves are shared, also without a device */
+  /* pinned leaves are shared, even if there is no device */
   tdict_tree *pinned = new_tree();
   td_put(pinned, "x", claimed_view(NULL, 100));
   td_ok(tdict_pin_memory(c, pinned, NULL, &out, err));
@@ -94,7 +94,7 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
   assert_false(tdict_is_pinned(host));
   if (w.gpu) {
     scoped_tree there = to_device(&w, host, w.device), pinned = batch_tree(w.pinned);
-    assert_true(tdict_is_pinned(there)); /* has no host leaf that is not pinned */
+    assert_true(tdict_is_pinned(there)); /* device leaves do not count */
     assert_true(tdict_is_pinned(pinned));
     td_ok(tdict_set_tree(td, "a.pinned", pinned, err));
     td_ok(tdict_set(td, "a.b.there", td_leaf(there, "action"), err));
@@ -104,7 +104,7 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
   }
 }
 
-/* tdict_is_pinned() is correct if allocations fail, also for trees deeper than the cursor's built-in frames. */
+/* tdict_is_pinned() works without allocations, also for trees deeper than the built-in frames of a cursor. */
 GPU_CASE(is_pinned_needs_no_memory) {
   scoped_place w = open_place();
   scoped_tree td = batch_tree(w.pinned);
@@ -122,7 +122,7 @@ GPU_CASE(is_pinned_needs_no_memory) {
   }
 }
 
-/* Above the limit of pinned memory, the call fails and the tree does not change. Released memory is reused. */
+/* If the result would exceed the limit of pinned memory, the call fails. Released memory is reused. */
 GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_context_options o = td_with(tdict_context_options, pinned_bytes = (size_t)1 << 20, staging_bytes = STAGING);
   scoped_place w = place_around(td_context(&o));
@@ -135,8 +135,8 @@ GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_release(src);
 }
 
-/* Opens a driver that can refuse each way to pin memory: one registration, registered pieces if the option asks for
- * them, and pages of the driver. The statistics and one line of the log name the way that is used. */
+/* Opens a driver that can refuse each way to pin memory: one registration, registered pieces (if the option asks for
+ * them), and pages of the driver. The statistics and one log line name the way that is used. */
 static tdict_driver *faulty_driver(void) {
   tdict_driver *inner = NULL, *driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();

@@ -1,4 +1,4 @@
-/* Tests calls with two devices. Every call leaves the current context of the program unchanged. */
+/* Tests calls with two devices. No call may change the program's current context. */
 #include "pair.h"
 
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ SIM_CASE(two_simulated_devices) {
   assert_int_equal(w.d->ops->ctx_pop(w.d, &popped), 0);
 }
 
-/* Does the same with `after` streams of both devices, and with a tree that has leaves on both devices. */
+/* Moves trees between two devices with `after` streams of both, and a tree with leaves on both devices. */
 SIM_CASE(two_simulated_devices_in_one_tree) {
   scoped_place w = place_sim(4, 50e6, 2);
   scoped_tree src = numbered_tree(&w, NULL, 5), one = moved(&w, src, tdict_sim(0)), two = moved(&w, src, tdict_sim(1)),
@@ -83,12 +83,12 @@ static void behind_legacy_of(int ordinal, bool writes_existing) {
   tdict_gpu_leave(gpu, &scope);
 }
 SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
-  behind_legacy_of(1, false); /* of the source, into new memory */
+  behind_legacy_of(1, false); /* of the source; into new memory */
   behind_legacy_of(1, true);
   behind_legacy_of(0, true); /* of the destination */
 }
 
-/* The copies of a tree on all devices wait for all legacy streams, of which that of device `last` ends last. */
+/* Copies a tree with leaves on all devices. All copies wait for all legacy streams. That of device `last` ends last. */
 static void on_all_devices(const place *w, int last) {
   enum { DEVICES = 8 };
   static const char *const names[DEVICES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -134,7 +134,7 @@ SIM_CASE(eight_simulated_devices_follow_all_legacy_streams) {
   for (int last = 0; last < 8; last++) on_all_devices(&w, last);
 }
 
-/* Functions of libcuda, declared here so that an error in the library's declarations is detected. */
+/* Functions of libcuda, declared here so that wrong declarations in the library are detected. */
 typedef struct cu_calls {
   int (*device_get)(int *device, int ordinal);
   int (*device_count)(int *count);
@@ -190,7 +190,7 @@ CUDA_CASE(two_gpus_between_devices_and_back) {
   close_cu();
 }
 
-/* A hook that does nothing, for the case that makes many calls with each kind of current context. */
+/* A hook that does nothing. The case below makes many calls with each kind of current context. */
 static tdict_status just_move(const pair *self, const tdict_hook *hook, tdict_error *err) {
   (void)self, (void)err, (void)hook;
   return TDICT_OK;
@@ -223,10 +223,10 @@ SIM_CASE(context_of_the_program_is_left_as_found_on_sim) {
   tdict_cu_context one, now;
   int mode;
   assert_int_equal(w.d->ops->ctx_retain(w.d, 1, &one), 0);
-  for (int k = 0; k < 3; k++) { /* no current context, that of the device, that of another device */
+  for (int k = 0; k < 3; k++) { /* no context is current, or that of the device, or that of another device */
     tdict_cu_context mine = k == 0 ? NULL : k == 1 ? w.gpu->context : one;
     if (mine) assert_int_equal(w.d->ops->ctx_push(w.d, mine), 0);
-    mode = TDICT_CU_CAPTURE_THREAD_LOCAL; /* the calls must also keep the capture mode */
+    mode = TDICT_CU_CAPTURE_THREAD_LOCAL; /* calls must not change the capture mode either */
     w.d->ops->capture_mode(w.d, &mode);
     call_everything(&w);
     assert_int_equal(w.d->ops->ctx_current(w.d, &now), 0);

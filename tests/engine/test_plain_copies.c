@@ -1,5 +1,5 @@
-/* Tests that a program can copy from the library's pinned memory by driver calls: one plain copy for each leaf, and one
- * for the whole arena. The results are read by plain copies, too. */
+/* Tests that a program can copy from the library's pinned memory with its own driver calls: one plain copy for each
+ * leaf, or one for the whole arena. The results are read by plain copies, too. */
 #include "trees.h"
 
 #include "core/memory/pinned_pages.h"
@@ -22,7 +22,7 @@ static place open_with_pieces(size_t piece_bytes) {
   return place_around(td_context(&o));
 }
 
-/* Fills memory eight bytes at a time, because there are gigabytes of it. */
+/* Fills memory eight bytes at a time, because trees have gigabytes. */
 static void fill_fast(char *bytes, size_t count) {
   uint64_t word = next_seed() * 0x9E3779B97F4A7C15u;
   size_t at = 0;
@@ -58,7 +58,7 @@ static void check_device_bytes(const place *w, const char *device, const char *h
   }
 }
 
-/* Makes one copy in each direction between pinned memory and the device, and checks the bytes. */
+/* Copies from pinned memory to the device and back with one plain copy each, and checks the bytes. */
 static void copy_whole(const place *w, char *device, char *host, size_t bytes) {
   raw_fill(w->raw, device, POISON, bytes);
   int answer = raw_copy_in(w->raw, device, host, bytes);
@@ -71,7 +71,7 @@ static void copy_whole(const place *w, char *device, char *host, size_t bytes) {
   check_device_bytes(w, device, host, bytes);
 }
 
-/* Copies each leaf by itself, then the whole storage. Before and after, the leaves must have the bytes of `sources`. */
+/* Makes plain copies of each leaf and of the whole storage. The leaves must have the bytes of `sources` throughout. */
 static void check_tree_copies(const place *w, const tdict_tree *tree, const tdict_tree *sources, char *device) {
   leaf_list leaves = list_entries(tree), wanted = list_entries(sources);
   assert_int_equal(leaves.count, wanted.count);
@@ -111,7 +111,7 @@ static tdict_tree *make_from_schema(const place *w, const tdict_tree *sources) {
   return out;
 }
 
-/* Makes a tree that is moved from the device to pinned memory. */
+/* Moves a tree to the device, and from there to pinned memory. */
 static tdict_tree *bring_back(const place *w, const tdict_tree *sources) {
   tdict_tree *there = NULL, *out = NULL;
   td_ok(tdict_to_device(w->c, sources, w->device, NULL, &there, err));
@@ -120,7 +120,7 @@ static tdict_tree *bring_back(const place *w, const tdict_tree *sources) {
   return out;
 }
 
-/* Allocates device memory of the context for the largest arena. */
+/* Allocates device memory that is large enough for the largest arena. */
 static tdict_tensor *make_target(const place *w, const int64_t *sizes, int count) {
   int64_t bytes = 0;
   tdict_tensor *t = NULL;
@@ -155,7 +155,7 @@ GPU_CASE(pinned_trees_take_plain_copies) {
   }
 }
 
-/* Copies from reused blocks: parts of freed blocks, and freed neighbours that were merged. */
+/* Copies from reused blocks: parts of a freed block, and a block merged from freed neighbors. */
 GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
   static const int64_t wholes[] = {40 * MIB}, thirds[] = {12 * MIB, 12 * MIB, 16 * MIB};
   scoped_place w = open_with_pieces(0);
@@ -172,13 +172,13 @@ GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
   }
   tree = pin(&w, sources);
   tdict_memory_counts counts = td_memory_counts(w.pinned);
-  assert_int_equal(counts.num_reused, 4); /* all of them in the pages of the first block */
+  assert_int_equal(counts.num_reused, 4); /* all in the pages of the first block */
   check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
   td_release(tree, sources);
 }
 
-/* If memory is registered in pieces, the driver refuses a copy across a border, but not copies that are split there.
- * The library splits its copies. */
+/* If memory is registered in pieces, the driver refuses a copy across the border of two pieces, so the library splits
+ * its copies there. */
 GPU_CASE(pinned_pieces_end_at_their_borders) {
   static const int64_t sizes[] = {1, 7 * MIB, 4095, 3 * MIB + 5};
   static const size_t wanted[] = {PIECE, PIECE - 1, PIECE - TDICT_PINNED_GRAIN + 1};
@@ -203,7 +203,7 @@ GPU_CASE(pinned_pieces_end_at_their_borders) {
   }
 }
 
-/* If pieces are larger than all blocks, memory is not split, whatever the size of the pieces. */
+/* Tests extreme sizes of pieces. If a piece is larger than every block, memory is not split. */
 GPU_CASE(pinned_pieces_of_any_size) {
   static const int64_t sizes[] = {9 * MIB};
   static const size_t wanted[] = {1, 9 * MIB, 12 * MIB, (size_t)1 << 62, SIZE_MAX - 1, SIZE_MAX};

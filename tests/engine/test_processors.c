@@ -1,4 +1,4 @@
-/* Tests the processor time of transfers, and transfers of a process that may use only one processor. */
+/* Tests the processor time in the statistics, and transfers of a process that may use only one processor. */
 #include "promises.h"
 
 #include <sched.h>
@@ -24,8 +24,8 @@ static tdict_tree *big_tree(int leaves) {
   return td;
 }
 
-/* The caller does all the work, so the statistics must agree with the CPU clock of its thread. Both directions are
- * tested, because slots are emptied only at the end of a transfer to the host. */
+/* The caller does all the work, so the CPU time in the statistics must agree with the CPU clock of its thread. Both
+ * directions are tested, because slots are emptied only at the end of a transfer to the host. */
 GPU_CASE(stats_count_processor_time) {
   scoped_place p = place_open(2);
   scoped_tree src = big_tree(2), there = NULL, back = NULL;
@@ -34,7 +34,7 @@ GPU_CASE(stats_count_processor_time) {
   for (int direction = 0; direction < 2; direction++) {
     double counted = 0, copied = 0, begin = 0;
     for (int i = -2; i < 40;
-         i++) { /* the first transfers create the ring and the device memory, which does not count */
+         i++) { /* the first transfers create the ring and the device memory, so they are not counted */
       if (i == 0) {
         counted = copied = 0;
         begin = cpu_now(CLOCK_THREAD_CPUTIME_ID);
@@ -47,12 +47,12 @@ GPU_CASE(stats_count_processor_time) {
     }
     double own = cpu_now(CLOCK_THREAD_CPUTIME_ID) - begin;
     if (counted > 1.02 * own + 0.001 || counted < 0.4 * own)
-      fail_msg("direction %d: the statistics say %.6f s, the thread's clock %.6f, of which %.6f copying", direction,
-               counted, own, copied);
+      fail_msg("direction %d: CPU time is %.6f s in the statistics, %.6f s by the thread's clock, %.6f s of it copying",
+               direction, counted, own, copied);
   }
 }
 
-static int quota = -1; /* that the library finds; -1: the quota of the system */
+static int quota = -1; /* quota that the library finds; -1: the system's own */
 int __real_tdict_quota_cpus(const char *root);
 int __wrap_tdict_quota_cpus(const char *root);
 int __wrap_tdict_quota_cpus(const char *root) {
@@ -76,7 +76,7 @@ GPU_CASE(transfer_keeps_to_the_quota) {
 }
 
 /* With only one processor, as under `taskset -c 0`, no thread may spin, because then the other threads could not run. A
- * caller that waits works, too. */
+ * caller that waits also copies. */
 GPU_CASE(transfer_on_one_processor) {
   cpu_set_t all, one;
   assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
@@ -86,7 +86,7 @@ GPU_CASE(transfer_on_one_processor) {
   CPU_SET(cpu, &one);
   assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
   place p = place_open(-1);
-  assert_int_equal(tdict_context_num_threads(p.c), 8); /* a thread for each processor, at least 8 */
+  assert_int_equal(tdict_context_num_threads(p.c), 8); /* one thread per processor, but at least 8 */
   tdict_tree *src = big_tree(6), *there, *back;
   static const int32_t asked[] = {-1, 0, 1, 8};
   for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
@@ -102,7 +102,7 @@ GPU_CASE(transfer_on_one_processor) {
     }
     td_release(there, back);
   }
-  double begin = cpu_now(CLOCK_PROCESS_CPUTIME_ID); /* no transfer runs, so threads that spin would be noticed */
+  double begin = cpu_now(CLOCK_PROCESS_CPUTIME_ID); /* no transfer runs now, so threads that spin would be noticed */
   const struct timespec pause = {0, 200000000};
   nanosleep(&pause, NULL);
   assert_true(cpu_now(CLOCK_PROCESS_CPUTIME_ID) - begin < 0.1);

@@ -1,6 +1,6 @@
-/* Reports about PyTorch as tests of this library: the pin thread of a loader loses the type of a custom batch, or does
- * not call its hook. PyTorch rebuilds a mapping or sequence as a dict or list before it looks for a method
- * `pin_memory`. This library calls the hook of an object first. */
+/* Issue reports about PyTorch as tests of this library. In the reports, pinning in a data loader loses the type of a
+ * custom batch, or does not call its hook. PyTorch rebuilds a mapping or sequence as a dict or list before it looks for
+ * a method `pin_memory`. This library calls the hook of an object first. */
 #include "named_batch.h"
 
 static batch *batch_make(probe *p, int number) {
@@ -32,8 +32,8 @@ static void check_pinned(const place *w, const batch *b, int number) {
   assert_true(tdict_tensor_is_pinned(b->base.tgt));
 }
 
-/* "pin_memory may change the type of instance returned by collate_fn": the class of the batch is derived from dict and
- * has methods `pin_memory` and `to`. With pin_memory=True, the result is a plain dict. */
+/* "pin_memory may change the type of instance returned by collate_fn": the batch's class is derived from dict and has
+ * methods `pin_memory` and `to`. With pin_memory=True, the result is a plain dict. */
 GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);
@@ -71,7 +71,7 @@ GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
 }
 
 /* "pin_memory *still* destroys custom containers": containers with tensors and metadata (names, sizes) lose the
- * metadata, also inside of lists and dicts. */
+ * metadata, also inside lists and dicts. */
 GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
   static const char *const paths[] = {"list.0", "list.1", "dict.a.b", "top"};
   scoped_probe p = {0};
@@ -95,7 +95,7 @@ GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
 }
 
 /* "DataLoader: `pin_memory` should respect object attributes before object collection type". The class is a mapping and
- * has its own `pin_memory`. PyTorch does not call it, but pins the members one by one. */
+ * has its own `pin_memory`. PyTorch does not call this method, but pins the members one by one. */
 GPU_CASE(pytorch_82185_own_hook_is_asked_before_the_container_rule) {
   static const char *const paths[] = {"batch", "in.a.dict.of.dicts", "list.0", "list.1"};
   scoped_place w = place_open(4);
@@ -106,7 +106,7 @@ GPU_CASE(pytorch_82185_own_hook_is_asked_before_the_container_rule) {
     assert_false(tdict_is_pinned(td));
     td_ok(tdict_pin_memory(w.c, td, td_options(tdict_pin_options, num_threads = num_threads), &pinned, err));
     assert_int_equal(atomic_load(&p.pins), 4);
-    assert_int_equal(atomic_load(&p.flattens), 0); /* the batch is also a container, but was not flattened */
+    assert_int_equal(atomic_load(&p.flattens), 0); /* the batch could also be flattened, but was not */
     for (int i = 0; i < 4; i++) check_pinned(&w, batch_at(pinned, paths[i], &training_batch), i);
     assert_true(tdict_is_pinned(pinned));
   }

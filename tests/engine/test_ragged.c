@@ -1,4 +1,4 @@
-/* Tests transfers of trees with ragged leaves: values and offsets move in one plan, in all modes. */
+/* Tests transfers of trees with ragged leaves: one plan moves values and offsets, in all modes. */
 #include "core/leaves/rows.h"
 
 /* Makes a tree with a ragged leaf at "n.x" and a tensor at "t". */
@@ -29,7 +29,7 @@ DEVICE_CASE(ragged_moves_in_every_mode) {
     const tdict_ragged *leaf = rows_get(there, "n.x");
     check_at(leaf, w.device);
     rows_check(&w, &r, leaf);
-    assert_int_equal(leaf == rows_get(src, "n.x"), !w.gpu); /* already in place, so the same leaf is returned */
+    assert_int_equal(leaf == rows_get(src, "n.x"), !w.gpu); /* on the cpu nothing is copied, so the leaf is shared */
     v.o.pinned_result = w.gpu && i % 2;
     scoped_tree back = move_tree(&w, there, tdict_cpu(), &v);
     check_at(rows_get(back, "n.x"), tdict_cpu());
@@ -124,7 +124,7 @@ GPU_CASE(ragged_records_streams) {
   scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree td = help_tree(0, NULL);
-  tdict_ragged *leaf = rows_put(td, "x", &r, w.memory); /* two storages */
+  tdict_ragged *leaf = rows_put(td, "x", &r, w.memory); /* values and offsets have separate storages */
   TD_STREAM(s, w.c, w.device);
   td_ok(tdict_record_stream(td, s, err));
   assert_int_equal(tdict_ragged_get_info(leaf).values->storage->num_uses, 1);
@@ -153,7 +153,7 @@ DEVICE_CASE(ragged_transfer_survives_enomem) {
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), fresh = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree src = tree_of(&r, NULL), there = NULL, value = tree_of(&fresh, NULL);
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 0; /* this thread makes all allocations */
+  o.num_threads = 0; /* the calling thread makes all allocations */
   tdict_tree *warm = to_device(&w, src, w.device);
   tdict_release(warm);
   TD_WITHOUT_MEMORY(tdict_to_device(w.c, src, w.device, &o, &there, err));

@@ -1,4 +1,4 @@
-/* Tests which transfers get the slots of the staging ring, and that a slot is not reused before its copy has ended. */
+/* Tests which transfers get the slots of the staging ring, and that no slot is reused before its copy has ended. */
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -30,7 +30,7 @@ static void close_bench(bench *b) {
 }
 #define scoped_bench TD_SCOPED(close_bench, bench)
 
-/* Takes a slot, and waits as long as necessary. */
+/* Takes a slot. Waits as long as necessary. */
 static tdict_status take_one(tdict_ring *ring, tdict_slot **out, tdict_error *why) {
   tdict_status status;
   do status = tdict_ring_take(ring, 0, true, out, why);
@@ -49,7 +49,7 @@ CASE(ring_slot_sizes) {
   assert_int_equal(tdict_ring_slot_bytes((size_t)64 << 20), (size_t)2 << 20);
 }
 
-/* The machine of this case has its default device on one node and the second device on another. */
+/* The machine of this case has its two devices on different NUMA nodes. */
 CASE(ring_lies_on_its_devices_node) {
   scoped_machine m = make_machine("0-1\n", NULL);
   put_nodes(&m, 1, 0);
@@ -93,7 +93,7 @@ GPU_CASE(ring_gives_each_slot_once) {
   }
 }
 
-/* Queues a copy from the slot, and returns the slot while it is busy. */
+/* Queues a copy from the slot, and returns the slot to the ring while the copy is pending. */
 static void give_busy(bench *b, tdict_slot *slot, tdict_cu_stream stream, void *device) {
   tdict_driver *d = b->gpu->driver;
   assert_int_equal(d->ops->copy_h2d_async(d, device, slot->data, 4096, stream), TDICT_CU_SUCCESS);
@@ -179,7 +179,7 @@ SIM_CASE(ring_waits_for_busy_slots) {
   for (int i = 0; i < 2; i++) tdict_gpu_give_stream(b.gpu, streams[i]);
 }
 
-/* If all slots are taken, a thread that waits gets the next slot that is returned. */
+/* If all slots are taken, a waiting thread gets the next slot that is returned. */
 GPU_CASE(ring_waits_for_slots_of_others) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64];
@@ -193,7 +193,7 @@ GPU_CASE(ring_waits_for_slots_of_others) {
   for (int i = 0; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, i < 4 ? waiting[i].slot : slots[i], false);
 }
 
-/* One slot waits for a stream, and other transfers have the other slots. The slot that becomes free first is taken. */
+/* One slot is busy on a stopped stream, and the test holds the others. The first slot that becomes free is taken. */
 SIM_CASE(ring_waits_for_whichever_comes_first) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64];
@@ -206,14 +206,14 @@ SIM_CASE(ring_waits_for_whichever_comes_first) {
   start_taking(&waiting, &b);
   assert_int_equal(atomic_load(&waiting.stage), 1);
   tdict_ring_give(b.ring, slots[1], false);
-  pthread_join(waiting.thread, NULL); /* the device is still stopped */
+  pthread_join(waiting.thread, NULL); /* although the device is still stopped */
   assert_ptr_equal(waiting.slot, slots[1]);
   td_ok(tdict_sim_resume(b.w.c, err));
   for (int i = 1; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, slots[i], false);
   tdict_gpu_give_stream(b.gpu, stream);
 }
 
-/* With LEAVE, some slots stay free for other transfers, also when busy slots become free. */
+/* A caller that must leave LEAVE slots free gets no slot beyond that, also when busy slots become free. */
 SIM_CASE(ring_keeps_slots_free) {
   enum { LEAVE = 3 };
   scoped_bench b = open_bench(64 << 10);
@@ -243,7 +243,7 @@ SIM_CASE(ring_keeps_slots_free) {
   tdict_gpu_give_stream(b.gpu, stream);
 }
 
-/* If the driver cannot report whether a copy has ended, the slot stays in the ring. */
+/* If waiting for a copy fails, its slot stays in the ring. */
 SIM_CASE(ring_keeps_slots_when_waiting_fails) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64], *got = NULL;

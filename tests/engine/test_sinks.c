@@ -1,9 +1,9 @@
-/* Tests transfers into sinks: storages whose bytes go to a callback (tdict_storage_create_sink()). */
+/* Tests transfers into sinks: storages that pass their bytes to a callback (tdict_storage_create_sink()). */
 #include "engine/engine.h"
 #include "support/unloaded.h"
 #include "trees.h"
 
-/* The bytes that a sink receives, and the calls. */
+/* The bytes that a sink has received, and counts of its calls. */
 typedef struct bin {
   pthread_mutex_t lock; /* guards: times, num_writes, num_inside, most_inside */
   size_t bytes;
@@ -50,7 +50,7 @@ static void copy_elements(const tdict_tensor *t, unsigned char *to) {
   }
 }
 
-/* A tree of sinks with the keys of a host tree. Its leaves are one after another in one bin, with gaps. */
+/* A tree of sinks with the keys of a host tree. All sinks write to one bin, one after another, with gaps. */
 typedef struct twin {
   bin b;
   tdict_tree *tree;
@@ -95,7 +95,7 @@ static void twin_release(twin *t) {
   free(t);
 }
 
-/* Checks that the bin has exactly the elements of the leaves, each byte written once, and clears the bin. */
+/* Checks that the bin has the elements of the leaves, and that each byte was written once. Then clears the bin. */
 static void check_bin(twin *t) {
   assert_memory_equal(t->b.times, t->times, t->b.bytes);
   assert_memory_equal(t->b.data, t->want, t->b.bytes);
@@ -137,7 +137,7 @@ DEVICE_CASE(sinks_receive_trees) {
   scoped_place w = open_place();
   send_all(&w);
 }
-/* Slots have several leaves, and several slots are queued together. */
+/* A slot has several leaves, and several slots are queued together. */
 DEVICE_CASE(sinks_receive_trees_through_large_slots) {
   scoped_place w = place_sized(16 << 20, -1);
   send_all(&w);

@@ -1,11 +1,11 @@
 /* Tests which resources transfers use and release: the bytes of the staging ring, counted in the driver's table, and
- * all resources that could grow with each transfer. */
+ * each resource that could grow with every transfer. */
 #include <dirent.h>
 
 #include "trees.h"
 #include "wrap.h"
 
-/* The bytes of all leaves, fewer with a sanitizer, because the checks then take long. */
+/* The bytes of all leaves. Fewer with a sanitizer, which makes the checks slow. */
 #define TREE_BYTES ((size_t)(SANITIZED ? 40 : 100) << 20)
 static tdict_tree *large_tree(void) {
   tdict_tree *td = new_tree();
@@ -24,7 +24,7 @@ static void check_staging(size_t staging, bool all_ways) {
   tdict_tree *src = large_tree();
   poison(&w, w.memory, line_bytes(src));
   const int step = !all_ways ? NUM_WAYS : THREAD_SANITIZED ? 14 : SANITIZED ? 9 : 6;
-  for (int i = 3; i < NUM_WAYS; i += step) { /* i / 10 is the mode; 3 means auto, 1 thread, a future */
+  for (int i = 3; i < NUM_WAYS; i += step) { /* i / 10 is the mode; 3 is auto, 1 thread, asynchronous */
     way v = way_at(i);
     scoped_tree there = move_tree(&w, src, w.device, &v);
     if (i == 3) check_tree(&w, src, there);
@@ -73,7 +73,7 @@ GPU_CASE(staging_is_made_when_needed) {
   check_tree(&w, src, staged);
 }
 
-/* A slot that the device still reads is not filled again before the read has ended, even if its thread has ended. */
+/* While the device still reads a slot, the slot is not filled again, even if the transfer's thread is done. */
 SIM_CASE(staging_slots_in_flight_are_not_reused) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *src[4], *out[4] = {NULL};
@@ -99,14 +99,14 @@ SIM_CASE(staging_slots_in_flight_are_not_reused) {
   }
 }
 
-/* Without pinned memory for the ring, the transfer uses ordinary memory, and a warning is logged. */
+/* If no pinned memory is available for the ring, the transfer uses ordinary memory and logs a warning. */
 GPU_CASE(staging_without_pinned_memory) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
   v.o.stats = &stats;
-  fail_call(CALL_PIN, -1); /* both kinds of pinning */
+  fail_call(CALL_PIN, -1); /* both ways to pin fail */
   scoped_tree there = move_tree(&w, src, w.device, &v);
   assert_int_equal(stats.pin_path, TDICT_PIN_PAGEABLE);
   assert_int_equal(atomic_load(&wrap.peak_pinned), 0);
@@ -115,7 +115,7 @@ GPU_CASE(staging_without_pinned_memory) {
   v.o.conversions = td_options(tdict_conversion, pattern = "**", dtype = TDICT_F64);
   v.o.num_conversions = 1;
   scoped_tree bytes = bytes_tree("a", 3000, NULL), wide = NULL, want = NULL;
-  wide = move_tree(&w, bytes, w.device, &v); /* kernels cannot read this ring */
+  wide = move_tree(&w, bytes, w.device, &v); /* kernels cannot read a ring in ordinary memory */
   td_ok(tdict_to_dtype(bytes, TDICT_F64, NULL, NULL, &want, err));
   check_tree(&w, want, wide);
 }
@@ -157,10 +157,10 @@ static void check_usage(const usage *a, const usage *b) {
   assert_int_equal(a->descriptors, b->descriptors);
 }
 
-/* Makes one small transfer with each call. Each uses one thread, because with more threads the number of lanes
- * varies. */
+/* Makes one small transfer in each direction. Each uses one thread, because the number of lanes varies with more
+ * threads. */
 static void transfer_once(const place *w, tdict_tree *src, tdict_tree *kept, int i) {
-  way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten ways, with all modes */
+  way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten ways, among them all modes */
   if (v.o.num_threads != 0) v.o.num_threads = 1; /* -1 can mean several threads */
   scoped_tree there = move_tree(w, src, w->device, &v);
   v.o.pinned_result = i % 2;
@@ -181,7 +181,7 @@ GPU_CASE(context_counts_are_stable) {
     if (i == 9) first = now;
     if (i > 9 && i % 10 == 9) check_usage(&first, &now);
   }
-  assert_int_equal(first.memory.live_bytes, (line_bytes(src) + 255) / 256 * 256); /* only `kept` */
+  assert_int_equal(first.memory.live_bytes, (line_bytes(src) + 255) / 256 * 256); /* only the bytes of `kept` */
   assert_int_equal(first.pinned.live_bytes, 0);
   check_and_release(&w, src, kept);
   tdict_release(src);
@@ -189,7 +189,7 @@ GPU_CASE(context_counts_are_stable) {
   assert_int_equal(last.device.device_bytes, 0);
 }
 
-/* With many threads, the counts are limited by the number of lanes that may be open at once. */
+/* With many threads, the counts are limited by the number of lanes that can be open at once. */
 GPU_CASE(context_counts_are_bounded) {
   scoped_place w = open_place();
   scoped_tree src = batch_tree(NULL);

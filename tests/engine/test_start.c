@@ -7,14 +7,14 @@
 
 enum { CPUS = 16 };
 
-/* How the result of the last call was built, and how many copies were queued before. */
+/* How the result of the latest call was built, and how many copies were queued before that. */
 static struct building {
   bool is_watched;
   int num_calls, num_builders;
   int64_t copies_before;
 } building;
 
-/* Replaces the number of processors, so that the machine does not matter. */
+/* Replaces the number of processors, so that the test does not depend on the machine. */
 int __real_tdict_pool_num_cpus(const tdict_pool *pool);
 int __wrap_tdict_pool_num_cpus(const tdict_pool *pool);
 int __wrap_tdict_pool_num_cpus(const tdict_pool *pool) {
@@ -43,7 +43,7 @@ static tdict_tree *tree_of(int leaves) {
   return td;
 }
 
-/* Moves the tree with an asynchronous call, and compares the result. */
+/* Moves the tree by an asynchronous call, and compares the result. */
 static void watch_move(const place *w, const tdict_tree *src, const tdict_transfer_options *o) {
   memset(&building, 0, sizeof building);
   building.is_watched = true;
@@ -68,7 +68,7 @@ SIM_CASE(start_copies_before_it_builds_the_result) {
     else
       assert_in_range(building.num_builders, 3, CPUS - 1);
   }
-  /* all threads that the option allows are copying */
+  /* all threads that num_threads allows are copying */
   watch_move(&w, large, td_options(tdict_transfer_options, num_threads = 4));
   assert_in_range(building.copies_before, 1, INT32_MAX);
   assert_int_equal(building.num_builders, 0);

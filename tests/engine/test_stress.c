@@ -1,6 +1,6 @@
 /* Many threads move overlapping trees in both directions and in all modes, and release futures early. All bytes of a
- * tree are equal, and transfers move whole trees. So all bytes of a tree must be equal at any time, whatever the order
- * of the transfers. */
+ * tree are equal, and transfers move whole trees. So all bytes of a tree must be equal at any time, in whatever order
+ * the transfers run. */
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -14,7 +14,7 @@ typedef struct stress {
   place w;
   tdict_tree *host[NUM_TREES], *there[NUM_TREES];
   int64_t deadline_ns;
-  _Atomic(int) failures; /* threads count failures, the main thread checks */
+  _Atomic(int) failures; /* threads count failures, and the main thread checks the count */
   _Atomic(int) rounds, torn;
 } stress;
 typedef struct stressor {
@@ -153,7 +153,7 @@ GPU_CASE(stress_context_destroyed_under_way) {
   for (int i = 0; i < 3; i++) run_stress(true);
 }
 
-/* A transfer that waits for others is launched by the one that ends last, even if its future is released. */
+/* A transfer that waits for others is launched when the last of them ends, even if its future is released. */
 SIM_CASE(stress_chains_released_early) {
   scoped_place w = open_place();
   scoped_tree host = uniform_tree(NULL, 1), a = to_device(&w, host, w.device), b = to_device(&w, host, w.device);

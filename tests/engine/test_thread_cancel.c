@@ -57,7 +57,7 @@ static void *move_tree(void *user) {
   return NULL;
 }
 
-/* Runs `wait` on a thread until the thread sleeps, and cancels the thread. Checks whether the thread ends while the
+/* Runs `wait` on a thread, and cancels the thread when it sleeps. Checks whether the thread then ends although the
  * device is stopped. */
 static void cancel_while_held(yard *y, void *(*wait)(void *), bool ends_at_once) {
   void *result = NULL;
@@ -89,7 +89,7 @@ SIM_CASE(cancelled_waits_hold_no_lock) {
   alarm(0);
 }
 
-/* A blocking transfer is not a cancellation point, so the thread ends after the call. */
+/* A blocking transfer is not a cancellation point, so the thread ends only after the call. */
 SIM_CASE(cancelled_transfers_end_first) {
   yard y;
   alarm(60);

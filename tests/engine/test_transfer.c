@@ -2,7 +2,7 @@
  * that it shares, and refused calls. */
 #include "trees.h"
 
-/* Moves a tree to new device memory. Overwrites each result, so that reused memory has no correct bytes. */
+/* Moves a tree to new device memory. Overwrites each result, so that reused memory lacks its bytes. */
 static void move_in(const place *w, tree_kind kind) {
   scoped_tree src = make_tree(w, kind);
   poison(w, w->memory, line_bytes(src));
@@ -115,7 +115,7 @@ DEVICE_CASE(transfer_same_place_shares) {
   for (size_t i = 0; i < 3; i++) tdict_release(more[i]);
 }
 
-/* Checks that all copied leaves are in one storage in tree order, each at the next multiple of 256. */
+/* Checks that all copied leaves are in one storage in tree order, each at the next multiple of 256 bytes. */
 static void check_arena(const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   const tdict_tensor *first = NULL;
@@ -159,7 +159,7 @@ GPU_CASE(transfer_shared_leaves_sent_once) {
     v.o.stats = &stats;
     scoped_tree there = move_tree(&w, src, w.device, &v);
     check_tree(&w, src, there);
-    /* each counts once: both, x, y, top, overlap, a last column, rows */
+    /* each of these is copied once: both, x, y, top, overlap, a last column, rows */
     assert_int_equal(stats.total_bytes, 400 + 77 + 24 + 1000 + 1000 + 160 + 4000);
     assert_int_equal(stats.num_leaves, 12);
     assert_int_equal(stats.num_shared_leaves, 5);
@@ -204,7 +204,7 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
 }
 
-/* The result is in the memory that the option names. */
+/* The result is in the memory that the option `memory` names. */
 GPU_CASE(transfer_into_given_memory) {
   scoped_place w = open_place();
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);
@@ -213,7 +213,7 @@ GPU_CASE(transfer_into_given_memory) {
   tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v), *copied = move_tree(&w, src, tdict_cpu(), &v);
   assert_true(tdict_is_pinned(back));
   check_tree(&w, src, back);
-  assert_true(tdict_is_pinned(copied)); /* ordinary leaves are copied, pinned leaves would be shared */
+  assert_true(tdict_is_pinned(copied)); /* leaves in ordinary memory are copied */
   check_tree(&w, src, copied);
   tdict_tree *same = move_tree(&w, copied, tdict_cpu(), &v);
   assert_ptr_equal(same, copied);
@@ -278,7 +278,7 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_to_device(w.c, src, w.device, NULL, &out, err));
   tdict_tree *dst = td_tree("a.here:f32[8] a.there:f32[8]");
   td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_transfer_into(w.c, dst, src, NULL, err));
-  /* memory of another device than the target */
+  /* memory on another device than the target */
   tdict_transfer_options o =
       td_with(tdict_transfer_options, memory = w.gpu ? w.memory : tdict_device_memory(w.c, tdict_sim(0)));
   tdict_tree *plain = batch_tree(NULL);

@@ -25,14 +25,14 @@ static tdict_tensor *like_tensor(const place *w, const tdict_tensor *t, tdict_me
   return made;
 }
 
-/* Returns the layout of a leaf. Large tensors do not have layouts whose rows need a driver copy each. */
+/* Returns the layout of a leaf. Large tensors get no layout that needs one driver copy per row. */
 static int layout_at(const tdict_tensor *t, size_t i) {
   int layout = (int)(i % NUM_LAYOUTS);
   if (layout == BACKWARDS && tdict_tensor_numel(t) > 2000) layout = TURNED;
   return layout == TURNED && tdict_tensor_ndim(t) > 2 && tdict_tensor_numel(t) > 20000 ? PLAIN : layout;
 }
 
-/* Makes a tree like `src` with leaves in `memory`, which are plain or, with `strided`, have all layouts in turn. */
+/* Makes a tree like `src` in `memory`. Its leaves are plain or, with `strided`, have all layouts in turn. */
 static tdict_tree *like_tree(const place *w, const tdict_tree *src, tdict_memory *memory, bool strided) {
   tdict_tree *dst = new_tree();
   scoped_leaf_list l = list_entries(src);
@@ -82,7 +82,7 @@ static void check_written(const place *w, const tdict_tree *want, const tdict_tr
   free_list(&b);
 }
 
-/* Copies src in all ways into plain and strided destinations in `memory`. */
+/* Copies `src` in all ways into plain and strided destinations in `memory`. */
 static void copy_everywhere(const place *w, const tdict_tree *src, tdict_memory *memory) {
   for (int strided = 0; strided < 2; strided++) {
     scoped_tree dst = like_tree(w, src, memory, strided);
@@ -105,7 +105,7 @@ static void copy_everywhere(const place *w, const tdict_tree *src, tdict_memory 
   }
 }
 
-/* Makes a copy of the tree on the device with strided leaves. Clones would be contiguous. */
+/* Makes a copy on the device with strided leaves. The leaves of a clone would be contiguous. */
 static tdict_tree *strided_there(const place *w, const tdict_tree *src) {
   tdict_tree *dst = like_tree(w, src, w->memory, true);
   const way v = {.o = tdict_transfer_options_default()};
@@ -221,7 +221,7 @@ DEVICE_CASE(transfer_into_checks_first) {
   struct {
     refusal wanted;
     const char *path;     /* the path at which dst differs */
-    tdict_tensor *tensor; /* owned; NULL: puts a tree at the path or deletes the key */
+    tdict_tensor *tensor; /* owned; NULL: a tree is put at the path, or the key is deleted */
     bool deletes;
   } cases[] = {
       {{TDICT_ESHAPE, "a.b.y"}, "a.b.y", random_tensor(TDICT_F32, 1, wrong, NULL), false},
@@ -254,7 +254,7 @@ DEVICE_CASE(transfer_into_checks_first) {
   td_ok(tdict_transfer_into(w.c, empty, empty, NULL, err));
 }
 
-/* Leaves are parts of larger tensors. The bytes between them must not be written. */
+/* The leaves are parts of larger tensors. The bytes between the leaves must not be written. */
 DEVICE_CASE(transfer_into_leaves_gaps_alone) {
   scoped_place w = open_place();
   tdict_memory *memories[] = {w.memory, NULL, w.pinned};
@@ -289,7 +289,7 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone) {
     }
 }
 
-/* Copies from one storage into destinations with separate storages, whose addresses happen to be adjacent. */
+/* Copies from one storage into destinations with separate storages, which happen to have adjacent addresses. */
 GPU_CASE(transfer_into_neighbouring_allocations) {
   scoped_place w = open_place();
   tdict_memory *memories[] = {w.memory, w.pinned};
@@ -302,7 +302,7 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
       unsigned char bytes[3 * 4096];
       td_fill_random(bytes, sizeof bytes, next_seed());
       raw_write(raw_of(&w, td_leaf(src, "a")), td_leaf(src, "a")->data, bytes, sizeof bytes);
-      tdict_tensor *many[64]; /* neighbours among these are used */
+      tdict_tensor *many[64]; /* two adjacent ones among these are used */
       for (int i = 0; i < 64; i++) many[i] = like_tensor(&w, td_leaf(src, "a"), memories[to], PLAIN);
       int found = 0;
       for (int i = 0; i < 64 && !found; i++)

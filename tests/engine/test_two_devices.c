@@ -5,7 +5,7 @@
 #include "engine/transfer.h"
 #include "trees.h"
 
-/* One context, as a place for each of its two devices. */
+/* One context, opened as one place for each of its two devices. */
 typedef struct pair {
   place zero, one;
 } pair;
@@ -40,14 +40,14 @@ SIM_CASE(transfer_between_two_devices) {
       check_device(zero, tdict_sim(0));
       check_tree(w, src, zero);
       spoil_tree(&p.one, one);
-      copy_tree(w, zero, one, &v); /* back into the existing tree */
+      copy_tree(w, zero, one, &v); /* back into the existing tree on device 0 */
       check_tree(&p.one, src, one);
       spoil_tree(w, zero);
     }
   }
 }
 
-/* A consolidated tree moves between devices as one item. tdict_consolidate() itself copies within one device. */
+/* A consolidated tree moves between devices as one item. tdict_consolidate() can only copy within one device. */
 SIM_CASE(consolidate_refuses_two_devices) {
   scoped_pair p = open_pair();
   const place *w = &p.zero;
@@ -63,7 +63,7 @@ SIM_CASE(consolidate_refuses_two_devices) {
   td_release(one, src, batch);
 }
 
-/* The second device is on memory node 1, and the node of the default device is not known. */
+/* The second device is on NUMA node 1. The node of the default device is not known. */
 SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   scoped_pair p = open_pair();
   const place *w = &p.zero;
@@ -73,7 +73,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   td_ok(tdict_devices_gpu(tdict_context_devices(w->c), tdict_sim(1), &gpu, err));
   gpu->node = 1;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(100000), NULL));
-  for (int i = 0; i < 4; i++) { /* the cache has only the other device's block */
+  for (int i = 0; i < 4; i++) { /* at first the cache has only the other device's block */
     scoped_tree there = to_device(w, src, tdict_sim(i % 2)), home = NULL;
     td_ok(tdict_to_device(w->c, there, tdict_cpu(), &o, &home, err));
     check_tree(w, src, home);
@@ -84,7 +84,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   assert_int_equal(counts.num_reused, 2);
 }
 
-/* Moves trees whose leaves are on both devices and the host in turn. Leaves already on the target are shared. */
+/* Moves trees whose leaves are on the host and both devices in turn. Leaves already on the target are shared. */
 static void move_mixed(const pair *p, tree_kind kind) {
   const place *w = &p->zero;
   tdict_tree *src = make_tree(w, kind);
@@ -116,8 +116,8 @@ SIM_CASE(transfer_from_several_devices) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) move_mixed(&p, (tree_kind)kind);
 }
 
-/* An asynchronous call queues the copy of a contiguous leaf, but leaves the many copies of a strided leaf to a
- * thread. */
+/* An asynchronous call queues the copy of a contiguous leaf itself, but leaves the many copies of a strided leaf to a
+ * pool thread. */
 SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
   pool_gate wait_events[2][64]; /* pool threads still use a gate after it was opened */
   scoped_pair p = open_pair();

@@ -18,7 +18,7 @@ static bool has_unloaded(const tdict_tree *td) {
   return found;
 }
 
-/* Moves the twin to the device and to the host with the options of one way. */
+/* Moves the twin to the device and to the host with the options of `v`. */
 static void move_twin(const place *w, const tdict_tree *tree, const tdict_tree *twin, const way *v) {
   scoped_tree there = move_tree(w, twin, w->device, v), back = NULL;
   check_tree(w, tree, there);
@@ -87,12 +87,12 @@ GPU_CASE(unloaded_trees_are_pinned) {
   }
 }
 
-/* A consolidated tree whose storage is one file. */
+/* The storage of the consolidated tree is one file. */
 DEVICE_CASE(unloaded_consolidated_tree) {
   scoped_place w = open_place();
   scoped_tree plain = make_tree(&w, TREE_BATCH), tree = td_made(tree, tdict_consolidate(plain, NULL, &made, err));
   scoped_disk d = disk_open();
-  scoped_tree twin = disk_twin(&d, plain, 0, 1); /* the nodes */
+  scoped_tree twin = disk_twin(&d, plain, 0, 1); /* provides the nodes */
   leaf_list l = list_entries(tree);
   tdict_storage *file = NULL;
   for (size_t i = 0; i < l.count; i++) {
@@ -123,8 +123,8 @@ static tdict_tree *three_leaves(void) {
   return td;
 }
 
-/* Makes each read fail in turn. The error has the read's status and message and the leaf's path. Later reads
- * succeed. */
+/* Makes each read fail in turn. The error must have the status and message of the read and the path of the leaf. A
+ * later transfer must succeed. */
 static void fail_each_read(const place *w, const way *v, disk_fault fault) {
   static const char *const texts[NUM_DISK_FAULTS] = {"the disk is on fire", "wanted", "wanted", "wanted",
                                                      "without a message",   "999"};
@@ -134,7 +134,7 @@ static void fail_each_read(const place *w, const way *v, disk_fault fault) {
   td_ok(tdict_clone_deep(tree, TD_IN(w->gpu ? w->memory : NULL), &dst, err));
   tdict_release(move_tree(w, twin, w->device, v));
   const int64_t reads = d.begun;
-  assert_true(reads >= 11); /* at least the nine rows and the two other leaves */
+  assert_true(reads >= 11); /* nine rows and two other leaves */
   for (int64_t n = 1; n <= reads + 1; n++) {
     tdict_tree *out = NULL;
     disk_fail(&d, n, fault);
@@ -173,7 +173,7 @@ DEVICE_CASE(unloaded_part_that_fails) {
     }
 }
 
-/* Reads go directly to where the bytes are needed: into a slot, at most one slot per read, or into the result. */
+/* Each read writes directly into a slot, at most one slot per read, or into the result. */
 DEVICE_CASE(unloaded_reads_need_no_copy) {
   scoped_place w = open_place();
   scoped_tree tree = make_tree(&w, TREE_LARGE), out = NULL;
@@ -203,7 +203,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
   }
 }
 
-/* check_sources hashes only leaves in memory. Unloaded leaves are not read twice, and other changes are still found. */
+/* check_sources hashes only leaves in memory. Unloaded leaves are read once, and changes of others are still found. */
 DEVICE_CASE(unloaded_sources_are_not_hashed) {
   scoped_place w = open_place();
   scoped_tree tree = three_leaves(), out = NULL;
@@ -227,7 +227,7 @@ static void *wait_for_source(void *user) {
   return tdict_future_wait_source(f, NULL) == TDICT_OK ? f : NULL;
 }
 
-/* Two workers read at the same time. The files outlive the program's references until the last read has ended. */
+/* Two workers read at once. The files are kept until the last read has ended, after the program released them. */
 DEVICE_CASE(unloaded_reads_run_in_parallel) {
   scoped_place w = open_place();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
@@ -304,7 +304,7 @@ DEVICE_CASE(unloaded_transfer_is_cancelled) {
   }
 }
 
-/* Makes each allocation fail in turn, in the constructors and in a transfer on this thread. */
+/* Makes each allocation fail in turn, in the constructors and in a transfer on the calling thread. */
 DEVICE_CASE(unloaded_without_memory) {
   scoped_place w = open_place();
   scoped_tree tree = three_leaves();

@@ -1,4 +1,4 @@
-/* Tests patterns of the options keep and conversions that match nothing, and the counts of matches. */
+/* Tests patterns of keep and conversions that match nothing, and the numbers of matches in the statistics. */
 #include "pair.h"
 
 enum { MOST = 3 };
@@ -17,7 +17,7 @@ static const refused cases[] = {
     {{"**.x"}, {NULL}, "**.x", "options.keep[0] matches no entry; a leading ?", 0, 0},
     {{"a.b"}, {NULL}, "a.b", "options.keep[0] matches no entry", 0, 0},
     {{"n"}, {NULL}, NULL, NULL, 1, 0},          /* a kept tree counts once */
-    {{"n", "n.b"}, {NULL}, NULL, NULL, 1, 0},   /* the second pattern is hidden by the first, but has a match */
+    {{"n", "n.b"}, {NULL}, NULL, NULL, 1, 0},   /* the second pattern matches, but the first has kept the tree */
     {{"n", "n.m.c"}, {NULL}, NULL, NULL, 1, 0}, /* the second pattern matches below a kept tree */
     {{"n", "n.m.x"}, {NULL}, "n.m.x", "options.keep[1] matches no entry; keys: c", 0, 0},
     {{"**", "a"}, {NULL}, NULL, NULL, 3, 0}, /* a, n and d */
@@ -31,7 +31,7 @@ static const refused cases[] = {
     {{NULL}, {"a", "n"}, "n", "options.conversions[1] matches no tensor; a tree is there: append .**", 0, 0},
     {{NULL}, {"n.o"}, "n.o", "options.conversions[0] matches no tensor; an object is there", 0, 0},
     {{NULL}, {"n.o.inp"}, "n.o.inp", "options.conversions[0] matches no tensor", 0, 0},
-    {{"a"}, {"a", "d"}, NULL, NULL, 1, 1}, /* "a" matches both options, and is not converted */
+    {{"a"}, {"a", "d"}, NULL, NULL, 1, 1}, /* "a" matches both options, so it is kept and not converted */
 };
 enum { NUM_CASES = sizeof cases / sizeof *cases };
 
@@ -80,7 +80,7 @@ static tdict_status call(trial *t, tdict_error *err) {
   }
 }
 
-/* Writes the conversions of a case. If `marks` is not NULL, each pattern gets a leading `?` there. */
+/* Writes the conversions of a case. If `marks` is not NULL, puts a copy of each pattern there with a leading `?`. */
 static void write_conversions(const refused *r, tdict_conversion *out, char (*marks)[16]) {
   for (size_t i = 0; i < count(r->convert); i++) {
     out[i] = tdict_conversion_default();

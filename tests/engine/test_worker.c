@@ -1,5 +1,5 @@
-/* Tests transfers whose driver calls fail. The call returns the status and the path of the leaf and releases its
- * memory, and the next transfer is correct. */
+/* Tests transfers whose driver calls fail. The call must return the status and the path of the leaf, and release its
+ * memory. The next transfer must be correct. */
 #include <sys/mman.h>
 
 #include "engine/transfer.h"
@@ -84,7 +84,7 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
     bool failed = atomic_load(&wrap.fail_after[kind]) == 0;
     fail_call(kind, 0);
     if (status == TDICT_OK) {
-      check_field(f, call, v, out); /* the transfer may not need the call that failed */
+      check_field(f, call, v, out); /* a transfer may succeed without the call that failed */
     } else {
       failures++;
       assert_true(failed);
@@ -129,14 +129,14 @@ GPU_CASE(work_survives_failing_waits_for_streams) { sweep_kind(CALL_STREAM_SYNC,
 GPU_CASE(work_survives_failing_wait_events) { sweep_kind(CALL_WAIT, false); }
 GPU_CASE(work_survives_failing_allocations) { sweep_kind(CALL_ALLOC, false); }
 
-/* Uses a new context for each run, because later transfers reuse streams and events. */
+/* Uses a new context for each run, because later transfers of a context reuse streams and events. */
 static void sweep_fresh(call_kind kind) {
-  scoped_context beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
+  scoped_context beside = td_context(NULL); /* keeps the primary context of a GPU between the rounds */
   int failures = 0;
   for (int call = 0; call < NUM_CALLS; call++)
     for (int n = 1 + sanitized_first(call); n < 60; n += SANITIZED_STEP) {
       field f = {.w = open_wrapped(NULL), .src = fault_tree(NULL), .pinned = fault_tree(NULL)};
-      /* makes the trees on the device without transfers */
+      /* makes the device trees without transfers */
       f.there = new_tree(), f.device_dst = new_tree(), f.host_dst = fault_tree(NULL);
       leaf_list l = list_entries(f.src);
       for (size_t i = 0; i < l.count; i++) {
@@ -202,7 +202,7 @@ GPU_CASE(transfer_survives_enomem) {
     }
 }
 
-/* If several leaves share a slot, the error names the leaf whose copy fails. */
+/* If several leaves are in one slot, the error names the leaf whose copy failed. */
 GPU_CASE(work_names_the_leaf_at_fault) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *apart = new_tree();
@@ -220,7 +220,7 @@ GPU_CASE(work_names_the_leaf_at_fault) {
     fail_call(CALL_COPY, i + 1);
     td_fails_at(TDICT_EDEVICE, "", path, tdict_transfer_into(w.c, home, apart, NULL, err));
   }
-  fail_call(CALL_COPY, 1); /* all leaves are in one copy, so the first is named */
+  fail_call(CALL_COPY, 1); /* one copy moves all leaves, so the first is named */
   td_fails_at(TDICT_EDEVICE, "", "a.leaf0", tdict_transfer_into(w.c, whole, src, NULL, err));
   tdict_tree *trees[] = {src, apart, whole, home};
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
@@ -229,7 +229,7 @@ GPU_CASE(work_names_the_leaf_at_fault) {
 /* After the first failure, no worker begins another chunk. */
 GPU_CASE(work_stops_after_a_failure) {
   tdict_sim_options sim = tdict_sim_options_default();
-  sim.h2d_bytes_per_second = 20e6; /* so slow that 512 copies take 1.6 s, because a failure may be reported late */
+  sim.h2d_bytes_per_second = 20e6; /* slow: 512 copies take 1.6 s, because a failure may be reported late */
   scoped_place w = open_wrapped(td_options(tdict_context_options, sim = &sim, staging_bytes = STAGING));
   scoped_tree src = bytes_tree("x", (int64_t)64 << 20, NULL), out = NULL;
   tdict_transfer_options o = threads(8);
@@ -249,7 +249,7 @@ static bool has_huge_pages(void) {
   fclose(file);
   return read && (strstr(text, "[always]") || strstr(text, "[madvise]"));
 }
-/* Returns whether the mapping of the address asks for huge pages. The system may still not have enough of them. */
+/* Returns true if the mapping that contains the address asks for huge pages. The system may not have enough of them. */
 static bool asks_for_huge_pages(const void *address) {
   char line[512];
   bool here = false, asks = false;
@@ -277,7 +277,7 @@ SIM_CASE(work_new_results_lie_on_huge_pages) {
   tdict_release(there);
 }
 
-/* The device is stopped and writes nothing, so pages of the result are present only if a thread has touched them. */
+/* The device is stopped and writes nothing, so pages of the result can be present only if a thread has touched them. */
 SIM_CASE(work_touches_new_results_ahead) {
   scoped_place w = open_place();
   scoped_tree src = new_tree();

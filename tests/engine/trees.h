@@ -15,8 +15,8 @@ typedef enum tree_kind {
   TREE_STRIDED, /* permuted, stepped, backwards and repeated leaves */
   TREE_ODD,     /* all dtypes, scalars, leaves without elements, an empty tree, a deep tree */
   TREE_SHARED,  /* leaves with two keys, a tree at two paths, views of one storage */
-  TREE_PINNED,  /* pinned leaves of many sizes, a pinned view of the program, and an unpinned view with the flag */
-  TREE_MIXED,   /* pinned and pageable leaves in turn */
+  TREE_PINNED,  /* pinned leaves of many sizes, a pinned tensor of the program, and an unpinned one with the flag */
+  TREE_MIXED,   /* leaves in pinned and in pageable memory in turn */
   NUM_TREE_KINDS
 } tree_kind;
 
@@ -35,7 +35,7 @@ static inline tdict_tree *bytes_tree(const char *path, int64_t count, tdict_memo
   td_put(td, path, random_tensor(TDICT_U8, SHAPE(count), memory));
   return td;
 }
-/* Replaces a tensor by a slice of it. */
+/* Returns a slice of a tensor, and releases the tensor. */
 static inline tdict_tensor *sliced(tdict_tensor *t, tdict_tensor_range range) {
   tdict_tensor *view = td_made(tensor, tdict_tensor_slice(t, &range, &made, err));
   tdict_tensor_release(t);
@@ -143,7 +143,7 @@ static inline tdict_tree *shared_tree(void) {
 }
 
 static inline void release_tensor(void *user) { tdict_tensor_release(user); }
-/* Makes a tensor over memory of the program, which has the flag for pinned memory. */
+/* Makes a tensor over memory of the program, with the flag that says that it is pinned. */
 static inline tdict_tensor *claimed_view(tdict_memory *memory, int64_t count) {
   tdict_tensor *below = random_tensor(TDICT_U8, SHAPE(count), memory), *t = NULL;
   tdict_tensor_desc v = desc_of(tdict_tensor_data(below), TDICT_U8, &count);

@@ -1,4 +1,4 @@
-/* A simulated or CUDA driver whose calls are counted, and fail on demand. A program has one such driver, which its
+/* A simulated or CUDA driver whose calls are counted and can be made to fail. A program has one such driver, which its
  * context owns. Thread rule: set it up on the main thread while no transfer runs; counts and failures are atomic. */
 #ifndef TDICT_TESTS_ENGINE_WRAP_H
 #define TDICT_TESTS_ENGINE_WRAP_H
@@ -26,10 +26,10 @@ static struct wrap {
   const tdict_driver_ops *real;
   tdict_driver_ops ops;
   _Atomic(int64_t) calls[NUM_CALL_KINDS];
-  _Atomic(int64_t) fail_after[NUM_CALL_KINDS]; /* a call that finds 1 fails; 0: none fails; -1: all fail */
-  _Atomic(int64_t) pinned, peak_pinned;        /* allocated and registered minus freed */
+  _Atomic(int64_t) fail_after[NUM_CALL_KINDS]; /* a call that lowers it from 1 fails; 0: none fails; -1: all fail */
+  _Atomic(int64_t) pinned, peak_pinned;        /* bytes allocated and registered, minus bytes freed */
   _Atomic(int64_t) copied_bytes;
-  _Atomic(int64_t) beside; /* copies in batches, except the first of each, which counts as the call */
+  _Atomic(int64_t) beside; /* copies in batches, without the first copy of each batch */
 } wrap;
 
 /* Counts a call. Returns true if it must fail. */
@@ -159,13 +159,13 @@ static inline place open_wrapped(const tdict_context_options *options) {
 /* Makes the n-th call of the kind from now on fail once. With 0, no call fails. */
 static inline void fail_call(call_kind kind, int64_t n) { atomic_store(&wrap.fail_after[kind], n); }
 
-/* Returns the number of operations of the simulated device that are queued and not done. */
+/* Returns the number of queued operations of the simulated device that have not ended. */
 static inline int64_t num_pending(void) {
   tdict_driver_sim_count count;
   tdict_driver_sim_counts(wrap.driver, 0, &count);
   return count.num_pending;
 }
-/* Checks that exactly `wanted` operations are queued when all threads wait. Waits some seconds at most. */
+/* Checks that exactly `wanted` operations are queued when all threads wait. Waits a few seconds for them. */
 static inline void expect_pending(int64_t wanted) {
   for (int i = 0; i < 5000 && num_pending() < wanted; i++) usleep(1000);
   td_rest();

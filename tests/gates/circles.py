@@ -1,9 +1,9 @@
-"""Gate: circles of calls among the files of a folder do not grow.
+"""Gate: circles of calls between the files of a folder do not grow.
 
 usage: circles.py ROOT
 Two files are in one circle if each of them calls functions of the other, directly or through other files of the same
 folder of src/ or its subfolders. A header and its .c file count as one file. The gate sees only calls by name inside
-functions, not calls through pointers and by macros. [circles] in limits.ini has the limits."""
+functions, not calls through pointers or in macros. [circles] in limits.ini has the limits."""
 
 import re
 
@@ -11,7 +11,7 @@ import source
 
 
 def calls_of(folder):
-    """Returns for each file the other files of the folder whose functions it calls."""
+    """Returns, for each file, the other files of the folder whose functions it calls."""
     bodies, owner = {}, {}
     for file in source.files(folder, "**/*.[ch]"):
         unit = str(file.relative_to(folder).with_suffix(""))
@@ -47,7 +47,7 @@ def main():
     for folder in sorted(path for path in (root / "src").iterdir() if path.is_dir()):
         circle = largest_circle(calls_of(folder))
         report.limit(f"src/{folder.name}", "files call each other in a circle: " + " ".join(circle), len(circle),
-                     limits.pop(folder.name, 1))  # a single file is not a circle
+                     limits.pop(folder.name, 1))  # one file alone is not a circle
     for name in limits:
         report.fail("tests/gates/limits.ini", f"names src/{name}, which does not exist")
     report.end()

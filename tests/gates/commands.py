@@ -1,12 +1,12 @@
-"""Gate: the commands that pages show are correct.
+"""Gate: the commands shown on pages are correct.
 
 usage: commands.py ROOT [BUILD]
 A command is code in backticks, or a line of a block of sh or of plain text, in README.md, CONTRIBUTING.md and docs/.
-The gate starts the program of each command with --help, programs of tdict in the folder BUILD and scripts in ROOT. The
+The gate runs the program of each command with --help: tdict's programs in the folder BUILD, and scripts in ROOT. The
 options and subcommands of the command must be in this help. Examples and test programs are not started, because CTest
 runs them anyway: their options must be in their sources, and their cases must exist. Presets, CMake options,
-environment variables and man pages must exist, too. Without tdict and tdict-bench in BUILD, the gate does not check
-their commands, and exits with 77."""
+environment variables and man pages must exist, too. If tdict or tdict-bench is not in BUILD, the gate does not check
+its commands, and exits with 77."""
 
 import functools
 import json
@@ -23,13 +23,13 @@ PROGRAMS = {"tdict": "tools/tdict", "tdict-bench": "bench/tdict-bench", "tdict-b
 OPTIONAL = {"tdict-bench-openmpi", "tdict-bench-mpich"}  # built only if MPI is installed
 PREFIXES = {"do", "sudo", "time", "nice", "mpirun", "python3"}  # the command comes after these words
 OTHERS = {"--wrap", "--prefix", "--track-stream-ordered-races"}  # options of the linker, CMake and compute-sanitizer
-PASSES_ON = {"scripts/test": "--test-dir -L -R -LE -j"}  # options that it passes on to ctest
-VALUES = {"--comm", "--dtype", "--format", "--sort", "--target", "--work", "--works"}  # the help has their values
+PASSES_ON = {"scripts/test": "--test-dir -L -R -LE -j"}  # options that the script passes on to ctest
+VALUES = {"--comm", "--dtype", "--format", "--sort", "--target", "--work", "--works"}  # whose values the help lists
 OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][a-z-]*")
 
 
 def texts(page):
-    """Yields the code of a page that can be commands."""
+    """Yields the pieces of code on a page that can be commands."""
     page = page.replace("\\|", "|")
     for language, block in re.findall(r"^```([^\n]*)\n(.*?)^```", page, re.S | re.M):
         if language in ("", "sh", "text"):
@@ -39,7 +39,7 @@ def texts(page):
 
 
 def commands(text):
-    """Yields each command as a list of words, without the brackets of optional words."""
+    """Yields each command as a list of words, without the brackets around optional words."""
     for part in re.split(r"&&|[;&]| \| ", re.sub(r"\s# .*", "", text)):
         words = re.sub(r"[\[\]'\"|]", " ", part).split()
         while words and (words[0] in PREFIXES or re.match(r"\w+=\S|-np$|-B$|\d+$", words[0])):
@@ -58,7 +58,7 @@ class Checker:
 
     @functools.lru_cache(None)
     def help(self, *command):
-        """Returns what a program prints with --help, or None if the program fails."""
+        """Returns what a program prints for --help, or None if the program fails."""
         self.report.checked()
         try:
             done = subprocess.run([*command, "--help"], cwd=self.root, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -73,7 +73,7 @@ class Checker:
         return str(file) if file.exists() else None
 
     def check_options(self, words, text, what):
-        """Checks that the text contains the options, and the values of some options."""
+        """Checks that the text contains the options, and for some options also the values."""
         known = set(OPTION.findall(text)) | {"--help"} | set(PASSES_ON.get(what, "").split())
         self.seen |= known
         for i, word in enumerate(words):
@@ -88,7 +88,7 @@ class Checker:
                                 if not re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", text))
 
     def check_tdict(self, name, words):
-        """Checks a command of a program of tdict, whose next word can be a subcommand."""
+        """Checks a command of one of tdict's programs. The next word can be a subcommand."""
         file = self.program(name)
         if file is None:
             return
@@ -121,7 +121,7 @@ class Checker:
                             if re.fullmatch(r"[a-z][a-z0-9]*", word) and not words[i - 1].startswith("-") and word not in text)
 
     def check_sources(self, name, words, files):
-        """Checks a command of an example or a test, which is not started."""
+        """Checks a command of an example or a test, without running it."""
         if not files:
             yield f"there is no source of {name}"
             return
@@ -198,7 +198,7 @@ class Checker:
                 self.report.fail(page.relative_to(self.root), f"sets {name}, which no program reads")
 
     def check_alone(self):
-        """Checks options that a page shows without a program: a program that pages name must have them."""
+        """Checks options that a page shows alone: one of the programs named on the pages must have them."""
         for option, *_ in self.alone:
             self.report.checked()
             if option.partition("=")[0] not in self.seen | OTHERS:

@@ -2,8 +2,8 @@
 
 usage: cxx_reference.py ROOT
 In include/tdict/hpp, these must have a Doxygen comment: classes, public member functions, public data members,
-functions and types of the namespace `tdict`, and macros for users. Copies and moves, deleted functions, types that
-iterators must define, and the namespace `tdict::detail` need no comment. The site shows the comments."""
+functions and types of the namespace `tdict`, and macros for users. Copy and move functions, deleted functions, types
+that iterators must define, and the namespace `tdict::detail` need no comment. The site shows the comments."""
 
 import pathlib
 import sys

@@ -2,9 +2,9 @@
 is found.
 
 usage: dlpack_header.py ROOT CC CXX
-Uses the files in DLPACK_HEADERS (separated by colons), and headers in /usr/include, in /usr/local/include (the package
-libdlpack-dev) and of an installed PyTorch. Compiles tests/services/interop/dlpack/check_header.c with each header, as
-C11 and C++11, and with DLPack's header before and after tdict/dlpack.h."""
+Uses the files in DLPACK_HEADERS (separated by colons), and the headers in /usr/include (the package libdlpack-dev), in
+/usr/local/include, and of an installed PyTorch. Compiles tests/services/interop/dlpack/check_header.c with each header,
+as C11 and C++11, and with DLPack's header before and after tdict/dlpack.h."""
 
 import importlib.util
 import os

@@ -1,9 +1,9 @@
 """Gate: the structs of a transfer do not grow.
 
 usage: fields.py ROOT
-Counts the fields of a struct. The flat count also counts the fields of nested structs of src/engine, so moving fields
-into a nested struct does not reduce it. A pointer or an array counts as one field. [fields] in limits.ini has the
-limits: NAME or NAME.flat. Names joined by + share a limit."""
+Counts the fields of a struct. The flat count includes the fields of nested structs of src/engine, so moving fields into
+a nested struct does not reduce it. A pointer or an array counts as one field. [fields] in limits.ini has the limits:
+NAME or NAME.flat. Names joined by + share a limit."""
 
 import re
 
@@ -11,7 +11,7 @@ import source
 
 
 def structs_of(root):
-    """Returns for each struct of src/engine the type of each field, or None for pointers, arrays and functions."""
+    """Returns {struct: types of its fields} for src/engine. Pointers, arrays and functions have the type None."""
     found = {}
     for file in source.files(root, "src/engine/**/*.[ch]"):
         text = source.without_preprocessor(source.blank(file.read_text()))

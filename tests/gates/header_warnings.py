@@ -1,8 +1,8 @@
 """Gate: the public headers compile without warnings of clang's -Weverything and, in C++, of -Wold-style-cast.
 
 usage: header_warnings.py ROOT CC CXX
-ALLOWED lists the exceptions. Without clang, the gate checks only -Wold-style-cast with g++, which does not give this
-warning inside extern "C"."""
+ALLOWED lists the exceptions. Without clang, the gate checks only -Wold-style-cast, with g++. Inside extern "C", g++
+does not give this warning."""
 
 import pathlib
 import subprocess
@@ -18,7 +18,7 @@ ALLOWED = {
     "unsafe-buffer-usage": "every use of a C array gives this warning",
     "weak-vtables": "a class of a header has no source file",
 }
-# A program that uses the macros, because macros give warnings only where they are used.
+# A program that uses the macros, because a macro gives warnings only where it is used.
 USES = """
 #define INDEX TDICT_INDEX(TDICT_AT(0), TDICT_RANGE(0, 2, 1), TDICT_LIST(list, 2), TDICT_ALL)
 extern const tdict_dtype known;

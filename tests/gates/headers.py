@@ -3,8 +3,8 @@
 usage: headers.py ROOT CC CXX
 Compiles each header with warnings as errors. No header may contain atomics or include a CUDA header. The comment of
 tdict.h has a line for each header that tdict.h does not include. docs/site/api.py must read every name of the headers
-correctly. So a program with each function and type that api.py finds must compile in both languages, and the compilers
-must see the same fields and values of structs and enums. tests/headers/client.c must use every macro and inline
+correctly: a program with each function and type that api.py finds must compile in both languages, and the compilers
+must find the same fields of structs and values of enums. tests/headers/client.c must use every macro and inline
 function. Other CTest entries compile and run client.c in both languages."""
 
 import re
@@ -46,7 +46,7 @@ def check_umbrella(report, root):
 
 
 def compiled_fields(file):
-    """Returns {name: fields or values} of the structs and enums, from a compiler's debug information."""
+    """Returns {name: fields or values} of the structs and enums, read from a compiler's debug information."""
     text = subprocess.run(["readelf", "--debug-dump=info", "--wide", file], capture_output=True, text=True, check=True).stdout
     found, fields = {}, []
     for kind, entry in re.findall(r"\(DW_TAG_(\w+)\)\n(.*?)(?=^ <|\Z)", text, re.M | re.S):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Gate: the public interface does not break more of its rules, and its headers do not grow.
+"""Gate: the public interface does not break its rules in more places, and its headers do not grow.
 
 usage: interface.py ROOT [--list]
 Prints the number of functions in each header. Counts violations of these rules of CONTRIBUTING.md:
   default    a struct that begins with struct_size, or whose name ends with _options, has a function _default()
   stream     a stream is passed as a tdict_stream by value, not by a pointer; pointers for new streams do not count
-  get        a function that fills a struct of the caller, or returns something borrowed, has `get` in its name
+  get        a function that fills a caller's struct, or returns something borrowed, has `get` in its name
   dst        `dst` comes before other arguments of the same type
 Measures the lines of the C headers and of include/, the percentage of comment lines in the C headers, and the longest
 sentence of their comments in words. [interface] in limits.ini has the limits; WANTED has the goals. --list prints
@@ -35,7 +35,7 @@ def without_default(public):
 
 
 def stream_pointers(public):
-    """Yields pointers to streams, also in function pointers of structs and in function types."""
+    """Yields pointers to streams, including those in function pointers of structs and in function types."""
     for d in public.declarations:
         for shown in [d.text] if d.kind == "type" else [shown for shown, _, _ in d.members if d.kind in ("function", "struct")]:
             for found in re.findall(r"const tdict_stream \*\w+|void \*\w*stream\b", shown):
@@ -67,7 +67,7 @@ RULES = {"default": (without_default, "structs have no _default()"), "stream": (
 
 
 def comment_lines(text):
-    """Returns the lines that contain only comments. A comment after code does not count."""
+    """Returns the number of lines that contain only comments. A comment after code does not count."""
     code = source.blank(text, keep_strings=True).split("\n")
     return sum(bool(line.strip()) and not code[i].strip() for i, line in enumerate(text.split("\n")))
 
@@ -86,7 +86,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--list", action="store_true", help="print what breaks the rules")
-    options, _ = parser.parse_known_args()  # the gate selftest passes the compilers to all gates
+    options, _ = parser.parse_known_args()  # the gate selftest passes the compilers to each gate
     root = options.root.resolve()
     report, public = source.Report("interface"), api.Api(root)
     limits = source.limits(root, "interface")

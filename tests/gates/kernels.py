@@ -1,9 +1,9 @@
 """Gate: src/device/kernels/kernels.ptx supports every required driver and GPU, and was made from the current sources.
 
 usage: kernels.py ROOT
-Reads the PTX version, the target, the kernels and the hash of the sources. If the same version of clang-19 is
-installed, makes the file again and compares. If ptxas is installed, assembles the file for the oldest and the newest
-GPU that ptxas knows."""
+Checks the PTX version, the target, the kernels and the hash of the sources. If the same version of clang-19 is
+installed, makes the file again and compares the two. If ptxas is installed, assembles the file for the oldest and the
+newest GPU that ptxas knows."""
 
 import hashlib
 import pathlib
@@ -19,7 +19,7 @@ NAMES = ["tdict_copy", "tdict_convert", "tdict_fill", "tdict_check", "tdict_unpa
 
 
 def check_text(report, root, text):
-    """Checks the version, the target, the kernels and the hash that the file contains."""
+    """Checks the version, the target, the kernels and the hash in the file."""
     file = "src/device/kernels/kernels.ptx"
     for directive, wanted in ((".version", "8.0"), (".target", "sm_75"), (".address_size", "64")):
         found = re.findall(rf"^{re.escape(directive)}\s+(.*)$", text, re.M)
@@ -39,7 +39,7 @@ def check_text(report, root, text):
 
 
 def make_again(report, root, text):
-    """Makes the file again and compares. Does nothing without the compiler that made the file."""
+    """Makes the file again and compares the two. Does nothing if the compiler that made the file is not installed."""
     found = shutil.which("clang-19") and subprocess.run(["clang-19", "--version"], capture_output=True, text=True).stdout
     version = re.search(r"version ([0-9.]+)", found or "")
     wanted = re.search(r"^// compiler: clang (\S+)$", text, re.M)

@@ -2,8 +2,8 @@
 
 usage: layers.py ROOT
 src/ has four rooms: core below device below engine below services. Each folder of core, device or services, with its
-subfolders, is a layer. Files outside such folders are in the layer of their room. A table has the layer of each public
-header, and BELOW the layers that each layer may include. A file must not include files of a room above. A header and
+subfolders, is a layer. Files outside such folders are in the layer of their room. HEADERS has the layer of each public
+header, and BELOW the layers that each layer may include. A file must not include files of a higher room. A header and
 the .c file of the same name are a unit. Units must not include each other in a cycle. A folder has at most MOST_UNITS
 units."""
 
@@ -101,7 +101,7 @@ def sees(layer):
 
 
 def layer_of_path(name):
-    """Returns the layer of a file, whose path is relative to src/, or None if the file has no layer."""
+    """Returns the layer of a file, or None if it has no layer. The path is relative to src/."""
     if name in ("context.c", "context.h"):
         return "context"
     folders = name.split("/")[:-1]
@@ -118,7 +118,7 @@ def layer_of_include(name):
 
 
 def room(name):
-    """Returns the number of a file's room. The path is relative to src/. context.c is above all rooms."""
+    """Returns the number of a file's room. The path is relative to src/. context.c has the highest number."""
     folder = name.split("/")[0]
     return ROOMS.index(folder) if folder in ROOMS else len(ROOMS)
 
@@ -154,7 +154,7 @@ def check_room(report, root, file, name):
 
 
 def find_cycle(edges):
-    """Returns a cycle of units, in which the last unit is the first again, or None if there is no cycle."""
+    """Returns a cycle of units, which ends with its first unit, or None if there is no cycle."""
     done = set()
 
     def follow(unit, path):

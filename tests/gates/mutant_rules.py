@@ -1,7 +1,7 @@
 """Makes mutants from rules for scripts/test-mutants --all. Each mutant is one change in a function of src/.
 
-The rules delete a statement, negate the condition of an `if`, change a comparison, exchange && and ||, + and -, true and
-false, add 1 to a constant, and drop the retain of a reference. Declarations, assertions and messages do not change."""
+The rules delete a statement, negate the condition of an `if`, change a comparison, exchange && and ||, + and -, true
+and false, add 1 to a constant, and drop the retain of a reference. They change no declaration, assertion or message."""
 
 import pathlib
 import re
@@ -48,7 +48,7 @@ def closing(code, begin):
 
 
 def statements(code, begin, end):
-    """Yields the spans of the simple statements between two positions, without `if`, `for` and the like."""
+    """Yields the spans of the simple statements between two positions, excluding `if`, `for` and the like."""
     depth, start = 0, begin
     for i in range(begin, end):
         depth += {"(": 1, ")": -1}.get(code[i], 0)
@@ -62,12 +62,12 @@ def statements(code, begin, end):
 
 
 def changes(text, code, begin, end, with_leaks):
-    """Yields the changes of a function: rule, begin, end, new text. `code` is the text without comments and strings."""
+    """Yields the changes of a function as (rule, begin, end, new text). `code` is without comments and strings."""
     for first, last in statements(code, begin, end):
         old = code[first:last]
         if len(old) > 1 and not KEPT.match(old) and not DECLARATION.match(old) and (with_leaks or "free(" not in old):
             yield "delete", first, last, ";"
-    alone = set()  # comparisons that are whole conditions, for which a change would equal the negation
+    alone = set()  # comparisons that are a whole condition, where some changes equal the negation
     unchanged = [(hit.start(), closing(code, hit.end() - 1)) for hit in UNCHANGED.finditer(code, begin, end)]
     for hit in IF.finditer(code, begin, end):
         first, last = hit.end() - 1, closing(code, hit.end() - 1)
@@ -104,6 +104,6 @@ def make(root, match, with_leaks):
 
 
 def folder_of(file, folders):
-    """Returns the folder of tests for the folder of a source, or an empty string if there is none."""
+    """Returns the folder with the tests of a source, or an empty string if there is none."""
     parents = pathlib.PurePath(file).relative_to("src").parents
     return next((str(p) if p.name else "context" for p in parents if str(p) in folders or not p.name), "")

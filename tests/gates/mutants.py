@@ -1,7 +1,7 @@
 """Gate: every entry of tests/mutants.ini matches exactly once and names a case. scripts/test-mutants runs the mutants.
 
 usage: mutants.py ROOT
-The entries of the files in OTHERS have the same form and must match once, too. Other scripts run them."""
+The entries of the files in OTHERS have the same form, and must match once, too. They are run by other scripts."""
 
 import configparser
 import re
@@ -31,7 +31,7 @@ class Mutant:
         self.result = "not run"
 
     def apply(self, text):
-        """Returns the text of the file with the mutation."""
+        """Returns the text of the file after the mutation."""
         code = source.blank(text, keep_strings=True)
         spans, where = [(0, len(code))], self.file
         if self.function:
@@ -57,7 +57,7 @@ def read(root, name="tests/mutants.ini"):
 
 
 def check(root, mutants, has_cases=True):
-    """Returns the errors of the entries."""
+    """Returns the errors of the entries as texts."""
     cases, wrong = source.case_entries(root), []
     for m in mutants:
         if has_cases and m.case not in cases:

@@ -29,7 +29,7 @@ def first_with(name):
 
 
 def check_magic(header, api):
-    """Compares the magic number of ncclConfig_t here, because its initializer is not a constant expression in C."""
+    """Compares the magic number of ncclConfig_t here, because its initializer is no constant expression in C."""
     theirs = re.search(r"#define NCCL_CONFIG_INITIALIZER\s*\{[^}]*?(0x[0-9a-f]+)", header.read_text())
     ours = re.search(r"#define TDICT_NCCL_CONFIG_MAGIC (0x[0-9a-f]+)U", api.read_text())
     if not theirs or not ours or theirs.group(1) != ours.group(1):

@@ -1,9 +1,9 @@
-"""Gate: numbers in files and for other programs do not depend on the locale of the program.
+"""Gate: numbers that files or other programs contain do not depend on the program's locale.
 
 usage: numbers.py ROOT
 In a locale with a decimal comma, "%f" writes 1,5, and strtod() stops at the point of 1.5. So src/ and include/ use
-neither, except in messages of errors and logs, and in the files in ALLOWED. The programs in tools/, bench/ and
-examples/ keep the locale "C" for numbers."""
+neither, except in error messages and log messages, and in the files in ALLOWED. The programs in tools/, bench/ and
+examples/ must keep the locale "C" for numbers."""
 
 import re
 
@@ -13,7 +13,7 @@ FLOAT = re.compile(r"(?<!%)(?:%%)*%[-+ #0']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[lL]*[a
 CALL = re.compile(r"\b(strto(?:d|f|ld)|atof)\s*\(")
 LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"')
 LOCALE = re.compile(r"\bsetlocale\s*\(\s*(LC_ALL|LC_NUMERIC)\b")
-# functions whose text is read by people
+# functions whose text people read
 MESSAGES = {"tdict_fail", "tdict_fail_native", "tdict_log_write", "SET_MESSAGE"}
 ALLOWED = {
     "src/services/debug/describe.c": "summaries for people",
@@ -26,7 +26,7 @@ ALLOWED = {
 
 
 def caller(code, position):
-    """Returns the name of the function whose call contains the position, or None."""
+    """Returns the name of the function whose arguments contain the position, or None."""
     depth = 0
     for at in range(position - 1, -1, -1):
         if code[at] == ")":

@@ -13,7 +13,7 @@ import source
 PAGE = "docs/testing.md"
 ORDER = re.compile(r"\bmemory_order_(\w+)|\b__ATOMIC_([A-Z_]+)\b")
 CALL = re.compile(r"\b(?:__)?atomic_(\w+)\s*\(")
-SHORT = {"compare_exchange_strong": "cas", "compare_exchange_weak": "cas"}  # other names lose fetch_
+SHORT = {"compare_exchange_strong": "cas", "compare_exchange_weak": "cas"}  # other names drop fetch_
 Use = collections.namedtuple("Use", "word operation file")
 
 
@@ -31,7 +31,7 @@ def arguments(code, begin):
 
 
 def uses_of(code, file):
-    """Returns the operations of a file that name an order. Other uses of an order count as one without a word."""
+    """Returns the operations of a file that name an order. Any other use of an order counts as one without a word."""
     uses, num_named = [], 0
     for call in CALL.finditer(code):
         listed = arguments(code, call.end())
@@ -46,7 +46,7 @@ def uses_of(code, file):
 
 
 def read_rows(report, root):
-    """Returns the rows of the table, each as words, files and operations. For `all files`, files is None."""
+    """Returns the rows of the table as (words, files, operations). For `all files`, files is None."""
     tables = re.findall(r"^\| word \| files .*\n\|[-|]*\n((?:\|.*\n)*)", (root / PAGE).read_text(), flags=re.M)
     rows = []
     for line in "".join(tables).splitlines():

@@ -25,7 +25,7 @@ def check_links(report, root, page):
         if re.match(r"[a-z]+:", target):
             continue
         report.checked()
-        chart = re.search(r"figures/(\w+)\.svg$", target)  # the build of the site draws this chart
+        chart = re.search(r"figures/(\w+)\.svg$", target)  # the site's build draws this chart
         if chart and page.name != "README.md" and f'"{chart.group(1)}"' in (root / "docs/site/figures.py").read_text():
             continue
         if not (page.parent / target).exists():
@@ -41,7 +41,7 @@ def check_paths(report, root, page):
 
 
 def check_listings(report, root, page):
-    """Checks that a page includes only programs of docs/listings/ and examples/, which CTest runs, and outputs."""
+    """Checks that a page includes only outputs, and programs of docs/listings/ and examples/, which CTest runs."""
     for name in re.findall(r"^```\{literalinclude\} (\S+)", page.read_text(), flags=re.M):
         report.checked()
         file = root / "docs" / name[1:] if name.startswith("/listings/") else root / name[1:]
@@ -62,7 +62,7 @@ def check_outputs(report, root):
 
 
 def check_program(report, root):
-    """Checks that README.md shows a function of a listing, which CTest builds and runs."""
+    """Checks that README.md shows a function of a listing that CTest builds and runs."""
     report.checked()
     page = (root / "README.md").read_text()
     if page.count("\n") > README_LINES:
@@ -76,7 +76,7 @@ def check_program(report, root):
 
 
 def check_chart(report, root):
-    """Checks that README's chart shows the numbers of README's table."""
+    """Checks that the chart shows the numbers in README's table."""
     report.checked()
     chart = root / "docs/figures/first.svg"
     try:
@@ -90,7 +90,7 @@ def check_gates(report, root):
     """Checks that the table in the section Gates has one row for each tdict_add_gate line."""
     gates = re.findall(r"^ *tdict_add_gate\((\w+)", (root / "tests/CMakeLists.txt").read_text(), flags=re.M)
     section = re.search(r"^## Gates\n(.*?)(?=^## |\Z)", (root / "CONTRIBUTING.md").read_text(), flags=re.S | re.M)
-    rows = re.findall(r"^\| (\w+) \|", section.group(1), flags=re.M)[1:] if section else []  # without the head row
+    rows = re.findall(r"^\| (\w+) \|", section.group(1), flags=re.M)[1:] if section else []  # without the table's head
     report.checked(len(gates))
     for name in gates:
         if name not in rows:
@@ -108,7 +108,7 @@ def main():
         check_conflicts(report, root, page)
         check_links(report, root, page)
         check_listings(report, root, page)
-        if page.name != "CHANGELOG.md":  # which also names removed things
+        if page.name != "CHANGELOG.md":  # the changelog also names things that were removed
             check_paths(report, root, page)
     check_program(report, root)
     check_chart(report, root)

@@ -3,7 +3,7 @@
 usage: process.py ROOT
 A library that reads environment variables behaves differently for reasons that its caller cannot see. So src/ and
 include/ neither read nor change the environment. A file that starts threads must also name them. The gate `symbols`
-searches the built library for the same functions, because headers of other libraries can use them."""
+also searches the built library for these functions, because headers of other libraries may use them."""
 
 import re
 

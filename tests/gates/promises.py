@@ -1,11 +1,11 @@
 """Gate: every promise of a public header has a test.
 
 usage: promises.py ROOT
-tests/promises.txt lists public names with their promises and test cases. The cases must exist, and each name must be in
-the header under which it is listed. Every public function that returns a tdict_status must have a promise. Public
-headers must not contain a tag [T:case]. A page's table between "<!-- cases begin -->" and "<!-- cases end -->" must
-name existing cases in its last column. The name of a case must be unique in the repository, and its macro must begin a
-line."""
+tests/promises.txt lists public names, with promises and the cases that test them. The cases must exist, and each name
+must be declared in the header under which it is listed. Every public function that returns a tdict_status must have a
+promise. Public headers must not contain a tag [T:case]. On a page, a table between "<!-- cases begin -->" and "<!--
+cases end -->" must name existing cases in its last column. The name of a case must be unique in the repository, and its
+macro must begin a line."""
 
 import re
 
@@ -32,7 +32,7 @@ def read_cases(report, root):
 
 
 def read_promises(report, root):
-    """Returns {(header, name): (where, [(where, cases) of each promise])}."""
+    """Returns {(header, name): (where, promises)}. `promises` has (where, cases) for each promise."""
     promises, header, current = {}, None, None
     lines = (root / LIST).read_text().splitlines()
     for number, line in enumerate(lines, 1):

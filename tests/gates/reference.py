@@ -21,7 +21,7 @@ import reference  # noqa: E402
 
 
 def check_sheet(report, public):
-    """Checks that each function has one line of whole words on the cheat sheet."""
+    """Checks that each function has one short line of whole words on the cheat sheet."""
     lines = [(f, text) for _, rows in cheat_sheet.lines(public.api) for f, text in rows]
     for f in public.api.functions():
         report.checked()

@@ -1,9 +1,9 @@
 """Gate: the other gates can fail. Plants faults in a copy of the tree, and runs the gates that must find them.
 
 usage: selftest.py ROOT CC CXX BUILD
-A fault is a text to add to one or more files, and words that the output of the gate must contain. Most gates run for
-seconds, so faults in different files are planted together. For each fault, the gate must print its own line with these
-words. The gates also run on the unchanged tree, where such a line makes them fail."""
+A fault is a text that is added to one or more files, and words that the gate must print. Most gates run for seconds, so
+faults in different files are planted together. For each fault, the gate must print a separate line with these words.
+The gates also run on the unchanged tree, and must not print such a line there."""
 
 import pathlib
 import shutil
@@ -23,9 +23,9 @@ MUTANT = ("\n[planted_{name}]\npromise = none\nfile = src/core/base/checked.h\nf
 CXX = ("namespace tdict {\nclass planted_class {};\nvoid planted_function();\ntypedef int planted_type;\n/** Planted. */\n"
        "class planted_get { public: int get() const; };\n/** Planted. */\nstruct planted_data { int size; };\n}\n"
        "#define TDICT_PLANTED(x) x\n")
-OTHER_LIBRARIES = "comm_mpi.h"  # the header whose functions are in separate libraries
+OTHER_LIBRARIES = "comm_mpi.h"  # the functions of this header are in separate libraries
 LONG_TAIL = " word" * 31
-COMMANDS = {  # commands in a page in which the gate `commands` must find errors
+COMMANDS = {  # wrong commands that are added to a page, and what the gate `commands` must say
     "scripts/format --planted": "scripts/format has no option --planted",
     "scripts/setup planted": "scripts/setup --help does not name planted",
     "scripts/planted": "scripts/planted is not there",
@@ -35,7 +35,7 @@ COMMANDS = {  # commands in a page in which the gate `commands` must find errors
     "build/dev/tests/services/share/test_share_ring_trainer planted_case host": "no test has the case planted_case",
     "man tdict_planted": "there is no man page tdict_planted",
 }
-PROGRAMS = {  # the same, but the programs must be built
+PROGRAMS = {  # likewise, if the programs are built
     "tdict-bench planted": "tdict-bench has no planted",
     "tdict-bench loader --planted-option": "tdict-bench loader has no option --planted-option",
     "tdict inspect --sort planted": "tdict inspect --sort does not know planted",
@@ -178,14 +178,14 @@ def plant(file, planted):
     """Adds the text to the file. Returns the file's previous text, or None if there was no file."""
     before = file.read_text() if file.exists() else None
     file.parent.mkdir(exist_ok=True)
-    # Plant the text inside a header's include guard, so that it is compiled only once.
+    # Plant the text inside a header's include guard, so that it is compiled once.
     head, endif, tail = (before or "").rpartition("\nTDICT_END_DECLS")
     file.write_text(head + "\n" + planted + endif + tail if endif else (before or "") + planted)
     return before
 
 
 def rounds_of(faults):
-    """Returns the faults in few groups. All faults of a group are in different files."""
+    """Returns the faults in few groups. In a group, all faults are in different files."""
     rounds = []
     for gate, names, planted, *words in faults:
         names = {names} if isinstance(names, str) else set(names)
@@ -215,7 +215,7 @@ def check_round(report, copy, gate, group):
 
 
 def check_symbols(report, root, folder):
-    """Runs the gate `symbols` on libraries with the required functions and one planted file."""
+    """Runs the gate `symbols` on libraries with the required functions and one more file, which has a fault."""
     functions = source.api_functions(root)
     stub = "".join(f"void {name}(void) {{}}\n" for name, header in functions.items() if header != OTHER_LIBRARIES)
     faults = [
@@ -264,7 +264,7 @@ def main():
         faults = [*FAULTS, command_fault(pathlib.Path(sys.argv[4]))]
         for gate in sorted({fault[0] for fault in faults}):
             if gate == "cxx_reference" and not shutil.which("doxygen"):
-                continue  # without doxygen, the gate is skipped
+                continue  # the gate is skipped without doxygen
             for group in rounds_of([fault for fault in faults if fault[0] == gate]):
                 check_round(report, copy, gate, group)
         check_symbols(report, root, pathlib.Path(name))

@@ -1,10 +1,10 @@
-"""Gate: sentences of the public headers and of the pages can be read once.
+"""Gate: sentences in the public headers and on the pages are not too long.
 
 usage: sentences.py ROOT [FILE ...]
-A sentence of a page has at most 32 words, and a sentence of a public header at most 25. Blocks of code, tables, targets
-of links and URLs do not count; code inside a sentence counts as one word. A doxygen command and an item of a list begin
-a new sentence. In a list of errors, a semicolon does so, too. A word like tdict_create(), docs/files.md or "true:"
-after a full stop also begins a sentence. With FILE, the gate checks only these files, which can be source files."""
+A sentence of a page has at most 32 words, and a sentence of a public header at most 25. Code blocks, tables, link
+targets and URLs do not count. Code inside a sentence counts as one word. A doxygen command or a list item begins a new
+sentence, and so does a semicolon in a list of errors. A word like tdict_create(), docs/files.md or "true:" after a full
+stop also begins a sentence. With FILE, the gate checks only these files, which may also be source files."""
 
 import pathlib
 import re

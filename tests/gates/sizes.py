@@ -1,10 +1,10 @@
 """Gate: files, functions and parameter lists stay small.
 
 usage: sizes.py ROOT
-Files have at most 600 lines (public headers 400), lines of C and C++ 120 columns, functions 60 lines, parameter lists
-6 parameters. Two kinds of functions may have 8 parameters: collective operations of communicators, which follow NCCL
-and MPI, and functions with a callback and its `user`. tdict_create_from() has two arrays with their lengths, so it may
-have 7. Functions of MPI that a test replaces may have any number."""
+Files have at most 600 lines (public headers 400), lines of C and C++ 120 columns, functions 60 lines, parameter lists 6
+parameters. Collective operations of communicators, which follow NCCL and MPI, may have 8 parameters, and so may
+functions with a callback and its `user`. tdict_create_from() has two arrays with their lengths, so it may have 7. MPI
+functions that a test replaces may have any number."""
 
 import re
 
@@ -56,7 +56,7 @@ def check_parameters(report, where, text, head, offset):
 
 
 def check_code(report, where, text):
-    """Checks all declarations. At the top level, the text before a `;` or a `{` is the head of a declaration."""
+    """Checks all declarations. At the top level, the text before a `;` or `{` is the head of a declaration."""
     start = 0
     while match := re.compile(r"[;{]").search(text, start):
         i = match.start()
@@ -75,7 +75,7 @@ def check_code(report, where, text):
                 report.checked()
                 if lines > FUNCTION_LINES:
                     report.fail(f"{where}:{first}", f"{name} has {lines} lines, at most {FUNCTION_LINES} are allowed")
-            else:  # the members of a struct are declarations, too, but the initializers of a table are not
+            else:  # members of a struct are declarations, but initializers of a table are not
                 for member in [] if "=" in head else re.finditer(r"[^;]+;", text[i + 1:end]):
                     check_parameters(report, where, text, member.group(0)[:-1], i + 1 + member.start())
         start = end + 1

@@ -19,7 +19,7 @@ Function = collections.namedtuple("Function", "name begin end")
 
 
 class Report:
-    """Collects complaints. end() prints them, and ends the program with 1 if there are any."""
+    """Collects complaints. end() prints them, and exits with 1 if there are any."""
 
     def __init__(self, gate):
         self.gate = gate
@@ -33,7 +33,7 @@ class Report:
         self.complaints.append(f"{where}: {text}")
 
     def limit(self, where, what, figure, limit):
-        """Prints a figure, and complains if the figure is above its limit."""
+        """Prints a figure that is below its limit, and complains about a figure above it."""
         self.checked()
         if figure > limit:
             self.fail(where, f"{figure} {what}; at most {limit} are allowed")
@@ -75,7 +75,7 @@ def files(root, *patterns):
 
 
 def blank(text, keep_strings=False):
-    """Returns the text with the same lines, in which comments and the contents of strings are replaced by spaces."""
+    """Returns the text with comments and, unless keep_strings, contents of strings replaced by spaces. Keeps lines."""
 
     def spaces(match):
         token = match.group(0)
@@ -102,7 +102,7 @@ def functions(text):
 
 
 def case_entries(root):
-    """Returns the names of all CTest entries of the test files: CASE or CASE@DEVICE."""
+    """Returns the names of all CTest entries of the test files, as CASE or CASE@DEVICE."""
     names = set()
     for file in files(root, "tests/test_*.c", "tests/*/**/test_*.c", "tests/hpp/test_*.cpp"):
         for kind, case in re.findall(r"^([A-Z_]*CASE)\(([a-z0-9_]+)\)", file.read_text(), re.M):
@@ -113,7 +113,7 @@ def case_entries(root):
 
 
 def without_preprocessor(text):
-    """Returns the text with the same lines, in which preprocessor directives are replaced by spaces."""
+    """Returns the text with preprocessor directives replaced by spaces. Lines are kept."""
     return re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.M)
 
 

@@ -1,10 +1,10 @@
 """Gate: the libraries export exactly the public functions.
 
 usage: symbols.py ROOT SHARED STATIC [HEADER...]
-The shared library must export exactly the functions marked TDICT_API. The list of the Debian package must have the same
-names. HEADER is a header whose functions are not in this build. In the static library, every global symbol must begin
-with tdict_ (or nvtx). Mutable globals are not allowed, except thread-local marks and those of NVTX. Only the file of
-NVTX may use environment variables."""
+The shared library must export exactly the functions marked TDICT_API. The symbol list of the Debian package must have
+the same names. The functions of each HEADER are not in this build. In the static library, every global symbol must
+begin with tdict_ (or nvtx). Mutable globals are not allowed, except thread-local marks and NVTX's own. Only NVTX's file
+may use environment variables."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ import sys
 import source
 
 
-# The header NVTX finds NVIDIA's profilers. Its symbols are weak and hidden.
+# NVTX's header finds NVIDIA's profilers. Its symbols are weak and hidden.
 OURS = re.compile(r"tdict_|nvtx|InitializeInjectionNvtx")
 
 

@@ -3,10 +3,10 @@
 
 usage: walk.py ROOT [--list]
 Compiles the library with -O0 and -finstrument-functions, and runs tests/support/walk/leaf.c, which moves one leaf of 32
-KiB to the simulated device. Counts the calls on the calling thread, their files, and how often the path returns to a file
-that it has left. An inline function counts as a call in the header that defines it. The simulated device and the
-function that prefetches cache lines do not count, nor do the functions that they call. [walk] in limits.ini has the
-limits. With --list, prints the calls instead, indented by depth. Skipped if gcc or addr2line is missing."""
+KiB to the simulated device. Counts the calls on the calling thread, their files, and how often the path returns to a
+file that it has left. An inline function counts as a call in the header that defines it. The simulated device, the
+function that prefetches cache lines, and the functions that these call do not count. [walk] in limits.ini has the
+limits. With --list, prints the calls, indented by depth, instead. Skipped if gcc or addr2line is missing."""
 
 import argparse
 import pathlib
@@ -18,13 +18,13 @@ import tempfile
 import source
 
 FLAGS = ["-std=gnu11", "-O0", "-g1", "-gdwarf-4", "-no-pie", "-fno-pie", "-finstrument-functions", "-DNDEBUG", "-DTDICT_STATIC",
-         "-D_GNU_SOURCE", "-DTDICT_CUDA=0", "-DTDICT_NVTX=0"]  # with DWARF 5, addr2line prints some wrong files
-# These files are not on the path, and need other libraries, or files that do.
+         "-D_GNU_SOURCE", "-DTDICT_CUDA=0", "-DTDICT_NVTX=0"]  # with DWARF 5, addr2line names some wrong files
+# These files are not on the path. They need other libraries, or files that need them.
 LEFT_OUT = ("src/services/io/", "src/services/interop/", "src/services/mpi/", "src/device/cuda/driver_cuda.c", "nvtx.c")
 
 
 def calls(root, folder):
-    """Yields (depth, file, function) for each call."""
+    """Yields (depth, file, function) for each call on the path."""
     program = folder / "leaf"
     sources = [str(path) for path in sorted((root / "src").rglob("*.c")) if not any(part in str(path) for part in LEFT_OUT)]
     command = ["gcc", *FLAGS, "-I", str(root / "include"), "-I", str(root / "src"),
@@ -42,7 +42,7 @@ def calls(root, folder):
 
 
 def counted(walk):
-    """Yields the calls that count: all except the left-out functions and the calls that these make."""
+    """Yields the calls that count. Left-out functions and the calls that they make do not count."""
     left_out = None  # the depth of the current left-out function
     for depth, file, function in walk:
         if left_out is None or depth <= left_out:
@@ -64,7 +64,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--list", action="store_true", help="print the calls")
-    options, _ = parser.parse_known_args()  # the gate selftest passes the compilers to all gates
+    options, _ = parser.parse_known_args()  # the gate selftest passes the compilers to each gate
     root = options.root.resolve()
     report = source.Report("walk")
     if not shutil.which("gcc") or not shutil.which("addr2line"):

@@ -1,12 +1,12 @@
 """Gate: one word has one meaning on the path of a transfer.
 
 usage: words.py ROOT
-Reads the two tables under "## Words of a transfer" in docs/architecture.md. The first table has the words that a reader of
-the path must know, at most MOST_WORDS. The second table has the words of optional features. The column "not" has former
-words for the same thing, which no name in src/engine may contain. The column "only in" lists the files of src/engine in
-which names may contain the word; if it is empty, all files may. Names of files directly in src/engine, and of structs
-in their headers, may contain only words of the tables and the plain words of the line that begins with PLAIN. Names
-that other folders and public headers define may contain any word."""
+Reads the two tables under "## Words of a transfer" in docs/architecture.md. The first table has at most MOST_WORDS
+words, which a reader of the path must know. The second table has the words of optional features. The column "not" has
+former words for the same thing, which no name in src/engine may contain. The column "only in" lists the files of
+src/engine in which names may contain the word; if it is empty, all files may. Names of files directly in src/engine,
+and of structs in their headers, may contain only words of the tables and the plain words of the line that begins with
+PLAIN. Names defined in other folders or in public headers may contain any word."""
 
 import pathlib
 import re
@@ -39,7 +39,7 @@ def names(file):
 
 
 def tokens(name):
-    """Yields the words of a name, both unchanged and without a plural s."""
+    """Yields the words of a name, also without a plural s."""
     for token in name.lower().split("_"):
         yield token
         if token.endswith("s"):
@@ -47,7 +47,7 @@ def tokens(name):
 
 
 def foreign_names(root):
-    """Returns names that other folders or the driver define."""
+    """Returns the names that other folders or the driver define."""
     files = [*root.glob("include/tdict/*.h"), *root.glob("src/core/**/*.h"), *root.glob("src/device/**/*.h")]
     return {name for file in files for _, name in names(file) if "_" in name}
 

@@ -1,4 +1,4 @@
-/* Makes a locale with a decimal comma by localedef in a temporary folder, and sets it. Skips the case if localedef or
+/* Makes a locale with a decimal comma in a temporary folder, by localedef, and sets it. Skips the case if localedef or
  * the source of the locale is missing. Thread rule: the main thread, while no other thread runs. */
 #ifndef TDICT_TESTS_SUPPORT_COMMA_LOCALE_H
 #define TDICT_TESTS_SUPPORT_COMMA_LOCALE_H

@@ -10,12 +10,12 @@ typedef struct fault_driver {
   tdict_driver base; /* first, so that a fault_driver * is also a tdict_driver * */
   void (*around)(bool begins);
   bool (*must_fail)(tdict_fault_kind kind);
-  pthread_mutex_t lock; /* guards: all later fields */
+  pthread_mutex_t lock; /* guards: all fields below */
   pthread_cond_t changed;
   tdict_fault fault;
   bool armed, fired, stalled, released;
   uint64_t arm_number;  /* counts the calls of arm(), so that a stalled call detects a new fault */
-  int64_t num_matching; /* number of calls of fault.kinds */
+  int64_t num_matching; /* number of calls whose kind is in fault.kinds */
   int64_t calls[TDICT_NUM_FAULT_KINDS];
   tdict_fault_live live;
 } fault_driver;
@@ -73,14 +73,14 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   fault_driver *f = fault_of(d);                       \
   tdict_cu result = count_call(f, TDICT_FAULT_##kind); \
   if (result == TDICT_CU_SUCCESS) CALL_INNER(f, result, entry, __VA_ARGS__)
-/* The same, and returns the failure or the driver's result. FAIL_OR_COUNT also counts the created resource. */
+/* Like FAIL_OR_CALL, and returns the result. FAIL_OR_COUNT also counts the created resource. */
 #define FAIL_OR_RETURN(kind, entry, ...)  \
   FAIL_OR_CALL(kind, entry, __VA_ARGS__); \
   return result
 #define FAIL_OR_COUNT(kind, things, entry, ...) \
   FAIL_OR_CALL(kind, entry, __VA_ARGS__);       \
   return count(f, &f->live.things, 1, result)
-/* Calls the wrapped driver in any case. Declares its `result`, and the `code` that the fault wants. */
+/* Always calls the wrapped driver. Declares `result`, its result, and `code`, the code of the fault. */
 #define CALL_THEN_FAIL(kind, entry, ...)                     \
   fault_driver *f = fault_of(d);                             \
   tdict_cu code = count_call(f, TDICT_FAULT_##kind), result; \

@@ -1,5 +1,5 @@
 /* A driver that wraps another driver and makes chosen calls fail or stall, for tests. All other calls are forwarded, so
- * handles, addresses and codes are those of the wrapped driver, tdict_driver.inner.
+ * their handles, addresses and codes are those of the wrapped driver, tdict_driver.inner.
  *
  * A call that creates a resource or queues work fails before it reaches the wrapped driver. A call that waits, frees or
  * destroys is forwarded first and then returns the code, because CUDA reports errors of earlier work in this way.
@@ -39,25 +39,25 @@ typedef enum tdict_fault_kind {
 #define TDICT_FAULT_ALL (TDICT_FAULT_BIT(TDICT_NUM_FAULT_KINDS) - 1)
 
 typedef struct tdict_fault {
-  uint32_t kinds; /* the kinds whose calls are counted together, as TDICT_FAULT_BIT()s */
-  int64_t n;      /* the number of the call that fails, from 1 */
+  uint32_t kinds; /* a set of TDICT_FAULT_BIT(kind); calls of these kinds are counted together */
+  int64_t n;      /* number of the call that fails, from 1 */
   tdict_cu code;  /* the code that the call returns; TDICT_CU_SUCCESS: the call only stalls */
-  bool lasts;     /* all later calls also fail */
+  bool lasts;     /* all later calls of these kinds fail, too */
   bool stalls;    /* the call blocks until tdict_driver_fault_release() */
 } tdict_fault;
 
-/* Counts of resources that were created through the table and not destroyed. Tests use these counts to find leaks. */
+/* Counts of resources that exist: created through the driver's table and not destroyed. Tests find leaks with them. */
 typedef struct tdict_fault_live {
   int64_t contexts, pools, device_blocks, host_blocks, registrations, streams, events, modules;
 } tdict_fault_live;
 
-/* Creates a driver that wraps and retains `inner`. *out holds one reference. The only error is TDICT_ENOMEM. */
+/* Creates a driver that wraps and retains `inner`. The caller owns *out. The only error is TDICT_ENOMEM. */
 tdict_status tdict_driver_fault_open(tdict_driver *inner, tdict_driver **out, tdict_error *err);
-/* Sets the fault, which is copied, and restarts all counts. NULL: no call fails. If a call is stalled, it continues. */
+/* Sets the fault, which is copied, and resets all counts. With NULL, no call fails. A stalled call continues. */
 void tdict_driver_fault_arm(tdict_driver *d, const tdict_fault *fault);
 /* Returns whether a call has failed or stalled since the last call of arm(). */
 bool tdict_driver_fault_fired(tdict_driver *d);
-/* Returns the number of calls of the kind since the last call of arm(), including failed calls. */
+/* Returns the number of calls of the kind since the last call of arm(), including calls that failed. */
 int64_t tdict_driver_fault_calls(tdict_driver *d, tdict_fault_kind kind);
 /* Returns true while a call is stalled. */
 bool tdict_driver_fault_is_stalled(tdict_driver *d);
@@ -65,8 +65,8 @@ bool tdict_driver_fault_is_stalled(tdict_driver *d);
 void tdict_driver_fault_release(tdict_driver *d);
 /* Writes the counts of live resources. */
 void tdict_driver_fault_get_live(tdict_driver *d, tdict_fault_live *out);
-/* Sets a function that is called with true before and with false after each call of the wrapped driver, on the calling
- * thread. Call before the driver is shared. */
+/* Sets a function that is called around each call of the wrapped driver, on the same thread: with true before the call,
+ * with false after it. Call before the driver is shared. */
 void tdict_driver_fault_set_around(tdict_driver *d, void (*fn)(bool begins));
 /* Sets a function that is called before each call that can fail. If the function returns true, the call returns
  * TDICT_CU_INVALID_HANDLE. Call before the driver is shared. */

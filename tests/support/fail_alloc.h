@@ -1,5 +1,5 @@
-/* Makes allocations fail on demand. By the linker's --wrap, all calls of malloc, calloc, realloc, aligned_alloc and
- * posix_memalign in the library and the tests come here. Each thread counts its own allocations. */
+/* Makes allocations fail on demand. The linker's option --wrap redirects malloc, calloc, realloc, aligned_alloc and
+ * posix_memalign of the library and the tests to fail_alloc.c. Each thread counts its own allocations. */
 #ifndef TDICT_TESTS_SUPPORT_FAIL_ALLOC_H
 #define TDICT_TESTS_SUPPORT_FAIL_ALLOC_H
 
@@ -8,25 +8,25 @@
 
 #include "tdict/status.h"
 
-/* Makes the next `n` allocations of this thread succeed and the following one fail. `and_all_after`: so do all later
- * ones. */
+/* Makes the next `n` allocations of this thread succeed and the following one fail. With `and_all_after`, all later
+ * ones fail, too. */
 void td_fail_alloc(int64_t n, bool and_all_after);
-/* Lets all allocations succeed again. Returns true if one has failed. */
+/* Lets all allocations succeed again. Returns true if an allocation has failed. */
 bool td_fail_alloc_stop(void);
 /* Returns the number of allocations of this thread since td_fail_alloc(). */
 int64_t td_allocs_seen(void);
 
-/* A loop over the allocations of a call: in each round, a later allocation fails. In the last round, none fails.
+/* A loop that makes the allocations of a call fail: in each round the next one. In the last round, none fails.
  *
  *   TD_SWEEP(s)
  *     if (td_refused(s, tdict_load(context, path, device, NULL, &out, err))) assert_null(out); */
 typedef struct td_sweep {
-  int64_t n;   /* the number of the allocation that fails, from 0 */
-  bool failed; /* it has failed */
+  int64_t n;   /* number of the allocation that fails, from 0 */
+  bool failed; /* whether it has failed in this round */
   tdict_error error;
 } td_sweep;
 #define TD_SWEEP(sweep) for (td_sweep sweep = {.n = -1, .failed = true}; sweep.failed;)
-/* Makes the call of a round, in which `err` is declared. Returns its status, which must be TDICT_ENOMEM or TDICT_OK. */
+/* Makes the call of a round. The call may use `err`. Returns its status, which must be TDICT_ENOMEM or TDICT_OK. */
 #define td_sweep_call(sweep, call)                                                       \
   __extension__({                                                                        \
     tdict_error *err = &(sweep).error;                                                   \
@@ -39,7 +39,7 @@ typedef struct td_sweep {
       fail_msg("%s: allocation %d: %s", #call, (int)(sweep).n, tdict_status_name(got_)); \
     got_;                                                                                \
   })
-/* The same for calls that fail if any allocation fails. Returns whether an allocation has failed. */
+/* Like td_sweep_call(), for calls that must fail if any allocation fails. Returns whether one has failed. */
 #define td_refused(sweep, call)                                             \
   __extension__({                                                           \
     const bool refused_ = td_sweep_call(sweep, call) != TDICT_OK;           \
@@ -47,7 +47,7 @@ typedef struct td_sweep {
     refused_;                                                               \
   })
 
-/* Makes the call in each round, and runs `check` after each failure. `err` is declared for both. */
+/* Makes the call in each round, and runs `check` after each failure. Both may use `err`. */
 #define TD_WITHOUT_MEMORY_THEN(call, check)        \
   do {                                             \
     TD_SWEEP(sweep_) {                             \

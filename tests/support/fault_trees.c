@@ -20,7 +20,7 @@ static void put_thing(tdict_tree *td, const char *path, const tdict_type *type) 
   td_ok(tdict_set_object(td, path, type, t, err));
 }
 
-/* Returns columns 1 to 60 of a tensor with 64 columns, so that there are gaps between the rows. */
+/* Returns columns 1 to 60 of a tensor with 64 columns. So the rows have gaps between them. */
 static tdict_tensor *wide(tdict_memory *memory) {
   tdict_tensor *base = NULL, *part = NULL;
   td_ok(tdict_tensor_empty(TDICT_U8, 2, (const int64_t[]){ROWS, 64}, memory, &base, err));
@@ -38,7 +38,7 @@ static tdict_tensor *turned(void) {
   return part;
 }
 
-/* Returns int64 numbers that a transfer with narrow packs into 2 bytes. */
+/* Returns int64 elements that a transfer with the option narrow packs into 2 bytes each. */
 static tdict_tensor *small_numbers(void) {
   tdict_tensor *t = random_tensor(TDICT_I64, 2, (const int64_t[]){ROWS, 9000}, NULL);
   int64_t *numbers = tdict_tensor_data(t);
@@ -46,7 +46,7 @@ static tdict_tensor *small_numbers(void) {
   return t;
 }
 
-/* Returns a source tree with objects, and with a leaf for each way of a transfer: through slots, packed, directly from
+/* Returns a source tree with objects, and with a leaf for each way of copying: through slots, packed, directly from
  * pinned memory, strided, shared, empty. */
 static tdict_tree *make_host(fw_world *w, bool hooked, bool twice) {
   const int64_t batch[] = {ROWS};
@@ -203,7 +203,7 @@ void fw_check_source_free(fw_world *w, const fw_run *run) {
   if (kept) fail_msg("the accessor of the source's '%s' returned NULL", kept);
 }
 
-/* Overwrites a leaf of a destination, so that old bytes cannot pass as copied bytes. */
+/* Overwrites a leaf of a destination, so that old bytes cannot be mistaken for copied bytes. */
 static tdict_status spoil_leaf(void *user, const tdict_entry *e, tdict_error *err) {
   fw_world *w = user;
   (void)err;
@@ -244,7 +244,7 @@ static void expect(fw_world *w, int source, const tdict_tree *td) {
   assert_true(w->expected_bytes[source] > 0);
 }
 
-/* Computes the expected bytes of FW_WIRE by a loop. */
+/* Computes the bytes that FW_WIRE must produce, by a plain loop. */
 static void expect_converted(fw_world *w) {
   tdict_tensor *bytes = NULL, *numbers = NULL;
   scoped_tree td = td_made(tree, tdict_clone(w->host, &made, err));
@@ -271,7 +271,7 @@ void fw_open(fw_world *w) {
   td_ok(tdict_create(1, (const int64_t[]){ROWS}, &w->one, err));
   td_put(w->one, "t", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 40000}, NULL));
   tdict_tensor *again = random_tensor(TDICT_I64, 2, (const int64_t[]){ROWS, 3}, NULL);
-  td_put(w->dst_host, "again", again); /* not shared with "a" in a destination */
+  td_put(w->dst_host, "again", again); /* a leaf of its own; in the sources it shares the bytes of "a" */
   w->device_tree = to_device(w, w->host);
   w->device_into = to_device(w, w->host_into);
   w->dst_device = to_device(w, w->dst_host);

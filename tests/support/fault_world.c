@@ -21,7 +21,7 @@ const char *fw_op_name(fw_op op) {
 
 static tdict_context_options options_of(const fw_world *w) {
   tdict_context_options o = td_with(tdict_context_options, device = w->device, num_threads = w->num_threads);
-  o.staging_bytes = (size_t)2 << 20; /* smaller rings are not registered */
+  o.staging_bytes = (size_t)2 << 20; /* a smaller ring would not be registered */
   return o;
 }
 
@@ -120,7 +120,7 @@ static void pin_memory(fw_world *w, fw_run *run) {
   run->done = note(run, tdict_pin_memory(run->context, w->host, &o, &run->result, &err), &err);
 }
 
-/* Copies a tensor to the device and back by the functions for single tensors. */
+/* Copies a tensor to the device and back with the functions for single tensors. */
 static void tensors(fw_world *w, fw_run *run) {
   tdict_error err = {0};
   tdict_tensor *host, *there = NULL, *back = NULL;

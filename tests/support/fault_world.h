@@ -1,5 +1,5 @@
-/* What sweeps over faults share: a driver that fails on demand, source and destination trees that outlive the context
- * in which faults occur, operations in this context, and the expected bytes.
+/* What sweeps over faults share: a driver whose calls fail on demand, operations in a context over this driver, source
+ * and destination trees that outlive the context, and the expected bytes.
  *
  * A case opens one world and closes it. Thread rule: the main thread, because a failure ends the case. */
 #ifndef TDICT_TESTS_SUPPORT_FAULT_WORLD_H
@@ -12,13 +12,13 @@
 
 typedef enum fw_op {
   FW_TO_DEVICE,       /* a tree with hooked and flat objects */
-  FW_TO_DEVICE_ASYNC, /* after a stream; then wait_on_stream() and record_stream() with this stream */
+  FW_TO_DEVICE_ASYNC, /* after a stream; that stream then waits for the result and is recorded */
   FW_WIRE,            /* to the device, with narrow and a conversion */
   FW_TO_HOST,
   FW_TO_HOST_ASYNC, /* into pinned memory */
   FW_INTO_DEVICE,   /* tdict_transfer_into() */
   FW_INTO_HOST_ASYNC,
-  FW_INTO_WITHIN, /* from the device to the device */
+  FW_INTO_WITHIN, /* between two trees on the device */
   FW_PIN_MEMORY,
   FW_TENSORS, /* single tensors: zeros, copy, clone */
   FW_CONTEXT, /* creates, uses and destroys a context */
@@ -34,26 +34,26 @@ enum { FW_NUM_VARIANTS = 7 };
 extern const fw_variant fw_variants[FW_NUM_VARIANTS];
 
 typedef struct fw_world {
-  tdict_driver *inner, *driver; /* the driver of the device, and the failing driver, which wraps it */
+  tdict_driver *inner, *driver; /* the device's driver, and the driver that wraps it and fails */
   tdict_device device;
   int32_t num_threads;  /* for new contexts; 2 by default */
-  tdict_context *maker; /* makes everything below */
+  tdict_context *maker; /* the context that makes all trees of the world */
   raw_memory *raw;
   tdict_tree *host, *device_tree;      /* with all kinds of objects */
-  tdict_tree *host_into, *device_into; /* without objects that transfer_into() refuses */
+  tdict_tree *host_into, *device_into; /* without the objects that transfer_into() refuses */
   tdict_tree *dst_host, *dst_device;   /* destinations of transfer_into() */
   tdict_tree *one;                     /* a single tensor */
-  char *expected[4], *read;            /* bytes of host, host_into, one and the result of FW_WIRE; bytes found */
+  char *expected[4], *read;            /* bytes of host, host_into, one, and of the result of FW_WIRE; bytes found */
   size_t expected_bytes[4], room;
 } fw_world;
 void fw_open(fw_world *w);
 void fw_close(fw_world *w);
-/* Closes a world whose device was lost. Does not check that the driver's resources were released. */
+/* Closes a world whose device was lost. Does not check for leaked driver resources. */
 void fw_abandon(fw_world *w);
 /* Creates a context over the failing driver. Call while no fault is armed. */
 tdict_context *fw_context(fw_world *w);
 
-/* A run of an operation. It owns the result until fw_let_go(). */
+/* One run of an operation. fw_let_go() releases its result. */
 typedef struct fw_run {
   fw_op op;
   const fw_variant *variant;
@@ -65,7 +65,7 @@ typedef struct fw_run {
   bool done;          /* the result can be compared */
   tdict_tree *result; /* NULL: none */
 } fw_run;
-/* Overwrites the writable leaves of a destination, so that old bytes cannot pass as copied bytes. */
+/* Overwrites the writable leaves of a destination, so that old bytes cannot be mistaken for copied bytes. */
 void fw_spoil(fw_world *w, tdict_tree *td);
 /* Prepares a run: resets its results and overwrites its destination. Call before a fault is armed. */
 void fw_prepare(fw_world *w, fw_run *run);
@@ -75,13 +75,13 @@ void fw_do(fw_world *w, fw_run *run);
 void fw_check_bytes(fw_world *w, const fw_run *run);
 /* Checks after a failed transfer_into() that the destination's accessors return NULL. */
 void fw_check_lost(fw_world *w, const fw_run *run);
-/* Returns the source of an operation, whose paths appear in errors. */
+/* Returns the source of an operation. Errors contain its paths. */
 const tdict_tree *fw_source(const fw_world *w, fw_op op);
-/* Checks that accessors of the source return addresses: no transfer reads the source any more. */
+/* Checks that no transfer reads the source any more: its accessors return addresses. */
 void fw_check_source_free(fw_world *w, const fw_run *run);
 void fw_let_go(fw_run *run);
 
-/* Counts of everything that is allocated: resources of the driver, and things. */
+/* Counts of everything that is allocated: driver resources, and things (support/things.h). */
 typedef struct fw_counts {
   tdict_fault_live live;
   tdict_driver_sim_count sim; /* all 0 on cuda */

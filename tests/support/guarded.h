@@ -1,5 +1,5 @@
-/* A buffer of guard bytes that begins with a struct which a function fills. The struct of an older program is shorter:
- * the function must not write beyond its struct_size. */
+/* A buffer of guard bytes that begins with a struct which a function fills. A struct of an older program is shorter, so
+ * the function must not write more than struct_size bytes. */
 #ifndef TDICT_TESTS_SUPPORT_GUARDED_H
 #define TDICT_TESTS_SUPPORT_GUARDED_H
 
@@ -22,18 +22,18 @@ static inline guarded *guarded_of(size_t struct_size) {
   g.struct_size = struct_size;
   return &g;
 }
-/* Checks that the struct equals the first `size` bytes of `whole`, except for struct_size, and that no later byte was
- * written. */
+/* Checks that the struct equals the first `size` bytes of `whole`, except for struct_size, and that the bytes after it
+ * are unchanged. */
 static inline void check_guarded(const guarded *g, size_t size, const void *whole) {
   assert_int_equal(g->struct_size, size);
   assert_memory_equal(g->bytes + sizeof size, (const unsigned char *)whole + sizeof size, size - sizeof size);
   for (size_t i = size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
 }
-/* Checks that nothing after struct_size was written, for a function that refused the struct. */
+/* Checks that a function that refused the struct wrote nothing after struct_size. */
 static inline void check_untouched(const guarded *g) {
   for (size_t i = sizeof g->struct_size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
 }
-/* Returns a copy of a struct at the end of a page. Reading beyond the copy faults. The copy is never freed. */
+/* Returns a copy of a struct at the end of a page. Reading beyond the copy is a fault. The copy is never freed. */
 static inline void *before_a_wall(const void *given, size_t size) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

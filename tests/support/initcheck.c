@@ -1,11 +1,11 @@
-/* Prevents wrong reports of compute-sanitizer's initcheck. If TDICT_INITCHECK is in the environment:
+/* Avoids false reports of compute-sanitizer's initcheck. If TDICT_INITCHECK is in the environment:
  * - Each copy is queued by its own call, as with drivers that lack cuMemcpyBatchAsync. compute-sanitizer of CUDA
  *   13 does not know that cuMemcpyBatchAsync writes its destinations, so it reports later reads of these bytes.
  * - While a thread launches a kernel for the first time, no thread queues copies or other launches for a transfer.
  *   compute-sanitizer of CUDA 13 misses some writes at that time. Without this rule, it reported errors in 38 of 392
  *   runs of the case narrow_of_other_trees, although all elements were right. With this rule, it reported none in 100
  *   runs.
- * A test file may replace these functions. This file owns no memory. Thread rule: safe from any thread. */
+ * A test file may define these functions itself. This file owns no memory. Thread rule: safe from any thread. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ __attribute__((weak)) tdict_status __wrap_tdict_gpu_queue_work(tdict_gpu *gpu, t
 tdict_status __real_tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream stream,
                                          tdict_error *err);
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a thread queues a copy or a launch */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a copy or a launch is queued */
 static bool was_launched[TDICT_KERNEL_NUM_OPS];          /* guarded by `lock` */
 
 static bool is_checking(void) { return getenv("TDICT_INITCHECK") != NULL; }

@@ -13,7 +13,7 @@ static inline tdict_status td_lazy_append(tdict_lazy_stack *stack, tdict_tree *i
   return tdict_lazy_stack_insert(stack, tdict_lazy_stack_get_batch_size(stack, NULL)[0], item, err);
 }
 
-/* Moves all items to a device and waits. Writes the statistics to options->stats, if it is set. */
+/* Moves all items to a device and waits. Fills options->stats, if it is set. */
 static inline tdict_status td_lazy_to_device(tdict_context *context, const tdict_lazy_stack *stack, tdict_device device,
                                              const tdict_transfer_options *options, tdict_lazy_stack **out,
                                              tdict_error *err) {
@@ -21,7 +21,7 @@ static inline tdict_status td_lazy_to_device(tdict_context *context, const tdict
   tdict_transfer_stats *stats = o.stats;
   tdict_future *future;
   tdict_tree *moved = NULL;
-  o.stats = NULL; /* only for blocking calls */
+  o.stats = NULL; /* allowed only for blocking calls */
   tdict_status status = tdict_lazy_stack_to_device_async(context, stack, device, &o, &future, err);
   if (status != TDICT_OK) return status;
   status = tdict_future_wait(future, &moved, err);

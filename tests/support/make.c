@@ -67,7 +67,7 @@ static tdict_tensor *make_tensor(tdict_memory *memory, filler fill, const char *
   return out;
 }
 
-/* Passes the arguments after `text` to a function above. */
+/* Passes the arguments after `text` to one of the functions above. */
 #define MAKE(type, function, memory, fill)             \
   va_list args;                                        \
   va_start(args, text);                                \

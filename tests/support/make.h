@@ -14,13 +14,13 @@
 
 TDICT_BEGIN_DECLS
 
-/* Fill with random bytes in host memory. Elements of dtype bool are 0 or 1. */
+/* Make trees and tensors in host memory with random bytes. Elements of dtype bool are 0 or 1. */
 tdict_tree *td_tree(const char *text, ...) TD_FORMAT(1, 2);
 tdict_tensor *td_tensor(const char *text, ...) TD_FORMAT(1, 2);
-/* The same in `memory`, which may be NULL for host memory. The leaves of a tree on a device may share a storage. */
+/* Make them in `memory`; NULL: host memory. The leaves of a tree on a device may share a storage. */
 tdict_tree *td_tree_in(tdict_memory *memory, const char *text, ...) TD_FORMAT(2, 3);
 tdict_tensor *td_tensor_in(tdict_memory *memory, const char *text, ...) TD_FORMAT(2, 3);
-/* Fill each leaf with 0, 1, 2 and so on. Only for integers, f32 and f64. */
+/* The elements of each leaf are 0, 1, 2 and so on. Only for integers, f32 and f64. */
 tdict_tree *td_tree_counting(const char *text, ...) TD_FORMAT(1, 2);
 tdict_tensor *td_tensor_counting(const char *text, ...) TD_FORMAT(1, 2);
 
@@ -36,10 +36,10 @@ tdict_tree *td_child(const tdict_tree *tree, const char *path);
 tdict_tensor *td_put(tdict_tree *tree, const char *path, tdict_tensor *tensor);
 tdict_tree *td_put_tree(tdict_tree *tree, const char *path, tdict_tree *child);
 
-/* Returns a text of at most 1023 bytes, such as td_text("n.k%d", i). It is valid until 255 further texts have been
- * made, by any thread. Concurrent threads use snprintf() instead. */
+/* Returns a text of at most 1023 bytes, such as td_text("n.k%d", i). It is valid until 255 more texts have been made by
+ * any thread. Concurrent threads must use snprintf() instead. */
 char *td_text(const char *format, ...) TD_FORMAT(1, 2);
-/* malloc() and calloc(), which must succeed. */
+/* Like malloc() and calloc(), but end the case on failure. */
 void *td_alloc(size_t bytes);
 void *td_zeros(size_t count, size_t bytes);
 

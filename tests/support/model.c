@@ -1,4 +1,4 @@
-/* Implements the model: see model.h. The model owns all its memory until m_reset(). */
+/* Implements the model: see model.h. All memory belongs to the model, which frees it in m_reset(). */
 #include "tdict/clone.h"
 
 #include "support/model.h"
@@ -18,7 +18,7 @@ static uint64_t *values;
 static const void **places;
 static uint32_t num_cells, cap_cells;
 
-/* The model uses these functions, because tests make malloc() fail. */
+/* The model allocates with these functions, because tests make malloc() and calloc() fail. */
 void *__real_calloc(size_t count, size_t bytes) __attribute__((weak));
 void *__real_realloc(void *old, size_t bytes) __attribute__((weak));
 
@@ -161,7 +161,7 @@ m_array *m_array_regroup(const m_array *a, int in, int ndim, const int64_t *shap
   return made;
 }
 
-/* Cells of fresh arrays have consecutive numbers. So strides exist if each dimension has a constant step. */
+/* The result is a view if the cell numbers have a constant step in each dimension. */
 bool m_array_can_view(const m_array *a, int in, int ndim, const int64_t *shape) {
   m_array *made = m_array_regroup(a, in, ndim, shape);
   int64_t index[M_DIMS] = {0}, step[M_DIMS] = {0};
@@ -298,7 +298,7 @@ static void clear_counts(m_tree *t) {
     if (t->entries[i].tree) clear_counts(t->entries[i].tree);
 }
 
-/* Counts for each node below a locked tree the places at which it hangs. Visits each node once. */
+/* Sets `above` of each node below a locked tree: at how many places it hangs. Visits each node once. */
 static void count_below(m_tree *t) {
   if (t->mark == last_mark) return;
   t->mark = last_mark;

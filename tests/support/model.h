@@ -1,9 +1,9 @@
 /* A model with which random operations compare the library: trees of arrays as plain lists of cells, without strides
- * and without code of the library.
+ * and code of the library.
  *
  * A cell is one element, and an array lists its cells in C order. Arrays that share storage list the same cells.
- * m_check() notes the address of each cell in the library's tensors. It thus detects a view that is a copy, and a copy
- * that shares memory. All memory is valid until m_reset(). Thread rule: one thread. */
+ * m_check() records the address of each cell in the library's tensors. So it detects a copy that should be a view, and
+ * a view that should be a copy. All memory is valid until m_reset(). Thread rule: one thread. */
 #ifndef TDICT_TESTS_SUPPORT_MODEL_H
 #define TDICT_TESTS_SUPPORT_MODEL_H
 
@@ -28,9 +28,9 @@ struct m_tree {
   int64_t bs[M_DIMS];
   int count, cap;
   m_entry *entries;
-  bool locked;            /* by a call of tdict_lock() on this node */
+  bool locked;            /* locked by tdict_lock() on this node */
   bool consolidated;      /* made by tdict_consolidate() and not unlocked since */
-  int above;              /* number of places in locked trees at which it hangs, see m_hold() */
+  int above;              /* at how many places in locked trees it hangs, see m_hold() */
   bool cpu;               /* the node has the device cpu; false: no device */
   uint32_t mark;          /* the number of the last walk that visited this node */
   m_tree *copy;           /* this node in the copy that is being made */
@@ -44,14 +44,14 @@ void *m_alloc(size_t bytes); /* zeroed; valid until m_reset() */
 m_array *m_array_make(tdict_dtype dtype, int ndim, const int64_t *shape);
 void m_array_fresh(m_array *a, uint64_t seed);
 void m_array_zero(m_array *a);
-m_array *m_array_copy(const m_array *a); /* new cells with the same values */
+m_array *m_array_copy(const m_array *a); /* a copy with new cells of the same values */
 uint64_t m_value(uint32_t cell);
 void m_write(uint32_t cell, uint64_t value);
 bool m_same_shape(const m_array *a, const m_array *b);
 
-/* Maps indices of a result to the first `in` dimensions of a source. If i is the index in dimension out[d] of the
- * result, the index in dimension d of the source is list[d][i], or start[d] + step[d] * i without a list. If out[d] is
- * -1, it is start[d]. */
+/* How the indices of a result map to the first `in` dimensions of a source. If i is the index in dimension out[d] of
+ * the result, the index in dimension d of the source is list[d][i], or start[d] + step[d] * i if list[d] is NULL. If
+ * out[d] is -1, the index is start[d]. */
 typedef struct m_map {
   int in, out_ndim;
   int64_t shape[M_DIMS];
@@ -62,8 +62,8 @@ typedef struct m_map {
 } m_map;
 m_map m_map_whole(int ndim, const int64_t *shape);
 m_array *m_array_map(const m_array *a, const m_map *map);
-/* m_array_regroup() returns the same cells, with the first `in` dimensions reshaped. m_array_can_view() returns whether
- * this is possible with strides. */
+/* m_array_regroup() returns an array of the same cells whose first `in` dimensions are reshaped. m_array_can_view()
+ * returns whether strides can express this. */
 m_array *m_array_regroup(const m_array *a, int in, int ndim, const int64_t *shape);
 bool m_array_can_view(const m_array *a, int in, int ndim, const int64_t *shape);
 
@@ -73,32 +73,32 @@ m_entry *m_find(const m_tree *t, const char *key);
 m_entry *m_put(m_tree *t, const char *key, m_array *array, m_tree *tree); /* adds or replaces an entry */
 void m_drop(m_tree *t, const char *key);
 m_tree *m_tree_like(const m_tree *t); /* an empty node with the batch size and device of `t` */
-m_tree *m_share(const m_tree *t);     /* an unlocked copy, the same arrays; each place gets its own nodes */
-m_tree *m_copy(m_tree *t);            /* the same, but a shared node is copied once */
-/* Returns new nodes with arrays made by fn. In each batch size, replaces the first `in` dimensions by `shape`. Nodes
- * below the root that lack these dimensions get exactly `shape`. Nodes are locked as in `t`. */
+m_tree *m_share(const m_tree *t);     /* an unlocked copy with the same arrays; a shared node is copied at each place */
+m_tree *m_copy(m_tree *t);            /* likewise, but a shared node is copied once */
+/* Returns new nodes with arrays made by fn. In each batch size, the first `in` dimensions become `shape`. A node that
+ * does not begin with the root's first `in` dimensions gets just `shape`. Nodes are locked as in `t`. */
 typedef m_array *(*m_fn)(const m_array *a, void *user);
 m_tree *m_tree_each(const m_tree *t, int in, int out, const int64_t *shape, m_fn fn, void *user);
 /* Sets the batch size that m_tree_each() gives to `made`, the copy of node `t` of the tree `root`. */
 void m_replace_dims(m_tree *made, const m_tree *t, const m_tree *root, int in, int out, const int64_t *shape);
-void m_open(m_tree *t); /* unlocks all nodes of a tree that no other tree holds */
-/* Recomputes `above` of all nodes of these trees. */
+void m_open(m_tree *t); /* unlocks all nodes of a tree; no other tree may hold them */
+/* Recomputes `above` for all nodes of these trees. */
 void m_hold(m_tree *const *roots, int count);
 bool m_is_locked(const m_tree *t);
-/* Unlocks a node, and all nodes below it that no other locked tree holds. Call m_hold() before. */
+/* Unlocks a node and all nodes below it that no other locked tree holds. Call m_hold() first. */
 void m_unlock(m_tree *t, m_tree *const *roots, int count);
 bool m_begins_with(const m_array *a, const m_tree *t);
 bool m_fits(const m_tree *t);                       /* whether each array below begins with the batch size of `t` */
 bool m_holds(const m_tree *t, const m_tree *other); /* whether `other` is `t`, or a node below it */
 bool m_has_arrays(const m_tree *t);
-/* Returns the entry at a path of keys, or NULL. *through: whether the path leads through an array. */
+/* Returns the entry at a path of keys, or NULL. Sets *through to whether the path leads through an array. */
 m_entry *m_path(m_tree *t, const char *const *keys, int count, bool *through, m_tree **last);
-/* Writes up to `room` arrays in walk order and, unless `paths` is NULL, their escaped paths. Returns the number. */
+/* Writes up to `room` arrays in walk order and, unless `paths` is NULL, their escaped paths. Returns their number. */
 int m_arrays(const m_tree *t, m_array **out, char (*paths)[2 * M_KEY], int room);
 
-/* Compares a tree with the model. Returns NULL if they agree, else a text with the difference. Checks the address of
- * each cell, or notes it at the first time. */
-extern bool m_ignore_places; /* m_check() ignores addresses: set for copies of trees */
+/* Compares a tree with the model. Returns NULL if they agree, otherwise a text that says how they differ. Also checks
+ * the address of each cell, or records it the first time. */
+extern bool m_ignore_places; /* m_check() then ignores addresses; true for copies of trees */
 const char *m_check(const m_tree *t, const tdict_tree *td);
 
 #endif

@@ -1,4 +1,4 @@
-/* Runs random operations: makes choices, keeps the pool of trees, and compares results. See ops.h. */
+/* Runs random operations: makes choices, keeps the pool of trees, compares results. See ops.h. */
 #include "support/ops.h"
 
 #include "tdict/path.h"
@@ -16,7 +16,7 @@ uint32_t ops_random(ops *o) {
   return (uint32_t)(z >> 33);
 }
 
-/* Returns the next byte, or 0 at the end. */
+/* Returns the next byte of the fuzzer's input, or 0 at the end. */
 uint32_t ops_from_bytes(ops *o) {
   if (o->state >= o->num_bytes) return 0;
   return o->bytes[o->state++];
@@ -37,7 +37,7 @@ tdict_status ops_disarm(ops *o, tdict_status status) {
   if (o->refuse < 0) return status;
   bool hit = ops_refuse.end();
   o->refused = hit && status == TDICT_ENOMEM;
-  if (!hit) o->refuse = -1; /* no allocation was refused */
+  if (!hit) o->refuse = -1; /* the call made fewer allocations */
   return status;
 }
 
@@ -86,7 +86,7 @@ tdict_tensor *ops_tensor(const m_array *a) {
   return t;
 }
 
-/* Sets batch sizes of children after adding them, because a parent may refuse to add a child with this batch size. */
+/* Sets the batch size of a child after adding the child, because the parent may refuse a child with this batch size. */
 static void fill_tree(tdict_tree *td, const m_tree *t) {
   for (int i = 0; i < t->count; i++) {
     char path[2 * M_KEY];
@@ -114,7 +114,7 @@ tdict_tree *ops_tree(const m_tree *t) {
   return td;
 }
 
-/* Fills a node of the model with random entries, nested up to `depth`. */
+/* Adds random entries to a node of the model, nested up to `depth`. */
 static void grow(ops *o, m_tree *t, int depth) {
   static const char *const keys[] = {"a", "b", "c.d", "e\\", "n", "m"};
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I16, TDICT_F32, TDICT_I64};
@@ -148,7 +148,7 @@ static void op_new(ops *o) {
   ops_keep(o, ops_tree(model), model);
 }
 
-/* All operations except "new". Add a new list at the end, so that the numbers of the other operations stay the same. */
+/* All operations except "new". Append new lists at the end, so that the numbers of other operations stay the same. */
 static const struct {
   const ops_fn *fns;
   const char *const *names;
@@ -167,7 +167,7 @@ static const struct {
              {ops_transfers, ops_transfer_names, &ops_num_transfers}};
 enum { LISTS = sizeof lists / sizeof *lists };
 
-/* Returns the list of an operation, or -1. *kind becomes the operation's number in the list. */
+/* Returns the index of an operation's list, or -1. Sets *kind to the operation's number in this list. */
 static int find_list(int *kind) {
   --*kind;
   for (int i = 0; i < LISTS; i++) {

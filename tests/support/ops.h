@@ -13,25 +13,25 @@
 enum { OPS_POOL = 5, OPS_KINDS = 96, OPS_MOST_CELLS = 600, OPS_MOST_DIMS = 5 };
 typedef struct ops ops;
 struct ops {
-  uint32_t (*next)(ops *o); /* returns the number for the next choice */
+  uint32_t (*next)(ops *o); /* returns a number for the next choice */
   uint64_t state;
   const uint8_t *bytes; /* the fuzzer's input */
   size_t num_bytes;
-  bool failing;   /* each operation is repeated until each of its allocations has been refused once */
-  int64_t refuse; /* the allocation of the current operation that is refused; -1: none */
+  bool failing;   /* each operation is repeated, with each of its allocations refused in turn */
+  int64_t refuse; /* number of the allocation to refuse in the current operation; -1: none */
   bool refused;
-  int answered; /* the status of the operation's call; -1: no call was made */
+  int answered; /* status of the operation's call; -1: no call was made */
   tdict_tree *td[OPS_POOL];
   m_tree *model[OPS_POOL];
   tdict_error error, *err;                 /* err: error, or NULL */
   const char *name;                        /* the current operation */
   char wrong[700];                         /* the first difference; "" if there is none */
-  int64_t good[OPS_KINDS], bad[OPS_KINDS]; /* how many operations succeeded; how many failed as expected */
+  int64_t good[OPS_KINDS], bad[OPS_KINDS]; /* numbers of operations that succeeded, and that failed as expected */
   uint64_t step;
-  int64_t refusals, cells; /* cells: the sum over all operations of the number of cells in the pool */
+  int64_t refusals, cells; /* cells: sum of the cells in the pool over all operations */
 };
 const char *ops_kind_name(int kind); /* NULL: no such kind */
-/* The functions that make an allocation fail; NULL if the program cannot do this. */
+/* The functions that make allocations fail. NULL: the program cannot do this. */
 typedef struct ops_refusal {
   void (*begin)(int64_t n, bool and_all_after);
   bool (*end)(void);
@@ -40,43 +40,44 @@ extern ops_refusal ops_refuse;
 
 uint32_t ops_random(ops *o);
 uint32_t ops_from_bytes(ops *o);
-/* Runs one operation. Returns false if something was wrong, and describes it in o->wrong. If `all` is set or an
- * allocation was refused, compares all trees with their models, otherwise only the trees that took part. */
+/* Runs one operation. If a result is wrong, writes the difference to o->wrong and returns false. Compares the trees
+ * that took part with their models, or all trees if `all` is set or an allocation was refused. */
 bool ops_step(ops *o, bool all);
 void ops_reset(ops *o); /* releases all trees and makes a new pool; counts and choices continue */
-void ops_end(ops *o);   /* releases all trees and the context */
+void ops_end(ops *o);   /* releases all trees of the pool and the context */
 
-/* Functions for operations. ops_pick() returns a number below `below`. */
+/* Functions for operations. ops_pick() returns a random number below `below`. */
 uint32_t ops_pick(ops *o, uint32_t below);
-/* Call before and after the operation's main call of the library. They refuse the allocation o->refuse. */
+/* ops_arm() and ops_disarm() are called before and after the main library call of an operation. They make allocation
+ * number o->refuse fail. */
 void ops_arm(ops *o);
 tdict_status ops_disarm(ops *o, tdict_status status);
 #define OPS_CALL(o, call) (ops_arm(o), ops_disarm(o, (call)))
-/* Complains if `status` is not `wanted`, the model's status. Returns whether both are TDICT_OK. */
+/* Complains if `status` differs from `wanted`, the status that the model expects. Returns whether both are TDICT_OK. */
 bool ops_judge(ops *o, tdict_status status, tdict_status wanted);
-/* Puts a result into the pool and takes over its reference. Releases the result if the operation failed. */
+/* Puts a result into the pool, which takes over the reference. If the operation failed, releases the result instead. */
 void ops_keep(ops *o, tdict_tree *td, m_tree *model);
-/* Chooses a tree of the pool. */
+/* Chooses a tree of the pool. Returns its slot. */
 int ops_slot(ops *o);
 int64_t ops_cells(const m_tree *t);
 /* Returns a new tensor with the elements of an array. */
 tdict_tensor *ops_tensor(const m_array *a);
-/* Returns a tree of the library with the elements of a model, in new storage. No node has a device. */
+/* Returns a tree of the library with the elements of a model, in new storages. No node has a device. */
 tdict_tree *ops_tree(const m_tree *t);
-/* Returns the expected status when `t` is added below `under`: TDICT_OK or TDICT_ESHAPE. */
+/* Returns the status that adding `t` below `under` must return: TDICT_OK or TDICT_ESHAPE. */
 tdict_status ops_agrees(const m_tree *t, const m_tree *under);
-/* ops_grows() returns whether `t` must be copied when it is added below `under`. ops_grow() changes the copy. */
+/* ops_grows() returns whether `t` must be copied before it is added below `under`. ops_grow() then changes the copy. */
 bool ops_grows(const m_tree *t, const m_tree *under);
 void ops_grow(m_tree *t, const m_tree *under);
 void ops_complain(ops *o, const char *text);
-/* Complain if a tensor differs from an array, or a tree from a model. Addresses may differ. */
+/* Complain if a tensor differs from an array, or a tree from a model. Ignore addresses. */
 void ops_check_tensor(ops *o, const m_array *a, tdict_tensor *t);
 void ops_check_tree(ops *o, const m_tree *model, const tdict_tree *td);
 /* Returns the array at an escaped path, or NULL. */
 m_array *ops_array_at(const m_tree *t, const char *path);
-/* Returns the bits of a number as an element of int32, bool or a dtype of the pool. */
+/* Returns the bits of a number as an element of type int32, bool or a dtype of the pool. */
 uint64_t ops_number(tdict_dtype dtype, int value);
-/* Returns an array that joins arrays along a dimension, which is new if `stacks` is true. */
+/* Returns an array that joins arrays along a dimension. If `stacks` is true, the dimension is new. */
 m_array *ops_joined_array(const m_array *const *parts, int count, int dim, bool stacks);
 /* Returns a tree that stacks trees with equal keys and shapes along a new first dimension. */
 m_tree *ops_stacked(const m_tree *const *items, int count);
@@ -91,13 +92,13 @@ typedef struct ops_pile {
   tdict_tree *trees[OPS_MOST_ITEMS]; /* the pile has a reference to each */
   tdict_lazy_stack *lazy;
 } ops_pile;
-/* Makes a pile of a tree of the pool and similar trees. `varies`: what may differ. Returns false if the tree is
- * unfit. */
+/* Makes a pile from a tree of the pool and similar trees. `varies` says what may differ between them. Returns false if
+ * the tree is unsuitable. */
 bool ops_begin_pile(ops *o, ops_pile *p, int varies);
-bool ops_begin_pile_with(ops *o, ops_pile *p, m_tree *model, tdict_tree *td, int varies); /* of the given tree */
+bool ops_begin_pile_with(ops *o, ops_pile *p, m_tree *model, tdict_tree *td, int varies); /* from the given tree */
 /* Returns an array that stacks the cells of all items at a path. */
 m_array *ops_join_items(const ops_pile *p, const char *path);
-/* Complains if an item differs from its model. Releases the pile. */
+/* Complains if an item differs from its model. Then releases the pile. */
 void ops_end_pile(ops *o, ops_pile *p);
 
 /* Returns a context with a simulated device, which the first call creates. */
@@ -106,7 +107,7 @@ void ops_close_context(void);
 /* Moves a tree to the simulated device and back. */
 tdict_status ops_there_and_back(const tdict_tree *td, tdict_tree **out, tdict_error *err);
 
-/* The choices of an operation that makes a tree from a tree: the way, and small numbers as arguments. */
+/* The choices of an operation that makes a tree from a tree: a way, and small numbers as arguments. */
 typedef struct ops_choice {
   uint32_t way; /* below OPS_INDICES, OPS_SHAPES or OPS_JOINS */
   int64_t n[4]; /* -1, 0 or 1 */
@@ -118,10 +119,9 @@ tdict_status ops_index_of(const tdict_tree *td, const ops_choice *c, tdict_tree 
 tdict_status ops_shape_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
 tdict_status ops_join_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
 
-/* Leaves that are not tensors, beside a tensor that identifies their elements. ops_put_values() sets in a tree: "ids",
- * an int64 tensor whose elements all differ; "s", a column with the values of ops_value() for these numbers; "w", the
- * text "whole"; "u", an unbatched tensor; and "kid", a child with one more batch dimension and its own ids, s and w.
- */
+/* Leaves that are not tensors, and a tensor that identifies their elements. ops_put_values() sets in a tree: "ids", an
+ * int64 tensor whose elements all differ; "s", a column with the values of ops_value() for these numbers; "w", the text
+ * "whole"; "u", an unbatched tensor; and "kid", a child with one more batch dimension and its own ids, s and w. */
 enum { OPS_VALUE_BYTES = 64 };
 void ops_value(int64_t id, tdict_value *out, char text[OPS_VALUE_BYTES]);
 bool ops_same_value(const tdict_value *a, const tdict_value *b);
@@ -131,13 +131,13 @@ void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways);
 /* Operations that keep the index of each element, or add a new first dimension. */
 enum { OPS_WHOLE_WAYS = 4, OPS_WAYS_OF_ALL_LEAVES = 2 };
 tdict_status ops_whole_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
-/* Returns what is wrong with such leaves after an operation, or NULL. */
+/* Checks such leaves after an operation. Returns NULL, or a text that says what is wrong. */
 const char *ops_check_values(const tdict_tree *td);
 
 typedef void (*ops_fn)(ops *o);
 void ops_schema(ops *o);      /* listed in ops_more */
 void ops_schema_pair(ops *o); /* listed in ops_sequences */
-void ops_to_dtype(ops *o);    /* last in ops_children, so that the numbers of the others stay the same */
+void ops_to_dtype(ops *o);    /* last in ops_children, so that other operations keep their numbers */
 extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[], ops_values[], ops_children[],
     ops_ragged[], ops_stacks[], ops_dense[], ops_sequences[], ops_transfers[];
 extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more, ops_num_objects, ops_num_values,

@@ -1,5 +1,5 @@
-/* Operations on child trees: changes them through their own handles, and puts them below several parents. Later
- * operations then compare the parents. See ops.h. */
+/* Operations on child trees: change them through their own handles, and put them below several parents. Later
+ * operations compare the parents. See ops.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static const char *pick_key(ops *o) {
   return keys[ops_pick(o, 7)];
 }
 
-/* Sets a tensor that begins with the node's batch size. */
+/* Sets a tensor whose shape begins with the node's batch size. */
 static void set_array(ops *o, const node *n) {
   const char *key = pick_key(o);
   char path[2 * M_KEY];
@@ -79,7 +79,7 @@ static bool begins_otherwise(const m_tree *t, const m_tree *wanted) {
   return both && memcmp(t->bs, wanted->bs, (size_t)both * sizeof *t->bs) != 0;
 }
 
-/* Returns the expected status if `t` gets the batch size and device of `wanted`: the first error of a walk. */
+/* Returns the expected status if `t` gets the batch size and device of `wanted`: the first error in walk order. */
 static tdict_status check_below(const m_tree *t, const m_tree *wanted) {
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
@@ -98,8 +98,8 @@ static void grow_below(m_tree *t, const m_tree *wanted) {
     if (t->entries[i].tree) ops_grow(t->entries[i].tree, wanted);
 }
 
-/* Shortens the batch size of a node, and sets a tensor that fits only the shorter one. If a tree above no longer
- * agrees, operations on that tree must report it. */
+/* Shortens the batch size of a node, and sets a tensor that fits only the shorter one. If this tensor does not fit into
+ * the tree above, operations on that tree must report it. */
 static void op_child_shrink(ops *o) {
   const node n = pick_node(o);
   m_tree shorter = *n.model;
@@ -120,7 +120,7 @@ static void op_child_shrink(ops *o) {
   if (tdict_unsqueeze(o->td[n.slot], top->nb, &made, NULL) != TDICT_ESHAPE) ops_complain(o, "the tree above works on");
 }
 
-/* Sets a batch size, often from the shape of a tensor below the node. */
+/* Sets a batch size, often the shape of a tensor below the node. */
 static void op_child_batch_size(ops *o) {
   node n = pick_node(o);
   m_array *list[16];
@@ -165,7 +165,7 @@ static void op_child_device(ops *o) {
   tdict_status answer = way == 3 ? TDICT_EINVAL : way == 0 ? check_clear(n.model) : check_below(n.model, &wanted);
   if (way == 2 && m_has_arrays(n.model)) answer = TDICT_EWRONGDEVICE;
   if (m_is_locked(n.model)) answer = TDICT_ELOCKED;
-  if (way == 2 && answer != TDICT_EWRONGDEVICE) return; /* the model has only the device cpu */
+  if (way == 2 && answer != TDICT_EWRONGDEVICE) return; /* the model knows no device except the cpu */
   tdict_status status = OPS_CALL(o, tdict_set_device(n.td,
                                                      way == 0   ? NULL
                                                      : way == 1 ? &cpu
@@ -207,7 +207,7 @@ static int count_nodes(const m_tree *t) {
   return count;
 }
 
-/* Puts a node below another node, which shares it, or puts a new empty tree, whose batch size can change later. */
+/* Puts a node below another node, so that both share it, or puts a new empty tree, whose batch size may change. */
 static void op_share(ops *o) {
   node to = pick_node(o), from = pick_node(o);
   const char *key = pick_key(o);

@@ -1,4 +1,4 @@
-/* Operations that make one tree of the items of a lazy stack: stacked, ragged or padded. See ops.h. */
+/* Operations that make one tree from the items of a lazy stack: stacked, ragged or padded. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static void op_densify(ops *o) {
   if (is_done) ops_keep(o, td, made);
 }
 
-/* Returns a copy in which no node has batch dimensions. */
+/* Returns a copy whose nodes have no batch dimensions. */
 static m_tree *without_batch(const m_tree *t) {
   m_tree *made = m_tree_make(0, NULL);
   for (int i = 0; i < t->count; i++) {
@@ -35,7 +35,7 @@ static m_tree *without_batch(const m_tree *t) {
   return made;
 }
 
-/* Checks the leaf at a path: a tensor if its rows have equal sizes, else a ragged leaf. */
+/* Checks the leaf at a path. It must be a tensor if its rows have equal sizes, otherwise a ragged leaf. */
 static void check_rows(ops *o, const ops_pile *p, const char *path, const tdict_tree *td) {
   tdict_tensor *t = NULL;
   tdict_ragged *leaf = NULL;
@@ -89,7 +89,7 @@ static void op_ragged(ops *o) {
   ops_end_pile(o, &p);
 }
 
-/* Returns a padded stack of the items' arrays at one path, or its mask. */
+/* Returns a padded stack of the arrays that the items have at one path, or its mask. */
 static m_array *pad_arrays(const m_array *const *parts, int count, int nb, int value, bool is_mask) {
   const m_array *first = parts[0];
   int64_t shape[M_DIMS] = {count}, at[M_DIMS] = {0};
@@ -120,7 +120,7 @@ static m_array *pad_arrays(const m_array *const *parts, int count, int nb, int v
   return made;
 }
 
-/* Returns the padded nodes, or their masks. `root` has the batch size of the result. */
+/* Returns a padded stack of nodes, or its mask. `root` has the batch size of the result. */
 static m_tree *pad_nodes(const ops_pile *p, const m_tree *const *nodes, const m_tree *root, int value, bool is_mask) {
   m_tree *made = m_tree_like(nodes[0]);
   m_replace_dims(made, nodes[0], p->models[0], p->models[0]->nb, root->nb, root->bs);
@@ -152,7 +152,7 @@ static void op_pad(ops *o) {
   if (ops_pick(o, 2)) options.mask = &mask;
   tdict_status status = OPS_CALL(o, tdict_lazy_stack_pad(p.lazy, &options, &td, o->err));
   m_tree *made = NULL;
-  bool fits = true; /* an array below a node with fewer batch dimensions may not begin with the item's */
+  bool fits = true; /* false if an array does not begin with its item's batch size */
   for (int i = 0; i < p.count; i++) fits = fits && m_fits(p.models[i]);
   const m_tree *const *models = (const m_tree *const *)p.models;
   if (ops_judge(o, status, fits ? TDICT_OK : TDICT_ESHAPE)) {

@@ -153,7 +153,7 @@ static void op_clone_deep(ops *o) {
   ops_keep(o, td, made);
 }
 
-/* Checks that all tensors are contiguous and follow each other in one storage, at multiples of 256 bytes. */
+/* Checks that all tensors are contiguous, and lie one after another in one storage at multiples of 256 bytes. */
 static void check_places(ops *o, const tdict_tree *td, const char *begin, size_t *at) {
   for (size_t i = 0; i < tdict_num_keys(td); i++) {
     const tdict_entry e = tdict_get_entry_at(td, i);
@@ -196,7 +196,7 @@ static void take(m_tree *to, const m_tree *from, const way *w) {
   }
 }
 
-/* Returns whether the two batch sizes differ in a dimension that both have. */
+/* Returns whether two batch sizes differ in a dimension that both have. */
 static bool differs(const m_tree *t, const m_tree *under) {
   int both = t->nb < under->nb ? t->nb : under->nb;
   return both && memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0;
@@ -229,8 +229,8 @@ void ops_grow(m_tree *t, const m_tree *under) {
     if (t->entries[i].tree) ops_grow(t->entries[i].tree, under);
 }
 
-/* Puts the result of an operation on a slot into the pool. Half of the time, assigns the result to a shallow clone of
- * the slot and keeps the clone instead. */
+/* Puts the result of an operation on slot `s` into the pool. Half of the time, assigns the result to a shallow clone of
+ * the slot's tree, and keeps the clone instead. */
 static void keep_or_assign(ops *o, int s, tdict_status status, tdict_status wanted, tdict_tree *td, m_tree *made) {
   tdict_tree *clone = NULL;
   bool keeps = ops_judge(o, status, wanted);
@@ -368,7 +368,7 @@ static tdict_status put_copy(m_tree *to, const char *key, const m_entry *e) {
 
 static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separator) {
   char key[M_KEY], *part = key;
-  if (!strstr(e->key, separator)) { /* an entry that does not move need not agree */
+  if (!strstr(e->key, separator)) { /* an entry that stays at its place is not checked */
     m_put(to, e->key, e->array, e->tree ? m_share(e->tree) : NULL);
     return TDICT_OK;
   }
@@ -389,7 +389,7 @@ static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separato
   }
 }
 
-/* Places an entry, after all entries whose keys are prefixes of its key. */
+/* Places an entry after all entries whose keys are prefixes of its key. */
 static tdict_status unflatten_in_turn(m_tree *to, const m_tree *t, int i, const char *separator, bool *placed) {
   const char *key = t->entries[i].key;
   tdict_status status = TDICT_OK;
@@ -420,7 +420,7 @@ static void op_unflatten_keys(ops *o) {
   keep_or_assign(o, s, status, wanted, td, made);
 }
 
-/* Merges `from` into `to`. `from` is a copy, because a node of `to` may also hang in the source. */
+/* Merges `from` into `to`. `from` must be a copy, because a node of `to` may also be in the source. */
 static tdict_status merge(m_tree *to, const m_tree *from) {
   for (int i = 0; i < from->count; i++) {
     const m_entry *e = &from->entries[i];
@@ -436,7 +436,7 @@ static tdict_status merge(m_tree *to, const m_tree *from) {
   return TDICT_OK;
 }
 
-/* A copy of the nodes of a tree, to undo a change. */
+/* A copy of all nodes of a tree, to undo changes. */
 enum { MOST_NODES = 512 };
 typedef struct saved {
   m_tree *nodes[MOST_NODES], was[MOST_NODES];

@@ -1,4 +1,4 @@
-/* Operations that read trees or make trees from fields, and calls that must be refused. See ops.h. */
+/* Operations that read trees, make trees from fields, or must be refused. See ops.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void op_create_from(ops *o) {
   }
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_create_from(fields, 3, 2, bs, NULL, &td, o->err));
-  /* Other cases test which fields are refused. This one checks the tree that is made. */
+  /* Other cases test which fields are refused. This case checks the new tree. */
   if (o->refused || status != TDICT_OK) return;
   m_tree *made = m_tree_make(2, bs);
   for (int i = 0; i < 3; i++) {
@@ -125,7 +125,7 @@ static void op_sums(ops *o) {
   if (null) fclose(null);
 }
 
-/* Compares a tree with a copy in which one element may differ. The comparison must find its path. */
+/* Compares a tree with a copy in which one element may differ. The comparison must find the path of that element. */
 static void op_compare(ops *o) {
   int s = ops_slot(o);
   m_array *list[MOST_ARRAYS];
@@ -142,7 +142,7 @@ static void op_compare(ops *o) {
   if (changes) {
     unsigned char *bytes = tdict_data(copy, paths[at]);
     size_t item = (list[at]->dtype >> 8 & 0xff) / 8;
-    bytes[(size_t)k * item] ^= 1; /* changes the last bit */
+    bytes[(size_t)k * item] ^= 1; /* flips the lowest bit */
   }
   if (ops_pick(o, 3) == 0) options.absolute = options.relative = 0.5;
   tdict_status status = OPS_CALL(o, tdict_get_difference(o->td[s], copy, &options, &found, o->err));
@@ -204,7 +204,7 @@ static void op_misfits(ops *o) {
   ops_judge(o, status, TDICT_ESHAPE);
 }
 
-/* Compares two trees of the pool in both orders, which must give the same result. A tree must equal itself. */
+/* Compares two trees of the pool in both orders. Both results must be the same. A tree must equal itself. */
 static void op_compare_two(ops *o) {
   int a = ops_slot(o), b = ops_slot(o);
   tdict_difference_options options = tdict_difference_options_default();
@@ -216,7 +216,7 @@ static void op_compare_two(ops *o) {
   if (one.differs != other.differs || (a == b && one.differs)) ops_complain(o, "both ways");
 }
 
-/* Sets, deletes and renames so many keys that the tree uses a hash table. */
+/* Sets, deletes and renames enough keys that the tree uses a hash table. */
 static void op_many_keys(ops *o) {
   int64_t bs[1] = {2};
   m_tree *model = m_tree_make(1, bs);
@@ -253,7 +253,7 @@ static void op_many_keys(ops *o) {
   if (wrong) ops_complain(o, wrong);
 }
 
-/* Passes bad masks and indices, values of another dtype, and read-only storage, which must be refused. */
+/* Passes invalid masks and indices, values of another dtype, and read-only storage. All must be refused. */
 static void op_bad_indices(ops *o) {
   static const int64_t five[] = {5};
   static float fixed[5];

@@ -1,5 +1,5 @@
-/* Operations on trees with an object. Each operation also runs on a tree that has the object's tensors in its place,
- * and the results are compared. The object holds a tree of the pool or a child of it. See ops.h. */
+/* Operations on trees with an object. Each operation also runs on a tree with a child instead of the object, and the
+ * results are compared. The object holds a tree of the pool or a child of one. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static const tdict_type full = TD_TYPE(.name = "full", .release = end, .flatten 
                                        .clone = clone, .index = at, .stack = stack);
 static const tdict_type bare = TD_TYPE(.name = "bare", .release = end);
 
-/* The two trees of an operation: `td` has an object at `path`, and `plain` a child. Other trees do not share them. */
+/* The two trees of an operation: `td` has an object at `path`, and `plain` a child. Other trees share neither. */
 typedef struct both {
   tdict_tree *td, *plain;
   char path[2 * M_KEY];
@@ -83,7 +83,7 @@ static void end_both(ops *o, both *b) {
   if (alive != b->before) ops_complain(o, "objects were not released");
 }
 
-/* Returns whether each node begins with the root's batch size: hooks use the batch size of the object's tree. */
+/* Returns whether each node's batch size begins with the root's: hooks use the batch size of the object's tree. */
 static bool is_regular(const m_tree *t, const m_tree *root) {
   if (t->nb < root->nb || (root->nb && memcmp(t->bs, root->bs, (size_t)root->nb * sizeof *t->bs) != 0)) return false;
   for (int i = 0; i < t->count; i++)
@@ -91,7 +91,7 @@ static bool is_regular(const m_tree *t, const m_tree *root) {
   return true;
 }
 
-/* Makes both trees from a tree of the pool. Returns false if the tree is empty or irregular. */
+/* Makes both trees from a tree of the pool. Returns false if that tree is empty or irregular. */
 static bool begin(ops *o, both *b) {
   const int s = ops_slot(o);
   const m_tree *t = o->model[s];
@@ -125,7 +125,7 @@ static bool begin(ops *o, both *b) {
   return true;
 }
 
-/* Compares `got`, with the object replaced by its tree, with `wanted`. */
+/* Replaces the object of `got` by its tree, and compares the result with `wanted`. */
 static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tree *wanted) {
   scoped_tree copy = NULL;
   void *object = NULL;
@@ -143,8 +143,8 @@ static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tr
   }
 }
 
-/* Judges a call that made `got`; the same call on the plain tree made `wanted`. A bare type may be refused, unless the
- * call had nothing to do for the object. */
+/* Judges a call that made `got`. The same call on the plain tree made `wanted`. A call may refuse an object of type
+ * `bare`, unless it had nothing to do for the object. */
 static void finish(ops *o, both *b, tdict_status status, tdict_tree *got, tdict_tree *wanted, tdict_status answer) {
   if (!o->refused && b->type == &bare && answer == TDICT_OK) {
     if (status != TDICT_OK && status != TDICT_ENOTSUP) ops_complain(o, tdict_status_name(status));
@@ -162,7 +162,7 @@ typedef ops_maker maker;
 
 ops_choice ops_choose(ops *o, uint32_t ways) {
   ops_choice c = {ops_pick(o, ways), {0}};
-  for (int i = 0; i < 4; i++) c.n[i] = (int64_t)ops_pick(o, 3) - 1; /* usually a valid index */
+  for (int i = 0; i < 4; i++) c.n[i] = (int64_t)ops_pick(o, 3) - 1; /* usually valid indices */
   return c;
 }
 
@@ -259,7 +259,7 @@ static void op_object_index(ops *o) { make(o, ops_index_of, OPS_INDICES); }
 static void op_object_shape(ops *o) { make(o, ops_shape_of, OPS_SHAPES); }
 static void op_object_join(ops *o) { make(o, ops_join_of, OPS_JOINS); }
 
-/* Writes to the elements of a copy: the elements of the tree, its first row, or a number. */
+/* Writes elements of a copy: those of the tree, those of its first row, or one number. */
 static tdict_status write(tdict_tree *td, const tdict_tree *from, const choice *c, tdict_error *err) {
   const int64_t rows = tdict_batch_size(td)[0];
   switch (c->way) {

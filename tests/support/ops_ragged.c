@@ -1,5 +1,5 @@
 /* Operations on trees with a ragged leaf, which are compared with plain arrays of rows. The tree also has a tensor with
- * the numbers of its rows, which say which rows a result must have. Other operations test tensors. See ops.h. */
+ * the number of each row, which says which rows a result must have. Other operations test tensors. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static void must(bool ok) {
   if (!ok) abort();
 }
 
-/* Returns a tree with batch size [count], the ragged leaf "n.x", and the numbers of its rows in "t". */
+/* Returns a tree with batch size [count], the ragged leaf "n.x", and the row numbers in "t". */
 static tdict_tree *make_tree(const row_list *r) {
   int64_t offsets[MOST_ROWS + 1] = {0}, count = r->count + 1;
   int32_t values[MOST_ROWS * MOST_LENGTH];
@@ -82,7 +82,7 @@ static void check_rows(ops *o, const row_list *r, const tdict_tree *td) {
   }
 }
 
-/* Returns the same tree without the ragged leaf, which gives the expected status of an operation. */
+/* Returns the tree without the ragged leaf. Its operations show which status is expected. */
 static tdict_tree *plain_of(const tdict_tree *td) {
   tdict_tree *plain = NULL;
   must(tdict_clone(td, &plain, NULL) == TDICT_OK && tdict_delete(plain, "n", NULL) == TDICT_OK);
@@ -179,7 +179,7 @@ static tdict_status write_value(tdict_tree *td, int64_t first, const tdict_tree 
   case 2:
     return first ? tdict_write_rows(td, first, value, err) : tdict_update_in_place(td, value, NULL, 0, err);
   default: {
-    tdict_status status = TDICT_OK; /* row by row: before a failure, some rows may be written */
+    tdict_status status = TDICT_OK; /* row by row: if it fails, some rows may be written */
     for (int64_t i = 0; i < tdict_batch_size(value)[0] && status == TDICT_OK; i++) {
       status = tdict_index_get(NULL, value, TDICT_INDEX(TDICT_AT(i)), NULL, &row, err);
       if (status == TDICT_OK) status = tdict_write_rows(td, first + i, row, err);
@@ -207,7 +207,7 @@ static void op_ragged_write(ops *o) {
   if (is_done || way != 3) check_rows(o, &r, td);
 }
 
-/* Stacks the rows. The result is a ragged leaf, unless all lengths are equal. */
+/* Stacks the rows. The result is a ragged leaf unless all lengths are equal. */
 static void op_ragged_stack(ops *o) {
   row_list r;
   choose_rows(o, &r);

@@ -9,7 +9,7 @@
 
 enum { MOST_ARRAYS = 64 };
 
-/* Computes the batch size of a node in a schema: its own, if it begins with the parent's, else the parent's. */
+/* Computes a node's batch size in a schema: its own if it begins with the parent's, otherwise the parent's. */
 static void schema_batch(const m_tree *t, int *nb, int64_t *bs) {
   if (t->nb < *nb || (*nb && memcmp(t->bs, bs, (size_t)*nb * sizeof *bs) != 0)) return;
   *nb = t->nb;
@@ -31,7 +31,7 @@ static bool same_sizes(int n, const int64_t *sizes, int wanted_n, const int64_t 
   return n == wanted_n && (n == 0 || memcmp(sizes, wanted, (size_t)n * sizeof *sizes) == 0);
 }
 
-/* Compares the entries of a schema, from *i on, with a node. `bs` is the node's batch size in the schema. */
+/* Compares the entries of a schema, from entry *i on, with a node. `bs` is the node's batch size in the schema. */
 static bool schema_is(const tdict_schema *s, size_t *i, const m_tree *t, int depth, int nb, const int64_t *bs) {
   for (int k = 0; k < t->count; k++) {
     const m_entry *m = &t->entries[k];
@@ -51,7 +51,7 @@ static bool schema_is(const tdict_schema *s, size_t *i, const m_tree *t, int dep
   return true;
 }
 
-/* Returns whether a tree made from the bytes of the schema is zero and has the same schema. */
+/* Returns whether a tree made from the schema's bytes has zeros and the same schema. */
 static bool schema_makes(const tdict_schema *s, const m_tree *t) {
   static uint8_t blob[1 << 16];
   m_array *list[MOST_ARRAYS];
@@ -110,7 +110,7 @@ static m_tree *change_array(ops *o, const m_tree *t) {
   return made;
 }
 
-/* Compares the schemas of two trees of the pool, or of a tree and a copy in which one array may differ. Equality,
+/* Compares the schemas of two trees of the pool, or of a tree and a copy in which one array may differ. Their equality,
  * hashes and bytes must agree with the model. */
 void ops_schema_pair(ops *o) {
   static uint8_t blobs[2][1 << 16];

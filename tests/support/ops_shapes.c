@@ -9,7 +9,7 @@
 
 static m_array *map_array(const m_array *a, void *user) { return m_array_map(a, user); }
 
-/* Returns the model's result of a map over all batch dimensions. */
+/* Returns the result that the model expects if all batch dimensions are mapped. */
 static m_tree *mapped(const m_tree *t, m_map *map) {
   return m_tree_each(t, map->in, map->out_ndim, map->shape, map_array, map);
 }
@@ -23,9 +23,9 @@ static void finish(ops *o, tdict_status status, tdict_tree *td, const m_tree *fr
 typedef struct index_choice {
   tdict_indices index;
   m_map map;
-  int lists, at; /* number of lists and masks so far; position of their dimension in the result */
-  bool apart;    /* they are not adjacent: other dimensions are between them */
-  int64_t count; /* number of positions that they select */
+  int lists, at; /* number of lists and masks so far; the position of their dimension in the result */
+  bool apart;    /* other dimensions are between them */
+  int64_t count; /* number of positions that each of them selects */
   int64_t list[M_DIMS][8], coords[M_DIMS][64];
   bool listed[M_DIMS];
   tdict_tensor *masks[M_DIMS];
@@ -51,7 +51,7 @@ static tdict_status note_list(index_choice *c, int d, int dims, int64_t count) {
   return TDICT_OK;
 }
 
-/* Inserts the dimension that replaces all lists and masks: at the first one if they are adjacent, else in front. */
+/* Inserts the dimension that replaces all lists and masks: at the first if they are adjacent, otherwise in front. */
 static void place_lists(index_choice *c) {
   if (c->lists == 0) return;
   m_map *map = &c->map;
@@ -94,7 +94,7 @@ static void choose_range(ops *o, index_choice *c, int64_t n, int d) {
   if (ops_pick(o, 3) == 0) start = TDICT_NONE;
   if (ops_pick(o, 3) == 0) stop = TDICT_NONE;
   tdict_indices_add(&c->index, TDICT_RANGE(start, stop, step));
-  /* Python's rule for slices, by a loop over the elements. */
+  /* Python's rule for slices, as a loop over the elements. */
   int64_t from = start == TDICT_NONE ? (step > 0 ? 0 : n - 1) : start < 0 ? start + n : start;
   int64_t to = stop == TDICT_NONE ? (step > 0 ? n : -1) : stop < 0 ? stop + n : stop;
   int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
@@ -183,7 +183,7 @@ static void op_index_get(ops *o) {
   end_choice(&c);
 }
 
-/* Returns whether no cell occurs twice. */
+/* Returns whether every cell occurs only once. */
 static bool distinct(const m_array *a) {
   for (int64_t i = 0; i < a->n; i++)
     for (int64_t j = i + 1; j < a->n; j++)
@@ -223,7 +223,7 @@ static void write_values(const m_tree *to, const m_tree *from) {
   }
 }
 
-/* Returns a row for each array of a tree, even if arrays do not begin with the batch size. */
+/* Returns a tree with one row of each array, even if arrays do not begin with the batch size. */
 static m_tree *row_of(const m_tree *t, const m_tree *root) {
   m_tree *made = m_tree_make(t == root ? t->nb - 1 : 0, t->bs + 1);
   for (int i = 0; i < t->count; i++) {
@@ -271,7 +271,7 @@ typedef struct regrouping {
   int in, ndim;
   int64_t shape[M_DIMS];
   bool copies;
-  bool refused; /* an array cannot be viewed in this shape */
+  bool refused; /* an array cannot be viewed with the new shape */
 } regrouping;
 
 static m_array *regroup_array(const m_array *a, void *user) {
@@ -455,7 +455,7 @@ static void op_transpose(ops *o) {
   finish(o, status, td, t, good ? &map : NULL);
 }
 
-/* The pieces of a dimension, with sizes[i] elements. `drops`: the dimension is removed. */
+/* The pieces of a dimension, with sizes[i] elements. If `drops` is true, the dimension is removed. */
 typedef struct pieces {
   int dim;
   const int64_t *sizes;

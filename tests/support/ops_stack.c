@@ -1,5 +1,5 @@
-/* Operations on lazy stacks, whose items are trees of the pool and similar trees. Results are compared with the items
- * and their models. See ops.h. */
+/* Operations on lazy stacks. The items are trees of the pool and similar trees. Results are compared with the items and
+ * their models. See ops.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,7 @@ void ops_end_pile(ops *o, ops_pile *p) {
   tdict_lazy_stack_release(p->lazy);
 }
 
-/* Checks that the stack has these items, in this order. */
+/* Checks that the stack has exactly these items, in this order. */
 static void check_items(ops *o, const tdict_lazy_stack *lazy, tdict_tree *const *items, int count) {
   const int nb = tdict_batch_ndim(items[0]);
   int ndim;
@@ -160,7 +160,7 @@ static void op_insert(ops *o) {
   ops_end_pile(o, &p);
 }
 
-/* Chooses a path, usually of an array or a child of an item. */
+/* Chooses a path, usually that of an array or child of an item. */
 static void pick_path(ops *o, const ops_pile *p, char path[2 * M_KEY]) {
   static char paths[MOST_ARRAYS][2 * M_KEY];
   m_array *list[MOST_ARRAYS];
@@ -172,7 +172,7 @@ static void pick_path(ops *o, const ops_pile *p, char path[2 * M_KEY]) {
   if (way == 2 && t->count) tdict_path_escape(t->entries[at % (uint32_t)t->count].key, path, 2 * M_KEY);
 }
 
-/* Returns the status of stacking the arrays at a path of items 0 and `i`. */
+/* Returns the status of stacking the arrays that items 0 and `i` have at a path. */
 static tdict_status compare_shapes(const ops_pile *p, int i, const char *path) {
   const m_array *a = ops_array_at(p->models[i], path), *first = ops_array_at(p->models[0], path);
   if (!a || !first) abort();
@@ -181,7 +181,7 @@ static tdict_status compare_shapes(const ops_pile *p, int i, const char *path) {
 }
 
 enum { GET, GET_TREE, GETTERS };
-/* Returns the expected status of reading a path: that of the first item that fails. */
+/* Returns the expected status of reading a path: the status of the first item that fails. */
 static tdict_status expect_entries(const ops_pile *p, const char *path, uint32_t way, tdict_tree **children) {
   for (int i = 0; i < p->count; i++) {
     tdict_tensor *t;
@@ -294,7 +294,7 @@ typedef struct common_entry {
 typedef struct walk {
   const ops_pile *p;
   common_entry entries[MOST_ENTRIES];
-  int count, seen, left; /* left: visits before the visitor fails */
+  int count, seen, left; /* left: number of visits until the visitor fails */
   bool is_full;
   const char *wrong;
 } walk;

@@ -1,5 +1,5 @@
-/* Transfers to the simulated device and back: with the option keep, of lazy stacks, and of leaves that are not tensors.
- * Also operations on trees on the device. See ops.h. */
+/* Transfers to the simulated device and back: of trees with kept entries, of lazy stacks, and of leaves that are not
+ * tensors. Also operations on device trees. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static bool is_named(const pattern *p, const char *path, const char *key) {
   return p->kind == KEEP_PATH ? strcmp(path, p->text) == 0 : p->kind == KEEP_KEY && strcmp(key, p->key) == 0;
 }
 
-/* Returns whether the pattern matches an entry: a tensor or a child tree. */
+/* Returns whether the pattern matches at least one tensor or child tree. */
 static bool names_any(const pattern *p, const m_tree *t, const char *above) {
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
@@ -183,7 +183,7 @@ static void op_value_whole(ops *o) {
 }
 
 enum { DEVICE_WAYS = 9, MOST_ROWS = 4 };
-/* An operation on a tree and a second tree of the same shapes. It makes a tree, or changes the first tree. */
+/* An operation on a tree and a second tree of the same shapes. It makes a new tree or changes the first. */
 typedef struct device_op {
   uint32_t way, n[MOST_ROWS];
   int64_t rows[MOST_ROWS];
@@ -245,7 +245,7 @@ static device_op choose_device_op(ops *o, const tdict_tree *td) {
   return d;
 }
 
-/* Runs an operation on copies of a tree in host memory and on the device. Statuses and results must be equal. */
+/* Runs an operation on two copies of a tree, in host memory and on the device. Statuses and results must be equal. */
 static void op_device(ops *o) {
   const int s = ops_slot(o);
   const device_op d = choose_device_op(o, o->td[s]);

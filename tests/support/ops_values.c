@@ -1,5 +1,5 @@
-/* Operations on trees with texts, numbers, JSON and an unbatched tensor. The tensor "ids" identifies the value that
- * each element of a column must have. See ops.h. */
+/* Operations on trees with texts, numbers, JSON and an unbatched tensor. The tensor "ids" says which value each element
+ * of a column must have. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ static const tdict_nontensor *values_at(const tdict_tree *td, const char *path) 
   return tdict_get_object(td, path, tdict_nontensor_type(), &object, NULL) == TDICT_OK ? object : NULL;
 }
 
-/* Checks that each value of the column belongs to the number at its index in "ids". Returns an error text or NULL. */
+/* Checks that each value of the column fits the number at its index in "ids". Returns an error text or NULL. */
 static const char *check_column(const tdict_tree *td) {
   const tdict_nontensor *values = values_at(td, "s");
   tdict_tensor *ids = NULL;
@@ -102,7 +102,7 @@ static const char *check_column(const tdict_tree *td) {
   return NULL;
 }
 
-/* Checks the value "w" of the whole tree, or the column that a join made of it. Returns an error text or NULL. */
+/* Checks the value "w" of the whole tree, or the column that a join made from it. Returns an error text or NULL. */
 static const char *check_whole(const tdict_tree *td) {
   const tdict_nontensor *values = values_at(td, "w");
   const int64_t *shape;
@@ -153,7 +153,7 @@ void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways) {
   scoped_tree td = NULL, plain = NULL, got = NULL, wanted = NULL;
   tdict_difference found;
   tdict_difference_options options = td_with(tdict_difference_options, nan_equal = true);
-  int64_t count = 1; /* a tree without tensors may have any batch size */
+  int64_t count = 1; /* a tree without tensors may have any batch size, even a huge one */
   for (int i = 0; i < t->nb && count <= 200; i++) count *= t->bs[i];
   if (!t->nb || t->nb > 4 || count > 200) return;
   if (tdict_create(t->nb, t->bs, &td, NULL) != TDICT_OK) abort();

@@ -1,4 +1,4 @@
-/* Operations that write elements, and operations that make one tree of several. See ops.h. */
+/* Operations that write elements, and operations that make one tree from several. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "support/ops.h"
 #include "support/run.h"
 
-/* Returns whether no cell occurs twice. */
+/* Returns whether every cell occurs only once. */
 static bool distinct(const m_array *a) {
   for (int64_t i = 0; i < a->n; i++)
     for (int64_t j = i + 1; j < a->n; j++)
@@ -186,7 +186,7 @@ static void join_counts(const joining *j, m_tree *out) {
   for (int d = 0; d < out->nb; d++) out->bs[d] = d == j->dim ? sum : first->bs[d - (j->stacks && d > j->dim)];
 }
 
-/* Joins the nodes at one path of all trees. `root` has the batch size of the result. */
+/* Joins the nodes that all trees have at one path. `root` has the batch size of the result. */
 static m_tree *join_nodes(const m_tree *const *nodes, const joining *j, const m_tree *root) {
   const m_tree *first = nodes[0];
   m_tree *made = m_tree_like(first);
@@ -217,7 +217,7 @@ m_tree *ops_stacked(const m_tree *const *items, int count) {
   return join_trees(&j);
 }
 
-/* Joins a tree whose arrays do not begin with its batch size, as a source or as the destination. */
+/* Joins a tree whose arrays do not begin with its batch size. It is a source or the destination. */
 static void join_misfit(ops *o, int s, bool stacks, bool into) {
   const tdict_tree *items[2] = {o->td[s], o->td[s]};
   tdict_join_options options = td_with(tdict_join_options, dim = (int32_t)ops_pick(o, (uint32_t)o->model[s]->nb));
@@ -279,7 +279,7 @@ static void op_cat_into(ops *o) { join(o, false, true); }
 static void op_stack_refused(ops *o) {
   int s = ops_slot(o);
   m_tree *other = like(o, o->model[s], false);
-  if (ops_pick(o, 2) == 0 || other->count == 0 || !m_fits(other)) /* a missing key could give another error first */
+  if (ops_pick(o, 2) == 0 || other->count == 0 || !m_fits(other)) /* otherwise a missing key could be the first error */
     m_put(other, "extra", NULL, m_tree_make(other->nb, other->bs));
   else
     m_drop(other, other->entries[0].key);
@@ -290,8 +290,8 @@ static void op_stack_refused(ops *o) {
   tdict_release((tdict_tree *)(uintptr_t)trees[1]);
 }
 
-/* Stacks the nodes at one path of both trees as two rows, and pads the shorter row with zeros. `in` has the batch size
- * of the first tree, and `out` that of the result. */
+/* Stacks the nodes of two trees at one path as two rows, and pads the shorter row with zeros. `in` has the batch size
+ * of the first tree, and `out` the batch size of the result. */
 static m_tree *pad_pair(const m_tree *a, const m_tree *b, const m_tree *in, const m_tree *out) {
   m_tree *made = m_tree_like(a);
   m_replace_dims(made, a, in, in->nb, out->nb, out->bs);
@@ -319,7 +319,7 @@ m_array *ops_first_rows(const m_array *a, void *user) {
   return m_array_map(a, &map);
 }
 
-/* Returns the masks of the two rows. The second row has `rows` elements. */
+/* Returns the masks of two rows. The second row has `rows` elements. */
 static m_tree *mask_pair(const m_tree *t, int64_t rows, const m_tree *out) {
   m_tree *made = m_tree_like(t);
   made->nb = out->nb;
@@ -340,7 +340,7 @@ static m_tree *mask_pair(const m_tree *t, int64_t rows, const m_tree *out) {
   return made;
 }
 
-/* Compares the masks and then deletes them, because the pool has no bool tensors. */
+/* Compares the masks with `wanted`, and deletes them, because the pool has no bool tensors. */
 static void check_masks(ops *o, tdict_tree *td, const char *path, const m_tree *wanted) {
   tdict_tree *found = NULL;
   if (tdict_get_tree(td, path, &found, NULL) != TDICT_OK) {
@@ -392,7 +392,7 @@ static void op_rows(ops *o) {
   static arrays to, from;
   to.count = m_arrays(t, to.list, to.paths, MOST_ARRAYS);
   from.count = m_arrays(value, from.list, from.paths, MOST_ARRAYS);
-  for (int k = 0; k < from.count; k++) /* the order matters, because two keys may share a storage */
+  for (int k = 0; k < from.count; k++) /* in this order, because two keys may share a storage */
     for (int i = 0; i < to.count; i++)
       if (strcmp(to.paths[i], from.paths[k]) == 0)
         for (int64_t e = 0; e < from.list[k]->n; e++)

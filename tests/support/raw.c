@@ -1,4 +1,4 @@
-/* Accesses device memory without the library, see raw.h. The test owns each handle. Thread rule: the main thread. */
+/* Accesses device memory without the library: see raw.h. The test owns each handle. Thread rule: the main thread. */
 #include "support/raw.h"
 
 #include <dlfcn.h>
@@ -7,7 +7,7 @@
 #include "device/devices.h"
 #include "support/test.h"
 
-/* Functions of libcuda, declared here again, because the declarations of the library under test may be wrong. */
+/* Functions of libcuda, declared again because the library's own declarations may be wrong. */
 typedef unsigned long long cu_address;
 typedef struct raw_cuda {
   int (*init)(unsigned flags);
@@ -34,7 +34,7 @@ struct raw_memory {
   raw_cuda cuda;
   void *primary; /* cuda: the device's primary context */
   int number;    /* cuda: the device's CUdevice */
-  void *copying; /* cuda: a stream, created before any block because of compute-sanitizer, see docs/testing.md */
+  void *copying; /* cuda: a stream; created before all blocks, see compute-sanitizer in docs/testing.md */
 };
 
 static void cu(int result, const char *call) {
@@ -100,7 +100,7 @@ void raw_close(raw_memory *raw) {
   free(raw);
 }
 
-/* Returns the host address of bytes on the cpu or on the simulated device. */
+/* Returns the host address of bytes that are on the cpu or on the simulated device. */
 static void *host_bytes(raw_memory *raw, const void *address, size_t bytes) {
   if (raw->device.type == TDICT_DEVICE_CPU) return (void *)(uintptr_t)address;
   char *first = tdict_sim_host_pointer(raw->stream, address);
@@ -132,7 +132,7 @@ void raw_write(raw_memory *raw, void *device_address, const void *host, size_t b
   void *popped;
   cu(raw->cuda.push(raw->primary), "cuCtxPushCurrent");
   cu(raw->cuda.to_device((cu_address)(uintptr_t)device_address, host, bytes), "cuMemcpyHtoD");
-  /* Wait: a copy from pageable memory may return before its last bytes have arrived, and a fill before it has begun. */
+  /* Wait: a copy from pageable memory may return before its last bytes arrive, and a fill before it begins. */
   cu(raw->cuda.synchronize(), "cuCtxSynchronize");
   cu(raw->cuda.pop(&popped), "cuCtxPopCurrent");
 }

@@ -1,8 +1,8 @@
 /* Reads and writes device memory without the library, so that a test can check what the library did.
  *
- * Uses memcpy() for the cpu, copies of libcuda, which is opened here, for cuda, and tdict_sim_host_pointer() for the
- * simulated device. These functions do not wait for work of the library: the caller must wait first. A write or fill is
- * complete when the call returns. Call from the main thread, because failures end the case. */
+ * Uses memcpy() for the cpu, libcuda's copies for cuda, and tdict_sim_host_pointer() for the simulated device. These
+ * functions do not wait for the library's work, so the caller must wait first. A write or fill is complete when the
+ * call returns. Call from the main thread, because failures end the case. */
 #ifndef TDICT_TESTS_SUPPORT_RAW_H
 #define TDICT_TESTS_SUPPORT_RAW_H
 
@@ -20,8 +20,8 @@ void raw_read(raw_memory *raw, void *host, const void *device_address, size_t by
 void raw_write(raw_memory *raw, void *device_address, const void *host, size_t bytes);
 void raw_fill(raw_memory *raw, void *device_address, unsigned char byte, size_t bytes);
 
-/* Make one copy, without splitting it, and wait: by cuMemcpyHtoDAsync or cuMemcpyDtoHAsync on a stream of the driver,
- * or by the simulated driver's entries of these names. Return the driver's code, so that a test can expect an error. */
+/* Make one copy, without splitting it, and wait for it. Use cuMemcpyHtoDAsync or cuMemcpyDtoHAsync, or the simulated
+ * driver's entries for them. Return the driver's code, so that a test can expect an error. */
 int raw_copy_in(raw_memory *raw, void *device_address, const void *host, size_t bytes);
 int raw_copy_out(raw_memory *raw, void *host, const void *device_address, size_t bytes);
 

@@ -1,4 +1,4 @@
-/* Reads from /proc/self/task whether other threads run. Owns no data. Thread rule: safe from any thread. */
+/* Reads from /proc/self/task whether other threads run: see rest.h. Owns no data. Thread rule: safe from any thread. */
 #include "support/rest.h"
 
 #include <dirent.h>
@@ -14,7 +14,7 @@
 enum { MAX_THREADS = 256, POLLS = 100 };
 static const int64_t PATIENCE_NS = 60 * INT64_C(1000000000);
 
-/* The last known state of a thread. The kernel counts how often a thread goes to sleep and is preempted. */
+/* The last known state of a thread. The kernel counts how often a thread sleeps and is preempted. */
 typedef struct thread {
   long id;
   bool exists, asleep;
@@ -81,8 +81,8 @@ static bool find_new(thread_list *l) {
 /* Defined only in programs that run under the scheduler of tests/dst/, which knows which threads can run. */
 __attribute__((weak)) bool dst_scheduler_rest(void);
 
-/* A thread that sleeps in two rounds and has not run in between has slept all the time. So if this holds for all
- * threads, all of them slept when the previous round ended. */
+/* A thread that sleeps in two rounds and has not run in between has slept all the time. If this holds for all threads,
+ * all of them were asleep at the end of the first round. */
 void td_rest(void) {
   if (dst_scheduler_rest && dst_scheduler_rest()) return;
   const int64_t until = tdict_now_ns() + PATIENCE_NS;

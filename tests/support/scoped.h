@@ -28,10 +28,10 @@ void tdict_storage_release(tdict_storage *s);
 void tdict_pool_destroy(tdict_pool *pool);
 void tdict_driver_release(tdict_driver *d);
 
-/* The type of variables whose address is passed to `function` at the end of their block. Example: `#define scoped_rig
+/* The type of a variable whose address is passed to `function` at the end of its block. Example: `#define scoped_rig
  * TD_SCOPED(rig_close, rig)`. */
 #define TD_SCOPED(function, type) __attribute__((cleanup(function), unused)) type
-/* Declares what `#define scoped_NAME TD_SCOPED_NAMED(NAME)` needs, for variables that are pointers. */
+/* Declares what `#define scoped_NAME TD_SCOPED_NAMED(NAME)` needs. The variables are pointers. */
 #define TD_DECLARE_SCOPED(name, type, release) \
   typedef type *td_scoped_##name;              \
   static inline void td_end_##name(td_scoped_##name *variable) { release(*variable); }
@@ -77,7 +77,7 @@ TD_DECLARE_SCOPED(chars, char, free)
 #define scoped_bytes TD_SCOPED_NAMED(bytes) /* of malloc() */
 #define scoped_chars TD_SCOPED_NAMED(chars) /* of malloc() */
 
-/* An attribute for declarations of pointers from malloc(): TD_FREED float *wide = malloc(bytes); */
+/* An attribute for pointers that are passed to free() at the end of the block: TD_FREED float *wide = malloc(bytes); */
 #define TD_FREED __attribute__((cleanup(td_end_malloc), unused))
 static inline void td_end_malloc(void *variable) {
   void *bytes = NULL;

@@ -1,4 +1,4 @@
-/* Checks tests/single_thread.txt: if a case of one of the listed files starts a thread, the program ends. CTest sets
+/* Enforces tests/single_thread.txt: ends the program if a case of a listed file starts a thread. CTest sets
  * TDICT_TEST_SINGLE_THREAD for these cases. Test files that are not listed may define __wrap_pthread_create. */
 #include <pthread.h>
 #include <stdio.h>

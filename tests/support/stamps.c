@@ -61,7 +61,7 @@ tdict_tree *stamp_tree(int64_t generation) {
 static tdict_status refill_one(void *user, const tdict_entry *e, tdict_error *err) {
   (void)err;
   if (!e->tensor || !tdict_tensor_numel(e->tensor)) return TDICT_OK;
-  int64_t *data = tdict_tensor_data(e->tensor); /* no gaps; any order of dimensions */
+  int64_t *data = tdict_tensor_data(e->tensor); /* without gaps, dimensions in any order */
   if (!data) return TDICT_ENOTFOUND;
   fill(e->tensor, data, stamp_word(*(const int64_t *)user, e->key[1] - '0'));
   return TDICT_OK;
@@ -118,7 +118,7 @@ int64_t stamp_check(const tdict_tree *td, char *why, size_t bytes) {
 
 static _Atomic(int64_t) alive;
 static _Atomic(int) pool_threads;
-static _Atomic(uint32_t) turn; /* relaxed: a counter by which hooks choose options */
+static _Atomic(uint32_t) turn; /* relaxed: a counter from which hooks choose options */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: contested */
 static tdict_tree *contested;                            /* counted */

@@ -1,6 +1,6 @@
-/* Trees whose words identify them: each word of a leaf contains a generation and the number of the leaf, so a word of
- * another generation or leaf is always detected. Also objects that hold such trees, and whose hooks start transfers.
- * Thread rule: all functions are safe from any thread, and none asserts. */
+/* Trees whose words identify them: each word of a leaf contains a generation and the number of the leaf, so a word from
+ * another generation or leaf is always detected. Also objects that contain such trees and start transfers in their
+ * hooks. Thread rule: all functions are safe from any thread, and none asserts. */
 #ifndef TDICT_TESTS_SUPPORT_STAMPS_H
 #define TDICT_TESTS_SUPPORT_STAMPS_H
 
@@ -9,8 +9,8 @@
 /* The leaf's number is the digit in its key, "l0" to "l9". */
 static inline int64_t stamp_word(int64_t generation, int leaf) { return generation * 16 + leaf; }
 
-/* Returns a tree with leaves of several sizes, one of them strided and one empty. All leaves have this generation.
- * Returns NULL on failure. */
+/* Returns a tree of one generation with leaves of several sizes, one of them strided and one empty. Returns NULL on
+ * failure. */
 tdict_tree *stamp_tree(int64_t generation);
 /* Adds a leaf of `count` words. */
 tdict_status stamp_leaf(tdict_tree *td, const char *path, int64_t count, int64_t generation, tdict_error *err);
@@ -20,14 +20,14 @@ bool stamp_refill(tdict_tree *td, int64_t generation);
  * have generation 1. Returns -1 and writes the reason to `why` if the generations differ. */
 int64_t stamp_check(const tdict_tree *td, char *why, size_t bytes);
 
-/* The type of objects that hold a stamped tree, in which objects can be nested. */
+/* The type of objects that contain a stamped tree. The tree may contain further such objects. */
 extern const tdict_type stamp_nest;
-/* Puts an object, nested `depth` times, into a tree at "nest". The only error is TDICT_ENOMEM. */
+/* Puts an object into a tree at "nest", with objects nested `depth` deep. The only error is TDICT_ENOMEM. */
 tdict_status stamp_put_nest(tdict_tree *td, int depth, int64_t generation, tdict_error *err);
-/* Sets the number of threads in the pools of the tested contexts. Hooks never ask for more. */
+/* Sets the number of threads in the pools of the tested contexts. Hooks never ask for more threads. */
 void stamp_set_pool(int num_threads);
-/* Sets a tree that other transfers write at the same time. Some hooks move it, too, so they wait for transfers that may
- * be queued after them. The tree is retained until the next call. NULL: none. */
+/* Sets a tree that other transfers write at the same time. Some hooks move this tree, so they wait for transfers that
+ * may have begun after them. The tree is retained until the next call. NULL: none. */
 void stamp_set_contested(const tdict_tree *td);
 /* Returns the number of objects that exist. */
 int64_t stamp_nests_alive(void);

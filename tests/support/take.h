@@ -16,7 +16,7 @@ static inline tdict_status td_take(tdict_status status, tdict_future *future, td
   return status;
 }
 
-/* Moves `stats` out of a copy of the options, and returns the copy. Returns options of another size unchanged. */
+/* Copies the options without `stats`, which goes to *stats. Returns the copy, or `options` if their size differs. */
 static inline const tdict_transfer_options *td_split_stats(const tdict_transfer_options *options,
                                                            tdict_transfer_options *copy, tdict_transfer_stats **stats) {
   *stats = NULL;

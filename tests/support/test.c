@@ -12,7 +12,7 @@ static void (*ends[MAX_ENDS])(void);
 static void (*chosen)(void);
 static tdict_device device;
 static bool skipped, ran;
-static char **extra; /* options of the command line: pairs of name and value, then NULL */
+static char **extra; /* options of the command line: NAME, VALUE and so on, then NULL */
 tdict_error td_last_error;
 
 void td_register(const char *name, void (*run)(void)) {
@@ -96,7 +96,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < num_cases; i++) {
     if (strcmp(cases[i].name, argv[1]) != 0) continue;
     chosen = cases[i].run;
-    const struct CMUnitTest tests[] = {{argv[1], run_chosen, NULL, NULL, NULL}}; /* cmocka takes only an array */
+    const struct CMUnitTest tests[] = {{argv[1], run_chosen, NULL, NULL, NULL}}; /* cmocka accepts only an array */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (!ran) return fprintf(stderr, "the case was not run\n"), 1;
     return failed ? 1 : skipped ? SKIPPED : 0;

@@ -8,10 +8,10 @@
  *   SIM_CASE(name)     runs on sim
  *   CUDA_CASE(name)    runs on cuda
  *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/services/mpi only
- * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It returns 0, 77 (skipped, with a printed reason)
- * or another status after a failure.
+ * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It returns 0 if the case
+ * passed, 77 if it was skipped (then prints the reason), otherwise another status.
  *
- * cmocka's asserts work only on the main thread. Other threads count failures for the main thread. */
+ * cmocka's asserts work only on the main thread. Other threads count failures, which the main thread checks. */
 #ifndef TDICT_TESTS_SUPPORT_TEST_H
 #define TDICT_TESTS_SUPPORT_TEST_H
 
@@ -66,7 +66,7 @@
 #include "tdict/write.h"
 
 TDICT_BEGIN_DECLS
-#include <cmocka.h> /* also in C++ */
+#include <cmocka.h> /* here, because C++ needs it in extern "C" */
 
 void td_register(const char *name, void (*run)(void));
 #define TD_CASE(name)                                                                             \
@@ -88,18 +88,18 @@ tdict_device td_device(void);
  * ignored. */
 tdict_context *td_context(const tdict_context_options *options);
 
-/* Runs a function after the case, if it passes: to release what the cases of a folder share, such as a context. */
+/* Runs a function after the case, if the case passes, for example to release what the cases of a folder share. */
 void td_at_end(void (*run)(void));
 
 /* Returns the value of an option of the command line, such as td_option("--ops"), or NULL. */
 const char *td_option(const char *name);
-/* Returns the value as a number, or `otherwise` without the option. */
+/* Returns the value of an option as a number, or `otherwise` if the option is missing. */
 int64_t td_number(const char *name, int64_t otherwise);
 
 /* Fills bytes with a random sequence. The sequences of different seeds differ everywhere. */
 void td_fill_random(void *bytes, size_t count, uint64_t seed);
 
-/* Makes a call, which must succeed and must not write the error. `err` is declared for the call. */
+/* Makes a call, which must succeed and must not write to its error. The call may use `err`. */
 enum { TD_UNWRITTEN = -1 };
 #define td_ok(call)                                                                                            \
   do {                                                                                                         \
@@ -112,8 +112,8 @@ enum { TD_UNWRITTEN = -1 };
       fail_msg("%s: %s at '%s': %s", #call, tdict_status_name(td_status_), err->path, err->message);           \
     if (err->status != TD_UNWRITTEN) fail_msg("%s: succeeded, and wrote the error '%s'", #call, err->message); \
   } while (0)
-/* Makes a call, which must fail with this status and a message that contains `text`. `err` is declared for the call.
- * The error is stored in td_last_error. */
+/* Makes a call, which must fail with this status and a message that contains `text`. The call may use `err`, which is
+ * td_last_error. */
 extern tdict_error td_last_error;
 #define td_fails(wanted, text, call)                                                                        \
   do {                                                                                                      \
@@ -126,7 +126,7 @@ extern tdict_error td_last_error;
     if (!strstr(err->message, (text)))                                                                      \
       fail_msg("%s: the message '%s' does not hold '%s'", #call, err->message, (text));                     \
   } while (0)
-/* The same, but the error must also name the path `where`. */
+/* Like td_fails(), but the error must also have the path `where`. */
 #define td_fails_at(wanted, text, where, call)      \
   do {                                              \
     td_fails(wanted, text, call);                   \

@@ -1,7 +1,7 @@
-/* Objects for tests of transfers: a struct of two tensors. One type has hooks that pin and move the object, the other
- * has flatten.
+/* Objects for tests of transfers: a struct with two tensors. One type has hooks that pin and move the object, the other
+ * can be flattened.
  *
- * All existing things are counted, so that a test can detect leaks. Thread rule: hooks run on any thread. */
+ * Existing things are counted, so that a test can detect leaks. Thread rule: hooks run on any thread. */
 #ifndef TDICT_TESTS_SUPPORT_THINGS_H
 #define TDICT_TESTS_SUPPORT_THINGS_H
 
@@ -16,7 +16,7 @@ extern const tdict_type thing_hooked;
 /* Has flatten and unflatten, with the keys "a" and "b". */
 extern const tdict_type thing_flat;
 
-/* Creates a thing that takes over the tensors. If there is no memory, returns NULL, and the caller keeps them. */
+/* Creates a thing that takes over the tensors. If memory is short, returns NULL, and the caller keeps the tensors. */
 thing *thing_create(tdict_tensor *a, tdict_tensor *b);
 /* Returns the number of things that exist. */
 int64_t thing_count(void);

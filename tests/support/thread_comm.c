@@ -20,7 +20,7 @@ typedef struct post {
   int32_t root;
   tdict_dtype dtype;
   tdict_reduce_op op;
-  size_t reads, writes; /* bytes to copy from the device to `src`, and from `dst` to the device */
+  size_t reads, writes; /* bytes to copy from the device to `src` before, and from `dst` to it after */
 } post;
 typedef struct mail {
   struct mail *next;
@@ -34,22 +34,22 @@ typedef struct rank_state {
   int rank, calls, aborts, destroys;
   int num_calls[THREAD_KINDS];
   size_t num_bytes[THREAD_KINDS];
-  int fails_at; /* -1: never */
+  int fails_at; /* number of the call that fails; -1: none */
   bool silent, is_gone, is_aborted;
   bool in_group;
   post grouped[MOST_GROUPED];
   int num_grouped;
   post posted;
-  size_t received[MOST_LOGGED]; /* the number of bytes that each call has received */
+  size_t received[MOST_LOGGED]; /* number of bytes that each call received */
   bool is_waiting;
-  uint64_t seen; /* the number of changes when the rank began to wait */
+  uint64_t seen; /* value of `changes` when the rank began to wait */
 } rank_state;
 struct thread_world {
   pthread_mutex_t lock; /* guards everything below */
   pthread_cond_t changed;
   int world, arrived;
   uint64_t generation;
-  bool mixed; /* in the last finished generation, the ranks posted different operations */
+  bool mixed; /* the ranks posted different operations in the last finished generation */
   uint64_t changes;
   int damaged_rank, damaged_call; /* -1: none */
   size_t damaged_byte;
@@ -101,7 +101,7 @@ static bool is_deadlock(const thread_world *w) {
   return true;
 }
 
-/* Waits for a change, and returns an error if no change is possible. Call with the lock held. */
+/* Waits for a change. Returns an error if no change is possible. Call with the lock held. */
 static tdict_status await_change(rank_state *r, int wanted, int64_t deadline, tdict_error *err) {
   thread_world *w = r->world;
   if (r->is_aborted) return tdict_fail(err, TDICT_ECANCELLED, "threads: rank %d gave up", r->rank);
@@ -118,7 +118,7 @@ static tdict_status await_change(rank_state *r, int wanted, int64_t deadline, td
   return ends ? tdict_fail(err, TDICT_ETIMEDOUT, "threads: all ranks wait") : TDICT_OK;
 }
 
-/* Counts the call in the log. Returns an error if the call must fail. Call with the lock held. */
+/* Logs the call. Returns an error if the call must fail. Call with the lock held. */
 static tdict_status begin_call(rank_state *r, thread_kind kind, size_t bytes, tdict_error *err) {
   r->num_calls[kind]++;
   r->num_bytes[kind] += bytes;
@@ -224,7 +224,7 @@ static tdict_status run_on_host(rank_state *r, const post *p, int64_t timeout_ns
   return meet(r, p, timeout_ns, err);
 }
 
-/* Records how many bytes a call has received, and damages a byte if the test requested it. Call with the lock held. */
+/* Records how many bytes a call received, and damages a byte if the test asked for it. Call with the lock held. */
 static void receive(rank_state *r, const post *p, int call) {
   const thread_world *w = r->world;
   const bool gathers = p->kind == THREAD_EXCHANGE || p->kind == THREAD_ALL_GATHER;
@@ -245,7 +245,7 @@ static tdict_status run(rank_state *r, post p, int64_t timeout_ns, tdict_error *
   return status;
 }
 
-/* Runs an operation on buffers in the memory of the world's device. */
+/* Runs an operation whose buffers are in the memory of the world's device. */
 static tdict_status run_data(rank_state *r, post p, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   if (!r->world->context || r->world->device.type == TDICT_DEVICE_CPU) return run(r, p, timeout_ns, err);
   char *in = calloc(1, p.reads + 1), *out = calloc(1, p.writes + 1);
@@ -341,7 +341,7 @@ static tdict_status op_group_begin(void *self, tdict_error *err) {
   r->num_grouped = 0;
   return TDICT_OK;
 }
-/* Runs the operations of the group. Sends come first, because sending never waits. */
+/* Runs the operations of the group. Sends come first because a send never waits. */
 static tdict_status op_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   static const thread_kind order[] = {THREAD_SEND, THREAD_BROADCAST, THREAD_RECEIVE};
   rank_state *r = self;

@@ -9,7 +9,7 @@
 
 #include "support/test.h"
 
-/* Returns the number of threads whose name matches the pattern of fnmatch(). */
+/* Returns the number of threads whose name matches a pattern of fnmatch(). */
 static inline int td_threads_named(const char *pattern) {
   DIR *tasks = opendir("/proc/self/task");
   int count = 0;

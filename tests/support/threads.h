@@ -1,4 +1,4 @@
-/* Starts threads for cases, which must succeed. Thread rule: the main thread. */
+/* Starts threads for cases. A failure to start a thread ends the case. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_THREADS_H
 #define TDICT_TESTS_SUPPORT_THREADS_H
 
@@ -12,8 +12,8 @@ static inline pthread_t td_start(void *(*run)(void *), void *user) {
   return thread;
 }
 
-/* Runs a function on `count` threads at the same time, and waits for them. The first thread gets `user`, and each
- * further thread an address that is `stride` bytes higher. Returns a non-NULL result, if any. */
+/* Runs a function on `count` threads at the same time, and waits for them. Thread i gets the address `user` + i *
+ * `stride`. Returns a non-NULL result of a thread, or NULL if there is none. */
 static inline void *td_in_threads(int count, void *(*run)(void *), void *user, size_t stride) {
   pthread_t threads[64];
   void *found = NULL, *result;

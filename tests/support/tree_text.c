@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The position in the text. Errors quote `all`. */
+/* The position in the text `all`, which errors quote. */
 typedef struct reader {
   const char *at, *all;
   tdict_error *err;

@@ -1,6 +1,6 @@
-/* Trees whose leaves are read by a callback. A *disk* counts the reads, can stop them at a gate, and can make one of
- * them fail. Each *file* of a disk is an unloaded storage over bytes of the test. Thread rule: reads run on any thread,
- * all other functions on the main thread. */
+/* Trees whose leaves a callback reads. A *disk* counts the reads, can stop them at a gate, and can make one of them
+ * fail. Each *file* of a disk is an unloaded storage that reads bytes of the test. Thread rule: reads run on any
+ * thread, all other functions on the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_UNLOADED_H
 #define TDICT_TESTS_SUPPORT_UNLOADED_H
 
@@ -11,7 +11,7 @@
 #include "core/tree/objects.h"
 #include "support/test.h"
 
-/* How the failing read fails. */
+/* How the read that fails does so. */
 typedef enum disk_fault {
   DISK_ERROR,
   DISK_SHORT,
@@ -25,10 +25,10 @@ typedef enum disk_fault {
 typedef struct disk {
   pthread_mutex_t lock; /* guards all fields below */
   pthread_cond_t changed;
-  int64_t permits;      /* reads that may pass the gate; -1: any number */
-  int64_t begun, ended; /* counts of reads */
+  int64_t permits;      /* number of reads that may pass the gate; -1: any */
+  int64_t begun, ended; /* numbers of reads */
   int inside, most_inside;
-  int64_t fail_at; /* the number of the read that fails, from 1; 0: none */
+  int64_t fail_at; /* number of the read that fails, from 1; 0: none */
   disk_fault fault;
   char failed_path[64]; /* the file whose read failed */
   size_t most_bytes;    /* size of the largest read */
@@ -47,7 +47,7 @@ static inline disk disk_open(void) {
   return (disk){
       .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .permits = -1, .low = UINTPTR_MAX};
 }
-/* Ends the disk. All its files must have been released. */
+/* Destroys the disk. All its files must have been released. */
 static inline void disk_reset(disk *d) {
   assert_int_equal(d->released, d->num_files);
   assert_int_equal(d->inside, 0);
@@ -62,7 +62,7 @@ static inline void disk_permit(disk *d, int64_t permits) {
   pthread_cond_broadcast(&d->changed);
   pthread_mutex_unlock(&d->lock);
 }
-/* Waits until this many reads have begun. */
+/* Waits until `begun` reads have begun. */
 static inline void disk_await(disk *d, int64_t begun) {
   pthread_mutex_lock(&d->lock);
   while (d->begun < begun) pthread_cond_wait(&d->changed, &d->lock);
@@ -135,7 +135,7 @@ static inline void disk_release(void *user) {
   free(f);
 }
 
-/* Adds a file over bytes of the test, which must stay valid. */
+/* Adds a file that reads bytes of the test, which must stay valid. */
 static inline tdict_storage *disk_add(disk *d, const void *bytes, size_t size, const char *path) {
   disk_file *f = td_zeros(1, sizeof *f);
   *f = (disk_file){.disk = d, .bytes = bytes, .size = size};
@@ -182,8 +182,8 @@ static inline tdict_status disk_replace(void *user, const tdict_entry *entry, td
   tdict_status status = tdict_set(m->twin, entry->path, t, err);
   return status;
 }
-/* Returns a tree with the keys and elements of `tree`, which must outlive the result. About `percent` % of its leaves
- * are over files. */
+/* Returns a tree with the keys and elements of `tree`, which must outlive it. About `percent` % of the leaves are over
+ * files. */
 static inline tdict_tree *disk_twin(disk *d, const tdict_tree *tree, int percent, uint64_t seed) {
   TD_FREED disk_maker *m = td_zeros(1, sizeof *m);
   m->disk = d;

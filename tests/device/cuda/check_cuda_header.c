@@ -19,7 +19,7 @@ TDICT_CUDA_LAUNCH_ENTRIES(CHECK_ENTRY)
 CHECK(SAME_TYPE(tdict_cuda_lookup_fn *, __typeof__(&cuGetProcAddress_v2)), "cuGetProcAddress_v2");
 CHECK(SAME_TYPE(tdict_cuda_lookup_fn *, PFN_cuGetProcAddress_v12000), "cuGetProcAddress 12000");
 
-/* The library declares the enums as int, which is the same to a caller if both have the same size. */
+/* The library declares the enums as int. For a caller this is the same if the sizes and alignments are equal. */
 #define CHECK_INT(type) CHECK(sizeof(type) == sizeof(int) && _Alignof(type) == _Alignof(int), #type " is no int")
 CHECK_INT(CUresult);
 CHECK_INT(CUdevice_attribute);

@@ -1,4 +1,4 @@
-/* Helpers for tests of driver_cuda.c: a fixture for a GPU, and for the stand-in in fake_libcuda.c. */
+/* Helpers for tests of driver_cuda.c: a fixture over a GPU's driver, or over the stand-in in fake_libcuda.c. */
 #ifndef TDICT_TESTS_DEVICE_CUDA_CUDA_TABLE_H
 #define TDICT_TESTS_DEVICE_CUDA_CUDA_TABLE_H
 
@@ -13,7 +13,7 @@
 #define TDICT_CUDA 1
 #endif
 
-/* The arguments of a case's body: a driver, whose primary context of device 0 is current. */
+/* What the body of a case gets: a driver, whose primary context of device 0 is current. */
 typedef struct fixture {
   tdict_driver *d;
   const tdict_driver_ops *ops;

@@ -1,8 +1,7 @@
 /* A stand-in for libcuda.so.1, for tests of driver_cuda.c on machines without a GPU: one device, whose memory is host
  * memory. Calls do their work at once, and refuse arguments that the driver's manual forbids. The module has the soname
  * of libcuda, so after a test has loaded it, dlopen("libcuda.so.1") returns this module. A second build has no
- * cuGetProcAddress_v2 (FAKE_WITHOUT_LOOKUP). Thread rule: one thread, except that each thread has its own stack of
- * contexts. */
+ * cuGetProcAddress_v2 (FAKE_WITHOUT_LOOKUP). Thread rule: one thread, but each thread has its own stack of contexts. */
 #include "device/cuda/fake_libcuda.h"
 
 #include <stdbool.h>
@@ -46,7 +45,7 @@ struct tdict_cu_event {
 struct tdict_cu_pool {
   uint64_t threshold, reserved, used;
   int reuse[TDICT_CUDA_POOL_LAST_INT + 1];
-  unsigned let_in; /* one bit for each device */
+  unsigned let_in; /* devices that may access the pool, as bits */
 };
 typedef struct range {
   char *start;
@@ -375,7 +374,7 @@ tdict_cuda_result cuMemsetD8Async(tdict_cuda_address dst, unsigned char byte, si
   return 0;
 }
 
-/* A kernel of the library, which the stand-in runs on the host. The name is that of the function in the PTX. */
+/* A kernel of the library, which the stand-in runs on the host. The function in the PTX has the same name. */
 struct tdict_cu_function {
   const char *name;
 };

@@ -1,4 +1,4 @@
-/* The settings of fake_libcuda.so, its symbol `fake_libcuda`. A test changes them before it opens the driver. */
+/* The settings of fake_libcuda.so, exported as `fake_libcuda`. A test changes them before it opens the driver. */
 #ifndef TDICT_TESTS_DEVICE_CUDA_FAKE_LIBCUDA_H
 #define TDICT_TESTS_DEVICE_CUDA_FAKE_LIBCUDA_H
 

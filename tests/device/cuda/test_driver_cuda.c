@@ -1,5 +1,5 @@
 /* Tests driver_cuda.c through the driver's table. Each body runs twice: on a GPU (`..._gpu`), and on the stand-in of
- * fake_libcuda.c (`..._fake`), which checks the arguments against the manual on any machine. */
+ * fake_libcuda.c (`..._fake`), which runs on any machine and refuses arguments that the manual forbids. */
 #include "device/cuda/cuda_table.h"
 
 static void names(fixture *b) {
@@ -94,7 +94,7 @@ static void check_range(fixture *b, void *address, size_t bytes, bool device) {
   for (int i = 0; i < 2; i++) {
     tdict_cu_pointer p;
     memset(&p, 0xA5, sizeof p);
-    cu_ok(pointer(b->d, (char *)address + (i ? bytes - 1 : 0), &p)); /* asks for the first and the last byte */
+    cu_ok(pointer(b->d, (char *)address + (i ? bytes - 1 : 0), &p)); /* the first byte, then the last byte */
     assert_true(p.known);
     assert_int_equal(p.device, device);
     assert_int_equal(p.ordinal, 0);
@@ -267,7 +267,7 @@ static void rectangles(fixture *b) {
 CUDA_CASE(cuda_rectangles_gpu) { on_gpu(rectangles); }
 CASE(cuda_rectangles_fake) { on_fake(rectangles); }
 
-/* Copies between two contexts; here both are the same context. */
+/* Tests copies between two contexts. Here both are the same context. */
 static void peers(fixture *b) {
   scoped_bytes source = filled(ROWS * LOOSE, 10), result = filled(ROWS * LOOSER, 0);
   void *one = device_filled(b, ROWS * LOOSE), *two = device_filled(b, ROWS * LOOSER);
@@ -298,7 +298,7 @@ CASE(cuda_peer_copies_fake) {
   fixture it = {.d = d, .ops = d->ops}, *b = &it;
   cu_ok(device_can_reach(d, 0, 1, &can));
   assert_int_equal(can, 1);
-  cu_ok(device_can_reach(d, 1, 0, &can)); /* device 1 cannot reach device 0 */
+  cu_ok(device_can_reach(d, 1, 0, &can)); /* on the stand-in, device 1 cannot reach device 0 */
   assert_int_equal(can, 0);
   assert_int_equal(d->ops->device_can_reach(d, 0, 2, &can), TDICT_CU_INVALID_DEVICE);
   cu_ok(pool_create(d, 0, &pool));
@@ -306,7 +306,7 @@ CASE(cuda_peer_copies_fake) {
   cu_ok(pool_destroy(d, pool));
   tdict_cu_context context = NULL;
   cu_ok(ctx_retain(d, 0, &context));
-  cu_ok(ctx_allow_peer(d, context)); /* the stand-in checks these, too */
+  cu_ok(ctx_allow_peer(d, context)); /* the stand-in checks this argument, too */
   cu_ok(ctx_release(d, 0));
 }
 
@@ -324,7 +324,7 @@ static void capture_modes(fixture *b) {
 CUDA_CASE(cuda_capture_mode_exchange_gpu) { on_gpu(capture_modes); }
 CASE(cuda_capture_mode_exchange_fake) { on_fake(capture_modes); }
 
-/* Begins a capture by functions of libcuda that are not in the table. */
+/* Begins captures with functions of libcuda that are not in the driver's table. */
 static void capture_status(fixture *b) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *graph = NULL, *found;
   assert_non_null(library);

@@ -49,7 +49,7 @@ static void launches(fixture *b) {
 CUDA_CASE(cuda_launch_gpu) { on_gpu(launches); }
 CASE(cuda_launch_fake) { on_fake(launches); }
 
-/* The driver opens also without the entries for launches, and without a compiler. */
+/* The driver opens even if it lacks the entries for launches. Loading a module is then refused. */
 static void no_launches(fixture *b) {
   tdict_cu_module module = NULL;
   assert_int_equal(b->ops->module_load(b->d, tdict_kernel_image, &module), TDICT_CU_NOT_SUPPORTED);

@@ -1,5 +1,5 @@
-/* Converts many elements on a device, and compares the results with core/tensor/convert.h bit by bit. Any NaN equals
- * any NaN. Thread rule: only the main thread. */
+/* Converts many elements on a device, and compares the results with core/tensor/convert.h bit by bit. Any two NaNs are
+ * equal. Thread rule: only the main thread. */
 #ifndef TDICT_TESTS_DEVICE_KERNELS_CONVERT_CHECK_H
 #define TDICT_TESTS_DEVICE_KERNELS_CONVERT_CHECK_H
 
@@ -13,7 +13,7 @@ typedef struct convert_pair {
   size_t count;
 } convert_pair;
 
-/* Returns the bits of the largest float that is not a NaN, without the sign. Infinity counts as a number. */
+/* Returns the bits of the largest positive value that is not a NaN, which may be infinity. */
 static inline uint64_t largest_number(tdict_dtype dtype) {
   switch (dtype) {
   case TDICT_F16:

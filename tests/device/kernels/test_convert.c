@@ -60,7 +60,7 @@ static void check_elements(const char *what, tdict_dtype dtype, const void *foun
   }
 }
 
-/* Converts adjacent elements on the device. `out` has the destination's old bytes, then the new. Returns the result. */
+/* Converts adjacent elements on the device. `out` has the old bytes, then the new. Returns the kernel's result. */
 static uint64_t convert_there(const areas *a, const tdict_cast *cast, void *out, const void *src, size_t count) {
   const size_t to = tdict_dtype_bytes(cast->to), from = tdict_dtype_bytes(cast->from);
   tdict_block dst_block = fixture_take(&a->b, count * to), src_block = fixture_take(&a->b, count * from);
@@ -85,8 +85,8 @@ static uint64_t convert_there(const areas *a, const tdict_cast *cast, void *out,
   return result;
 }
 
-/* Converts on the device and compares each element with the host. An element that does not fit stays as it was, and the
- * index of the first such element is reported. */
+/* Converts on the device and compares each element with the host. An element that does not fit must keep its old bytes,
+ * and the index of the first such element must be reported. */
 static void check_conversion(const areas *a, tdict_dtype to, tdict_dtype from, const void *src, size_t count) {
   const size_t to_bytes = tdict_dtype_bytes(to), from_bytes = tdict_dtype_bytes(from);
   scoped_bytes found = malloc(count * to_bytes), wanted = malloc(count * to_bytes);
@@ -128,7 +128,7 @@ GPU_CASE(kernel_converts_random_floats) {
   TD_FREED uint64_t *bits = malloc(MANY * sizeof *bits);
   td_fill_random(bits, MANY * sizeof *bits, 42);
   for (int t = 0; t < 6; t++) check_conversion(&a, tos[t], TDICT_F32, bits, MANY);
-  /* Few random bit patterns are in the range of a small float, so the exponents are chosen around this range. */
+  /* Few random bit patterns are in the range of a small float, so the exponents are chosen around that range. */
   rng r = {8};
   for (size_t i = 0; i < MANY; i++)
     if (i % 8) bits[i] = (bits[i] & ~((uint64_t)0x7ff << 52)) | (uint64_t)pick(&r, 1023 - 160, 1023 + 140) << 52;
@@ -136,7 +136,7 @@ GPU_CASE(kernel_converts_random_floats) {
   for (int t = 0; t < 6; t++) check_conversion(&a, tos[t], TDICT_F64, bits, MANY);
 }
 
-/* Fills `out` with elements of a dtype: random bits, and numbers at the edges of the integer types. */
+/* Fills `out` with elements of a dtype: random bits, and numbers next to the limits of the integer types. */
 static size_t make_elements(tdict_dtype dtype, uint64_t seed, unsigned char *out) {
   static const double bases[] = {0,
                                  1,
@@ -198,7 +198,7 @@ static size_t make_elements(tdict_dtype dtype, uint64_t seed, unsigned char *out
   return count;
 }
 
-/* Converts between all pairs of dtypes: random bits, and numbers at the edges of the integer types. */
+/* Converts between all pairs of dtypes: random bits, and numbers next to the limits of the integer types. */
 GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
   int pairs = 0;
   scoped_areas a = areas_open(1);
@@ -214,7 +214,7 @@ GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
   assert_int_equal(pairs, 17 * 17 - 2 * 15);
 }
 
-/* An element is multiplied by the scale as float32 and rounded, then the offset is added, and the sum is rounded. */
+/* The element is multiplied by the scale in float32 and rounded, then the offset is added, and the sum is rounded. */
 GPU_CASE(kernel_scales_elements) {
   static const float factors[][2] = {{1 / 255.0F, -0.5F}, {2, 0}, {-0.1F, 1e-3F}, {1e38F, 0}, {1e-40F, 1e-42F}};
   scoped_areas a = areas_open(1);
@@ -230,7 +230,7 @@ GPU_CASE(kernel_scales_elements) {
       td_fill_random(found, count * tdict_dtype_bytes(to), 5);
       memcpy(wanted, found, count * tdict_dtype_bytes(to));
       for (size_t i = 0; i < count; i++) {
-        volatile float x; /* volatile, so that no compiler fuses the two operations */
+        volatile float x; /* volatile, so that no compiler fuses the product and the sum */
         float single, element[2];
         assert_int_equal(tdict_convert_simple(TDICT_F32, &single, from, elements + i * bytes, 1), 1);
         x = single * factor[0];
@@ -263,14 +263,14 @@ static void model_convert(void *user, int64_t dst, int64_t src) {
   c->index++;
 }
 
-/* Clears bit 6 of each byte of the source, so that no element is a NaN, whose bits could differ. */
+/* Clears bit 6 of each byte of the source. No element is then a NaN, whose bits could differ. */
 static void clear_nans(areas *a) {
   for (size_t i = 0; i < AREA_BYTES; i++) a->model_src[i] &= 0xbf;
   raw_write(a->raw, a->src.data, a->model_src, AREA_BYTES);
 }
 
-/* Converts random layouts and lists with unaligned elements. The reported index of the first element that does not fit
- * is in C order. */
+/* Converts random layouts and lists with unaligned elements. The index of the first element that does not fit is
+ * counted in C order. */
 GPU_CASE(kernel_converts_random_layouts) {
   scoped_areas a = areas_open(0);
   for (uint64_t seed = 0; seed < 60; seed++) {
@@ -302,7 +302,7 @@ GPU_CASE(kernel_converts_random_layouts) {
   }
 }
 
-/* Only conversions that can fail report results, because the caller waits for results. */
+/* Only conversions that can fail report results, because the caller must wait for a result. */
 CASE(kernel_results_only_where_an_element_may_not_fit) {
   static const struct {
     tdict_dtype to, from;

@@ -1,6 +1,6 @@
 /* Converts floats on a device to every float and integer dtype: random bits as float32, and all floats of 8 and 16
- * bits. `--patterns N` sets the number of random float32, and `--seed S` sets the seed. `--out FOLDER` writes sources
- * and results, and tests/beside/kernel_floats.py compares these with PyTorch. */
+ * bits. `--patterns N` sets how many random float32 there are, and `--seed S` sets the seed. `--out FOLDER` writes
+ * sources and results, which tests/beside/kernel_floats.py compares with PyTorch's. */
 #include "device/kernels/convert_check.h"
 #include "support/random.h"
 
@@ -25,7 +25,7 @@ static void write_bytes(tdict_dtype from, tdict_dtype to, const void *bytes, siz
   assert_int_equal(fclose(f), 0);
 }
 
-/* Converts a piece to all targets. Writes the source and the results of float dtypes to the folder. */
+/* Converts a piece to all targets. Writes the source, and the results that are floats, to the folder. */
 static void convert_piece(convert_rig *c, tdict_dtype from, const unsigned char *src, size_t count) {
   write_bytes(from, 0, src, count * tdict_dtype_bytes(from));
   for (int t = 0; t < NUM_TARGETS; t++) {

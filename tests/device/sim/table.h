@@ -1,5 +1,5 @@
-/* Helpers for tests of the simulated driver: a driver whose device 0 has a current context, checked calls of its table,
- * and functions for tdict_sim_launch(). The helpers use no part of tdict above the table. */
+/* Helpers for tests of the simulated driver: a driver with a current context of device 0, checked calls of its table,
+ * and functions for tdict_sim_launch(). The helpers use nothing of tdict that is above the table. */
 #ifndef TDICT_TESTS_DEVICE_SIM_TABLE_H
 #define TDICT_TESTS_DEVICE_SIM_TABLE_H
 
@@ -91,7 +91,7 @@ static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
 }
 static inline tdict_stream public_stream(tdict_cu_stream s) { return (tdict_stream){tdict_sim(0), s}; }
 
-/* Blocks the stream and the device's engine for functions until open_gate(). */
+/* Blocks the stream, and the engine that runs functions on its device, until open_gate() is called. */
 static inline void block_stream(tdict_cu_stream s, gate *g) {
   atomic_init(&g->entered, false);
   atomic_init(&g->open, false);
@@ -99,7 +99,7 @@ static inline void block_stream(tdict_cu_stream s, gate *g) {
   td_ok(tdict_sim_launch(public_stream(s), pass_gate, g, err));
 }
 
-/* A launched function that records the order of calls. */
+/* The order in which functions on streams have run. */
 typedef struct trace {
   atomic_int count;
   int order[64];

@@ -175,7 +175,7 @@ CASE(sim_memory_freed_on_a_stream_is_reused_after_the_free_ran) {
   assert_ptr_equal(third, first);
   memset(back, 0xA5, MIB);
   CU_NOW(SUCCESS, copy_d2h_async, back, third, MIB);
-  assert_memory_equal(back, src, MIB); /* reused memory has its old bytes */
+  assert_memory_equal(back, src, MIB); /* reused memory still has its old bytes */
 }
 
 static void check_pool(tdict_driver *d, tdict_cu_pool pool, size_t reserved, size_t used) {
@@ -218,7 +218,7 @@ CASE(sim_pool_caches_up_to_its_threshold) {
   assert_int_equal(value, 0);
   CU(INVALID_VALUE, pool_set, pool, 99, 0);
   CU(INVALID_VALUE, pool_get, pool, 99, &value);
-  CU(SUCCESS, pool_destroy, pool); /* the pool lives until p[0] is freed */
+  CU(SUCCESS, pool_destroy, pool); /* the pool exists until p[0] is freed */
   CU(INVALID_VALUE, mem_alloc_async, &p[1], 1, pool, s);
   CU(INVALID_VALUE, pool_destroy, pool);
   CU(SUCCESS, mem_free_async, p[0], s);

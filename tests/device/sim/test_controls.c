@@ -17,7 +17,7 @@ typedef struct call {
 } call;
 static void note(void *user) {
   call *c = user;
-  c->order = atomic_load(c->next); /* before the count, because a thread that sees the count reads the order */
+  c->order = atomic_load(c->next); /* before the count: a thread that sees the count also reads the order */
   atomic_fetch_add(c->next, 1);
 }
 
@@ -50,7 +50,7 @@ CASE(sim_hold_and_step) {
   td_ok(tdict_sim_resume(c, err));
   wait_for(&next, 4);
   td_ok(tdict_sim_hold(c, err));
-  td_ok(tdict_sim_step(c, 5, err)); /* no operation can run */
+  td_ok(tdict_sim_step(c, 5, err)); /* nothing is queued, so no operation runs */
   td_ok(tdict_sim_resume(c, err));
 }
 
@@ -81,7 +81,7 @@ CASE(sim_control_refuses) {
   td_ok(tdict_sim_resume(c, err));
 }
 
-/* Stands in for a kernel: a function that adds one to each byte and records its place in the order. */
+/* A function that acts as a kernel: it adds one to each byte and records its position in the order. */
 typedef struct kernel {
   tdict_stream stream;
   void *data;

@@ -18,13 +18,13 @@ CASE(sim_copies_move_the_bytes) {
   far = make_device(d, BYTES);
   CU(SUCCESS, ctx_pop, &popped);
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-    size_t n = sizes[i], at = BYTES - n; /* at the end of each buffer, also at odd addresses */
+    size_t n = sizes[i], at = BYTES - n; /* the last n bytes of each buffer, so addresses are also odd */
     memset(to_pinned, 0xA5, BYTES);
     memset(to_pageable, 0xA5, BYTES);
     CU(SUCCESS, copy_h2d_async, dev + at, pinned + at, n, s);
     CU(SUCCESS, copy_d2d_async, twin + at, dev + at, n, s);
     CU(SUCCESS, copy_d2d_async, far + at, twin + at, n, s);
-    CU(SUCCESS, copy_d2h_async, to_pageable + at, far + at, n, s); /* returns when the copy is done */
+    CU(SUCCESS, copy_d2h_async, to_pageable + at, far + at, n, s); /* returns when the copy has ended */
     assert_memory_equal(to_pageable + at, pinned + at, n);
     assert_true(all_bytes(to_pageable, at, 0xA5));
     CU(SUCCESS, copy_h2d_async, dev + at, pageable + at, n, s);
@@ -86,7 +86,7 @@ CASE(sim_copy_refuses_bad_addresses) {
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *host = make_pinned(d, BYTES, 5);
   char *dev = make_device(d, BYTES), *next = make_device(d, BYTES);
-  assert_ptr_equal(next, dev + 70144); /* the only gap between the blocks is the rounding to 512 bytes */
+  assert_ptr_equal(next, dev + 70144); /* the gap between the blocks is only what rounding to 512 bytes adds */
   CU(INVALID_VALUE, copy_h2d_async, dev + 1, host, BYTES, s);
   CU(INVALID_VALUE, copy_h2d_async, dev + BYTES, host, 1, s);
   CU(INVALID_VALUE, copy_d2h_async, host, dev + 2, BYTES - 1, s);
@@ -102,8 +102,8 @@ CASE(sim_copy_refuses_bad_addresses) {
   CU(INVALID_HANDLE, copy_h2d_async, dev, host, 16, (tdict_cu_stream)(void *)host);
 }
 
-/* Checks access to pools between two devices. Only the pool's own device has access, until the pool allows another,
- * which needs a link. A copy that names both contexts always works. */
+/* Checks access to pools between two devices. Only the pool's own device has access, until the pool allows another
+ * device, which needs a link. A copy that names both contexts always works. */
 static void check_between(tdict_driver *d, int ordinal, bool linked) {
   tdict_cu_context zero, other, popped;
   tdict_cu_pool pools[2];
@@ -158,7 +158,7 @@ typedef struct rect_case {
   bool pinned;
 } rect_case;
 
-/* Copies a rectangle, and compares it and the bytes around it with a plain loop. */
+/* Copies a rectangle, and compares it and the bytes around it with the result of a plain loop. */
 static void check_rect(tdict_driver *d, tdict_cu_stream s, rect_case c) {
   enum { DST_PITCH = 130, SRC_PITCH = 111, WIDTH = 97, HEIGHT = 53 };
   enum { DST_BYTES = DST_PITCH * (HEIGHT - 1) + WIDTH, SRC_BYTES = SRC_PITCH * (HEIGHT - 1) + WIDTH };

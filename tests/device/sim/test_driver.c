@@ -70,7 +70,7 @@ CASE(sim_driver_is_counted) {
   tdict_driver *d = open_plain();
   assert_ptr_equal(tdict_driver_retain(d), d);
   tdict_driver_release(d);
-  make_device(d, 1000); /* still open; the driver's end frees all memory below */
+  make_device(d, 1000); /* not freed: the driver frees all its memory at the end */
   make_pinned(d, 1000, 1);
   make_stream(d, TDICT_CU_STREAM_DEFAULT);
   tdict_cu_event e = make_event(d);
@@ -83,7 +83,7 @@ CASE(sim_driver_is_counted) {
   tdict_driver_release(NULL);
 }
 
-/* Makes each call that allocates until a call fails. Returns true if no call failed. Nothing may leak. */
+/* Makes each call that allocates, up to the first that fails. Returns true if none failed. Nothing may leak. */
 static bool use_all(tdict_driver *d, const unsigned char *src, unsigned char *back, size_t bytes) {
   const tdict_driver_ops *t = d->ops;
   tdict_cu_context context;
@@ -129,7 +129,7 @@ CASE(sim_survives_failing_allocations) {
       refused = td_fail_alloc_stop();
       assert_true(status == TDICT_OK || status == TDICT_ENOMEM);
       assert_int_equal(passed, !refused);
-      tdict_driver_release(d); /* the leak checker finds what is not freed */
+      tdict_driver_release(d); /* the leak checker reports what is not freed */
     }
     assert_true(!refused && n > 10);
     assert_memory_equal(back, src, BYTES);

@@ -39,10 +39,10 @@ CASE(sim_step_finishes_the_given_count) {
   assert_int_equal(finished(d), 1);
   assert_int_equal(t.count, 1);
   CU(NOT_READY, event_query, e);
-  td_ok(tdict_driver_sim_step(d, 1, err)); /* runs the copy; the event after the copy needs no step */
+  td_ok(tdict_driver_sim_step(d, 1, err)); /* runs the copy; the event after it needs no step */
   CU(SUCCESS, event_query, e);
   assert_int_equal(finished(d), 2);
-  td_ok(tdict_driver_sim_step(d, 2, err)); /* runs in the order of the calls: the function on b, then the copy */
+  td_ok(tdict_driver_sim_step(d, 2, err)); /* in the order of the calls: the function on b, then the copy */
   assert_int_equal(t.count, 2);
   assert_int_equal(t.order[1], 1);
   assert_memory_equal(back, src, BYTES);
@@ -52,7 +52,7 @@ CASE(sim_step_finishes_the_given_count) {
   assert_int_equal(finished(d), 5);
   CU(SUCCESS, stream_query, a);
   td_ok(tdict_driver_sim_step(d, 1, err));
-  launch_note(a, &t, &entries[3], 3); /* unused steps do not count for later work */
+  launch_note(a, &t, &entries[3], 3); /* unused steps are not kept for later work */
   td_rest();
   assert_int_equal(t.count, 3);
   tdict_driver_sim_resume(d);
@@ -75,7 +75,7 @@ CASE(sim_steps_follow_the_order_of_calls) {
   launch_note(a, &t, &entries[1], 1);
   tdict_cu_stream c = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   trace_entry last;
-  launch_note(c, &t, &last, 2); /* nothing on its stream delays it */
+  launch_note(c, &t, &last, 2); /* no work on its stream delays it */
   td_rest();
   td_ok(tdict_driver_sim_step(d, 4, err));
   for (int i = 0; i < 3; i++) assert_int_equal(t.order[i], i);
@@ -127,7 +127,7 @@ CASE(sim_hold_while_a_function_runs) {
   gate g;
   block_stream(s, &g);
   while (!atomic_load(&g.entered)) usleep(100);
-  tdict_driver_sim_hold(d); /* does not wait for the function */
+  tdict_driver_sim_hold(d); /* does not wait for the running function */
   open_gate(&g);
   while (!atomic_load(&g.left)) usleep(100);
   td_rest();
@@ -173,7 +173,7 @@ CASE(sim_close_finishes_what_is_held) {
   assert_int_equal(t.count, 3);
 }
 
-/* A busy machine can make a try slow. One fast try of many is enough. */
+/* A busy machine can make one try slow, so one fast try out of many is enough. */
 enum { TRIES = 50 };
 
 /* Returns the nanoseconds of one copy in each direction, on two streams at once. */
@@ -223,7 +223,7 @@ CASE(sim_rate_sets_the_time) {
     assert_true(ns >= 40000000);
     if (ns < best) best = ns;
     begin = tdict_now_ns();
-    CU_NOW(SUCCESS, copy_d2h_async, src, dev, LARGE); /* the other direction has no limit */
+    CU_NOW(SUCCESS, copy_d2h_async, src, dev, LARGE); /* the rate of this direction is not limited */
     ns = tdict_now_ns() - begin;
     if (ns < other) other = ns;
   }
@@ -231,7 +231,7 @@ CASE(sim_rate_sets_the_time) {
   assert_true(other < 40000000);
 }
 
-/* Much longer than a case may take. */
+/* An hour, much longer than a case may take. */
 enum { HOUR_MS = 3600000 };
 static tdict_sim_options virtual_options(bool held, int num_devices) {
   tdict_sim_options o = sim_options(held);
@@ -251,7 +251,7 @@ static tdict_cu_event record(tdict_driver *d, tdict_cu_stream s) {
   return e;
 }
 
-/* Simulates a latency without a rate. Two engines run the three operations of the stream in turn. */
+/* Simulates a latency and no rate. Two engines in turn run the three operations of the stream. */
 CASE(sim_virtual_time_jumps) {
   tdict_sim_options o = virtual_options(false, 1);
   scoped_table d = open_table(&o);
@@ -292,7 +292,7 @@ static void launch_on(int device, tdict_cu_stream s, trace_entry *e) {
   td_ok(tdict_sim_launch((tdict_stream){tdict_sim(device), s}, note, e, err));
 }
 
-/* Engines of two devices get their work in one order, and end it in another order. */
+/* The engines of two devices get work in one order, and end it in another. */
 CASE(sim_virtual_work_ends_in_the_order_of_its_times) {
   enum { ROUNDS = 20, RATE = 100, SLOW_S = 1000, QUICK_S = 400 };
   tdict_sim_options o = virtual_options(true, 2);
@@ -312,7 +312,7 @@ CASE(sim_virtual_work_ends_in_the_order_of_its_times) {
     trace t = {.count = 0};
     trace_entry e[4] = {{&t, 0}, {&t, 1}, {&t, 2}, {&t, 3}};
     tdict_cu_event begin = record(d, s[0]);
-    CU(SUCCESS, copy_h2d_async, dev, host, SLOW_S * RATE, s[0]); /* ends at 1001 s */
+    CU(SUCCESS, copy_h2d_async, dev, host, SLOW_S * RATE, s[0]); /* ends at 1001 s of virtual time */
     launch_on(0, s[0], &e[3]);
     CU(SUCCESS, ctx_push, second);
     CU(SUCCESS, copy_h2d_async, far, host, (SLOW_S - 200) * RATE, s[2]); /* 801 s */
@@ -355,13 +355,13 @@ CASE(sim_virtual_time_stands_while_held) {
   check_elapsed(d, events[1], events[3], 2 * HOUR_MS);
 }
 
-/* Queries the stream `times` times. Its work must not have ended. */
+/* Queries the stream `times` times. The work on the stream must not have ended. */
 static void query(tdict_driver *d, tdict_cu_stream s, int times) {
   for (int i = 0; i < times; i++) CU(NOT_READY, stream_query, s);
 }
 
 /* The function begins at 1 ms and runs until the gate opens. The copy ends at 2 ms. No thread waits, so only queries
- * move the clock, except while the function runs or the device is held. */
+ * advance the clock, and not while the function runs or the device is held. */
 CASE(sim_virtual_time_waits_for_functions) {
   enum { QUERIES_PER_MS = 1000 };
   tdict_sim_options o = virtual_options(true, 1);
@@ -382,7 +382,7 @@ CASE(sim_virtual_time_waits_for_functions) {
   tdict_driver_sim_hold(d);
   open_gate(&g);
   while (!atomic_load(&g.left)) usleep(100);
-  td_ok(tdict_driver_sim_step(d, 1, err)); /* the function ends, and now the hold stops the clock */
+  td_ok(tdict_driver_sim_step(d, 1, err)); /* the function has ended, so now the hold stops the clock */
   td_rest();
   query(d, b, 5 * QUERIES_PER_MS);
   tdict_cu_event held = record(d, a);
@@ -392,7 +392,7 @@ CASE(sim_virtual_time_waits_for_functions) {
   check_elapsed(d, begin, end, 2);
 }
 
-/* Without a thread that waits and without queries, the work does not end. */
+/* If no thread waits and none makes a query, the work does not end. */
 CASE(sim_virtual_time_waits_for_the_program) {
   tdict_sim_options o = virtual_options(false, 2);
   scoped_table d = open_table(&o);

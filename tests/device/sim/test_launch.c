@@ -44,7 +44,7 @@ static copy_launch *make_copy(const kernels *k, void *dst, const void *src, size
   tdict_kernel_work_reset(&work);
   return c;
 }
-/* Launches a copy, then overwrites the parameters at once, because the call must have copied them. */
+/* Launches a copy, and overwrites the parameters at once. The call must have copied them. */
 static tdict_cu launch_copy(tdict_driver *d, const kernels *k, void *dst, const void *src, tdict_cu_stream s) {
   TD_FREED copy_launch *c = make_copy(k, dst, src, BYTES);
   const tdict_cu result = d->ops->launch(d, &c->launch, s);
@@ -66,7 +66,7 @@ CASE(sim_launch_runs_at_its_step) {
   void *one = make_device(d, BYTES), *two = make_device(d, BYTES);
   CU(SUCCESS, copy_h2d_async, one, in, BYTES, s);
   assert_int_equal(launch_copy(d, &k, two, one, s), TDICT_CU_SUCCESS);
-  assert_int_equal(launch_copy(d, &k, out, two, s), TDICT_CU_SUCCESS); /* a kernel writes pinned memory */
+  assert_int_equal(launch_copy(d, &k, out, two, s), TDICT_CU_SUCCESS); /* this kernel writes pinned memory */
   for (int64_t step = 1; step <= 3; step++) {
     td_ok(tdict_driver_sim_step(d, 1, err));
     assert_int_equal(num_finished(d), step); /* a launch counts as one operation */
@@ -118,7 +118,7 @@ CASE(sim_launch_on_freed_memory_is_an_error) {
   CU(SUCCESS, module_unload, k.module);
 }
 
-/* Runs a copy of one unit of 8 bytes on a new driver, and returns the code of the stream. */
+/* Copies one unit of 8 bytes on a new driver, and returns what the stream then reports. */
 static tdict_cu run_copy(intptr_t dst_shift, intptr_t src_shift, bool pageable) {
   scoped_table d = open_plain();
   const kernels k = load_kernels(d);
@@ -143,12 +143,12 @@ CASE(sim_launch_checks_every_address) {
   assert_int_equal(run_copy(0, 2, false), TDICT_CU_ILLEGAL_ADDRESS);
   assert_int_equal(run_copy(4096, 0, false), TDICT_CU_ILLEGAL_ADDRESS); /* not allocated */
   assert_int_equal(run_copy(0, 4096, false), TDICT_CU_ILLEGAL_ADDRESS);
-  assert_int_equal(run_copy(0, -8, false), TDICT_CU_SUCCESS); /* the end of the previous block: allowed, as on a GPU */
+  assert_int_equal(run_copy(0, -8, false), TDICT_CU_SUCCESS); /* the end of the previous block; allowed, as on a GPU */
   assert_int_equal(run_copy(-8, 0, false), TDICT_CU_ILLEGAL_ADDRESS); /* before the first block */
   assert_int_equal(run_copy(0, 0, true), TDICT_CU_ILLEGAL_ADDRESS);   /* host memory that is not pinned */
 }
 
-/* A kernel may access another device's pool only with the permission of this pool. */
+/* A kernel may access another device's pool only if this pool allows it. */
 CASE(sim_launch_across_devices) {
   tdict_sim_options o = sim_options(false);
   o.num_devices = 2;
@@ -201,7 +201,7 @@ CASE(sim_launch_of_a_kernel_refuses) {
   c->launch.params_bytes--;
   CU(INVALID_VALUE, launch, &c->launch, s);
   c->launch = good;
-  for (int n = 0; n < 2; n++) { /* the allocation of the operation fails, then that of the parameters */
+  for (int n = 0; n < 2; n++) { /* no memory for the operation, then none for its parameters */
     td_fail_alloc(n, false);
     const tdict_cu result = d->ops->launch(d, &c->launch, s);
     assert_true(td_fail_alloc_stop());

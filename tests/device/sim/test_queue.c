@@ -28,7 +28,7 @@ CASE(sim_unfinished_destination_holds_old_bytes) {
 
 CASE(sim_running_copy_has_not_written_yet) {
   tdict_sim_options o = sim_options(false);
-  o.latency_ns = INT64_C(600) * 1000000000; /* longer than any machine needs; the step at the end takes no time */
+  o.latency_ns = INT64_C(600) * 1000000000; /* longer than any machine needs; the last step takes no time */
   scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *back = make_pinned(d, BYTES, 0);
@@ -87,7 +87,7 @@ CASE(sim_unrecorded_event_does_not_wait) {
   CU(SUCCESS, event_synchronize, e);
   block_stream(a, &g);
   CU(SUCCESS, stream_wait_event, b, e);
-  CU(SUCCESS, event_record, e, a); /* too late for b */
+  CU(SUCCESS, event_record, e, a); /* b does not wait for this later record */
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, b);
   CU(SUCCESS, stream_synchronize, b);
   assert_memory_equal(back, src, BYTES);
@@ -143,7 +143,7 @@ CASE(sim_wait_takes_the_latest_record_at_its_call) {
   CU(SUCCESS, event_query, e);
 }
 
-/* Checks whether a copy on `s` waits for the stream `blocked`. */
+/* Checks whether (`wanted`) a copy on `s` waits for the stream `blocked`. */
 static void check_waits(tdict_driver *d, tdict_cu_stream blocked, tdict_cu_stream s, bool wanted) {
   unsigned char *src = make_pinned(d, BYTES, 8), *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
@@ -189,7 +189,7 @@ CASE(sim_blocking_streams_wait_for_the_legacy_stream) {
   CU_NOW(SUCCESS, copy_h2d_async, dev, src, BYTES);
   for (int i = 0; i < 3; i++) back[i] = make_pinned(d, BYTES, 0);
   block_stream(first, &g);
-  CU(SUCCESS, copy_d2h_async, back[0], dev, BYTES, NULL);   /* waits for first */
+  CU(SUCCESS, copy_d2h_async, back[0], dev, BYTES, NULL);   /* the legacy stream waits for `first` */
   CU(SUCCESS, copy_d2h_async, back[1], dev, BYTES, second); /* waits for the legacy stream */
   CU(SUCCESS, copy_d2h_async, back[2], dev, BYTES, loose);
   CU(SUCCESS, stream_synchronize, loose);
@@ -249,7 +249,7 @@ CASE(sim_events_report_state_and_time) {
   CU(SUCCESS, event_create, &untimed, TDICT_CU_EVENT_DISABLE_TIMING);
   CU(INVALID_HANDLE, event_elapsed, &ms, from, to);
   CU(SUCCESS, event_record, from, s);
-  tdict_driver_sim_hold(d); /* otherwise the fill could be done before the query */
+  tdict_driver_sim_hold(d); /* otherwise the fill could end before the query */
   CU(SUCCESS, fill_async, dev, 1, 16, s);
   CU(SUCCESS, event_record, to, s);
   CU(SUCCESS, event_record, untimed, s);
@@ -300,7 +300,7 @@ typedef struct worker {
   atomic_int *failures;
 } worker;
 
-/* Repeatedly copies to the device and back, on two streams that an event orders. */
+/* Repeatedly copies to the device and back on two streams, whose work is ordered by an event. */
 static void *run_worker(void *user) {
   worker *w = user;
   tdict_driver *d = w->d;

@@ -30,7 +30,7 @@ static void start(int number, void *(*run)(void *)) {
 }
 static void join(int number) { pthread_join(threads[number], NULL); }
 
-/* ---- repeats: all that could differ between two runs changes the decisions or the output ---- */
+/* ---- repeats: everything that could differ between two runs changes the decisions or the output ---- */
 
 static _Atomic(uint64_t) counter, mixed;
 
@@ -96,7 +96,7 @@ static void spurious_wakeup(void) {
   }
 }
 
-/* The signal is sent without the lock, between the other thread's check and its wait. */
+/* A planted lost wakeup: the flag is set and signalled without the lock, between the check of the flag and the wait. */
 static atomic_bool flag;
 static void *wait_for_flag(void *argument) {
   (void)argument;
@@ -212,7 +212,7 @@ static void write_file(const char *path, const char *text, bool syncs) {
   close(fd);
 }
 
-/* Replaces a file. Only with DST_SYNCS, its bytes are flushed before the rename. */
+/* Replaces /dst/file by rename(). The new bytes are flushed first only if DST_SYNCS is set. */
 static void replace_file(void *data) {
   const bool syncs = getenv("DST_SYNCS") != NULL;
   (void)data;

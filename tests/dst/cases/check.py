@@ -48,7 +48,7 @@ def test_repeats():
 
 
 def test_repeats_elsewhere():
-    """The same seed repeats in another folder, and with another environment."""
+    """A seed gives the same run from another folder and with another environment."""
     with tempfile.TemporaryDirectory() as folder:
         for program in (PROGRAM, PROGRAM_ATOMIC):
             there = pathlib.Path(folder) / "a-folder-with-a-longer-name" / program.name
@@ -135,13 +135,13 @@ def test_refusals():
 
 
 def test_destructors():
-    """Runs with destructors of thread-specific data and with detached threads repeat, too."""
+    """A seed also gives the same run with destructors of thread-specific data and detached threads."""
     found = [hash_of(run("destructors", 3)[1]) for _ in range(5)]
     need(found == found[:1] * 5, f"five runs differ: {found}")
 
 
 def test_replay():
-    """A list of choices repeats a run. Without choices, the thread changes only if it must wait."""
+    """A recorded list of choices repeats its run. With an empty list, the thread changes only if it must wait."""
     with tempfile.TemporaryDirectory() as folder:
         choices = pathlib.Path(folder) / "choices"
         for program in (PROGRAM, PROGRAM_ATOMIC):

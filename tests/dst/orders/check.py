@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the models of this folder with the model checker GenMC, which tries all interleavings and all orders of memory
-that C11 allows.
+"""Runs the models of this folder with the model checker GenMC, which tries all executions that the memory model of C11
+allows.
 
 usage: check.py [--genmc PROGRAM] [--match REGEX] ROOT
 
-The models include the sources of ROOT. First each model runs on the sources as they are, and must find no error. Then
-each entry of weakened.ini changes a copy of a source, and the model that the entry names must find an error. If the
+The models include the sources of ROOT. First each model runs on the sources as they are, and must find no error. Each
+entry of weakened.ini then changes a copy of a source, and the model that the entry names must find an error. If the
 entry names no model, no model may find an error.
 
   --genmc PROGRAM  the program genmc; without it, genmc of the PATH
@@ -26,8 +26,8 @@ sys.path.insert(0, str(FOLDER.parents[1] / "gates"))
 import mutants  # noqa: E402
 
 OPTIONS = ["--rc11", "--check-liveness", "--disable-estimation", "--unroll=9"]
-# Without spin-assume, only the loops that ring.c marks may wait. With cached instructions, GenMC 0.11 reports accesses
-# to freed variables of functions that were called in a loop.
+# Without spin-assume, only loops that ring.c marks may wait. Instruction caching is off because with it GenMC 0.11
+# wrongly reports accesses to freed local variables of functions called in a loop.
 RING = ["--disable-spin-assume", "--disable-instruction-caching"]
 
 
@@ -51,7 +51,7 @@ MODELS = {
 
 
 def run(genmc, root, changed, model):
-    """Returns the error that GenMC finds in a model, or None, and the number of executions that it has seen."""
+    """Returns the error that GenMC finds in a model (or None) and the number of executions explored."""
     executions, error = 0, None
     for file, options, values in MODELS[model]:
         command = [genmc, *OPTIONS, *options, "--", "-w", "-D_GNU_SOURCE", *(f"-D{n}={v}" for n, v in values.items()),
@@ -69,7 +69,7 @@ def run(genmc, root, changed, model):
 
 
 def attempt(genmc, root, entry):
-    """Runs the models on a source that the entry changes. Returns true if the result is as the entry expects."""
+    """Runs the models on a copy of the sources with the entry's change. Returns true if the result is as expected."""
     models = MODELS if entry.case == "none" else [entry.case]
     models = [m for m in models if m.startswith("latch") == ("latch" in entry.file)]
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-/* Model of the words of a ring: the sources of src/services/share, with one trainer and NUM_WORKERS workers, which are
+/* Model of a ring's shared words. Runs the sources of src/services/share with one trainer and NUM_WORKERS workers, as
  * threads instead of processes. Each worker publishes NUM_BATCHES batches and leaves the ring. If IS_CLOSED is 0, the
  * trainer must get each batch once, in the order of its worker, with the bytes that the worker wrote, and then learn
  * that no worker is left. If IS_CLOSED is 1, the trainer takes one batch and destroys the ring, and the workers must
@@ -9,7 +9,7 @@
 #define tdict_fail(err, status, ...) (status)
 #define tdict_fail_native(err, status, ...) (status)
 
-/* A futex. FUTEX_WAKE does nothing, because the word has changed and so no thread waits. */
+/* Replaces the futex call. FUTEX_WAKE does nothing: the word has changed, so no thread waits. */
 #define FIRST(first, ...) first
 #define syscall(number, word, operation, ...) \
   model_futex((_Atomic(uint32_t) *)(word), (int)(operation), FIRST(__VA_ARGS__ + 0, ))

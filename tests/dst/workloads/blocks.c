@@ -2,8 +2,8 @@
  *
  * Two threads send one locked tree, whose plan the library keeps. A third thread sometimes unlocks the tree, changes it
  * and locks it again. Trees are blocks of tdict_create_from(), consolidated trees, or trees with one storage for each
- * leaf. A tree must not change while a call reads it, so a lock of the workload separates both. A transfer must copy
- * the tree as it was at the start of the transfer. */
+ * leaf. A tree must not change while a call reads it, so the workload changes the tree under a read-write lock. A
+ * transfer must copy the tree as it was at the start of the transfer. */
 #include <pthread.h>
 
 #include "tdict/clone.h"
@@ -21,7 +21,7 @@ typedef struct stage {
   tdict_tree *tree;
   tree_kind kind;
   int64_t generation, width;
-  bool has_extra; /* the tree has another tensor at "extra" */
+  bool has_extra; /* the tree has a further tensor at "extra" */
 } stage;
 
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
@@ -92,7 +92,7 @@ static void send(int number, void *data) {
   }
 }
 
-/* Changes the tree, which is locked before and after. Called under the lock. */
+/* Changes the tree, which is locked before and after. Call under the stage's lock. */
 static void change_tree(stage *s) {
   const uint64_t way = dst_roll(s->kind == CONSOLIDATED ? 2 : 4);
   const model_rows rows = rows_of(s, s->generation + 1);

@@ -17,8 +17,8 @@ typedef struct stage {
   pthread_barrier_t barrier;
   tdict_tree *source, *target;
   model_rows rows;                    /* the rows of the source, or of the last write into the target */
-  tdict_future *futures[NUM_PLAYERS]; /* one handle for each thread, or NULL after a misfortune */
-  bool needs_copy, meets_again;       /* for this turn; meets_again: all threads release together */
+  tdict_future *futures[NUM_PLAYERS]; /* one handle for each thread; NULL: not started because of a misfortune */
+  bool needs_copy, meets_again;       /* chosen for each turn; meets_again: all threads release at the same time */
 } stage;
 
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
@@ -38,7 +38,7 @@ static void start_shared(stage *s) {
   s->futures[0] = f;
   for (int i = 1; i < NUM_PLAYERS; i++) s->futures[i] = tdict_future_retain(f);
 }
-/* Waits for the future in one of several ways, or not at all, and releases it, sometimes together with other
+/* Waits for the future in one of several ways or not at all. Then releases it, sometimes at the same time as other
  * threads. */
 static void end_shared(stage *s, tdict_future *f) {
   const uint64_t way = dst_roll(8);
@@ -82,7 +82,7 @@ static void start_lost(stage *s) {
     for (int i = 1; i < NUM_PLAYERS; i++) s->futures[i] = tdict_future_retain(f);
   }
 }
-/* Reads the target, which must succeed only if the second write was complete. */
+/* Reads the target. The read must succeed only if the second write was complete. */
 static void read_lost(stage *s, tdict_device device) {
   const bool to_host = device.type == TDICT_DEVICE_CPU;
   model_look look = model_device_look(device);
@@ -150,7 +150,7 @@ static void look_early(stage *s) {
 /* ---- a transfer that waits for work on a stream ---- */
 
 /* Makes a transfer wait for a kernel that waits for a gate. The kernel writes the source of the transfer, or reads its
- * destination. A lane that does not wait would copy or overwrite the old bytes too early. */
+ * destination. Without the wait, the lane would copy old bytes, or overwrite bytes that the kernel has not read yet. */
 static void copy_late(stage *s) {
   static int64_t generation = 500;
   const bool writes = dst_roll(2);

@@ -1,8 +1,8 @@
-/* Saves and loads, also in the background, with crashes of the file system.
+/* Saves and loads trees, also in the background, with crashes of the file system.
  *
- * Each thread has a file in one of the formats, saves new generations of a tree, and loads the file in several ways. A
- * file has a record of the generations that it may hold. A save that has succeeded must survive a crash. A save that
- * runs during a crash leaves either the old or the new tree. */
+ * Each thread has a file in one of the formats, saves new generations of a tree, and loads the file in several ways.
+ * The workload records which generations each file may hold. A save that has succeeded must survive a crash. A save
+ * that runs during a crash leaves either the old or the new tree. */
 #include <dirent.h>
 #include <ftw.h>
 #include <stdatomic.h>
@@ -58,7 +58,7 @@ static void note_success(player *p, int64_t generation) {
   p->live &= later;
   if (!dst_has_crashed()) p->durable &= later;
 }
-/* Records that a save has failed. Only after TDICT_EIO may the file still have the new generation. */
+/* Records that a save has failed. The file may have the new generation only if the status is TDICT_EIO. */
 static void note_failure(player *p, int64_t generation, tdict_status status) {
   if (status == TDICT_EIO) return;
   p->live &= ~(1u << generation);
@@ -69,7 +69,7 @@ static void note_failure(player *p, int64_t generation, tdict_status status) {
 
 typedef struct progress {
   _Atomic(uint64_t) done;
-  bool stops; /* one call of the function returns false, which ends the save */
+  bool stops; /* the progress function returns false once, which ends the save */
 } progress;
 static bool report(void *user, uint64_t done, uint64_t total) {
   progress *p = user;
@@ -112,7 +112,7 @@ static void save(player *p, const tdict_tree *td, int64_t generation) {
     note_failure(p, generation, model_status());
 }
 
-/* Saves a later generation while an earlier save runs. It must end after the earlier save. */
+/* Saves the next generation, while an earlier save of the same file may still run. */
 static void save_behind(player *p) {
   const int64_t generation = ++p->generation;
   tdict_tree *td = make_tree(p, generation, dst_roll(2));
@@ -169,7 +169,7 @@ static model_look look_of(const player *p, const tdict_tree *td, tdict_device de
   look.is_pinned = -1;
   return look;
 }
-/* Checks that a loaded tree is complete and of a possible generation. Afterwards only this generation is possible. */
+/* Checks that a loaded tree is complete and has a possible generation. Afterwards only this generation is possible. */
 static void check_loaded(player *p, const tdict_tree *td, uint32_t *possible) {
   const int64_t generation = model_generation(td);
   const model_rows rows = rows_of(generation);
@@ -277,7 +277,7 @@ static void play(int number, void *data) {
 }
 static void play_all(void *data) { model_run(NUM_PLAYERS, play, data); }
 
-/* Appends to a directory. Afterwards either all new rows exist or none. */
+/* Appends rows to a saved directory. Afterwards either all new rows exist or none. */
 static void append(stage *s) {
   const model_rows first = model_rows_of(1, 0, 3, WIDTH), more = model_rows_of(1, 3, 2, WIDTH);
   model_rows rows = first;

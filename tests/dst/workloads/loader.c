@@ -1,9 +1,9 @@
 /* A loader with workers, which is resumed, restarted and destroyed.
  *
- * One thread takes batches and compares each batch with the rows that a sampler names for this position. It also saves
- * states and returns to them. Another thread reads statistics and states at the same time. Some fetches fail. Batches
- * stay on the host, or arrive on the device, where work on a stream reads them. When the thread stops, the loader is
- * destroyed in any state. */
+ * One thread takes batches and compares each batch with the rows that a sampler returns for its position. The thread
+ * also saves states of the loader and restores them. Another thread reads statistics and states at the same time. Some
+ * fetches fail. Batches stay on the host, or arrive on the device, where work on a stream reads them. When the thread
+ * stops, the loader is destroyed in any state. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 enum { NUM_STEPS = 16, NUM_LOOKS = 6, GENERATION = 3, MOST_SAMPLES = 40, MOST_BATCH = 7, WIDTH = 20, NONE = -1 };
 
 typedef enum dataset_kind { ROWS, BATCHES, SAMPLES, COLLATED, TREE, NUM_DATASET_KINDS } dataset_kind;
-/* A tree that work on a stream reads, and its expected rows. */
+/* A tree that a function on a stream reads, and its expected rows. */
 typedef struct look_on_stream {
   tdict_stream stream;
   const void *address;
@@ -28,12 +28,12 @@ typedef struct stage {
   tdict_loader *loader;
   tdict_loader_options options;
   dataset_kind kind;
-  int64_t length, num_batches; /* numbers of samples, and of batches in an epoch */
+  int64_t length, num_batches; /* number of samples; number of batches in an epoch */
   int64_t fail_at;             /* the fetch of this sample fails, or NONE */
   uint64_t delay_us;
   tdict_sampler *order;
   tdict_stream stream;
-  int64_t epoch, batch; /* the next batch of the thread that takes batches */
+  int64_t epoch, batch; /* position of the next batch that the thread expects */
   int64_t num_delivered, num_rows, num_failed;
   size_t num_bytes;
   look_on_stream looks[NUM_STEPS];
@@ -174,7 +174,7 @@ static void go_to(stage *s, const tdict_loader_state *state) {
   s->batch = state->batch;
 }
 
-/* Checks the loader after a failed batch, which counts as taken. Unless `on_error` is CONTINUE, the error stays. */
+/* Checks the loader after a failed batch, which counts as taken. Without `continue_on_error`, the error persists. */
 static void after_failure(stage *s, bool is_expected) {
   const tdict_loader_state state = read_state(s);
   if (is_expected) model_true(state.epoch == s->epoch && state.batch == s->batch + 1);
@@ -341,7 +341,7 @@ void dst_workload(void) {
     if (model_ok(tdict_stream_create(s.world.context, tdict_sim(0), &s.stream, model_error()))) {
       load(&s);
       model_calm(true);
-      (void)!tdict_stream_synchronize(s.world.context, s.stream, NULL); /* the work reads this stack */
+      (void)!tdict_stream_synchronize(s.world.context, s.stream, NULL); /* the work reads this stack frame */
       model_calm(false);
       tdict_stream_destroy(s.world.context, s.stream);
     }

@@ -1,7 +1,7 @@
-/* Memories and streams of devices: allocators of the program, memory that is freed while a stream still reads it, and
+/* Device memory and streams: allocators of the program, memory that is freed while a stream still reads it, and
  * conversions, fills and copies within a device.
  *
- * Each thread has its own trees. All share the devices, whose counts are compared with the simulated driver. */
+ * Each thread has its own trees. All share the devices, whose counts must equal the simulated driver's at the end. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -26,8 +26,8 @@ static model_rows rows_of(stage *s) {
 static tdict_device roll_device(void) { return tdict_sim((int32_t)dst_roll(NUM_DEVICES)); }
 static tdict_transfer_options roll_options(void) {
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = (int32_t)dst_roll(3) - 1);
-  o.mode =
-      dst_roll(4) == 0 ? (int32_t)(1 + dst_roll(2)) : TDICT_MODE_AUTO; /* 1 and 2: the driver copies pageable leaves */
+  o.mode = dst_roll(4) == 0 ? (int32_t)(1 + dst_roll(2)) : TDICT_MODE_AUTO; /* 1, 2: the driver copies pageable
+                                                                             * leaves */
   return o;
 }
 /* Makes a tree on a device. Returns NULL after a misfortune. */
@@ -47,7 +47,7 @@ static tdict_tree *fetch(stage *s, const tdict_tree *td) {
   return back;
 }
 
-/* Checks that each number of the leaf n.m.d of a tree on a device is `value`. */
+/* Checks that each element of the leaf n.m.d of a tree on a device is `value`. */
 static void check_filled(stage *s, const tdict_tree *tree, int32_t value) {
   scoped_tree back = fetch(s, tree);
   const int32_t *numbers = tdict_const_data(back, "n.m.d");
@@ -59,7 +59,7 @@ static void check_filled(stage *s, const tdict_tree *tree, int32_t value) {
 typedef struct allocator {
   stage *stage;
   tdict_device device;
-  pthread_mutex_t lock; /* guards: all later fields */
+  pthread_mutex_t lock; /* guards: all fields below */
   tdict_tensor *blocks[MOST_BLOCKS];
   void *addresses[MOST_BLOCKS];
   size_t live_bytes;
@@ -149,7 +149,7 @@ static double number_at(const tdict_tensor *t, int64_t i) {
     return ((const uint8_t *)data)[i];
   }
 }
-/* Checks that a tree of doubles has the elements of the model. */
+/* Checks that a tree converted to doubles has the elements of the model. */
 static void check_doubles(stage *s, const tdict_tree *wide, const model_rows *rows) {
   static const char *const paths[] = {"a", "n.b", "n.c", "n.m.d", "e", "f"};
   model_calm(true);
@@ -271,7 +271,7 @@ static void check_counts(stage *s) {
   tdict_device_counts counts = {0};
   tdict_driver_sim_count driver = {0};
   model_calm(true);
-  for (int i = 0; i < NUM_DEVICES; i++) { /* opens the devices that no thread has used */
+  for (int i = 0; i < NUM_DEVICES; i++) { /* opens each device that no thread has used */
     model_true(tdict_context_get_counts(s->world.context, tdict_sim(i), &counts, NULL) == TDICT_OK);
     model_true(counts.device_bytes == 0);
   }
@@ -281,7 +281,7 @@ static void check_counts(stage *s) {
     num_events += driver.num_events;
   }
   model_calm(false);
-  /* if the driver frees memory but reports a failure, the memory still counts */
+  /* memory still counts if the driver freed it but reported a failure */
   const bool may_differ = model_was_unlucky();
   model_true(may_differ ? counts.pinned_bytes >= driver.pinned_bytes : counts.pinned_bytes == driver.pinned_bytes);
   model_true(counts.peak_pinned_bytes >= counts.pinned_bytes);

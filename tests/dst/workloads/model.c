@@ -44,8 +44,8 @@ tdict_error *model_error(void) {
 }
 tdict_status model_status(void) { return last_status; }
 
-/* Returns true if a misfortune can be the cause of the status: of this call's failure, or of the failure of an earlier
- * transfer, which has lost the bytes. */
+/* Returns true if a misfortune can have caused the status. It may have failed this call, or an earlier transfer, whose
+ * bytes are then lost. */
 static bool is_excused(tdict_status status) {
   const uint32_t possible = 1u << TDICT_ENOMEM | 1u << TDICT_EDEVICE | 1u << TDICT_EIO;
   const bool reads_lost_bytes = status == TDICT_EINVAL && strstr(last_error.message, " are lost");
@@ -210,7 +210,7 @@ typedef struct leaf {
   tdict_dtype dtype;
   int ndim;
   int64_t shape[2];
-  bool is_strided; /* in trees of model_tree() */
+  bool is_strided; /* only in trees of model_tree() */
 } leaf;
 static const leaf leaves[MODEL_NUM_LEAVES] = {
     {"a", TDICT_I64, 0, {0}, false},   {"n.b", TDICT_F32, 2, {5, 3}, true},
@@ -233,7 +233,7 @@ static void shape_of(const leaf *l, const model_rows *rows, int64_t *shape) {
 
 int32_t model_int_of(model_stamp stamp, int64_t index) { return (int32_t)(mix(stamp, WIDE, index) & 0xff) + 7; }
 
-/* Writes element `index` of a row. Floats are whole numbers, so that conversions are exact. */
+/* Writes element `index` of a row of leaf `number`. Floats are whole numbers, so conversions are exact. */
 static void element_of(int number, model_stamp stamp, int64_t index, void *out) {
   const uint64_t random = mix(stamp, number, index);
   const float real = (float)(random & 0xff);
@@ -257,8 +257,8 @@ static void element_of(int number, model_stamp stamp, int64_t index, void *out) 
   }
 }
 
-/* Writes all elements of a leaf to `write`, or compares them if `write` is NULL. Returns false if an element
- * differs. */
+/* If `write` is not NULL, writes all elements of a leaf there. Otherwise compares them with `read`, and returns false
+ * if an element differs. */
 static bool visit_elements(const tdict_tensor *t, int number, const model_rows *rows, char *write, const char *read) {
   const leaf *l = &leaves[number];
   const int64_t *strides = tdict_tensor_strides(t);

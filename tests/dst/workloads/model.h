@@ -1,9 +1,9 @@
 /* Helpers for workloads: checks of the status of calls, simulated devices that must be empty at the end, threads, and
  * trees whose bytes are known.
  *
- * Trees. All bytes of a row follow from one number, its stamp. A tree of the model has n rows, and the batch size [n].
- * Its leaves have several dtypes, and one of them is strided. The expected bytes are computed here, without code of the
- * library. Thread rule: safe from any thread, except where a comment says otherwise. */
+ * Trees. All bytes of a row are computed from one number, its stamp. A tree of the model has n rows and the batch size
+ * [n]. Its leaves have several dtypes. The expected bytes are computed here, without code of the library. Thread rule:
+ * safe from any thread, except where a comment says otherwise. */
 #ifndef TDICT_TESTS_DST_MODEL_H
 #define TDICT_TESTS_DST_MODEL_H
 
@@ -23,7 +23,7 @@
 void model_begin(void);
 /* Ends a workload: misfortunes no longer happen. */
 void model_end(void);
-/* Starts or ends a section without misfortunes on any thread. Calls may be nested. */
+/* Starts or ends a section in which no thread has misfortunes. Calls may be nested. */
 void model_calm(bool is_calm);
 /* Returns true if a misfortune has happened since model_begin(). */
 bool model_was_unlucky(void);
@@ -33,8 +33,8 @@ tdict_error *model_error(void);
 /* Returns true if the call succeeded, and false if it failed because of a misfortune. Any other failure ends the
  * program, and so does a successful call that wrote an error. */
 #define model_ok(call) model_judge((call), 0, #call)
-/* Like model_ok(), for a call that may also fail with one of these statuses (1u << status). model_status() returns the
- * status. */
+/* Like model_ok(), but the call may also fail with any status whose bit (1u << status) is set in `allowed`.
+ * model_status() then returns the status. */
 #define model_may(allowed, call) model_judge((call), (allowed), #call)
 bool model_judge(tdict_status status, uint32_t allowed, const char *call);
 /* Returns the status of the last call of this thread inside model_ok() or model_may(). */
@@ -48,7 +48,7 @@ tdict_status model_status(void);
 
 /* Opens a simulated driver whose calls can fail by misfortune. Returns NULL after a misfortune. */
 tdict_driver *model_open_driver(const tdict_sim_options *options);
-/* Releases the driver. All its memory and streams must have been freed. */
+/* Releases the driver. Fails if memory or a stream of its devices has not been freed. */
 void model_close_driver(tdict_driver *driver, int num_devices);
 
 typedef struct model_world {
@@ -66,18 +66,18 @@ typedef struct model_settings {
 model_settings model_settings_default(void);
 /* Creates a context with its own simulated driver. Returns false after a misfortune. */
 bool model_open(model_world *w, const model_settings *settings);
-/* Moves a tree to the device and back without misfortunes, and checks its bytes. */
+/* Checks that a new tree can be moved to the device and back with the right bytes. Allows no misfortunes. */
 void model_next_transfer_works(model_world *w);
-/* Destroys the context. All results must have been released. Checks that the driver holds no memory or stream. */
+/* Destroys the context. All results must have been released. Checks that the driver holds no memory and no stream. */
 void model_close(model_world *w);
 
-/* Runs `body` on `count` threads, at most 8, with the numbers from 0 on. Returns when all threads have ended. */
+/* Calls body(number, data) on `count` threads (at most 8), numbered from 0. Returns when all threads have ended. */
 void model_run(int count, void (*body)(int number, void *data), void *data);
 
-/* A stream that waits until the gate is opened. While a gate is shut, no kernel of its device runs, and transfers that
- * wait for the gate keep staging slots and threads of the pool. So a device may have only one shut gate. Until the
- * thread opens the gate, it must not take a lock, and must not wait for a transfer without a timeout. It must also be
- * calm, because a call that gets no memory waits for the transfers that it conflicts with. */
+/* A stream that waits until the gate is opened. While a gate is shut, no kernel runs on its device, and transfers that
+ * wait for the gate keep staging slots and pool threads. So a device may have only one shut gate. Until the thread
+ * opens the gate, it must not take a lock or wait for a transfer without a timeout. Call model_calm(true) before,
+ * because a call that gets no memory waits for conflicting transfers. */
 typedef struct model_gate {
   tdict_stream stream;
   _Atomic(bool) is_open;
@@ -92,34 +92,34 @@ enum { MODEL_MOST_ROWS = 64, MODEL_NUM_LEAVES = 6 };
 typedef int64_t model_stamp;
 /* Returns the stamp of a row in trees of a generation. */
 static inline model_stamp model_stamp_of(int64_t generation, int64_t row) { return generation * 1024 + row; }
-/* The rows of a tree. model_rows_of() returns rows `first`, first + 1 and so on of one generation. */
+/* The stamps of a tree's rows. model_rows_of() returns `count` rows of one generation, from row `first` on. */
 typedef struct model_rows {
   int64_t count;
-  int64_t width; /* elements of a row of the largest leaf */
+  int64_t width; /* number of elements in a row of the largest leaf */
   model_stamp stamps[MODEL_MOST_ROWS];
 } model_rows;
 model_rows model_rows_of(int64_t generation, int64_t first, int64_t count, int64_t width);
-/* Returns rows `first` to first + count - 1 of `rows`. */
+/* Returns `count` rows of `rows`, from row `first` on. */
 model_rows model_rows_slice(const model_rows *rows, int64_t first, int64_t count);
 
 /* Makes a tree in host memory with these rows. Returns NULL after a misfortune. */
 tdict_tree *model_tree(const model_rows *rows);
-/* Does the same in one storage of `memory`, in the layout of tdict_create_from(). Returns NULL after a misfortune. */
+/* Like model_tree(), but with one storage of `memory` and the layout of tdict_create_from(). */
 tdict_tree *model_block(const model_rows *rows, tdict_memory *memory);
-/* Returns the MODEL_NUM_LEAVES fields of a row in trees of this width. They are valid until a call with another width,
- * which only the main thread may make, while no other thread runs. */
+/* Returns the MODEL_NUM_LEAVES fields of a row in trees of this width. They are valid until a call with another width.
+ * Only the main thread may make such a call, while no other thread runs. */
 const tdict_field *model_fields(int64_t width);
 /* Writes row `row` of a contiguous tree. Without batch dimensions, there is only row 0. Returns false if an accessor
  * returned NULL. */
 bool model_write_row(tdict_tree *td, int64_t row, model_stamp stamp, int64_t width);
-/* Writes the rows through accessors. Returns false if an accessor returned NULL. */
+/* Writes all rows through accessors. Returns false if an accessor returned NULL. */
 bool model_write(tdict_tree *td, const model_rows *rows);
 
 /* The expected properties of a tree, apart from its bytes. */
 typedef struct model_look {
-  tdict_device device; /* of the tensors */
+  tdict_device device; /* device of the tensors */
   bool has_device, is_locked, is_contiguous;
-  bool is_mixed;    /* a file may change the order of keys and drop batch dimensions */
+  bool is_mixed;    /* the file format may reorder keys and drop batch dimensions */
   int is_pinned;    /* 1, 0, or -1: either */
   size_t num_extra; /* keys of the root that are not leaves of the model */
 } model_look;
@@ -129,10 +129,10 @@ model_look model_device_look(tdict_device device);
 void model_check_shape(const tdict_tree *td, const model_rows *rows, const model_look *look);
 /* Checks the properties and the bytes of a tree in host memory. */
 void model_check(const tdict_tree *td, const model_rows *rows, const model_look *look);
-/* Checks the properties and the bytes of a tree on a device. Makes a copy for this, without misfortunes. */
+/* Checks the properties and bytes of a tree on a device. For this, copies the tree without misfortunes. */
 void model_check_device(model_world *w, const tdict_tree *td, const model_rows *rows, const model_look *look);
-/* Stands in for a kernel of the program that reads the first and the largest leaf of a tree on a stream, and checks
- * them. The struct must not move until the stream is synchronized. */
+/* A function on a stream that acts as a kernel of the program: reads the first and the largest leaf of a tree, and
+ * checks them. The struct must not move until the stream is synchronized. */
 typedef struct model_reader {
   tdict_stream stream;
   const void *first, *largest;
@@ -140,8 +140,8 @@ typedef struct model_reader {
 } model_reader;
 /* Launches the kernel. Returns false after a misfortune. */
 bool model_read_on(model_reader *r, const tdict_tree *td, tdict_stream stream, const model_rows *rows);
-/* Stands in for a kernel of the program that writes all leaves of a tree on a device. The struct must not move until
- * the stream is synchronized. */
+/* A function on a stream that acts as a kernel of the program: writes all leaves of a tree on a device. The struct must
+ * not move until the stream is synchronized. */
 typedef struct model_writer {
   tdict_stream stream;
   tdict_tensor *leaves[MODEL_NUM_LEAVES]; /* borrowed from the tree */
@@ -152,13 +152,13 @@ typedef struct model_writer {
 bool model_write_on(model_writer *w, tdict_tree *td, tdict_stream stream, const model_rows *rows);
 /* Waits for the stream, without misfortunes. */
 void model_synchronize(model_world *w, tdict_stream stream);
-/* Returns true if the tree, in host memory, has the bytes of these rows. */
+/* Returns true if a tree in host memory has the bytes of these rows. */
 bool model_has(const tdict_tree *td, const model_rows *rows);
 /* Returns the generation of a host tree's first row. Ignores the other rows. Fails if an accessor returns NULL. */
 int64_t model_generation(const tdict_tree *td);
 /* Returns the number of bytes of all elements of a tree with these rows. */
 size_t model_bytes(const model_rows *rows);
-/* Returns the bytes of such a tree in one storage, in which each leaf begins at a multiple of 256 bytes. */
+/* Returns the size of the storage of model_block(), in which each leaf begins at a multiple of 256 bytes. */
 size_t model_block_bytes(const model_rows *rows);
 /* Returns element `index` of the leaf "n.m.d" in the row with this stamp. */
 int32_t model_int_of(model_stamp stamp, int64_t index);

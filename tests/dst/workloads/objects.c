@@ -15,15 +15,15 @@
 
 enum { NUM_PLAYERS = 2, NUM_TREES = 3, ROWS = 3, WIDTH = 30, NUM_OBJECTS = 4, MOST_GENERATIONS = 32, RELEASED = -1 };
 
-/* The struct of all objects, with a tree or a tensor. */
+/* The struct of every object. It has a tree or a tensor. */
 typedef struct thing {
   tdict_tree *tree;
   tdict_tensor *tensor;
   bool fails;         /* its hook `to_device` returns TDICT_EFORMAT */
-  int64_t generation; /* of a box; RELEASED if it has been released */
+  int64_t generation; /* for boxes; RELEASED: the box has been released */
 } thing;
 static _Atomic(int64_t) num_alive;
-/* for each generation, the functions that hooks of boxes have launched, and those that have run */
+/* for each generation, how many functions the hooks of boxes have launched, and how many of these have run */
 static _Atomic(int) num_launched[MOST_GENERATIONS], num_ran[MOST_GENERATIONS];
 
 static void drop_thing(void *self) {
@@ -88,14 +88,14 @@ static tdict_status pin_box(const void *self, const tdict_hook *hook, void **out
   tdict_status status = tdict_hook_pin(hook, t->tensor, &pinned, err);
   return status == TDICT_OK ? make_thing(&(thing){.tensor = pinned, .generation = t->generation}, out) : status;
 }
-/* Runs on the stream of the hook. The object of the hook must live until this work is done. */
+/* Runs on the stream that the hook gets. The hook's object must live until this work is done. */
 static void count_run(void *user) {
   const int64_t generation = ((const thing *)user)->generation;
   if (generation < 0 || generation >= MOST_GENERATIONS)
     dst_fail("a hook's object was released before the work on its stream");
   atomic_fetch_add(&num_ran[generation], 1);
 }
-/* Moves a box, and queues work on the stream of the hook. The transfer must wait for this work. */
+/* Moves a box, and queues work on the hook's stream. The transfer must wait for this work. */
 static tdict_status move_box(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const tdict_stream stream = hook->stream;
   const thing *t = self;

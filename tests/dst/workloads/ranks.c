@@ -1,6 +1,6 @@
-/* A communicator whose ranks are threads, also with ranks that fail, are late or die.
+/* A communicator whose ranks are threads. A rank may fail, be late or die.
  *
- * All ranks make the same blocking or asynchronous calls, which a script lists. Each rank checks its results against
+ * All ranks make the calls listed in a script, either blocking or asynchronous. Each rank checks its results against
  * the rows that all ranks passed to the call. In some runs, a function of a rank's table fails, or a rank ends between
  * two calls, or a rank is late. Each call then returns the right result or an error. A rank that gets an error aborts
  * its communicator, as a program would, so no rank waits for ever. */
@@ -77,7 +77,7 @@ static tdict_tree *make_tree(stage *s, const model_rows *rows, bool in_place) {
   return there;
 }
 
-/* Returns element `i` of the numbers that a rank passes to a reduction. */
+/* Returns element `i` of the leaf that a rank passes to a reduction. */
 static int64_t number_of(int call, int rank, int i) { return call * 7 + (rank * 5 + i * 3) % 11; }
 static bool put_numbers(tdict_tree *td, const char *path, tdict_dtype dtype, const void *data) {
   const int64_t count = NUM_NUMBERS;
@@ -86,7 +86,7 @@ static bool put_numbers(tdict_tree *td, const char *path, tdict_dtype dtype, con
   is_ok = is_ok && model_ok(tdict_set(td, path, t, model_error()));
   return is_ok;
 }
-/* Makes a tree of the numbers as floats and, unless the call computes the mean, as integers. */
+/* Makes a tree with the numbers as floats and, unless the call computes the mean, also as integers. */
 static tdict_tree *make_numbers(stage *s, int call, int rank) {
   const bool is_mean = s->script[call].reduce == TDICT_REDUCE_MEAN;
   int64_t integers[NUM_NUMBERS];
@@ -186,7 +186,7 @@ static tdict_status make_call(stage *s, int call, int rank, taking *t) {
   }
 }
 
-/* Returns the statuses with which a call may fail. After a misfortune, a rank may also get another rank's error. */
+/* Returns the statuses that a failed call may return. After a misfortune, a rank may also get another rank's error. */
 static uint32_t allowed_of(const stage *s, call_kind kind) {
   const uint32_t lost = 1u << TDICT_ELOST | 1u << TDICT_ETIMEDOUT | 1u << TDICT_ECANCELLED | 1u << TDICT_EIO |
                         1u << TDICT_ENOMEM | 1u << TDICT_EDEVICE;
@@ -340,7 +340,7 @@ static void play(int rank, void *data) {
   }
   for (int i = 0; i < NUM_CALLS && goes_on && s->is_async; i++) goes_on = end(s, i, rank, &of[i]);
   if (!goes_on) {
-    /* After these errors other ranks may wait, so the call itself must have aborted the communicator. */
+    /* After these two errors other ranks may wait, so the failed call must have aborted the communicator. */
     const uint32_t aborting = 1u << TDICT_ELOST | 1u << TDICT_ETIMEDOUT;
     if (!model_was_unlucky() && aborting >> model_status() & 1) model_true(thread_world_aborts(s->threads, rank) > 0);
     if (s->trouble == DIES && rank == s->unlucky_rank) thread_world_leave(s->threads, rank);

@@ -1,8 +1,8 @@
 /* A replay buffer with a writer, and a loader that draws its rows.
  *
  * The writer appends and rewrites rows, and records the contents of the buffer after each write as a version. The
- * loader reads all rows of a batch between two writes. So a batch must equal the rows of one version, which is not
- * older than the epoch and not newer than the delivery. Stamps contain the numbers of the write and the row. */
+ * loader reads all rows of a batch between two writes, so a batch must equal the rows of one version: not older than
+ * the start of the epoch, and not newer than the delivery. Stamps contain the numbers of the write and the row. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -24,16 +24,16 @@ typedef struct stage {
   tdict_replay *replay;
   tdict_tree *tree;
   tdict_loader *loader;
-  bool is_collated; /* if the rows of a batch are fetched one by one */
+  bool is_collated; /* whether the rows of a batch are fetched one by one */
   tdict_device device;
   int64_t batch_size;
   pthread_mutex_t lock; /* guards: versions, num_versions */
   version versions[MOST_VERSIONS];
-  int num_versions; /* includes the version of a write that is not done */
+  int num_versions; /* includes the version of an unfinished write */
   _Atomic(bool) is_done;
 } stage;
 
-/* Returns the stamp of a row that a write has written. */
+/* Returns the stamp that write number `write` gives a row. */
 static model_stamp stamp_at(int write, int64_t row) { return model_stamp_of(write, row); }
 
 static version last_version(stage *s) {
@@ -42,7 +42,7 @@ static version last_version(stage *s) {
   pthread_mutex_unlock(&s->lock);
   return v;
 }
-/* Adds the version that the next write will make. */
+/* Records the version that the next write will make. */
 static void add_version(stage *s, const version *v) {
   pthread_mutex_lock(&s->lock);
   model_true(s->num_versions < MOST_VERSIONS);
@@ -102,7 +102,7 @@ static void write_under_lock(stage *s, int write) {
   tdict_replay_lock(s->replay);
   tdict_replay_state state = state_of(s);
   model_true(state.num_filled == v.num_filled && state.total == v.total);
-  /* No fetch may see these bytes, because the buffer is locked. */
+  /* The buffer is locked, so no fetch may see these bytes. */
   model_true(model_write_row(s->tree, row, stamp_at(write + MOST_VERSIONS, row), WIDTH));
   usleep((useconds_t)dst_roll(60));
   model_true(model_write_row(s->tree, row, v.stamps[row], WIDTH));
@@ -141,14 +141,14 @@ static int num_versions(stage *s) {
 }
 static int64_t row_of(model_stamp stamp) { return stamp % 1024; }
 
-/* Returns true if the rows are equal to rows of the version. */
+/* Returns true if each row equals the row of this version at the same position of the buffer. */
 static bool is_version(const version *v, const model_rows *rows) {
   for (int64_t i = 0; i < rows->count; i++)
     if (v->stamps[row_of(rows->stamps[i])] != rows->stamps[i]) return false;
   return true;
 }
-/* Checks that all rows are from one version, `oldest` or later. Rows that are fetched one by one may differ in
- * version. */
+/* Checks that all rows are from one version, which is `oldest` or later. Rows fetched one by one may be from
+ * several. */
 static void check_rows(stage *s, const model_rows *rows, int oldest) {
   bool is_found = false;
   pthread_mutex_lock(&s->lock);
@@ -167,7 +167,7 @@ static void check_rows(stage *s, const model_rows *rows, int oldest) {
   if (!is_found) dst_fail("a batch has rows of several writes; its first stamp is %lld", (long long)rows->stamps[0]);
 }
 
-/* Reads the stamps of a batch and compares all other bytes with them. */
+/* Reads the stamps of a batch, and checks that all other bytes match the stamps. */
 static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t *seen) {
   scoped_tree host = NULL;
   model_calm(true);
@@ -189,9 +189,9 @@ static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t 
   check_rows(s, &rows, oldest);
 }
 
-/* Takes the batches of an epoch. An error stays until the loader is restarted. */
+/* Takes the batches of an epoch. After an error, each call returns it until the loader is restarted. */
 static void take_epoch(stage *s) {
-  /* The write of the last version may not be done, so the version before it is also possible. */
+  /* The write of the last version may be unfinished, so the version before it is also possible. */
   const int newest = num_versions(s) - 1, oldest = newest > 0 ? newest - 1 : 0;
   const int64_t before = s->versions[oldest].num_filled;
   uint64_t seen = 0;
@@ -211,7 +211,7 @@ static void take_epoch(stage *s) {
       return;
     }
   }
-  /* The epoch has rows 0 to n - 1. The number n was read during the first call. */
+  /* The epoch has rows 0 to n - 1. n is the number of filled rows at some moment in the first tdict_loader_next(). */
   int64_t count = 0;
   while (seen >> count & 1) count++;
   if (seen != (UINT64_C(1) << count) - 1)

@@ -15,11 +15,11 @@
 enum { NUM_WORKERS = 2, MOST_BATCHES = 6, MOST_HELD = 3, ROWS = 2, WIDTH = 40, MILLISECOND = 1000000 };
 
 typedef struct worker {
-  int sockets[2]; /* ends of the trainer and of the worker */
+  int sockets[2]; /* [0] is the trainer's end, [1] the worker's */
   bool is_added;
-  int num_batches;                       /* to publish in all */
-  bool leaves_slot;                      /* leaves while it fills a slot */
-  _Atomic(int) num_published, num_begun; /* begun: includes a call that has not returned */
+  int num_batches;                       /* the total number to publish */
+  bool leaves_slot;                      /* leaves the ring while it fills a slot */
+  _Atomic(int) num_published, num_begun; /* begun: also counts a call that has not returned */
   int num_taken;
 } worker;
 /* A batch that the trainer has sent to the device. */
@@ -58,7 +58,7 @@ static bool attach(worker *w, tdict_share_ring **out) {
   return false;
 }
 
-/* Writes a batch into a slot. Returns false after a misfortune, and the slot then has no valid batch. */
+/* Writes a batch into a slot. Returns false after a misfortune. The slot then has no valid batch. */
 static bool fill(stage *s, tdict_tree *slot, int64_t generation) {
   const model_rows rows = rows_of(generation);
   if (dst_roll(2)) {
@@ -70,7 +70,7 @@ static bool fill(stage *s, tdict_tree *slot, int64_t generation) {
       td && model_ok(tdict_to_device(s->worker_world.context, td, tdict_sim(0), NULL, &there, model_error())) &&
       model_ok(tdict_transfer_into(s->worker_world.context, slot, there, NULL, model_error()));
   td_release(there, td);
-  return is_ok || model_write(slot, &rows); /* only accessors for reading return NULL if bytes are lost */
+  return is_ok || model_write(slot, &rows); /* accessors return NULL for lost bytes only if they read */
 }
 
 static void work(stage *s, int number) {
@@ -114,7 +114,7 @@ static int check_batch(stage *s, const tdict_tree *batch) {
   return number;
 }
 
-/* Starts the transfer of a slot. The slot may be given back at once, because the transfer keeps its bytes. */
+/* Starts the transfer of a slot. The transfer retains the bytes, so the slot may be returned to the ring at once. */
 static void send_slot(stage *s, const tdict_tree *slot, int64_t generation) {
   tdict_future *f = NULL;
   tdict_transfer_options o =
@@ -145,7 +145,7 @@ static bool take(stage *s, tdict_tree **held, int *num_held) {
   const uint32_t allowed = 1u << TDICT_ETIMEDOUT | 1u << TDICT_ENOTFOUND;
   const bool are_all_gone = atomic_load(&s->num_active) == 0;
   if (!model_may(allowed, tdict_share_ring_take(s->ring, MILLISECOND, &slot, model_error()))) {
-    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* a full slot is never missed */
+    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* take() never misses a full slot */
     give_back(s, held, num_held);                                             /* the workers may wait for these slots */
     return may_come;
   }
@@ -203,7 +203,7 @@ static bool open_ring(stage *s) {
   return true;
 }
 
-/* Checks that all published batches were taken, unless the trainer left early. */
+/* Checks that the trainer took all published batches, unless it left early. */
 static void check_counts(const stage *s) {
   for (int i = 0; i < NUM_WORKERS; i++) {
     const worker *w = &s->workers[i];
@@ -214,7 +214,7 @@ static void check_counts(const stage *s) {
   }
 }
 
-/* Shares a single tree. Both ends must have the same bytes. */
+/* Shares a single tree. The trees of both ends must have the same bytes. */
 static void share_tree(void) {
   const model_rows rows = rows_of(7), changed = rows_of(8);
   int sockets[2];

@@ -1,8 +1,8 @@
 /* A context that is destroyed while transfers run.
  *
  * Threads start transfers and leave them in flight. One thread then destroys the context, which must wait for them. At
- * the same time, other threads wait for futures, read results, and release trees and futures, which stay valid. A
- * failed future whose error was not read writes to the log, but never after the end of the context. */
+ * the same time, other threads wait for futures, read results, and release trees and futures, which stay valid. If the
+ * error of a failed future is never read, the library logs it, but never after the context is destroyed. */
 #include <stdatomic.h>
 
 #include "context.h"
@@ -19,7 +19,7 @@ typedef struct pending {
 } pending;
 typedef struct stage {
   tdict_driver *driver;
-  tdict_context *contexts[2]; /* both use the same driver; the second may be NULL */
+  tdict_context *contexts[2]; /* use the same driver; the second may be NULL */
   int64_t width;
   tdict_tree *common; /* all threads read this tree on the device */
   tdict_tree *target; /* all threads write this tree on the device */
@@ -73,7 +73,7 @@ static void start(int number, void *data) {
     if (kind == 2) p->generation = 0; /* another thread may overwrite this tree */
     p->is_cancelled = is_started && dst_roll(4) == 0;
     if (p->is_cancelled) tdict_future_cancel(p->future);
-    if (dst_roll(2)) { /* the transfer keeps the bytes */
+    if (dst_roll(2)) { /* the transfer retains the bytes */
       tdict_release(p->source);
       p->source = NULL;
     }

@@ -1,8 +1,8 @@
-/* Transfers that conflict, are cancelled, make streams wait or are released early.
+/* Transfers that conflict, are cancelled, make streams wait, or whose trees and futures are released early.
  *
- * Three threads start transfers. A destination that several threads write has a lock, under which transfers are
- * started, and a record of the last generation. The library runs conflicting transfers in the order of their starts, so
- * a new transfer must read the generation in the record. */
+ * Three threads start transfers. A destination that several threads write records the last generation, and a lock
+ * guards the start of its transfers. The library runs conflicting transfers in the order in which they started, so a
+ * new transfer must read the recorded generation. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -25,7 +25,7 @@ static const uint32_t cancelled = 1u << TDICT_ECANCELLED, lost = 1u << TDICT_EIN
 typedef struct contested {
   pthread_mutex_t lock; /* guards: the order of starts, generation, is_certain */
   tdict_tree *tree;
-  int64_t generation; /* of the last write */
+  int64_t generation; /* generation of the last write */
   bool is_certain;    /* the last write was not cancelled */
 } contested;
 
@@ -35,9 +35,9 @@ typedef struct stage {
   int kinds[NUM_KINDS]; /* the actions of this run */
   size_t num_kinds;
   tdict_tree *sources[NUM_SOURCES];
-  bool are_locked;                    /* of the sources, so that the library keeps their plans */
+  bool are_locked;                    /* locks the sources, so that the library keeps their plans */
   contested contested[NUM_CONTESTED]; /* 0: on the device, 1: on the host */
-  model_look host_look;               /* of contested[1], which may be pinned */
+  model_look host_look;               /* expected properties of contested[1], which may be pinned */
   _Atomic(int64_t) next_generation;
   pthread_mutex_t gate_lock; /* held while a gate is shut; taken before the lock of a contested tree */
 } stage;
@@ -61,7 +61,7 @@ static tdict_transfer_options roll_options(void) {
   return o;
 }
 
-/* Waits for a transfer in one of several ways. Returns true if the transfer succeeded, and its tree in *out. */
+/* Waits for a transfer in one of several ways. If it succeeded, sets *out to its tree and returns true. */
 static bool finish(tdict_future *f, uint32_t allowed, tdict_tree **out) {
   const uint64_t way = dst_roll(4);
   if (way == 0)
@@ -77,7 +77,7 @@ static bool finish(tdict_future *f, uint32_t allowed, tdict_tree **out) {
   return is_done;
 }
 
-/* Checks the statistics of a transfer. `bytes` are those of all elements, or of the block of a locked tree. */
+/* Checks the statistics of a transfer. `bytes` is the size of all elements, or of the storage of a locked block. */
 static void check_stats(const tdict_future *f, size_t bytes) {
   tdict_transfer_stats s = tdict_transfer_stats_default();
   model_true(tdict_future_get_stats(f, &s, NULL) == TDICT_OK);
@@ -135,7 +135,7 @@ static void let_go(stage *s) {
   }
 }
 
-/* Shuts a gate, and returns options for a transfer that waits for the gate. The starting call returns early, and the
+/* Shuts a gate, and fills in options for a transfer that waits for the gate. The starting call returns early, and the
  * transfer uses one thread. Only one gate may be shut at a time. Returns false after a misfortune. */
 static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   *o = roll_options();
@@ -146,7 +146,7 @@ static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   return true;
 }
 
-/* Cancels a transfer that waits for a gate. The transfer cannot have ended before, so it must end as cancelled. */
+/* Cancels a transfer that waits for a gate. The transfer cannot have ended yet, so it must end as cancelled. */
 static void cancel_behind_a_gate(stage *s) {
   model_gate g;
   tdict_transfer_options o;
@@ -234,7 +234,7 @@ static void read_contested(stage *s, contested *c, int which) {
   tdict_release(got);
 }
 
-/* Starts a transfer to the device and may wait for a limited time. Returns NULL if the transfer was not started. */
+/* Starts a transfer to the device, and may wait for it for a short time. Returns NULL if it was not started. */
 static tdict_future *read_for_a_while(stage *s, tdict_tree *td, const tdict_transfer_options *o, uint32_t allowed) {
   tdict_future *f = NULL;
   if (!model_may(allowed, tdict_to_device_async(s->world.context, td, tdict_sim(0), o, &f, model_error()))) return NULL;
@@ -247,8 +247,8 @@ static void check_read(stage *s, tdict_future *f, const model_rows *rows, uint32
   if (f && finish(f, model_was_unlucky() ? lost : allowed, &got)) model_check_device(&s->world, got, rows, &look);
 }
 
-/* Starts a read of the contested tree on the host that waits for a gate. Another read may then start and end before a
- * write is started. The write must wait for the first read. */
+/* Starts a read of the contested tree on the host, and lets this read wait for a gate. Another read may start and end
+ * before the write is started. The write must wait for the first read. */
 static void write_behind_a_read(stage *s) {
   contested *c = &s->contested[1];
   const model_rows next = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
@@ -298,7 +298,7 @@ static void wait_on_stream(stage *s) {
       model_reader r;
       const bool looks = model_read_on(&r, there, stream, &rows);
       const bool is_recorded = looks && model_ok(tdict_record_stream(there, stream, model_error()));
-      if (is_recorded) tdict_release(there); /* the recorded use keeps the bytes */
+      if (is_recorded) tdict_release(there); /* the library retains the bytes for the recorded use */
       (void)!tdict_future_wait(f, NULL, NULL);
       model_synchronize(&s->world, stream);
       if (!is_recorded) tdict_release(there);
@@ -308,7 +308,7 @@ static void wait_on_stream(stage *s) {
   tdict_stream_destroy(s->world.context, stream);
 }
 
-/* Pins a tree, then moves it with a conversion and a kept entry. */
+/* Pins a tree, then moves it with one conversion and one key that `keep` names. */
 static void pin_and_convert(stage *s) {
   const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
   const model_rows rows = rows_of(s, generation);
@@ -386,7 +386,7 @@ static void play(int number, void *data) {
   }
 }
 
-/* Checks after all transfers that the sources are unchanged, and that contested trees have the recorded generation. */
+/* Checks at the end that the sources are unchanged and that contested trees have the recorded generation. */
 static void check_all(stage *s) {
   const model_look on_device = model_device_look(tdict_sim(0));
   model_look look = model_plain_look();
@@ -397,7 +397,7 @@ static void check_all(stage *s) {
   }
   for (int i = 0; i < NUM_CONTESTED; i++) {
     contested *c = &s->contested[i];
-    if (!c->is_certain || model_was_unlucky()) { /* the next write makes the bytes valid again */
+    if (!c->is_certain || model_was_unlucky()) { /* a new write makes lost bytes valid again */
       scoped_tree td = NULL;
       const model_rows next = rows_of(s, c->generation = 900 + i);
       model_calm(true);
@@ -413,8 +413,8 @@ static void check_all(stage *s) {
   }
 }
 
-/* Moves the largest leaf into its own pinned storage, from which the driver reads it after the copy is queued. Returns
- * false after a misfortune. */
+/* Moves the largest leaf into its own pinned storage. The driver may still read this storage after the copy is queued.
+ * Returns false after a misfortune. */
 static bool pin_large_leaf(stage *s, tdict_tree *td) {
   const model_rows rows = rows_of(s, 50);
   tdict_tensor *t = NULL, *pinned = NULL;
@@ -427,8 +427,8 @@ static bool pin_large_leaf(stage *s, tdict_tree *td) {
   return is_ok;
 }
 
-/* Chooses about half of the kinds of actions for a run. An error that needs a few kinds is then more likely than with
- * all kinds (Groce and others, Swarm Testing, 2012). */
+/* Chooses about half of the kinds of actions for a run. This finds errors that need only a few kinds with a higher
+ * probability than runs of all kinds (Groce and others, Swarm Testing, 2012). */
 static void choose_kinds(stage *s) {
   for (int kind = 0; kind < NUM_KINDS; kind++)
     if (dst_roll(2)) s->kinds[s->num_kinds++] = kind;

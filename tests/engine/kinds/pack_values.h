@@ -11,7 +11,7 @@
 
 enum { PV_BLOCK = 32768 }; /* bytes of a block */
 
-/* The range of the elements. Each size is tested with the largest difference that fits, and with one more. */
+/* The range of the elements. Each packed width has a kind with the largest range that fits, and one with 1 more. */
 typedef enum pv_kind {
   PV_EQUAL,    /* one value */
   PV_BYTE,     /* differences up to 255 */
@@ -110,7 +110,7 @@ static inline void pv_fill(rng *r, tdict_dtype dtype, void *data, size_t count, 
 }
 
 static inline size_t pv_round(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
-/* Returns the bits that each element of a block needs. */
+/* Returns how many bits each element of a block needs. */
 static inline unsigned pv_bits(tdict_dtype dtype, const void *data, size_t count) {
   long double low = pv_value(dtype, data, 0), high = low;
   for (size_t i = 1; i < count; i++) {

@@ -4,7 +4,7 @@
 #include "core/base/error.h"
 #include "device/gpu.h"
 
-/* Simulates a driver without kernels, for which tensors are sent unpacked. */
+/* If true, loading the kernels fails, and tensors are then sent unpacked. */
 static bool has_no_kernels;
 tdict_status __real_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
 tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
@@ -48,7 +48,7 @@ GPU_CASE(narrow_fills_large_slots) {
   }
 }
 
-/* Slots of any size have room for as many heads as possible. */
+/* Slots of every size have room for the packed elements and the heads of their leaves. */
 GPU_CASE(narrow_heads_fit_into_slots) {
   for (size_t slot = 4096; slot <= 65536; slot += slot < 16384 ? 4096 : 16384) {
     scoped_place w = place_sized(32 * slot, -1);
@@ -63,7 +63,7 @@ GPU_CASE(narrow_heads_fit_into_slots) {
   }
 }
 
-/* If each leaf is in one chunk, the statistics have the packed bytes of the model. */
+/* If each leaf fits into one chunk, `wire_bytes` equals the packed size that the model computes. */
 GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
   scoped_place w = large_world();
   for (int d = 0; d < PV_DTYPES; d++)
@@ -108,7 +108,7 @@ GPU_CASE(narrow_saves_most_bytes_of_tokens) {
   }
 }
 
-/* Pinned tensors that driver copies move are not packed. */
+/* Pinned tensors that the driver copies directly are not packed. */
 GPU_CASE(narrow_leaves_pinned_tensors_alone) {
   scoped_place w = large_world();
   scoped_tree src = new_tree(), out = NULL;
@@ -140,7 +140,7 @@ GPU_CASE(narrow_needs_kernels) {
   assert_true(s.wire_bytes < s.total_bytes);
 }
 
-/* Writes existing tensors of any alignment and strides. The bytes around them stay. */
+/* Writes into existing tensors with any alignment and strides. The bytes around them do not change. */
 DEVICE_CASE(narrow_into_a_destination) {
   scoped_place w = open_place();
   scoped_tree src = narrow_tree(NULL, true), dst = new_tree();

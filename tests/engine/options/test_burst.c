@@ -98,8 +98,8 @@ SIM_CASE(burst_gathers_while_the_link_is_busy) {
   check_line(&h);
 }
 
-/* A transfer by one thread, in both directions, queues a copy for each chunk, to the device with fewer calls. All
- * copies are queued when the thread reports so. */
+/* In both directions, a transfer on one thread queues one copy per chunk, with fewer calls than copies. When the latch
+ * `queued` opens, no copy is left in the burst. */
 SIM_CASE(burst_is_empty_when_all_is_queued) {
   scoped_place w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
@@ -119,7 +119,7 @@ SIM_CASE(burst_is_empty_when_all_is_queued) {
     }
 }
 
-/* If a thread waits for its slot or only polls it, the burst with this slot is queued. */
+/* If a lane waits for its slot or polls it, the burst that contains this slot is queued. */
 SIM_CASE(burst_is_queued_by_a_thread_that_waits) {
   for (int looks = 0; looks < 2; looks++) {
     scoped_hand h;
@@ -202,8 +202,8 @@ SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   tdict_stream_destroy(h.w.c, busy);
 }
 
-/* If a burst cannot be queued, the transfer fails with the path of the burst's first leaf. The lanes of the slots get
- * them back, and copy nothing out of them. */
+/* If a burst cannot be queued, the error of the transfer names the burst's first leaf. The lanes get their slots back,
+ * and copy nothing out of them. */
 SIM_CASE(burst_failure_fails_all_its_lanes) {
   for (int k = 0; k < 2; k++) {
     scoped_hand h;

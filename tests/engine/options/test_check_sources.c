@@ -41,7 +41,7 @@ SIM_CASE(check_sources_finds_change) {
     size_t at = k / 9 == 0 ? 0 : k / 9 == 1 ? tdict_tensor_bytes(t) - 1 : tdict_tensor_bytes(t) / 2;
     hold(&w);
     tdict_future *f = move_async(&w, src, w.device, &o);
-    spoil_bit(t->data, at); /* without an accessor, which would wait */
+    spoil_bit(t->data, at); /* not through an accessor, which would wait */
     resume(&w);
     td_fails_at(TDICT_ECHANGED, "changed", path, tdict_future_wait(f, &out, err));
     assert_null(out);
@@ -58,7 +58,7 @@ GPU_CASE(check_sources_accepts_unchanged_sources) {
     assert_true(has_number(&w, td_leaf(out, "n.plain"), 1));
     assert_true(has_number(&w, td_leaf(out, "n.pinned"), 2));
     td_ok(tdict_transfer_into(w.c, out, src, &o, err));
-    td_ok(tdict_to_device(w.c, out, tdict_cpu(), &o, &dst, err)); /* has no source on the host to check */
+    td_ok(tdict_to_device(w.c, out, tdict_cpu(), &o, &dst, err)); /* a source on the device is not checked */
     assert_true(has_number(&w, td_leaf(dst, "n.plain"), 1));
     td_release(dst);
   }

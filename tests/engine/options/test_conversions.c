@@ -79,7 +79,7 @@ DEVICE_CASE(conversions_into_a_destination) {
   }
 }
 
-/* If an element does not fit, the transfer fails, to the device, to the host and within the host. */
+/* A transfer to the device, to the host or within the host fails if an element does not fit. */
 DEVICE_CASE(conversions_report_elements_out_of_range) {
   scoped_place w = open_place();
   tdict_tree *src = new_tree(), *out = NULL, *there;
@@ -163,7 +163,7 @@ GPU_CASE(conversions_and_other_options) {
   assert_ptr_equal(td_leaf(out, "kept"), td_leaf(src, "kept"));
   assert_int_equal(s.total_bytes, 70 * 2 + 70 * 4);
   assert_int_equal(s.staged_bytes, s.total_bytes);
-  assert_int_equal(s.wire_bytes, 70 + 70); /* the link transports the narrow elements */
+  assert_int_equal(s.wire_bytes, 70 + 70); /* the elements cross the link as uint8 */
   td_release(out);
   o.num_keep = 0;
   td_ok(tdict_consolidate(src, NULL, &whole, err));

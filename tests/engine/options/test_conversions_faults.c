@@ -1,5 +1,5 @@
-/* Tests transfers that convert elements by kernels while driver calls fail: launches, loading the module, and each call
- * once. */
+/* Tests transfers whose elements are converted by kernels, while driver calls fail: launches, loading the module, and
+ * each other call once. */
 #include "context.h"
 #include "device/sim/driver.h"
 #include "engine/conversions.h"
@@ -120,8 +120,8 @@ SIM_CASE(conversions_with_failing_calls) {
   }
 }
 
-/* Without kernels, the host converts leaves that cross the link, and conversions within the device fail with the
- * driver's code. */
+/* If the module cannot be loaded, the host converts leaves that cross the link, and conversions within the device
+ * fail. */
 SIM_CASE(conversions_with_failing_modules) {
   for (faulty_way which = 0; which < NUM_FAULTY_WAYS; which++)
     for (int64_t n = 1; n <= 5; n++) {

@@ -1,5 +1,5 @@
-/* What the options conversions and narrow queue on the device: small pinned sources are read by one launch without any
- * copy, slots are filled with the narrow elements of the wire, and blocks without integers are copied once. */
+/* Tests the launches and copies that the option conversions queues. One launch reads small pinned sources without a
+ * copy, and slots hold elements of the narrow wire dtype. */
 #include "core/base/error.h"
 #include "device/gpu.h"
 #include "engine/conversions.h"
@@ -85,8 +85,8 @@ GPU_CASE(conversions_of_a_batch_need_one_launch) {
   }
 }
 
-/* Kernels read up to 1 MiB of a transfer from pinned sources. More converted leaves go through slots, and other pinned
- * leaves are copied directly. */
+/* In each transfer, kernels read up to 1 MiB directly from pinned sources. Further converted leaves go through slots.
+ * Other pinned leaves are copied directly. */
 GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
   scoped_place w = open_place();
   scoped_tree src = td_tree_in(w.pinned, "plain:i32[70000]");
@@ -126,7 +126,7 @@ GPU_CASE(conversions_of_odd_pinned_addresses) {
   }
 }
 
-/* Chunks of a large leaf fill the slots. Their size counts in narrow elements of the wire dtype. */
+/* Chunks of a large leaf fill the slots. Their size is counted in elements of the narrow wire dtype. */
 GPU_CASE(conversions_fill_large_slots) {
   scoped_place w = place_sized(16 << 20, -1); /* 32 slots */
   scoped_tree src = bytes_tree("a", 1 << 20, NULL);
@@ -140,7 +140,7 @@ GPU_CASE(conversions_fill_large_slots) {
   check_halves(&w, td_leaf(src, "a"), td_leaf(out, "a"));
 }
 
-/* Returns the bytes of the chunk in a slot, where each piece begins at a multiple of 256 bytes. */
+/* Returns how many bytes of a slot the chunk fills, where each piece begins at a multiple of 256 bytes. */
 static size_t bytes_in_slot(const tdict_plan *p, const tdict_chunk *chunk) {
   size_t sum = 0;
   for (uint32_t i = 0; i < p->num_items; i++) {

@@ -4,7 +4,7 @@
 #include "device/gpu.h"
 #include "engine/conversions.h"
 
-/* Simulates a driver without kernels. Host threads then convert all leaves, and the wider elements cross the link. */
+/* If true, loading the kernels fails. Host threads then convert all leaves, and the wider elements cross the link. */
 static bool has_no_kernels;
 tdict_status __real_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
 tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
@@ -17,11 +17,11 @@ tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
 GPU_CASE(conversions_choose_the_narrow_wire) {
   static const struct {
     tdict_dtype from, to;
-    size_t in, out, host_in, host_out; /* bytes of an element on the link */
+    size_t in, out, host_in, host_out; /* bytes per element on the link; host_: without kernels */
   } wires[] = {{TDICT_U8, TDICT_F32, 1, 1, 4, 1},
                {TDICT_F32, TDICT_BF16, 2, 2, 2, 4},
                {TDICT_F16, TDICT_BF16, 2, 2, 2, 2},
-               {TDICT_F32, TDICT_I64, 8, 4, 8, 4}, /* not on the device: range errors would come too late */
+               {TDICT_F32, TDICT_I64, 8, 4, 8, 4}, /* not by a kernel: range errors would come too late */
                {TDICT_I64, TDICT_U8, 1, 8, 1, 8}};
   enum { COUNT = 40000 };
   scoped_place w = open_place();
@@ -48,8 +48,8 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
   }
 }
 
-/* If the program names a wire dtype, elements are rounded twice. Within the host and in place, the name has no
- * effect. */
+/* If the program sets wire_dtype, elements are first rounded to wire_dtype and then converted to `dtype`. On one
+ * device, wire_dtype is ignored. */
 GPU_CASE(conversions_with_a_named_wire) {
   enum { COUNT = 30001 };
   scoped_place w = open_place();
@@ -76,7 +76,7 @@ GPU_CASE(conversions_with_a_named_wire) {
     assert_int_equal(s.wire_bytes, COUNT * 2);
     check_converted(&w, &want, td_leaf(rounded, "a"), td_leaf(back, "a"));
   }
-  td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err)); /* nothing changes there */
+  td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err)); /* already there with this dtype */
   assert_ptr_equal(out, there);
   td_release(out);
   has_no_kernels = true;
@@ -93,7 +93,7 @@ GPU_CASE(conversions_with_a_named_wire) {
   assert_null(out);
 }
 
-/* Within a device, tensors are converted only if they are contiguous and all values of their dtype fit. */
+/* Within a device, a kernel converts the tensors. A conversion in which elements may not fit is refused. */
 GPU_CASE(conversions_within_a_device) {
   scoped_place w = open_place();
   scoped_tree src = make_sources(&w, 0), there = to_device(&w, src, w.device);

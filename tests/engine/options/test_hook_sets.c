@@ -60,7 +60,8 @@ static void run_move(const place *w, int set, tdict_transfer_options *o, tdict_d
   }
   out = move_pairs(w, src, device, o, waits, &stats);
   check_tree_number(w, out, 20);
-  /* A pinned result on the host has pinned tensors if a hook can pin. Memory on a device is never pinned. */
+  /* On the host, a pinned result needs the hook pin_memory, or flatten without to_device. For a device, only objects
+   * that stay on the host are pinned. */
   const bool is_pinned = pins && (to_gpu ? set == PINS : set & PINS || set == FLATTENS);
   check_pairs(w, out, set, can_move(set) ? device : tdict_cpu(), is_pinned);
   if (to_gpu || pins) {
@@ -139,8 +140,7 @@ GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
     }
 }
 
-/* The tensors of flatten are those of the pinned object, so they are copied without a slot. The hooks of several
- * objects run at the same time, which this gate checks. */
+/* Checks that the hooks of several objects run at the same time: each waits until all have begun. */
 typedef struct meeting {
   gate gate;
   atomic_int num_inside;

@@ -1,4 +1,4 @@
-/* Tests calls of the library inside a hook. */
+/* Tests hooks that call functions of the library. */
 #include "engine/pair.h"
 
 #include "context.h"
@@ -75,7 +75,7 @@ static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict
   tdict_tensor *pinned = NULL, *again = NULL, *there = NULL, *once = NULL, *untouched = NULL;
   tdict_error said = {0};
   if (hook->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
-  const tdict_hook copy = *hook; /* a copy has the same functions */
+  const tdict_hook copy = *hook; /* a copy of the struct works, too */
   tdict_status status = tdict_hook_pin(&copy, self->inp, &pinned, err);
   if (status == TDICT_OK) status = tdict_hook_pin(hook, pinned, &again, err);
   if (status == TDICT_OK) status = tdict_hook_move(hook, self->inp, &there, err);
@@ -179,7 +179,7 @@ SIM_CASE(hook_stream_is_waited_for) {
   free(s.k.seen);
 }
 
-/* The work of a hook. After the hook, the next call that makes the device current fails. */
+/* Work that a hook queues. The hook also lets the next driver call that makes the device current fail. */
 typedef struct slow_work {
   tdict_driver *driver;
   atomic_bool has_run;
@@ -326,7 +326,7 @@ GPU_CASE(hook_sees_failure) {
   assert_true(atomic_load(&c.saw));
 }
 
-/* The settings of nested hooks: each moves a tree of tensors, and a pair one level deeper, down to level `depth`. */
+/* The settings of nested hooks. Each hook moves a tensor and a pair one level deeper, down to level `depth`. */
 typedef struct nest {
   place *w;
   int depth, num_threads;
@@ -335,7 +335,7 @@ typedef struct nest {
 typedef struct level {
   nest *all;
   int depth;
-  pthread_t thread; /* of the hook that started the transfer; depth 0: any thread */
+  pthread_t thread; /* the thread whose hook started the transfer; unused at depth 0 */
 } level;
 static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error *err);
 static tdict_status nest_tree(const pair *self, level *deeper, tdict_tree **out, tdict_error *err) {
@@ -374,7 +374,7 @@ static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error
   nest *all = here->all;
   if (tdict_tensor_device(self->inp).type != TDICT_DEVICE_CPU) return TDICT_OK; /* the pair moves back to the host */
   if (here->depth > atomic_load(&all->deepest)) atomic_store(&all->deepest, here->depth);
-  if (here->depth) expect(self, pthread_equal(pthread_self(), here->thread)); /* right there */
+  if (here->depth) expect(self, pthread_equal(pthread_self(), here->thread)); /* the hook ran on that thread */
   if (here->depth == all->depth) return TDICT_OK;
   level deeper = {all, here->depth + 1, pthread_self()};
   scoped_tree td = NULL;
@@ -402,7 +402,7 @@ GPU_CASE(hook_nested_transfers) {
   }
 }
 
-/* The only thread of the pool waits in a hook for a transfer whose hooks are queued after it. */
+/* The only pool thread waits in a hook for a transfer whose hooks are queued after it. */
 typedef struct other {
   gate gate;
   tdict_future *future;

@@ -1,5 +1,5 @@
-/* Tests the option max_bytes_per_second: at each moment of virtual time, how many bytes have begun to be copied.
- * __wrap_clock_gettime and __wrap_nanosleep are in virtual_clock.h. */
+/* Tests the option max_bytes_per_second: at no moment of virtual time have more bytes begun to be copied than the rate
+ * allows. __wrap_clock_gettime and __wrap_nanosleep are in virtual_clock.h. */
 #include "engine/options/pace.h"
 
 #include "engine/trees.h"
@@ -76,7 +76,7 @@ static void check_seconds(double seconds, size_t bytes) { assert_true(seconds >=
 
 static tdict_tree *paced_move(const place *w, const tdict_tree *src, tdict_device to, way *v, bool is_paced) {
   v->o.max_bytes_per_second = is_paced ? RATE : 0;
-  begin_watching(is_paced ? RATE : 1); /* a rate that every transfer exceeds */
+  begin_watching(is_paced ? RATE : 1); /* every transfer exceeds a rate of 1 */
   tdict_tree *out = move_tree(w, src, to, v);
   if (!is_paced) assert_true(atomic_exchange(&watched.was_too_fast, false)); /* shows that this case can fail */
   const int64_t copied = atomic_load(&watched.bytes);
@@ -118,7 +118,7 @@ CASE(pace_holds_on_the_host) {
   tdict_context_destroy(c);
 }
 
-/* Threads wait no longer than needed, and after a pause, later copies are not faster. */
+/* Waits are no longer than the rate requires, and copies after a pause are not faster. */
 CASE(pace_does_not_catch_up) {
   tdict_pace *pace = NULL;
   td_ok(tdict_pace_create(RATE, &pace, err));
@@ -135,7 +135,7 @@ CASE(pace_does_not_catch_up) {
   tdict_pace_free(pace);
 }
 
-/* A cancel ends the wait of a thread. The clock is real, so the transfer would take minutes without the cancel. */
+/* A cancel ends the wait of a thread. The clock is real, so without the cancel the case would take a minute. */
 SIM_CASE(pace_ends_with_a_cancel) {
   scoped_place w = open_watched();
   for (int k = 0; k < 4; k++) {

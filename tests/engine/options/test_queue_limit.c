@@ -42,7 +42,7 @@ static tdict_cu noted_rect(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_
 }
 
 enum { LIMIT = 128 << 10, BIG_SLOTS = 32 << 20 };
-/* Opens a place whose copies are counted. With `slow`, each copy takes some time, so that copies accumulate. */
+/* Opens a place that counts the queued bytes. With `slow`, each copy takes some time, so that copies accumulate. */
 static place open_counted(size_t staging, bool slow) {
   tdict_context_options o = td_with(tdict_context_options, staging_bytes = staging);
   o.sim = td_options(tdict_sim_options, latency_ns = slow ? 20000 : 0);
@@ -100,35 +100,35 @@ SIM_CASE(queue_limit_holds_in_every_way) {
       assert_true(queued <= limit);
       most = queued > most ? queued : most;
     }
-    if (k != 2) assert_true(most > LIMIT / 2); /* the limit is nearly used */
+    if (k != 2) assert_true(most > LIMIT / 2); /* more than half of the limit is used */
     /* Without a limit, more bytes are queued, so the checks above can fail. */
     if (k < 2) assert_true(move_limited(&w, td, way_at(8), 0, true) > LIMIT + 12345);
   }
 }
 
-/* A small ring runs out of slots, and other copies need no slot. */
+/* With few slots, staged copies run out of slots. Other copies need no slot. */
 SIM_CASE(queue_limit_holds_with_few_slots) {
   scoped_place w = open_counted(STAGING / 4, true);
   scoped_tree td = mixed_tree(w.pinned);
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) assert_true(move_limited(&w, td, way_at(i), LIMIT, i % 4 > 1) <= LIMIT);
 }
 
-/* Returns the number of queued chunks after `done` chunks have finished. Chunks of pinned memory are queued one by one.
- * Of ordinary memory, the first chunk is queued alone, then two chunks at a time, as soon as both fit into the
- * limit. */
+/* Returns the number of queued chunks after `done` chunks have finished. Pinned chunks are queued one by one, and so
+ * are all chunks if the limit holds fewer than four. Otherwise the first chunk is queued alone, and the rest in pairs,
+ * as soon as both fit into the limit. */
 static int queued_after(int done, int num_queued, bool pinned) {
   return pinned || num_queued < 4 || done % 2 ? num_queued : num_queued - 1;
 }
 
-/* Checks that `least` to `most` copies are queued when all threads wait. If several threads fill one slot, a thread
- * that waits for the slot queues the burst, so one more copy may be queued than by one thread. */
+/* Checks that `least` to `most` copies are queued when all threads wait. With several threads, a thread that waits for
+ * a slot may queue the burst early, so more copies may be queued than with one thread. */
 static void expect_queued(int least, int most) {
   for (int i = 0; i < 5000 && num_pending() < least; i++) usleep(1000);
   td_rest();
   assert_in_range(num_pending(), least, most);
 }
 
-/* Checks that `num_queued` chunks are queued while none finishes, and then one more for each finished chunk. */
+/* Checks how many chunks are queued at first and after each finished chunk, if the limit holds `num_queued` chunks. */
 static void expect_queued_chunks(const place *w, size_t limit, int num_queued) {
   for (int k = 0; k < 4; k++) {
     const int num_chunks = 2 * num_queued + 5;
@@ -154,15 +154,15 @@ SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
   expect_queued_chunks(&w, 4 * LIMIT, 2);
 }
 
-/* If the limit is large, four chunks are queued, so that the link does not wait for a thread. */
+/* A large limit holds four chunks, so that the link does not wait for a thread. */
 SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
   scoped_place w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, 16 * LIMIT, 4);
   expect_queued_chunks(&w, 24 * LIMIT, 4);
 }
 
-/* Copies of ordinary memory are queued together, up to half of the limit: here one copy, then four. Three more copies
- * wait in the burst until a fourth fits into the limit. */
+/* One call queues several copies of ordinary memory, up to half of the limit: here one copy, then four. Three more
+ * copies wait in the burst until a fourth fits into the limit. */
 SIM_CASE(queue_limit_lets_copies_be_queued_together) {
   enum { SLOT_BYTES = BIG_SLOTS / 32, MOST = 8, CHUNKS = 21 };
   scoped_place w = open_counted(BIG_SLOTS, false);
@@ -246,7 +246,7 @@ SIM_CASE(queue_limit_is_checked) {
  * staging ring is as large as the library's default. */
 enum { DEFAULT_LIMIT = 12 << 20, DEFAULT_CHUNKS = 8, DEFAULT_FROM = 80 << 20, DEFAULT_SLOTS = 64 << 20 };
 
-/* Moves a tree and returns the statistics' peak of queued bytes, which is 0 without a limit. */
+/* Moves a tree and returns `peak_queued_bytes` of its statistics, which is 0 without a limit. */
 static size_t peak_queued(const place *w, const tdict_tree *src, tdict_device to, tdict_transfer_options o) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   o.stats = &stats;

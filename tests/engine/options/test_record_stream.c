@@ -31,7 +31,7 @@ static tdict_tree *arena(const place *w, uint64_t number) {
 
 SIM_CASE(record_stream_holds_bytes) {
   scoped_place w = place_open(2);
-  /* without a recorded use, the next transfer of this size gets the same memory, so the checks below can fail */
+  /* without a recorded use, the next result of this size gets the same memory, so the checks below can fail */
   tdict_tree *out = arena(&w, 1), *next;
   void *place_of = arena_of(out);
   tdict_release(out);
@@ -46,7 +46,7 @@ SIM_CASE(record_stream_holds_bytes) {
   check_tree_number(&w, next, 3);
   check_read(&w, &r, 2);
   tdict_release(next);
-  /* the memory is freed after the kernel */
+  /* the memory is freed once the kernel has ended */
   tdict_context_trim(w.c, w.device, 0);
   tdict_device_counts counts = td_device_counts(w.c, w.device);
   assert_int_equal(counts.device_bytes, 0);
@@ -55,7 +55,7 @@ SIM_CASE(record_stream_holds_bytes) {
   assert_int_equal(sim.num_allocations, 0);
 }
 
-/* Two streams read a tree. The memory is reused only after both. */
+/* Two streams read a tree. The memory is reused only when both have ended. */
 SIM_CASE(record_stream_of_many_streams) {
   scoped_place w = place_sim(2, 0, 2);
   tdict_tree *out = arena(&w, 4), *next[3];
@@ -64,8 +64,8 @@ SIM_CASE(record_stream_of_many_streams) {
   read_later(&w, &r, out);
   memset(&other, 0, sizeof other);
   td_ok(tdict_stream_create(w.c, w.device, &other.s, err));
-  kernel_launch(&other.k, other.s, td_leaf(out, "a"), &other.gate, NULL); /* runs after the first kernel */
-  for (int i = 0; i < 20; i++) { /* completed uses are dropped and do no harm */
+  kernel_launch(&other.k, other.s, td_leaf(out, "a"), &other.gate, NULL); /* queued to run after the first kernel */
+  for (int i = 0; i < 20; i++) {                                          /* uses that are complete are dropped */
     TD_STREAM(idle, w.c, w.device);
     td_ok(tdict_record_stream(out, idle, err));
   }
@@ -90,7 +90,7 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   td_ok(tdict_record_stream(dst, r.s, err));
   tdict_transfer_options o = threads(2);
   TD_STREAM(idle, w.c, w.device);
-  o.after = idle; /* so that the copy waits only for the recorded use */
+  o.after = idle; /* another stream than the default, so the copy waits only for the recorded use */
   tdict_future *f = copy_async(&w, src, dst, &o);
   check_pending(f);
   check_tree_number(&w, dst, 7);
@@ -118,7 +118,7 @@ static void check_wide(const place *w, const tdict_tree *td, uint64_t number) {
       fail_msg("leaf '%s' does not hold the bytes of number %d", wide_names[i], (int)number);
 }
 
-/* Two workers overwrite a tree. Both wait for the recorded work and the stream `after`, whichever ends last. */
+/* Two workers overwrite a tree. Both wait for the recorded work and the stream `after`, in whichever order they end. */
 SIM_CASE(record_stream_and_after_hold_each_worker) {
   tdict_context_options c = place_options(2);
   c.staging_bytes = WIDE_STAGING; /* one worker cannot queue all copies */
@@ -169,7 +169,7 @@ SIM_CASE(record_stream_reports_failed_waits) {
   real_ops = w.d->ops;
   shim_begin(&x, w.d);
   x.ops.stream_wait_event = fail_wait;
-  atomic_store(&waits_before_failure, 1); /* the first wait is for `idle` */
+  atomic_store(&waits_before_failure, 1); /* the first wait is for the stream `idle` */
   tdict_future *f = copy_async(&w, src, dst, &o);
   td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", tdict_future_wait(f, NULL, err));
   shim_end(&x, w.d);
@@ -179,7 +179,7 @@ SIM_CASE(record_stream_reports_failed_waits) {
   check_tree_number(&w, dst, 8);
 }
 
-/* A thread that writes to pinned memory through an accessor, and must wait while a kernel reads the memory. */
+/* A thread that writes to pinned memory through an accessor. It must wait while a kernel reads the memory. */
 typedef struct writer {
   tdict_tree *td;
   atomic_bool started, has;
@@ -202,7 +202,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   reader r;
   read_later(&w, &r, pinned);
   td_ok(tdict_record_stream(pinned, r.s, err));
-  tdict_future *f = copy_async(&w, dev, pinned, NULL); /* an overwrite */
+  tdict_future *f = copy_async(&w, dev, pinned, NULL); /* a transfer overwrites the memory */
   check_pending(f);
   check_tree_number(&w, pinned, 9);
   check_read(&w, &r, 9);
@@ -248,7 +248,7 @@ static void *release_tree(void *user) {
   tdict_release(user);
   return NULL;
 }
-/* The tree also holds memory of the program, which is released only after the work of the recorded stream. */
+/* The tree also contains memory of the program, which is released only after the work of the recorded stream. */
 SIM_CASE(record_stream_holds_memory_of_the_program) {
   scoped_place w = place_open(2);
   tdict_tree *dev = arena(&w, 12), *both = new_tree();
@@ -271,7 +271,7 @@ SIM_CASE(record_stream_holds_memory_of_the_program) {
   assert_int_equal(num_released, 1);
 }
 
-/* Does the same with driver copies, also on GPUs: the stream works for some time, then reads the tree. */
+/* Checks recorded uses with driver copies, also on GPUs: the stream works for some time, then reads the tree. */
 GPU_CASE(record_stream_holds_bytes_under_copies) {
   scoped_place w = place_open(2);
   bool sim = w.device.type == TDICT_DEVICE_SIM;
@@ -314,7 +314,7 @@ GPU_CASE(record_stream_refuses) {
   const tdict_stream host = {tdict_cpu(), NULL}, other = {{w.device.type, w.device.index + 1}, s.handle},
                      foreign = {tdict_device_equal(w.device, tdict_sim(0)) ? tdict_cuda(0) : tdict_sim(0), s.handle};
   td_fails(TDICT_EINVAL, "NULL", tdict_record_stream(NULL, s, err));
-  td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(plain, s, err)); /* no memory of the library on this device */
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(plain, s, err)); /* this tree has no memory on the device */
   td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(empty, s, err));
   td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_record_stream(dev, host, err));
   td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(dev, other, err));
@@ -323,7 +323,7 @@ GPU_CASE(record_stream_refuses) {
   td_ok(tdict_record_stream(dev, (tdict_stream){w.device, NULL}, err)); /* the legacy stream */
 }
 
-/* The memory of a tree outlives the recorded stream. */
+/* A recorded use outlives its stream: the stream is destroyed before the tree. */
 SIM_CASE(record_stream_outlives_the_stream) {
   scoped_place w = place_open(2);
   scoped_tree out = arena(&w, 40);

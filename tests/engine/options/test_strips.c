@@ -7,7 +7,7 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* The strips follow one another and cover the chunk. Each begins at a multiple of 256, and names its first item. */
+/* The strips follow one another and cover the chunk. Each begins at a multiple of 256 and knows its first item. */
 GPU_CASE(strips_cover_the_chunk) {
   scoped_place w = open_place();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
@@ -32,7 +32,7 @@ GPU_CASE(strips_cover_the_chunk) {
           assert_true(strip.begin < strip.end);
           at = strip.end;
           assert_int_equal(strip.begin % 256, 0);
-          uint32_t first = 0; /* searches the items one by one */
+          uint32_t first = 0; /* finds the first item by a plain search */
           while (t->plan.items[first].offset + t->plan.items[first].bytes <= strip.begin) first++;
           assert_int_equal(strip.first, first);
         }
@@ -42,7 +42,7 @@ GPU_CASE(strips_cover_the_chunk) {
   }
 }
 
-/* Any number of threads moves trees whose chunks have strips. All bytes arrive, with one copy for each chunk. */
+/* Moves trees whose chunks have strips, with any number of threads. All bytes arrive, with one copy for each chunk. */
 GPU_CASE(strips_queue_full_slots_once) {
   scoped_place w = open_wrapped(NULL);
   const int64_t sizes[] = {70000, 300001, 1105920, 2500000};
@@ -94,8 +94,8 @@ GPU_CASE(strips_wait_without_a_slot) {
   give_slots(ring, taken, slots);
 }
 
-/* Several threads fill one chunk whose copy must wait for a stopped stream. One thread queues the copy. The streams of
- * the other threads must not wait, because the next transfers use them. Otherwise the case would never end. */
+/* Several threads fill one chunk, whose copy must wait for a stopped stream. One thread queues the copy. The other
+ * threads' streams must not wait, because the next transfers use them. Otherwise the case would never end. */
 SIM_CASE(strips_queue_waits_only_before_copies) {
   scoped_place w = place_sized(64 << 20, 8);
   scoped_tree src = bytes_tree("x", 350000, NULL);
@@ -106,7 +106,7 @@ SIM_CASE(strips_queue_waits_only_before_copies) {
     after.num_threads = 3;
     tdict_future *f = move_async(&w, src, w.device, &after);
     tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
-    td_rest(); /* until lanes without a copy are closed */
+    td_rest(); /* until lanes that queued no copy are closed */
     for (int k = 0; k < 3; k++) check_and_release(&w, src, move_with(&w, src, w.device, NULL));
     assert_false(tdict_future_is_ready(f));
     atomic_store(&held.open, true);
@@ -115,7 +115,7 @@ SIM_CASE(strips_queue_waits_only_before_copies) {
   }
 }
 
-/* If a transfer stops before a slot is full, the slot is returned to the ring, also if a driver call fails. */
+/* If a transfer fails before a slot is full, the slot is returned to the ring, also if a driver call fails. */
 GPU_CASE(strips_give_slots_back_after_a_failure) {
   scoped_place w = open_wrapped(NULL);
   tdict_engine *engine = tdict_context_engine(w.c);

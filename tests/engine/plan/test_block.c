@@ -1,5 +1,5 @@
-/* Tests transfers of locked trees: which trees are one block, how long a tree keeps the record of its block, and that
- * the results are correct. */
+/* Tests transfers of locked trees: which trees are one block, how long a tree keeps the record of its block, and the
+ * results. */
 #include "engine/plan/block.h"
 
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #include "support/threads.h"
 
 static bool has_record(const tdict_tree *td) { return tdict_node_attachment(td, TDICT_ATTACHED_BLOCK) != NULL; }
-/* Compares the record with the addresses of the leaves in a list of the test. */
+/* Compares the spans of the record with the addresses of the leaves. */
 static void check_spans(const tdict_tree *td, const tdict_consolidated *record) {
   scoped_leaf_list l = list_entries(td);
   size_t n = 0, dims = 0;
@@ -37,7 +37,7 @@ static tdict_tree *locked(tdict_tree *td) {
   tdict_lock(td);
   return td;
 }
-/* Makes a block of five fields, of which one has no elements. */
+/* Makes a block of five fields, one of them without elements. */
 static tdict_tree *from_schema(tdict_memory *memory) {
   static const tdict_field fields[] = {{"a.x", TDICT_U8, 1, {7}},
                                        {"a.none", TDICT_F32, 2, {3, 0}},
@@ -81,10 +81,10 @@ CASE(block_is_not_found_in_other_trees) {
     td_ok(paths[i] ? tdict_delete(part, paths[i], err) : tdict_set_text(part, "text", "reach the door", err));
     assert_false(is_block(locked(part)));
   }
-  /* a leaf is in another storage */
+  /* one leaf is in another storage */
   td_ok(tdict_set(td, "b", td_leaf(other, "b"), err));
   assert_false(is_block(locked(td)));
-  /* another order */
+  /* the keys have another order than the leaves in the storage */
   tdict_tensor *b = tdict_tensor_retain(td_leaf(other, "b"));
   td_ok(tdict_delete(other, "b", err));
   td_put(other, "b", b);
@@ -153,8 +153,8 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
   check_tree(&w, td, out);
 }
 
-/* While a transfer runs, the program unlocks, changes and frees the tree. The result has the old bytes. A stream can
- * wait for the transfer, and gets the result, before any byte has moved. */
+/* While a transfer runs, the program unlocks, changes and frees the tree. The result has the old bytes.
+ * tdict_future_wait_on_stream() returns the result before any byte has moved. */
 SIM_CASE(block_outlives_its_tree_during_a_transfer) {
   scoped_place w = open_place();
   TD_STREAM(s, w.c, w.device);
@@ -206,7 +206,7 @@ SIM_CASE(block_errors_name_leaves) {
   }
 }
 
-/* Several threads move one locked tree, which has no record at first, to the device and to the host. */
+/* Several threads move one locked tree to the device and to the host. At first the tree has no record. */
 enum { THREADS = 4, MOVES = 4, TREES = THREAD_SANITIZED ? 6 : 20 };
 typedef struct mover {
   const place *w;
@@ -247,7 +247,7 @@ SIM_CASE(block_is_moved_by_several_threads) {
   }
 }
 
-/* Between transfers, changes random leaves while the tree is unlocked, and random elements while it is locked. */
+/* Changes random leaves of the unlocked tree, and random elements of the locked tree. Moves the tree each time. */
 GPU_CASE(block_follows_random_changes) {
   scoped_place w = open_place();
   scoped_tree td = new_tree();
@@ -267,7 +267,7 @@ GPU_CASE(block_follows_random_changes) {
       const way v = way_at((int)((r[6] + (uint64_t)i) % NUM_WAYS));
       scoped_tree out = move_tree(&w, td, w.device, &v);
       check_tree(&w, td, out);
-      if (i && r[7] % 2) { /* the tree that moved back is one block */
+      if (i && r[7] % 2) { /* the tree that was moved back is one block */
         tdict_release(td);
         td = to_device(&w, out, tdict_cpu());
       }
@@ -278,7 +278,7 @@ GPU_CASE(block_follows_random_changes) {
   assert_true(num_blocks > 10);
 }
 
-/* Moves a tree while allocation number `n` fails. Either the call or its future must fail. */
+/* Moves a tree while allocation number `n` fails. If the allocation is made, the call or its future must fail. */
 static bool move_without_memory(const place *w, const tdict_tree *td, bool async, int64_t n) {
   scoped_tree out = NULL;
   scoped_future f = NULL;
@@ -313,7 +313,7 @@ SIM_CASE(block_survives_enomem) {
   }
 }
 
-/* The record of a result has the layout of the source's record, also after the source is released. */
+/* The record of a result shares the layout of the source's record, also after the source is released. */
 GPU_CASE(block_records_share_their_layout) {
   scoped_place w = open_place();
   scoped_tree plain = from_schema(NULL), src = NULL, out = NULL;

@@ -1,4 +1,4 @@
-/* Tests which threads work on a transfer, the size of its chunks, and the results. */
+/* Tests the choice of threads and chunk sizes, and the results of transfers on the chosen threads. */
 #include "core/sched/gate.h"
 #include "engine/plan/choose.h"
 #include "engine/transfer.h"
@@ -49,7 +49,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
       const tdict_choice c = choose(&w, i % 3 ? TDICT_WAY_STAGE_IN : TDICT_WAY_STAGE_OUT, sizes[i], asked, waits);
       assert_in_range(c.how.num_workers, 1, threads + 1);
       if (asked > 0) assert_int_equal(c.how.num_workers, asked);
-      if (asked > 0) assert_false(c.how.on_caller); /* only threads of the pool */
+      if (asked > 0) assert_false(c.how.on_caller); /* only pool threads copy */
       if (asked == 0) assert_true(c.how.on_caller && c.how.num_workers == 1);
       if (asked < 0) assert_in_range(c.how.num_workers, 1, cpus);
       if (asked < 0 && !waits) assert_false(c.how.on_caller);
@@ -80,7 +80,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
     assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, 8, waits).how.num_workers, 8); /* as asked */
     assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).how.num_workers, 8);
   }
-  /* A quota limits the default, but not a number that the program names. */
+  /* A quota limits the default number of threads, but not a number that the program asks for. */
   tdict_pool_set_quota(tdict_context_engine(w.c)->config.pool, 2);
   for (int waits = 0; waits < 2; waits++) {
     assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).how.num_workers, 2);
@@ -94,7 +94,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
 GPU_CASE(choose_more_threads_for_files) {
   scoped_place w = place_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
-  for (int cpus = 6; cpus <= 20; cpus += 7) { /* the processors that the pool may use */
+  for (int cpus = 6; cpus <= 20; cpus += 7) { /* processors that the pool may use */
     const tdict_cpus set = td_cpus(0, cpus - 1);
     (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
     const int wanted = cpus < 16 ? cpus : 16;
@@ -130,10 +130,10 @@ GPU_CASE(choose_caller_moves_small_trees) {
   assert_in_range(two.row.chunk_bytes, slot / 2, slot / 2 + 256);
 }
 
-/* A caller that waits runs the tasks that no thread of the pool has begun. */
+/* A caller that waits runs tasks that no pool thread has begun. */
 GPU_CASE(choose_caller_needs_no_free_thread) {
   pool_gate wait_events[3];
-  scoped_place w = place_sized(STAGING, 3); /* its threads are blocked until the gates open */
+  scoped_place w = place_sized(STAGING, 3); /* the pool threads are blocked until the gates open */
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = bytes_tree("x", 9 << 20, NULL);
   for (int i = 0; i < 3; i++) pool_gate_close(pool, &wait_events[i]);
@@ -141,7 +141,7 @@ GPU_CASE(choose_caller_needs_no_free_thread) {
   for (int i = 0; i < 3; i++) pool_gate_open(&wait_events[i]);
 }
 
-/* Pool threads spin for tasks, and the caller spins for the end, as on machines with more than two CPUs. */
+/* Pool threads and the caller spin before they sleep, as on machines with more than two processors. */
 GPU_CASE(choose_spinning_threads_move_every_byte) {
   scoped_place w = open_place();
   tdict_engine *engine = tdict_context_engine(w.c);
@@ -168,11 +168,11 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
     }
 }
 
-/* While all threads of the pool are blocked, a caller that moves a few pinned leaves queues their copies itself, and
- * its wait ends. */
+/* While all pool threads are blocked, a caller that moves a few pinned leaves queues their copies itself, and its wait
+ * ends. */
 GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   pool_gate wait_events[2];
-  scoped_place w = place_sized(STAGING, 2); /* as above */
+  scoped_place w = place_sized(STAGING, 2); /* the pool threads are blocked, as above */
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
   for (int i = 0; i < 2; i++) pool_gate_close(pool, &wait_events[i]);
@@ -185,7 +185,7 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   for (int i = 0; i < 2; i++) pool_gate_open(&wait_events[i]);
 }
 
-/* If another transfer still writes the pinned leaves, the call does not wait for it. */
+/* If another transfer still writes the pinned leaves, the call returns without waiting for it. */
 SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   scoped_place w = open_place();
   scoped_tree src = bytes_tree("x", 3 << 20, NULL), pinned = bytes_tree("x", 3 << 20, w.pinned);
@@ -231,7 +231,7 @@ static void *wait_beside(void *future) {
   return NULL;
 }
 
-/* Ends a transfer in one of several ways. A thread that waits or the pool must do the rest of the work exactly once. */
+/* Ends a transfer in one of several ways. A waiting thread or a pool thread must finish the transfer exactly once. */
 static void end_of(const place *w, const tdict_tree *src, int how, tdict_stream s) {
   tdict_tree *there = NULL;
   pthread_t beside;

@@ -1,4 +1,4 @@
-/* Tests plans that several threads make. They must be equal to the plan of one thread, whatever other entries are
+/* Tests plans that several threads make. Such a plan must equal the plan of one thread, even if other entries are
  * between the leaves. */
 #include "core/tensor/slow_fence.h"
 #include "engine/engine.h"
@@ -6,11 +6,11 @@
 #include "engine/trees.h"
 #include "support/threads.h"
 
-enum { MANY = 20000, SOME = 700 }; /* SOME: several of four threads read the leaves, one thread marks them */
+enum { MANY = 20000, SOME = 700 }; /* SOME: several threads read the leaves, but only one marks the storages */
 
 typedef enum oddity { ODD_NONE, ODD_TWICE, ODD_STRIDED, ODD_TREE, NUM_ODDITIES } oddity;
 
-/* Makes a tree of leaves with separate storages, of one or many sizes, and with another entry near the end. */
+/* Makes a tree of `count` leaves with separate storages, of one size or many, and with one odd entry near the end. */
 static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < count; i++) {
@@ -27,7 +27,7 @@ static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
   return td;
 }
 
-/* Collects a plan, and writes to *found what only the starting call needs. */
+/* Collects a plan. Sets *found to what only the starting call needs. */
 static tdict_plan collect(const place *w, const tdict_tree *src, int helpers, bool borrows, tdict_collected *found) {
   tdict_engine *engine = tdict_context_engine(w->c);
   tdict_plan p;
@@ -65,7 +65,7 @@ static void check_same_plan(const tdict_plan *a, const tdict_plan *b) {
   }
 }
 
-/* Checks that only the tree has references to its leaves, and that no mark is left on them. */
+/* Checks that leaves have no reference besides those of the tree, and no mark. */
 static void check_let_go(const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   for (size_t i = 0; i < l.count; i++) {
@@ -89,7 +89,7 @@ GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
       assert_int_equal(one.num_new_dims, several.num_new_dims);
       td_ok(tdict_plan_cut(&helped, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
       td_ok(tdict_plan_cut(&alone, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
-      check_same_plan(&alone, &helped); /* ignores which leaves are shared, since the first plan retains some */
+      check_same_plan(&alone, &helped); /* ignores which leaves are shared: the first plan retains some */
       tdict_plan_reset(&helped);
       tdict_plan_reset(&alone);
       helped = collect(&w, src, 4, borrows, &several);
@@ -112,7 +112,7 @@ GPU_CASE(many_leaves_arrive) {
   }
 }
 
-/* The threads that mark the sources also set the destination addresses. */
+/* The threads that mark the sources also set the addresses of their destinations. */
 GPU_CASE(many_leaves_are_placed_by_several_threads) {
   scoped_place w = open_place();
   scoped_tree src = many_tree(MANY, false, ODD_NONE);
@@ -128,14 +128,14 @@ GPU_CASE(many_marks_with_a_transfer_of_another_context) {
   begin_use(&stranger, td_leaf(src, "leaf12345")->storage, true);
   stranger.thread = td_start(end_later, &stranger);
   td_ok(tdict_to_device(w.c, src, w.device, NULL, &out, err));
-  assert_true(stranger.ended); /* the transfer waited until the other transfer had written */
+  assert_true(stranger.ended); /* the call waited until the other context's transfer had ended */
   end_use(&stranger);
   check_and_release(&w, src, out);
   check_let_go(src);
   tdict_release(src);
 }
 
-/* A source is released as soon as its bytes are in a slot, while the device still copies. */
+/* A source is released as soon as its bytes are in a slot, while the device copy is still pending. */
 SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
   scoped_place w = open_place();
   scoped_tree src = tiny_tree(NULL), out = NULL;
@@ -187,7 +187,7 @@ GPU_CASE(plans_see_what_has_changed) {
   }
 }
 
-/* Several small pinned leaves are packed into a slot like ordinary leaves. A single small leaf is one driver copy. */
+/* Several small pinned leaves are packed into a slot, like ordinary leaves. A single one is one driver copy. */
 GPU_CASE(many_small_pinned_leaves_are_uniform) {
   enum { FEW = 300 };
   scoped_place w = open_place();
@@ -205,7 +205,7 @@ GPU_CASE(many_small_pinned_leaves_are_uniform) {
   assert_int_equal(one.way_bytes[TDICT_WAY_DIRECT], 4000);
   tdict_plan_reset(&p);
   tdict_plan_reset(&one);
-  snprintf(path, sizeof path, "large"); /* too large to be packed, so the driver reads it in place */
+  snprintf(path, sizeof path, "large"); /* too large to be packed, so the driver reads it directly */
   td_put(src, path, random_tensor(TDICT_U8, SHAPE(65536), w.pinned));
   p = collect(&w, src, 0, false, &found);
   assert_int_equal(found.num_uniform, FEW);

@@ -1,4 +1,4 @@
-/* Tests how the plan finds leaves with the same bytes of one storage. */
+/* Tests how the plan detects leaves that view the same bytes of one storage. */
 #include "engine/plan/item.h"
 #include "engine/trees.h"
 
@@ -28,7 +28,7 @@ CASE(same_bytes_are_found) {
   assert_int_equal(find(&same, back), TDICT_SHARED);
   assert_int_equal(find(&same, other), TDICT_SHARED);
   assert_true(tdict_same_bytes_add(&same, turned, 8));
-  assert_true(tdict_same_bytes_add(&same, half, 9)); /* all three leaves begin at the same address */
+  assert_true(tdict_same_bytes_add(&same, half, 9)); /* `t`, `turned` and `half` begin at the same address */
   assert_int_equal(find(&same, turned_too), 8);
   assert_int_equal(find(&same, half), 9);
   assert_int_equal(find(&same, t), 7);

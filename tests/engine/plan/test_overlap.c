@@ -1,5 +1,5 @@
 /* Tests destinations that share bytes. If two different sources would be written to the same bytes, the call is refused
- * before it writes. All other transfers work. */
+ * before it writes. Other overlaps are allowed. */
 #include "engine/trees.h"
 
 #define REFUSED(w, src, dst, path_, other)                                                      \
@@ -49,7 +49,7 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
   check_tensor(&w, from, t, "a");
 }
 
-/* A destination contains the same child tree twice, so one tensor has two paths. */
+/* A destination has the same child at two paths, so one tensor has two paths. */
 DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
   scoped_place w = open_place();
   tdict_tree *src = new_tree(), *dst = new_tree(), *child = new_tree(), *same = new_tree();
@@ -158,14 +158,14 @@ CASE(transfer_into_finds_two_among_many) {
     const int first = 97 * round, second = MANY - 1 - 3 * round;
     snprintf(path, sizeof path, "k%d", second);
     t = rows_of(all, 0, 10 * order[first] + (order[first] ? -9 : 9),
-                10); /* overlaps one byte of the leaf and nine of a neighbour */
+                10); /* overlaps one byte of a leaf and nine of its neighbor */
     td_put(dst, path, t);
     td_fails(TDICT_EINVAL, "shares bytes with", tdict_transfer_into(w.c, dst, src, NULL, err));
     tdict_tensor_release(all);
   }
 }
 
-/* In the order of addresses, many leaves are between two leaves that overlap. Another leaf with gaps ends after all of
+/* Two leaves overlap, but many leaves have addresses between theirs. Another leaf, which has gaps, ends after all of
  * them. */
 CASE(transfer_into_finds_leaves_far_apart) {
   enum { SMALL = 40 };
@@ -177,7 +177,7 @@ CASE(transfer_into_finds_leaves_far_apart) {
   td_put(src, "wide", random_tensor(TDICT_U8, SHAPE(2, 1), NULL));
   td_put(dst, "long", rows_of(all, 0, 900, 500));
   td_ok(tdict_set(src, "long", from, err));
-  for (int i = 0; i < SMALL; i++) { /* 2 of each 10 bytes, from the same source bytes as "long" */
+  for (int i = 0; i < SMALL; i++) { /* 2 bytes every 10 bytes; their sources lie inside the source of "long" */
     snprintf(path, sizeof path, "k%d", i);
     td_put(dst, path, rows_of(all, 0, 1000 + 10 * i, 2));
     td_put(src, path, rows_of(from, 0, 100 + 10 * i, 2));

@@ -5,7 +5,7 @@
 #include "engine/plan/collect.h"
 #include "engine/trees.h"
 
-/* The second result of the latest call of the next two functions. */
+/* What the latest call of collect() or collect_pair() found besides the plan. */
 static tdict_collected found;
 
 static tdict_plan collect(const place *w, const tdict_tree *src, int32_t mode) {
@@ -34,9 +34,9 @@ GPU_CASE(plan_ways) {
   td_put(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
-  assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_STAGE_IN); /* packed, without a question to the driver */
+  assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_STAGE_IN); /* packed, so the driver is not asked about it */
   assert_int_equal(way_of(&p, src, "claimed"), TDICT_WAY_DIRECT);
-  assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_STAGE_IN); /* the driver does not confirm it */
+  assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_STAGE_IN); /* the driver says that it is not pinned */
   assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
   assert_int_equal(way_of(&p, src, "plain"), TDICT_WAY_STAGE_IN);
   assert_false(found.reads_device || p.writes_existing);
@@ -143,7 +143,7 @@ GPU_CASE(plan_chunks_grow_and_shrink) {
   tdict_plan_reset(&p);
 }
 
-/* Adjacent pinned leaves are one copy, scattered small leaves go through slots, and large leaves are split. */
+/* Adjacent pinned leaves are copied together, scattered small leaves go through slots, and large leaves are split. */
 GPU_CASE(plan_packs_small_pinned_leaves) {
   scoped_place w = open_place();
   scoped_tree batch = batch_tree(w.pinned), many = tiny_tree(w.pinned), large = new_tree();
@@ -152,7 +152,7 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   tdict_plan_stage_small(&p);
   td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
   assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], tdict_plan_bytes(&p));
-  assert_int_equal(p.num_chunks, 1); /* the copy may overwrite the gaps of an arena */
+  assert_int_equal(p.num_chunks, 1); /* one copy, which may overwrite the gaps of an arena */
   tdict_plan_reset(&p);
   p = collect(&w, many, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
@@ -170,7 +170,7 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   tdict_plan_reset(&p);
 }
 
-/* A copy may overwrite a gap only if it is between whole leaves of an arena. */
+/* A copy may overwrite a gap only if the gap is between whole leaves of one arena. */
 GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
   scoped_place w = open_place();
   scoped_tree batch = batch_tree(NULL), there = to_device(&w, batch, w.device);
@@ -184,7 +184,7 @@ GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
   assert_false(tdict_plan_gap_is_free(alone));
 }
 
-/* Makes leaves that differ from the first in one property: pinned, strided, another dtype, twice as large, already on
+/* Makes leaves that differ from variant 0 in one property: pinned, strided, another dtype, twice as large, already on
  * the device. */
 enum { VARIANTS = 6, VARIED = 40 };
 static tdict_tensor *variant(const place *w, int kind) {
@@ -210,7 +210,7 @@ static tdict_tensor *variant(const place *w, int kind) {
   }
 }
 
-/* A plan reuses the memory of the previous plan, but not its contents, whatever the difference between the trees. */
+/* A plan reuses the memory of the previous plan, but not its contents, even if the trees differ. */
 GPU_CASE(plan_memory_serves_every_schema) {
   scoped_place w = open_place();
   for (int step = 0; step < 4 * VARIANTS * VARIANTS; step++) {

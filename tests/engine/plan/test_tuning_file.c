@@ -23,7 +23,7 @@ static file write_file(const char *text, size_t bytes) {
 #define IN "in max 4096 4096 1 2 0 0 50\n"
 #define OUT "out max 4096 4096 2 2 0 0 50\n"
 
-/* `words` must be in the message, which must begin with the name of the file and the line. */
+/* Checks that a file with `text` is refused. The message must begin with the file and the line, and contain `words`. */
 static void refused(const char *text, size_t bytes, int line, const char *words) {
   file f = write_file(text, bytes);
   tdict_tuning t, before;
@@ -34,7 +34,7 @@ static void refused(const char *text, size_t bytes, int line, const char *words)
   snprintf(place, sizeof place, "%s:%d: ", f.path, line);
   if (strncmp(td_last_error.message, place, strlen(place)) != 0)
     fail_msg("'%s' does not begin with '%s'", td_last_error.message, place);
-  assert_memory_equal(&t, &before, sizeof t); /* nothing half done */
+  assert_memory_equal(&t, &before, sizeof t); /* a refused file changes nothing */
   assert_string_equal(machine, "as it was");
   unlink(f.path);
 }
@@ -81,7 +81,7 @@ CASE(tuning_file_accepts_comments_and_blanks) {
   assert_int_equal(t.rows[TDICT_TUNING_OUT][0].streaming, 1);
   assert_true(t.rows[TDICT_TUNING_OUT][0].up_to_bytes == SIZE_MAX);
   assert_string_equal(machine, "what is   written here");
-  tdict_tuning known = tdict_tuning_default(); /* for directions that the file does not have */
+  tdict_tuning known = tdict_tuning_default(); /* rows of directions that the file lacks */
   for (int d = TDICT_TUNING_OUT_NEW; d <= TDICT_TUNING_HOST; d++) {
     assert_int_equal(t.num_rows[d], known.num_rows[d]);
     for (int i = 0; i < known.num_rows[d]; i++) check_same_row(&t.rows[d][i], &known.rows[d][i]);
@@ -137,7 +137,7 @@ CASE(tuning_file_refuses_files_it_cannot_read) {
   td_fails(TDICT_EIO, "/dev/full", tdict_tuning_write("/dev/full", &t, "", err));
 }
 
-/* Moves a leaf of 64 KiB, which must go in chunks of 4 KiB. No other table would choose this size. */
+/* Moves a leaf of 64 KiB, which must go in chunks of 4 KiB. Only the table of this file has this size. */
 static void check_rows_are_used(tdict_context *c) {
   enum { BYTES = 64 << 10 };
   scoped_tree src = NULL, out = NULL;

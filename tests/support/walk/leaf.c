@@ -1,6 +1,6 @@
 /* Moves one leaf of 32 KiB to the simulated device with the calling thread, and prints the address of each function
- * that this thread enters. The library is compiled with -finstrument-functions, and tests/gates/walk.py finds their
- * names. */
+ * that this thread enters. The library is compiled with -finstrument-functions, and tests/gates/walk.py looks up the
+ * functions' names. */
 
 #include <pthread.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #include "support/comma_locale.h"
 #include "support/things.h"
 
-/* Reads the file, checks the rules of its tracks, and prints one fact on each line. */
+/* A script that reads the file, checks its tracks, and prints one fact on each line. */
 static const char reader[] =
     "import json, sys\n"
     "data = json.load(open(sys.argv[1]))\n"
@@ -55,7 +55,7 @@ typedef struct facts {
   char text[4096];
 } facts;
 
-/* Writes the text to a file and lets Python read it. Returns the facts. */
+/* Writes the text to a file, runs the script on it, and returns the facts that it prints. */
 static facts read_text(const char *text, size_t bytes) {
   char path[] = "/tmp/tdict-trace-XXXXXX", script[] = "/tmp/tdict-trace-XXXXXX", command[128];
   int a = mkstemp(path), b = mkstemp(script);
@@ -116,7 +116,7 @@ static void start(const place *p, int64_t max_events) {
   td_ok(tdict_trace_start(p->c, &o, err));
 }
 
-/* Makes a tree whose leaves have multiples of 256 bytes, so that chunks have no gaps. */
+/* Makes a tree whose leaves all have a multiple of 256 bytes, so that there are no gaps between them. */
 enum { LEAVES = 24, LEAF = 256 << 10, TOTAL = LEAVES * LEAF };
 static tdict_tree *even_tree(tdict_memory *memory) {
   tdict_tree *td = new_tree();
@@ -135,7 +135,7 @@ GPU_CASE(trace_holds_every_slice) {
   scoped_tree src = even_tree(NULL), pinned = even_tree(tdict_pinned_memory(p.c)), a = NULL, b = NULL, back = NULL;
   start(&p, 0);
   a = move_in(&p, src, p.device, 3);
-  facts f = read_trace(&p); /* while it runs */
+  facts f = read_trace(&p); /* written while the transfer runs */
   assert_int_equal(fact(&f, "transfers"), 1);
   assert_int_equal(fact(&f, "whole"), 1);
   assert_int_equal(fact(&f, "whole_bytes"), TOTAL);
@@ -144,7 +144,7 @@ GPU_CASE(trace_holds_every_slice) {
   assert_int_equal(fact(&f, "copy_bytes"), TOTAL);
   assert_int_equal(fact(&f, "submit_bytes"), TOTAL);
   assert_int_equal(fact(&f, "stream_transfer_bytes"), TOTAL);
-  assert_true(fact(&f, "copy") >= fact(&f, "stream_transfer")); /* because several threads may fill one slot */
+  assert_true(fact(&f, "copy") >= fact(&f, "stream_transfer")); /* several threads may fill one slot */
   assert_true(fact(&f, "workers") >= 1 && fact(&f, "workers") <= 3);
   assert_int_equal(fact(&f, "callers"), 1);
   assert_true(fact(&f, "streams") >= 1 && fact(&f, "streams") <= 3);
@@ -154,7 +154,7 @@ GPU_CASE(trace_holds_every_slice) {
   tdict_trace_stop(p.c);
   f = read_trace(&p);
   assert_int_equal(fact(&f, "transfers"), 3);
-  assert_int_equal(fact(&f, "copy_bytes"), 2 * TOTAL); /* the driver reads pinned leaves itself */
+  assert_int_equal(fact(&f, "copy_bytes"), 2 * TOTAL); /* the driver reads the pinned leaves directly */
   assert_int_equal(fact(&f, "stream_transfer_bytes"), 3 * TOTAL);
   assert_int_equal(fact(&f, "whole_bytes"), 3 * TOTAL);
   char path[] = "/tmp/tdict-trace-XXXXXX"; /* the file has the same text as the callback */
@@ -217,7 +217,7 @@ GPU_CASE(trace_shows_hooks_and_callers) {
   out = move_in(&p, src, p.device, 0);
   facts f = read_trace(&p);
   assert_true(fact(&f, "hook") >= 1);
-  assert_true(fact(&f, "transfers") >= 1); /* hooks start more transfers */
+  assert_true(fact(&f, "transfers") >= 1); /* hooks start transfers, too */
   assert_int_equal(fact(&f, "callers"), 1);
   assert_int_equal(fact(&f, "workers"), 0);
 }
@@ -250,7 +250,7 @@ GPU_CASE(trace_can_be_restarted) {
   assert_int_equal(fact(&f, "whole"), 1);
   const int64_t held = td_device_counts(p.c, p.device).num_events, batches = fact(&f, "stream_transfer");
   assert_in_range(batches, 1, TOTAL);
-  start(&p, 0); /* the events of the first recording are released */
+  start(&p, 0); /* releases the events of the first recording */
   assert_true(td_device_counts(p.c, p.device).num_events <=
               held - 2 * batches); /* each batch of copies held two events */
   f = read_trace(&p);
@@ -294,7 +294,7 @@ GPU_CASE(trace_outlives_its_context) {
   start(&p, 0);
   tdict_future *f = move_async(&p, src, p.device, NULL);
   tdict_release(src);
-  place_close(&p); /* waits for the transfer, whose end releases the recording */
+  place_close(&p); /* waits for the transfer, which then releases the recording */
   tdict_release(finish(f));
 }
 
