@@ -1,5 +1,5 @@
-"""Tests the messages of the programs for wrong and unusual uses, on the cpu and the simulated device.
-Usage: programs_test.py TDICT_BENCH. Prints OK at the end of a good run."""
+"""Tests the output of the programs in wrong and unusual uses, on the cpu and the simulated device.
+Usage: programs_test.py TDICT_BENCH."""
 import json
 import os
 import pathlib
@@ -123,7 +123,7 @@ class Output(Case):
 
 
 def shown(written):
-    """Returns the lines that a terminal would show in the end."""
+    """Returns the lines that a terminal would show after all this output."""
     lines, column = [""], 0
     for part in re.findall(r"\r|\n|\x1b\[K|[^\r\n\x1b]+", written):
         if part == "\r":
@@ -227,7 +227,7 @@ class Texts(Case):
         self.assertNotRegex(text, r'[{}"]')
         self.assertNotIn("why", text.partition("transfers")[2])
         text = self.expect("doctor --device sim", 0, "    - what: 1 x 4096 bytes").stdout
-        self.assertNotRegex(text, r"; *\n {0,5}\S")  # a wrapped line continues further to the right
+        self.assertNotRegex(text, r"; *\n {0,5}\S")  # a wrapped line continues with a larger indent
         self.assertRegex(text, r"threads_on_processors +[0-9,-]+: [0-9]+")
 
     def test_advise_counts_threads(self):
@@ -397,7 +397,7 @@ class Files(Case):
                 "tune --device sim --output no/file", "stress --device sim --record no/file",
                 "loader --device cpu --digest --stop 1 --state no/file"]:
             done = self.expect(words, 1, "no/file cannot be written: No such file or directory")
-            self.assertEqual(done.stdout, "", words)  # no measurement has begun
+            self.assertEqual(done.stdout, "", words)  # fails before a measurement begins
         self.expect("loader --device cpu --shard no/file", 1, "the shard no/file cannot be written: No such file")
 
     def test_only_json_goes_to_standard_output(self):

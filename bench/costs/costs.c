@@ -113,7 +113,7 @@ static void release_job(cost_job *job) {
   free(job);
 }
 
-/* The number of system calls that the filter has trapped in the current operation, and the last of these calls. */
+/* The number of system calls that the filter has trapped in the current operation, and the number of the last one. */
 static volatile sig_atomic_t num_calls, last_call;
 
 static void note_call(int signal, siginfo_t *info, void *context) {
@@ -122,7 +122,7 @@ static void note_call(int signal, siginfo_t *info, void *context) {
   last_call = info->si_syscall;
 }
 
-/* Installs a filter that traps all system calls but those that malloc(), sanitizers and the end of the program need. */
+/* Installs a filter that traps all system calls except those that malloc(), sanitizers and program exit need. */
 static bool count_calls(void) {
   static const int allowed[] = {SYS_brk,      SYS_mmap,         SYS_munmap, SYS_mremap,    SYS_madvise,
                                 SYS_mprotect, SYS_rt_sigreturn, SYS_write,  SYS_exit_group};
@@ -141,7 +141,8 @@ static bool count_calls(void) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/* Runs each operation and prints a line for it. Writes how many operations made system calls. */
+/* Runs each operation and prints a line for it. Sets *num_calling to the number of operations that made system
+ * calls. */
 static tdict_status run_operations(cost_job *job, int *num_calling) {
   tdict_status status = TDICT_OK;
   for (int i = 0; i < cost_num_ops && status == TDICT_OK; i++) {
@@ -178,7 +179,7 @@ int main(int argc, char **argv) {
   printf("function\tunit\tunits\toperation\tsystem calls\n");
   fflush(stdout); /* make stdio allocate its buffer before the filter is installed */
   if (calls && !count_calls()) {
-    fprintf(stderr, "tdict-costs: cannot install the filter of system calls: %s\n", strerror(errno));
+    fprintf(stderr, "tdict-costs: cannot install the system call filter: %s\n", strerror(errno));
     return 1;
   }
   if (status == TDICT_OK) status = run_operations(job, &num_calling);

@@ -10,7 +10,7 @@ enum { COST_ROWS = 8192, COST_LEAVES = 256, COST_PICKED = 256, COST_ITEMS = 64, 
 /* The data of the operations, made before the counting begins. All sizes except COST_ROWS are multiplied by `scale`. */
 typedef struct cost_job {
   int scale;
-  int64_t leaves, picked, items; /* leaves of wide trees; rows that an index selects; trees to join */
+  int64_t leaves, picked, items; /* numbers of leaves in a wide tree, selected rows, and trees to join */
   char keys[COST_MOST * COST_LEAVES][COST_KEY];
   char names[COST_MOST * COST_LEAVES][COST_KEY]; /* the dotted names of the leaves of `nested` */
   const char *paths[COST_MOST * COST_LEAVES];    /* the paths of the leaves of `nested` */
@@ -35,7 +35,7 @@ typedef struct cost_op {
   const char *function, *what;
   tdict_status (*run)(cost_job *job);
   const char *unit;
-  int64_t count; /* number of units, multiplied by the scale */
+  int64_t count; /* number of units at scale 1 */
 } cost_op;
 extern const cost_op cost_ops[];
 extern const int cost_num_ops;

@@ -1,7 +1,7 @@
 /* tdict-costs-device: makes one call for a tree of small tensors on simulated devices: an asynchronous transfer, or a
  * read of rows by a list on the device. With callgrind, bench/costs/device_limits.py counts the instructions of the
- * calling thread in cost_call(). During a transfer's call, the device makes no copies, so that each run finds about the
- * same marks. main() owns the data. Thread rule: one thread. */
+ * calling thread in cost_call(). The device makes no copies during the call that starts a transfer, so that the count
+ * varies little between runs. main() owns the data. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,8 @@ typedef struct device_job {
   tdict_run run; /* has a stream */
 } device_job;
 
-/* A call to count. A transfer sets *out. A read of rows does not: it waits, or queues its work on a stream. */
+/* A call whose instructions are counted. A transfer sets *out. A read of rows does not: it waits, or queues its work on
+ * a stream. */
 typedef struct operation {
   const char *name;
   tdict_status (*call)(device_job *job, tdict_future **out, tdict_error *err);

@@ -63,7 +63,7 @@ COST(dlpack_export) {
   tdict_dlpack_release_entries(entries, count);
   return status;
 }
-/* This count includes the export. */
+/* The counted instructions include the export. */
 COST(dlpack_import) {
   tdict_dlpack_entry *entries = NULL;
   tdict_tree *tree = NULL;

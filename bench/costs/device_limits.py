@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Counts the instructions of calls on trees on simulated devices, with callgrind, and compares them with limits.
+"""Counts the instructions of transfers and reads of trees on simulated devices with callgrind, and compares with
+limits.
 
 usage: bench/costs/device_limits.py PROGRAM
 
 PROGRAM is `tdict-costs-device`, built with optimization. Each call is counted for trees of 1000 and of 2000 tensors.
 The difference is the calling thread's cost of 1000 further tensors. The limits are 10 % above the highest figures with
-GCC 12 on x86-64. The figures of split-two vary by a quarter, because threads of the library release the sources meanwhile.
+GCC 12 on x86-64. The figures of split-two vary by 25 %, because library threads release the sources meanwhile.
 
 Exit status: 0 success, 1 a limit is exceeded or a program failed, 2 wrong usage, 77 valgrind is not installed.
 """

@@ -1,7 +1,7 @@
 /* tdict-tree-ops: measures operations on whole trees on the host, and a plain C implementation of the same work as a
  * lower bound. Prints one JSON object: for each name, the shortest time of many rounds in seconds.
  * bench/costs/tree_ops.py alternates between this program and TensorDict. Tensors and keys are made before the
- * measurement, and main() owns them. Thread rule: one thread; copies of large rows also use threads of a pool. */
+ * measurement, and main() owns them. Thread rule: one thread; copies of large rows also use pool threads. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static tdict_tree *table_tree, *minibatch; /* the rows of a replay buffer, and a
 static int64_t picked[PICKED];
 static tdict_tensor *picked_mask;
 static tdict_dataset *dataset;
-static tdict_tree *large_tree, *large_part; /* the same, but with large rows, which threads of a pool help to copy */
+static tdict_tree *large_tree, *large_part; /* the same, but with large rows, which pool threads help to copy */
 static int64_t *large_picked;
 static tdict_context *large_context;
 static tdict_run large_options;
@@ -49,7 +49,7 @@ static void check_status(tdict_status status) {
   exit(1);
 }
 
-/* A plain C tree as a lower bound: copied keys and values in an open hash table. */
+/* A plain C tree as a lower bound: a hash table with open addressing, which copies the keys and borrows the values. */
 typedef struct floor_entry {
   char *key;
   void *value;
@@ -277,7 +277,7 @@ static void report_list(const timed *ways, size_t num_ways, int rounds) {
   for (size_t i = 0; i < num_ways; i++) print_fastest(ways[i].name, ways[i].fn, rounds);
 }
 
-/* Measures copies of 65536 rows out of 1,000,000 rows of 512 bytes, without and with threads of a pool. */
+/* Measures copies of 65536 rows out of 1,000,000 rows of 512 bytes, without and with pool threads. */
 static void report_large_rows(void) {
   static const tdict_field fields[] = {{"x", TDICT_U8, 1, {LARGE_ROW}}};
   const int64_t all[1] = {LARGE_ROWS}, part[1] = {LARGE_PICKED};
@@ -288,7 +288,7 @@ static void report_large_rows(void) {
   check_status(tdict_context_create(&options, &context, &error));
   check_status(tdict_create_from(fields, 1, 1, all, NULL, &large_tree, &error));
   check_status(tdict_create_from(fields, 1, 1, part, NULL, &large_part, &error));
-  memset(tdict_data(large_tree, "x"), 1, (size_t)LARGE_ROWS * LARGE_ROW); /* else a page is the zero page */
+  memset(tdict_data(large_tree, "x"), 1, (size_t)LARGE_ROWS * LARGE_ROW); /* maps real pages, not the zero page */
   large_picked = calloc(LARGE_PICKED, sizeof *large_picked);
   if (!large_picked) exit(1);
   for (int64_t i = 0; i < LARGE_PICKED; i++) large_picked[i] = i * 314159 % LARGE_ROWS; /* distinct rows */

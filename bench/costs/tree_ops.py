@@ -107,11 +107,11 @@ OPERATIONS = [  # title, key in the program's output, key of the floor
     ("index_set by a mask", "scatter_mask", "gather_floor"),
     ("fetch_batch of tdict_dataset_from_tree()", "fetch", "gather_floor"),
     ("index_into by a list: 65536 of 1,000,000 rows of 512 bytes", "large_into_0", "large_floor"),
-    ("the same with 1 thread of a pool", "large_into_1", "large_floor"),
-    ("the same with 2 threads of a pool", "large_into_2", "large_floor"),
+    ("the same with 1 pool thread", "large_into_1", "large_floor"),
+    ("the same with 2 pool threads", "large_into_2", "large_floor"),
     ("index_set by the same list", "large_set_0", "large_floor"),
-    ("the same with 1 thread of a pool", "large_set_1", "large_floor"),
-    ("the same with 2 threads of a pool", "large_set_2", "large_floor"),
+    ("the same with 1 pool thread", "large_set_1", "large_floor"),
+    ("the same with 2 pool threads", "large_set_2", "large_floor"),
 ]
 
 

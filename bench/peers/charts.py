@@ -19,7 +19,7 @@ def number(value):
 
 
 def nice_top(value):
-    """Returns the end of a scale: the next round number."""
+    """Returns the upper end of a scale: the first round number that is not below `value`."""
     power = 10 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * 0.999)
 

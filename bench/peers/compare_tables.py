@@ -1,4 +1,4 @@
-"""Makes Markdown tables of a record of bench/peers/compare: for a simulated run, one table without peers. Uses only
+"""Makes Markdown tables from a record of bench/peers/compare. A simulated run gets one table without peers. Uses only
 standard modules."""
 import statistics
 
@@ -168,7 +168,7 @@ NOTES = {
 
 
 def threads_lines(rows):
-    """Returns a table of the threads that a row asked for and the processors that each library used."""
+    """Returns a table with the threads that a row asked for and the processors that each library used."""
     lines = ["", "Processors used: the processor time of all threads of the process, divided by the time. `num_threads` of "
              "TensorDict does not limit PyTorch's `pin_memory()`, which copies each leaf with one thread for each processor.",
              ""]
@@ -196,7 +196,7 @@ def fresh_lines(rows):
 
 
 def overlap_lines(rows):
-    """Returns lines that say how far kernel and transfer overlapped: how much of the shorter one was hidden."""
+    """Returns lines that say how far kernel and transfer overlapped: how much of the shorter of the two was hidden."""
     lines = [""]
     for row in rows:
         more = row.get("more")

@@ -70,7 +70,7 @@ def check(recorded, new):
 
 
 class Times(Case):
-    """Tests that compare times, so that nothing else may run on the machine."""
+    """Tests that compare times. Nothing else may run on the machine meanwhile."""
 
     def test_a_delay_is_found(self):
         options = ["--match", ROW, "--turns", 5, "--samples", 1, "--sim-rate", RATE]
@@ -87,7 +87,8 @@ class Times(Case):
 
     def test_a_turn_begins_with_repetitions_that_are_not_counted(self):
         """Uses rows with a pause before each repetition, so that the time shows the number of repetitions. Emptying the
-        caches takes over 30 ms, and a repetition less than 1 ms: the processor seconds must contain only the latter."""
+        caches takes over 30 ms, and a repetition less than 1 ms: the processor seconds must include only the
+        repetition."""
         worker = Worker("tdict", [PROGRAM, "worker", "--device", "sim", "--small"])
         self.addCleanup(worker.close)
         worker.ask(op="prepare", scenario="batches", row="1.1 MB of 3 leaves, paused")
@@ -172,7 +173,7 @@ class Compare(Case):
             self.assertEqual(row["sittings"], 2)
             self.assertGreaterEqual(len(row["line"]["turns"]), 11)
             for who, result in records.measured(row).items():
-                # there are fewer turns if the machine stalled while they were planned
+                # there are fewer turns if the machine stalled while their number was chosen
                 counts = [len(turn) for turn in result["turns"]]
                 self.assertIn(counts, [[result["repetitions"]] * turns for turns in (7, 5, 3)], (row["row"], who))
         rows = {row["row"]: row for row in record["rows"]}
@@ -192,7 +193,7 @@ class Compare(Case):
             row = records.load(out)["rows"][0]
             self.assertEqual(row["results"]["fake"].get("failed"), "no more", op)
             self.assertEqual(row["sittings"], 2, op)
-            # there are fewer turns if the machine stalled while they were planned
+            # there are fewer turns if the machine stalled while their number was chosen
             self.assertIn(len(row["results"]["tdict"]["turns"]), (3, 5, 6), op)
 
     def test_rows_beyond_the_budget_are_said_and_merged_later(self):
@@ -242,7 +243,7 @@ class Check(Case):
             paths = [self.folder / "0.json", self.folder / "1.json"]
             for path, times in zip(paths, (1.0, slower)):
                 record = made_up("cuda", times, 2.0, spread)
-                record["rows"][0]["results"].pop("driver")  # made-up records scale the driver's time with the library's
+                record["rows"][0]["results"].pop("driver")  # made_up() derives the driver's time from the library's
                 path.write_text(json.dumps(record))
             done = check(*paths)
             self.assertEqual(done.returncode, int(fallen), (slower, spread, done.stdout + done.stderr))

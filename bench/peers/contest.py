@@ -11,8 +11,8 @@ import time
 
 TURN_SECONDS = 0.01  # a turn has enough repetitions to take this long, but at most --samples
 WARM, WARM_SECONDS = 4, 0.02  # most uncounted repetitions before a turn of a warm row, and their time limit
-PAUSED, PAUSED_SECONDS = 3, 0.06  # least repetitions in a turn of a row with pauses, if they take no longer than this
-# (wall seconds of a repetition, turns of the contender); for longer repetitions LEAST_TURNS
+PAUSED, PAUSED_SECONDS = 3, 0.06  # fewest repetitions in a turn of a row with pauses, unless they take longer
+# (longest wall time of a repetition in seconds, turns of the contender); for longer repetitions, LEAST_TURNS
 TURNS = ((0.1, 11), (0.2, 7), (0.4, 5))
 LEAST_TURNS = 3      # in both sittings together
 LONG_SECONDS = 0.4   # if a repetition takes longer than this, the warm-up counts as a turn
@@ -125,7 +125,7 @@ class Contender:
         return seconds, wall
 
     def warm_up(self, worker):
-        """Warms up before a second sitting, whose worker may be a new process."""
+        """Warms up before a second sitting. `worker` may be a new process."""
         self.worker = worker
         if self.most_turns == LEAST_TURNS:
             self.first_run()
@@ -143,11 +143,12 @@ class Contender:
         self.most_turns = next((turns for limit, turns in TURNS if wall <= limit), LEAST_TURNS)
 
     def sit_down(self, sitting, sittings):
-        """Sets the number of turns up to the end of this sitting, minus the turns that were already taken."""
+        """Sets how many more turns the contender takes until the end of this sitting."""
         self.owed = max(0, -(-self.most_turns * (sitting + 1) // sittings) - len(self.turns))
 
     def has_turn(self, turn, turns):
-        """Returns whether the contender runs in this turn. If it has fewer turns, they are spread evenly."""
+        """Returns whether the contender runs in this turn. If it has fewer than `turns` turns, they are spread
+        evenly."""
         mine = min(self.owed, turns)
         return mine * (turn + 1) // turns > mine * turn // turns
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Does the works of bench/peers/compare-device in NumPy, PyTorch and TensorDict. program/device.c has the protocol."""
+"""Does the works of bench/peers/compare-device in NumPy, PyTorch and TensorDict. bench/program/device.c describes the
+protocol."""
 import importlib.metadata
 
 import numpy
@@ -91,7 +92,8 @@ class DevicePeer:
         self.ways = {}
         torch_peer.release_memory(self.gpu)
 
-    # Works. Each returns its ways: a function, and a function that returns the expected leaves of the result.
+    # The works. Each function returns the ways of a work by name: a function that runs the way, and one that returns
+    # the expected leaves.
     def prepare_gather(self):
         host, batch, picked = self.work.get("place") == "host", self.work["batch"], self.work["picked"]
         self.tree = self.to_place(self.host)
@@ -306,7 +308,7 @@ class DevicePeer:
 
     # Requests.
     def do_once(self, way):
-        """Runs a way once and drops the result, which is part of the time. Returns the seconds."""
+        """Runs a way once and drops the result. Returns the seconds of both together."""
         begin = clock()
         result = self.ways[way][0]()
         if isinstance(result, Returned):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Does the work of bench/peers/compare in JAX: device_put of a dict of numpy arrays with block_until_ready, and device_get."""
+"""The JAX worker of bench/peers/compare: times device_put() of a dict of arrays with block_until_ready(), and
+device_get()."""
 import importlib.metadata
 import os
 

@@ -3,10 +3,10 @@ seven tensors in memory, collates them and moves them to the GPU. The requests a
 {"op": "run", "work", "way", "workers", "pin", "batched", "seconds", "shard", "samples", "batch"}, which returns
 "batches_per_second".
 
-ways: dataloader (torch.utils.data.DataLoader; "batched": with a sampler of whole batches, each made by one indexing),
-loop (a hand-written loop that gathers with one indexing into one of two pinned buffers), tensordict (a DataLoader over
-a TensorDict, which makes each batch by one indexing; samples only). "pin" of tensordict: DataLoader pins each batch; if
-false, TensorDict.to() pins it."""
+ways: dataloader (torch.utils.data.DataLoader; "batched": with a sampler of whole batches, so that one indexing makes a
+batch), loop (a hand-written loop that gathers with one indexing into one of two pinned buffers), tensordict (a
+DataLoader over a TensorDict, which makes each batch by one indexing; samples only). "pin" for tensordict: true:
+DataLoader pins each batch; false: TensorDict.to() pins it."""
 
 import time
 

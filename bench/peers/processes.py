@@ -11,12 +11,12 @@ import sys
 import records
 from contest import Failed, Team, Worker, close_all, peer_command
 
-PEER_PROCESSES = 3  # for each setting of a peer; for the library, the row has the number
-NEAR = 1.5  # a setting slower than this times the peer's best setting in the first process gets no further processes
+PEER_PROCESSES = 3  # for each setting of a peer; the row has the number for the library
+NEAR = 1.5  # settings whose first process is slower than the peer's best by this factor get no other process
 # a substitute for taskset, with the arguments PROCESSORS PROGRAM ARGUMENTS...
 ON_FEW = ("import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); "
           "os.execvp(sys.argv[2], sys.argv[2:])")
-SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # of the device's memory, for each process of JAX
+SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # the fraction of device memory for each JAX process
 
 
 class Single:
@@ -26,7 +26,7 @@ class Single:
         self.name, self.setting, self.worker = name, setting, worker
 
     def prepare(self, row, place):
-        """Sends the requests. ready() waits for the replies."""
+        """Sends the requests that prepare the process. ready() waits for the replies."""
         self.worker.send(op="hello", device=place)
         if self.name == records.LIBRARY:
             self.worker.send(op="prepare", scenario=row["scenario"], row=row["row"])
@@ -38,8 +38,8 @@ class Single:
         self.worker.receive()
 
     def do(self, verified):
-        """Runs the repetition. Returns seconds, verified bytes and further results. Only a peer's first process
-        verifies."""
+        """Runs the repetition. Returns seconds, verified bytes and further results. Of a peer's processes, only the
+        first verifies."""
         who = {} if self.name == records.LIBRARY else {"setting": self.setting}
         seconds = self.worker.ask(op="run", count=1, **who)["seconds"][0]
         more = {}

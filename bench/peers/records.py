@@ -1,7 +1,7 @@
 """Reads records of bench/peers/compare: values, spreads and ratios of rows. Needs only the standard library.
 
-A record is one JSON object; docs/benchmarks.md explains its words. A result's "turns" have a list of seconds for each
-turn. The value of a turn is the median of its list.
+A record is one JSON object; docs/benchmarks.md explains its fields. The "turns" of a result have a list of seconds for
+each turn. The value of a turn is the median of its list.
 """
 import json
 import statistics
@@ -100,7 +100,7 @@ def verdict(row, other):
 
 
 def ratios(row):
-    """Returns for each other result of the row the library's time divided by this time, and the relative spread."""
+    """Returns, for each other result in the row, the library's time divided by its time, and the relative spread."""
     results = measured(row)
     ours = results[LIBRARY]
     found = {}

@@ -29,7 +29,8 @@ def empty(rows, device, pinned=False):
 
 
 def checksum(rows):
-    """Returns the checksum of each row: 1 plus the sum of its words, so that unwritten rows fail. """
+    """Returns the checksum of each row: 1 plus the sum of its words. The 1 makes unwritten rows, which are all zeros,
+    fail."""
     total = torch.ones(rows.batch_size[0], dtype=torch.int64)
     for name in FLOATS:
         total += rows[name].reshape(rows.batch_size[0], -1).view(torch.int32).sum(1, dtype=torch.int64)
@@ -44,7 +45,7 @@ class Buffer:
         self.written, self.goal, self.stop, self.failed = 0, capacity, False, False
 
     def write(self, rows):
-        """Writes rows at the end of the ring, and the remaining rows at its start. Call with the lock held."""
+        """Writes rows at the ring's current position, and continues at its start. Call with the lock held."""
         done = 0
         while done < NEW_ROWS:
             first = (self.written + done) % self.capacity

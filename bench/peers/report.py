@@ -1,4 +1,4 @@
-"""Makes tables of records of bench/peers/compare, and charts of any record with times, for bench/peers/plot."""
+"""Makes tables from records of bench/peers/compare, and charts from any records with times, for bench/peers/plot."""
 import argparse
 import html
 import json
@@ -29,7 +29,7 @@ def spread(samples):
 
 
 def tables(paths):
-    """Returns the tables of all records in order."""
+    """Returns the tables for all records in order."""
     parts = []
     for path in paths:
         try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does the work of bench/peers/compare in TensorDict, in the ways in the documentation of TensorDict.to()."""
+"""The TensorDict worker of bench/peers/compare: times the calls that the documentation of TensorDict.to() shows."""
 import importlib.metadata
 
 import tensordict

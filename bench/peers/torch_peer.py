@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Does the work of bench/peers/compare in PyTorch: loops over lists of tensors, as in its tutorial on pin_memory."""
+"""The PyTorch worker of bench/peers/compare: times loops over lists of tensors, as in PyTorch's tutorial on
+pin_memory."""
 import random
 import threading
 import time
@@ -88,7 +89,7 @@ class TorchPeer(worker.Peer):
         return leaf, leaf.numpy().view(numpy.uint32)
 
     def make_sources(self, work):
-        """Makes the sources. Their memory is pinned by registration, which is faster; this is not measured."""
+        """Makes the sources. Pinned sources are registered memory, which is faster to make; this is not measured."""
         register(work["source"] == "pinned")
         try:
             super().make_sources(work)
@@ -298,7 +299,8 @@ class TorchPeer(worker.Peer):
         return self.percentile(times)
 
     def sample_copies_pinning(self, setting, tree):
-        """Returns the time of the longest own copy while a thread pins the sources without cached pinned memory."""
+        """Returns the seconds of the longest own copy while another thread pins the sources. No pinned memory is cached
+        before."""
         self.release()
         register(self.gpu and setting.endswith("register"))
         times = []

@@ -1,4 +1,4 @@
-"""The code that the workers of all other libraries share: the protocol of tdict-bench worker, sources and checks.
+"""Code shared by the workers of all libraries except tdict: the protocol of tdict-bench worker, sources and checks.
 
 Reads a JSON request from each line of standard input, and replies with a line of JSON:
 
@@ -50,7 +50,8 @@ def total_bytes(work):
 
 
 def fill(words, number, block):
-    """Fills a leaf with unique words: a random block, changed by the numbers of leaf and block."""
+    """Fills a leaf with copies of a random block, each XORed with a mark made from the indices of the leaf and the
+    copy."""
     for i, at in enumerate(range(0, len(words), BLOCK_WORDS)):
         part = words[at:at + BLOCK_WORDS]
         mark = numpy.uint32((number * 0x9E3779B1 + i * 0x85EBCA6B) & 0xFFFFFFFF)
@@ -65,7 +66,7 @@ def checksum(words, kind=numpy.int64):
 class Peer:
     name = "none"
     steady = 5  # number of later repetitions in a "first" row
-    sum_kind = numpy.int64  # the integers in which a leaf is summed; the size of leaves is a multiple of 8 bytes
+    sum_kind = numpy.int64  # the type of a checksum and its words; leaf sizes are multiples of 8 bytes
 
     def __init__(self, device):
         self.device = device
@@ -168,7 +169,7 @@ class Peer:
             raise AssertionError(f"leaf {i} differs: its sum is {arrived[i]}, sent was {wanted[i]}")
 
     def compare_words(self, found):
-        """Compares results on the host, which are arrays of 32-bit words."""
+        """Compares a result, whose leaves are arrays of 32-bit words on the host, with source tree 0."""
         if len(found) != len(self.words[0]):
             raise AssertionError(f"{len(found)} leaves arrived of {len(self.words[0])}")
         pairs = list(enumerate(zip(found, self.words[0])))
@@ -183,7 +184,7 @@ class Peer:
         list(self.threads.map(lambda part: numpy.add(part, numpy.uint64(1), out=part), self.evict))
 
     def settle(self, tree):
-        """Brings the caches into the state of the row. Returns the processor seconds that this took."""
+        """Brings the caches into the state that the row wants. Returns the processor seconds that this took."""
         begin = cpu_seconds()
         if self.work["cache"] == "cold":
             self.empty_caches()
@@ -240,7 +241,7 @@ class Peer:
 
 
 def cpu_seconds():
-    """Returns the processor seconds of all threads of this process, in user and kernel code."""
+    """Returns the CPU time of this process in seconds: all threads, in user and kernel mode."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

@@ -1,6 +1,6 @@
-/* tdict-bench advise: recommends a mode and num_threads for a tree of given leaves, with reasons. Moves a part of such
- * a tree in every mode, and extrapolates to the whole tree. Prints the text from the JSON record. The job owns the
- * place and the record. Thread rule: one thread. */
+/* tdict-bench advise: recommends a mode and num_threads for a tree with the given leaves, and gives the reasons. Moves
+ * a part of such a tree in every mode, and extrapolates to the whole tree. Makes the printed text from the JSON record.
+ * The job owns the place and the record. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ typedef struct advise_job {
   int64_t moved; /* leaves in the part that was moved */
   advise_way ways[MAX_WAYS];
   int num_ways, best;
-  double pin_ms, pinned_ms; /* milliseconds to pin the tree, and to send it when pinned */
+  double pin_ms, pinned_ms; /* milliseconds to pin the tree, and to send the pinned tree */
   json_t *record;
   bench_sink sink;
 } advise_job;
@@ -129,9 +129,9 @@ static bool measure_ways(advise_job *job) {
   bench_progress_end();
   if (good && !job->o.pinned) good = measure_pinning(job, source.tree);
   check_source_free(&source);
-  /* prefer the automatic choice unless another is clearly faster */
+  /* prefer ways[0], the automatic choice, unless another way is over 5 % faster */
   if (good && job->ways[0].ms <= 1.05 * job->ways[job->best].ms) job->best = 0;
-  /* the same holds for the automatic choice with narrow */
+  /* if a way with narrow is best, likewise prefer the automatic number of threads */
   for (int i = 1; i < job->num_ways && good && job->best > 0; i++)
     if (job->ways[i].narrow && job->ways[i].threads < 0 && job->ways[job->best].narrow &&
         job->ways[i].ms <= 1.05 * job->ways[job->best].ms)
@@ -220,8 +220,8 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
              place_is_gpu(p) ? "" : ", SIMULATED: copies within this host's memory");
 }
 
-/* The value of max_queued_bytes to try first if the program's own copies wait too long. On an H200, a transfer with 8
- * MiB has 94 % of the rate of one driver copy, with 4 MiB 72 %. This tool does not measure the option. */
+/* The value of max_queued_bytes to try first if the program's own copies wait too long. On an H200, a transfer reaches
+ * 94 % of the rate of one driver copy with 8 MiB, and 72 % with 4 MiB. This tool does not measure the option. */
 enum { START_QUEUED_BYTES = 8 << 20 };
 
 static void fill_record(advise_job *job, const tdict_tuning *table) {

@@ -1,5 +1,5 @@
-/* tdict-bench alloc: measures allocating pinned memory, new and from the cache of freed blocks. See rows.h for
- * ownership and threads. */
+/* tdict-bench alloc: measures how long it takes to allocate pinned memory, both new memory and blocks from the cache.
+ * See rows.h for ownership and threads. */
 #include <string.h>
 
 #include "rows.h"
@@ -9,7 +9,7 @@ static bool take_pinned(bench_job *job, tdict_tensor **out) {
   return check_block(tdict_pinned_memory(job->place->context), job->total_bytes, "pinned memory", out);
 }
 
-/* Verifies that the tensor is pinned, and that its pages can be written and read. */
+/* Verifies that an allocated block is pinned, and that its pages can be written and read. */
 static int alloc_verify(bench_job *job) {
   tdict_tensor *block = NULL;
   if (!take_pinned(job, &block)) return BENCH_FAILED;
@@ -18,7 +18,7 @@ static int alloc_verify(bench_job *job) {
   memset(bytes, CHECK_POISON, job->total_bytes);
   for (size_t i = 0; i < job->total_bytes && good; i += 4096) good = bytes[i] == CHECK_POISON;
   tdict_tensor_release(block);
-  if (!good) bench_print_error("the memory is not pinned, or has lost written bytes");
+  if (!good) bench_print_error("the memory is not pinned, or does not keep written bytes");
   return good ? BENCH_OK : BENCH_DIFFERS;
 }
 
@@ -35,8 +35,8 @@ static bool first_driver(bench_job *job, int tree, double *seconds) {
 
 static const bench_kind kind_first;
 
-/* Measures an allocation with an empty cache, or allocation and release of the block that verification left in the
- * cache. */
+/* Measures an allocation with an empty cache (kind_first), or the allocation and release of the block that
+ * alloc_verify() left in the cache. */
 static bool alloc_sample(bench_job *job, int tree, double *seconds) {
   const bool is_first = job->row.kind == &kind_first;
   tdict_tensor *block = NULL;

@@ -1,7 +1,7 @@
-/* Functions that all scenarios of tdict-bench use: the list of scenarios, exit codes, samples, messages and JSON
+/* Declarations that all scenarios of tdict-bench share: the list of scenarios, exit codes, samples, messages and JSON
  * records.
- * Thread rule: bench_now(), the functions of samples, bench_print_error() and bench_print_status() may be called by any
- * thread, and all other functions by one thread only. */
+ * Thread rule: bench_now(), the bench_samples functions, bench_print_error() and bench_print_status() may be called on
+ * any thread. Call all other functions on one thread only. */
 #ifndef TDICT_BENCH_BENCH_H
 #define TDICT_BENCH_BENCH_H
 
@@ -17,7 +17,7 @@
 /* The exit codes of the program. */
 enum { BENCH_OK = 0, BENCH_FAILED = 1, BENCH_USAGE = 2, BENCH_DIFFERS = 3 };
 
-/* A scenario. `run` gets its own arguments, where argv[0] is "tdict-bench NAME", and returns an exit code. */
+/* A scenario. `run` gets the scenario's arguments, where argv[0] is "tdict-bench NAME", and returns an exit code. */
 typedef struct bench_scenario {
   const char *name, *summary;
   int (*run)(int argc, char **argv); /* NULL: the scenario is a table of rows, see rows.h */
@@ -33,7 +33,7 @@ extern const bench_scenario bench_to_device, bench_tensordict, bench_synergies, 
 
 /* Returns the seconds of a monotonic clock. */
 double bench_now(void);
-/* Returns the processor seconds of all threads of this process, in user and kernel code. */
+/* Returns the CPU time of this process in seconds: all threads, in user and kernel mode. */
 double bench_cpu_seconds(void);
 
 /* Returns the next number of SplitMix64 (Steele, Lea and Flood). Different states give different numbers. Does not use
@@ -45,20 +45,22 @@ typedef struct bench_samples {
   double *seconds;
   int count, capacity;
 } bench_samples;
-/* Allocates room for `capacity` times in each of `count` samples. Prints an error and returns false on failure. Call
- * bench_samples_free() in both cases. */
+/* Allocates space for `capacity` times in each of the `count` elements of `s`. Prints an error and returns false on
+ * failure. Call bench_samples_free() even after a failure. */
 bool bench_samples_reserve(bench_samples *s, int count, int capacity);
 void bench_samples_free(bench_samples *s, int count);
 /* Runs the works 0 to `count` - 1 in turn, first `warmups` times without recording, then `repeats` times. `once` runs a
  * work and writes its seconds, or returns false to stop. Negative seconds are not recorded. */
 typedef bool bench_once(void *user, int work, double *seconds);
 bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats, bench_once *once, void *user);
-/* Measures at most BENCH_MOST_MEDIANS works in the same way, and writes the median seconds of each. */
+/* Like bench_measure_in_turn() for at most BENCH_MOST_MEDIANS works, but only writes the median seconds of each
+ * work. */
 enum { BENCH_MOST_MEDIANS = 2 };
 bool bench_medians(double *medians, int count, int warmups, int repeats, bench_once *once, void *user);
 void bench_samples_add(bench_samples *s, double seconds); /* does nothing if the array is full */
 double bench_samples_median(const bench_samples *s);      /* 0 if there is no sample */
-/* Returns the smallest time such that `percent` % of the times are at most as long. Returns 0 if there is no sample. */
+/* Returns the smallest measured time that at least `percent` % of the times do not exceed. Returns 0 if there is no
+ * sample. */
 double bench_samples_percentile(const bench_samples *s, int percent);
 double bench_samples_spread(const bench_samples *s); /* slowest minus fastest; 0 if there is no sample */
 json_t *bench_samples_json(const bench_samples *s);  /* returns a new array of seconds */
@@ -82,11 +84,11 @@ void bench_bar_show(const bench_bar *bar, double done, const char *format, ...) 
 void bench_print_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints a label of at most `hang` columns and a text to its right, wrapped in the same way. */
 void bench_print_item(int hang, const char *label, const char *text);
-/* Returns the smaller of 100 and the number of columns of the terminal, if standard output is one. */
+/* Returns the number of columns of the terminal, but at most 100. Returns 100 if standard output is not a terminal. */
 int bench_columns(void);
 
-/* Prints an error to stderr: "tdict-bench: ...". bench_print_status() adds the path, the message and the name of the
- * status. */
+/* Prints an error to stderr: "tdict-bench: ...". bench_print_status() adds the path, message and status name of
+ * `err`. */
 void bench_print_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_print_status(const char *what, const tdict_error *err);
 /* Returns whether `status` is TDICT_OK. If not, prints an error that begins with `what`. The macro bench_ok() makes the
@@ -123,8 +125,8 @@ bool bench_record_write(const json_t *record, const char *path);
  * false. */
 bool bench_can_write(const char *path);
 
-/* The destination of the record of --json. Open it before printing or measuring: for `-`, the record goes to standard
- * output, and all other text is discarded. The sink owns its descriptor. */
+/* The destination of the JSON record that --json requests. Open the sink before printing or measuring: for `-`, the
+ * record goes to standard output, and all other text is discarded. The sink owns its descriptor. */
 typedef struct bench_sink {
   const char *path; /* NULL: no record is written */
   int fd;           /* for `-`: a duplicate of standard output */

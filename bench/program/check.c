@@ -116,7 +116,7 @@ void check_source_seed(check_source *s, uint64_t seed) {
   bench_progress_end();
 }
 
-/* A read or fill of simulated device memory, which runs on a stream. */
+/* A job on a stream that reads or fills simulated device memory. */
 typedef struct sim_job {
   tdict_stream stream;
   void *device, *host; /* host NULL: fill with 0xA5; otherwise read into host */

@@ -14,7 +14,7 @@ typedef struct check_group {
   size_t leaf_bytes;
 } check_group;
 
-/* The elements of a source. */
+/* Describes the elements of a source. */
 typedef struct check_values {
   tdict_dtype dtype; /* float32, an integer dtype or bool */
   int64_t most;      /* integers are random numbers from 0 to `most`; 0: random bits. Ignored for other dtypes */
@@ -31,13 +31,13 @@ typedef struct check_source {
 } check_source;
 /* Allocates the leaves from `memory`, or from pageable memory if it is NULL. Does not fill them. */
 bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory);
-/* Does the same for one group, with the elements of `values`. The size of a leaf must be a multiple of the element
- * size. */
+/* Like check_source_make() for one group, but with elements as `values` describes. The size of a leaf must be a
+ * multiple of the element size. */
 bool check_source_make_of(check_source *s, const check_values *values, const check_group *group, tdict_memory *memory);
 void check_source_free(check_source *s);
-/* Returns the bytes of a result with these leaves, where each leaf is aligned to 256 bytes. */
+/* Returns the size in bytes of a result with these leaves, if each leaf is aligned to 256 bytes. */
 size_t check_padded_bytes(const check_source *s);
-/* Fills all leaves with random numbers, with several threads. Leaves of floats all differ, also between seeds. */
+/* Fills all leaves with random numbers on several threads. All float leaves differ, also between seeds. */
 void check_source_seed(check_source *s, uint64_t seed);
 
 /* What the functions below use to access device memory without a transfer: `raw` for CUDA, functions that run on
@@ -53,7 +53,8 @@ typedef struct check_place {
 
 /* Returns `good`, the result of a driver call. If it is false, prints an error that begins with `what`. */
 bool check_driver(const raw_driver *raw, const char *what, bool good);
-/* Allocates a block of bytes. Prints an error that begins with `what`, and returns false on failure. */
+/* Allocates a block of `bytes` bytes from `memory`. Prints an error that begins with `what`, and returns false on
+ * failure. */
 bool check_block(tdict_memory *memory, size_t bytes, const char *what, tdict_tensor **out);
 
 /* A range of device memory that was filled with 0xA5 and freed. */

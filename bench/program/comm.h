@@ -1,9 +1,9 @@
 /* Declares the parts of tdict-bench comm, which compares three ways to send the same bytes: a tree by a communicator,
  * one buffer, and the leaves one by one. The programs tdict-bench, tdict-bench-openmpi and tdict-bench-mpich differ
- * only in how they make ranks. comm_trees.c makes trees whose numbers all ranks can compute, so that a rank can verify
- * its result alone. comm_works.c has the works: each is a call of tdict/comm.h, and calls of a table that move the same
- * bytes. comm_run.c verifies and measures them.
- * Ownership: release the trees of comm_trees_make() by comm_trees_free(); comm_run() borrows all arguments. Thread
+ * only in how they make ranks. comm_trees.c makes trees whose element values every rank can compute, so that a rank can
+ * verify its result alone. comm_works.c defines the works. Each has a call of tdict/comm.h, and calls of a
+ * tdict_comm_table that move the same bytes. comm_run.c verifies and measures them.
+ * Ownership: free the trees of comm_trees_make() with comm_trees_free(); comm_run() borrows all arguments. Thread
  * rule: each rank has its own thread or process. Functions that return false or an exit code print the error. */
 #ifndef TDICT_BENCH_COMM_H
 #define TDICT_BENCH_COMM_H
@@ -16,7 +16,7 @@
 typedef struct comm_trees {
   tdict_context *context; /* borrowed */
   int rank, world;
-  int64_t leaves, elements; /* `elements` is the size of each leaf of `whole`, a multiple of `world` */
+  int64_t leaves, elements; /* `elements`: of each leaf in `whole`, a multiple of `world` */
   tdict_tree *whole, *part; /* on the device of the communicator; a leaf of `part` has elements / world elements */
   float **whole_data, **part_data; /* the addresses of the leaves */
 } comm_trees;
@@ -31,7 +31,7 @@ bool comm_trees_make(comm_trees *t, tdict_context *context, tdict_device device,
 void comm_trees_free(comm_trees *t);
 size_t comm_trees_bytes(const comm_trees *t); /* returns the bytes of `whole` */
 
-/* Describes the numbers of a tree. They are random multiples of 1/256 between -128 and 128, so sums of up to 256
+/* Describes the numbers that fill a tree: random multiples of 1/256 between -128 and 128. Sums of up to 256 such
  * numbers are exact in any order. */
 typedef struct comm_numbers {
   uint64_t salt;   /* different salts give different numbers */
@@ -39,14 +39,14 @@ typedef struct comm_numbers {
   int count_ranks; /* the number of ranks; 0: all numbers are 0 */
   bool is_corrupt; /* one number is wrong, to show that verification finds it */
 } comm_numbers;
-/* Writes numbers to `whole` or `part`. A rank's `part` gets the numbers of this rank's range of `whole`. */
+/* Writes numbers to `whole` or `part`. `part` gets the numbers of its rank's range in `whole`. */
 bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers *numbers);
 
 /* A result to verify. */
 typedef struct comm_result {
   const tdict_tree *tree;
   bool is_part;    /* the result has the elements of `part`; false: the elements of `whole` */
-  bool is_stacked; /* each leaf has a row for each rank; the rows are the ranks' ranges of `whole` */
+  bool is_stacked; /* each leaf has a row for each rank; the rows are the ranks' ranges in `whole` */
   int skipped;     /* the rank whose range is not verified; -1: none */
   const char *name;
 } comm_result;
@@ -57,7 +57,7 @@ int comm_trees_check(const comm_trees *t, const comm_result *result, const comm_
 typedef struct comm_handles {
   tdict_comm *comm;
   const tdict_comm_table *table;
-  tdict_stream stream; /* on the table's device; without a handle if the device is the cpu */
+  tdict_stream stream; /* on the table's device; the handle is NULL if the device is the cpu */
 } comm_handles;
 
 /* A work to measure. The root is rank 0, and the receiver of `send` is rank 1. */
@@ -108,7 +108,7 @@ bool comm_connect(comm_rank *rank, tdict_status status, tdict_error *err);
 /* Verifies and measures all works. All ranks must call this function together. Rank 0 prints the results. Returns the
  * worst exit code of all ranks. */
 int comm_run(comm_rank *rank);
-/* On rank 0, writes the record of --json if `answer`, which comm_run() returned, is BENCH_OK. Takes over `rows`.
+/* On rank 0, writes the JSON record if `answer`, the result of comm_run(), is BENCH_OK. Takes ownership of rank->rows.
  * Returns the exit code. */
 int comm_end(const bench_sink *sink, const comm_rank *rank, int answer, int argc, char **argv);
 

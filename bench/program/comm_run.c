@@ -4,11 +4,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The three ways to run a work: the whole tree, one leaf of the same size, or the leaves one after the other. */
+/* The three ways to run a work: the whole tree at once, one buffer of the same total size, or leaf by leaf. */
 enum { WAY_TREE, WAY_BUFFER, WAY_LEAVES, WAYS };
 static const char *const way_names[WAYS] = {"tree", "one buffer", "leaf by leaf"};
-/* The times of short calls vary more, so calls for at most SMALL_BYTES are repeated SMALL_REPEATS times as often,
- * except leaf by leaf. */
+/* The times of short calls vary more, so with trees of at most SMALL_BYTES, calls are repeated SMALL_REPEATS times as
+ * often, except leaf by leaf. */
 enum { MOST_RANKS = 256, WARMUPS = 1, SMALL_BYTES = 16 << 20, SMALL_REPEATS = 10 };
 
 typedef struct run {
@@ -36,7 +36,8 @@ static int give_up(run *r) {
   return BENCH_FAILED;
 }
 
-/* Waits for all ranks by exchanging reports. Returns the worst exit code, and writes the time of the slowest rank. */
+/* Waits for all ranks by exchanging reports. Returns the worst exit code, and sets *seconds to the time of the slowest
+ * rank. */
 static int agree(run *r, int answer, double *seconds) {
   report all[MOST_RANKS];
   const comm_rank *rank = r->rank;
@@ -53,7 +54,7 @@ static int agree(run *r, int answer, double *seconds) {
   return answer;
 }
 
-/* Runs a work by calls of the table. The messages of one buffer are queued as a group. */
+/* Runs a work with calls of the table. For one buffer, the messages are queued as a group. */
 static tdict_status call_table(const run *r, const comm_work *work, int way, tdict_error *err) {
   const comm_trees *t = way == WAY_BUFFER ? &r->buffer : &r->trees;
   const tdict_comm_table *b = r->handles.table;

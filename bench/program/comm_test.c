@@ -7,7 +7,7 @@
 #include "services/comm/nccl/fake_nccl.h"
 #include "tdict/sim.h"
 
-/* Returns the device of the calling thread. Each rank has its own context with one device, number 0. */
+/* Returns the device number of the calling thread: 0, because each rank has its own context with one device. */
 static int device_of_thread(void) { return 0; }
 
 int main(int argc, char **argv) {

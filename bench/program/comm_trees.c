@@ -73,7 +73,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 32;
 }
 
-/* Adds a rank's numbers to `to`, for a range of a leaf of `whole`. Each random word of 64 bits gives four numbers. */
+/* Adds a rank's numbers for a range of a leaf in `whole` to `to`. Each random word of 64 bits gives four numbers. */
 static void add_numbers(float *to, int64_t count, uint64_t salt, int rank, int64_t leaf, int64_t first) {
   const uint64_t base = mix(mix(salt * 1024 + (uint64_t)rank + 1) + (uint64_t)leaf);
   for (int64_t k = 0; k < count;) {
@@ -84,7 +84,7 @@ static void add_numbers(float *to, int64_t count, uint64_t salt, int rank, int64
   }
 }
 
-/* Writes the numbers of a range of a leaf of `whole`. */
+/* Writes the numbers for a range of a leaf in `whole`: the sums over the ranks that `numbers` names. */
 static void write_range(const comm_trees *t, const comm_numbers *numbers, int64_t leaf, int64_t first, int64_t count,
                         float *to) {
   memset(to, 0, (size_t)count * sizeof *to);

@@ -1,7 +1,7 @@
 /* Implements the works of comm.h. */
 #include "comm.h"
 
-/* Works of the communicator. */
+/* The functions `tree` of the works, which call the communicator. */
 
 static const tdict_tree *on_root(const comm_trees *t) { return t->rank == 0 ? t->whole : NULL; }
 
@@ -30,7 +30,7 @@ static tdict_status send_tree(const comm_handles *h, const comm_trees *t, tdict_
   return t->rank == 1 ? take(tdict_comm_receive_async(h->comm, 0, NULL, &future, err), &future, out, err) : TDICT_OK;
 }
 
-/* Works of the table, for one leaf. */
+/* The functions `leaf` of the works, which call the table for one leaf. */
 
 static size_t whole_bytes(const comm_trees *t) { return (size_t)t->elements * sizeof(float); }
 static size_t part_bytes(const comm_trees *t) { return whole_bytes(t) / (size_t)t->world; }

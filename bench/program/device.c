@@ -186,7 +186,7 @@ static json_t *answer_prepare(void *user, const json_t *request) {
   return json_pack("{s:b, s:o, s:I}", "ok", 1, "ways", ways, "total_bytes", (json_int_t)tdict_bytes(job->host));
 }
 
-/* Returns the way that a request names, or NULL. Stores max_queued_bytes of the request in the job. */
+/* Returns the way that a request names, or NULL. Stores the request's max_queued_bytes in the job. */
 static const device_way *find_way(device_job *job, const json_t *request) {
   const char *name = json_string_value(json_object_get(request, "way"));
   const device_way *way = job->kind ? first_way(job) : NULL;

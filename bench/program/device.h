@@ -10,7 +10,7 @@ enum { DEVICE_KEY = 32, DEVICE_MOST_ITEMS = 64 };
 
 typedef struct device_kind device_kind;
 
-/* What the request "prepare" has made. Members that the kind of work does not need are NULL or 0. */
+/* The data that the request "prepare" makes. Members that the kind of work does not need are NULL or 0. */
 typedef struct device_job {
   bench_place place;
   tdict_stream stream; /* a stream of the program; the handle is NULL if the place has no device */
@@ -24,7 +24,7 @@ typedef struct device_job {
   tdict_tree *value, *target;           /* value: rows to write, in host memory; target: where `into` ways write */
   tdict_tree *items[DEVICE_MOST_ITEMS]; /* a copy of each element of the first dimension of `tree` */
   tdict_tree *views[DEVICE_MOST_ITEMS]; /* a view of each such element */
-  int64_t rows, num_items, *positions;  /* positions: the numbers of `picked` different rows */
+  int64_t rows, num_items, *positions;  /* positions: the indices of `picked` different rows */
   int64_t picked;                       /* the number of positions */
   tdict_tensor *list, *mask;            /* the positions, as a list in the memory where the work runs, and as a mask */
   own_copy own;                         /* the program's own copies */

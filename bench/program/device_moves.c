@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The program makes up to OWN_COPIES copies of its own, with a pause before each copy, in at most MOST_TRANSFERS
+/* The program makes up to OWN_COPIES copies of its own, with a pause before each copy, during at most MOST_TRANSFERS
  * transfers. */
 enum { OWN_COPIES = 400, MOST_TRANSFERS = 50, PAUSE_NS = 100000 };
 
@@ -77,7 +77,7 @@ static size_t expect_normalised(const device_job *job, const device_way *way, in
 static const device_way convert_ways[] = {{"to_device conversions", move_converted, DEVICE_RESULT_NEW, false}, {0}};
 const device_kind device_convert = {"convert", prepare_source, renew_source, expect_normalised, NULL, convert_ways};
 
-/* Own copies: times of the program's own copies during a transfer with the option max_queued_bytes. */
+/* Own copies: measures copies that the program makes itself during a transfer with the option max_queued_bytes. */
 
 static bool prepare_own(device_job *job) { return own_copy_open(&job->own, &job->place); }
 

@@ -209,7 +209,7 @@ static bool measure_plain(devices_job *job, json_t *record) {
   return true;
 }
 
-/* Opens the context, and for each device what its verification needs. */
+/* Opens the context, and for each device the check_place that verification needs. */
 static bool open_devices(devices_job *job) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();

@@ -58,7 +58,8 @@ static void *run_copier(void *user) {
   return NULL;
 }
 
-/* Runs the threads. Writes `bytes`, divided by the time from the first copy's start to the last copy's end. */
+/* Runs the threads. Sets *bytes_per_second to `bytes` divided by the time from the first copy's start to the last
+ * copy's end. */
 static bool run_all(copier *all, int count, size_t bytes, double *bytes_per_second) {
   pthread_barrier_t begin, end;
   bool good = true;

@@ -1,5 +1,5 @@
-/* Plain copies to several devices at once, without the library, with which `tdict-bench devices` compares. Thread rule:
- * one thread calls these functions. They print an error before they return false. */
+/* Copies to several devices at once without the library. `tdict-bench devices` compares the library with these copies.
+ * Thread rule: one thread calls these functions. They print an error before they return false. */
 #ifndef TDICT_BENCH_DEVICES_PLAIN_H
 #define TDICT_BENCH_DEVICES_PLAIN_H
 

@@ -1,6 +1,6 @@
 /* tdict-bench doctor: shows the properties of this machine that transfers depend on, and the settings that transfers
- * use. Asks the system and the driver, and moves a few small trees. Prints the text from the JSON record, which
- * doctor_main() owns. Thread rule: one thread. */
+ * use. Queries the system and the driver, and moves a few small trees. Makes the printed text from the JSON record,
+ * which doctor_main() owns. Thread rule: one thread. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +123,7 @@ static void take_log(void *user, int32_t level, const char *text) {
   json_array_append_new(user, json_string(text));
 }
 
-/* Returns the lists of processors that threads of this process may use, and how many threads have each list. */
+/* Returns an object: for each list of processors that a thread of this process may use, the number of such threads. */
 static json_t *thread_masks(void) {
   json_t *masks = json_object();
   DIR *folder = opendir("/proc/self/task");

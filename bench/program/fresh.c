@@ -17,7 +17,8 @@ static bool fresh_prepare(bench_job *job) {
   return job->state != NULL;
 }
 
-/* Allocates the first device memory and records the time. Fills it with 0xA5, and frees it to the library's pool. */
+/* Allocates the first device memory and records the time. Fills the memory with 0xA5, and frees it to the library's
+ * pool. */
 static bool first_prepare(bench_job *job) {
   if (!fresh_prepare(job)) return false;
   fresh_state *state = job->state;
@@ -61,7 +62,7 @@ static int fresh_verify(bench_job *job) {
 
 static bool sample_again(void *user, int tree, double *seconds) { return fresh_sample(user, tree, seconds); }
 
-/* Measures the later transfers of the same tree, for comparison. */
+/* Measures later transfers of the same tree, for comparison. */
 static json_t *first_more(bench_job *job) {
   const fresh_state *state = job->state;
   double steady;

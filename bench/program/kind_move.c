@@ -8,7 +8,7 @@
 #include "rows.h"
 #include "tdict/devices.h"
 
-/* Above this size, one existing destination is enough, because no cache keeps it until it is written again. */
+/* Above this size, one destination tree is enough, because no cache holds it until it is written again. */
 static const size_t one_target_bytes = (size_t)512 << 20;
 
 static bool is_equal(const char *a, const char *b) { return strcmp(a, b) == 0; }
@@ -103,7 +103,7 @@ static bool h2d_driver(bench_job *job, int tree, double *seconds) {
 
 const bench_kind kind_h2d = {.name = "h2d", .prepare = allocate_on_device, .make = h2d_make, .driver = h2d_driver};
 
-/* The kind threads: like h2d, but also counts the threads and processors that the transfers use. */
+/* The kind `threads`: like h2d, but also reports how many threads and processors the transfers use. */
 typedef struct threads_state {
   double cpu, wall; /* sums over all repetitions: processor seconds of the process, and elapsed seconds */
 } threads_state;

@@ -7,7 +7,8 @@
 #include "tdict/memory.h"
 #include "tdict/sim.h"
 
-/* The program copies one block at a time, with pauses between the copies. So 200 copies span a transfer of 4 GB. */
+/* The program copies one block at a time, with pauses between the copies, so 200 copies are spread over a whole
+ * transfer of 4 GB. */
 enum { OWN_COPIES = 200, MOST_TRANSFERS = 50, PAUSE_NS = 250000 };
 
 static bool move_asynchronously(bench_job *job, int tree, tdict_tree **out) {

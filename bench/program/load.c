@@ -1,6 +1,6 @@
-/* tdict-bench load: loads files to the device, saves a tree, and compares with plain reads and writes. load_files.c
- * makes files, and load_save.c measures saves. The job owns the place, the files and the samples. Thread rule: one
- * thread. */
+/* tdict-bench load: measures how fast files are loaded to the device and a tree is saved, compared with plain reads and
+ * writes. load_files.c makes the files, and load_save.c measures saves. The job owns the place, the files and the
+ * samples. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,8 +122,8 @@ static int verify_result(load_job *job, const load_file *f, tdict_tree *result) 
   return BENCH_OK;
 }
 
-/* Returns by how many bytes a load increased the host memory of the process at most, or -1 if unknown. Includes the
- * staging ring if the load created it: if the driver allocated the ring, the kernel has not counted it. */
+/* Returns the largest growth of the process's host memory during a load in bytes, or -1 if unknown. Includes the
+ * staging ring if the load created it. The kernel does not count a ring that the driver allocated, so it is added. */
 static int64_t host_bytes(const load_memory *m, const tdict_transfer_stats *stats, bool creates_ring) {
   const bool is_hidden = creates_ring && stats->pin_path == TDICT_PIN_DRIVER;
   if (m->growth < 0) return -1;
@@ -144,7 +144,7 @@ static json_t *put_memory(const char *name, const load_memory *m, const tdict_tr
                    (json_int_t)stats->peak_staging_bytes, "num_threads", (int)stats->num_threads);
 }
 
-/* Measures the first load in each of several contexts. Verifies the last load, and leaves its context open. */
+/* Measures the first load in each of several new contexts. Verifies the last load, and leaves its context open. */
 static int measure_first(load_job *job, const load_file *f, load_row *row, json_t **memory) {
   const bench_bar bar = bench_bar_start((double)job->options.contexts);
   for (int64_t i = 0; i < job->options.contexts; i++) {
@@ -170,7 +170,7 @@ static int measure_first(load_job *job, const load_file *f, load_row *row, json_
   return BENCH_OK;
 }
 
-/* Measures tdict_open(), which shows how much of a load's time goes into the header and the tree. */
+/* Measures tdict_open(), which shows how much of a load's time it takes to read the header and make the tree. */
 static bool open_once(const load_file *f, bench_samples *samples) {
   tdict_tree *tree = NULL;
   const double begin = bench_now();
@@ -239,7 +239,7 @@ static bool read_cold(load_job *job, const load_file *f, load_row *row, int way)
   if (left > job->left || left < 0) job->left = left;
   if (way != LIBRARY) {
     if (load_read_plain(f->path, way == DIRECT, &seconds)) bench_samples_add(&row->samples, seconds);
-    return true; /* the file system may lack O_DIRECT */
+    return true; /* not a failure: the file system may lack O_DIRECT */
   }
   if (!load_once(job, f, &seconds, &stats, &result)) return false;
   bench_samples_add(&row->samples, seconds);
@@ -268,7 +268,7 @@ static int measure_cold(load_job *job, const load_file *f) {
   bool good = load_open_rows(rows, COLD_ROWS, rounds, names, "cold");
   const bench_bar bar = bench_bar_start(rounds * COLD_ROWS);
   for (int i = 0; i < rounds * COLD_ROWS && good; i++) {
-    const int way = (i / COLD_ROWS + i) % COLD_ROWS; /* each round begins with another way */
+    const int way = (i / COLD_ROWS + i) % COLD_ROWS; /* rotate the order of the ways from round to round */
     bench_bar_show(&bar, i, "cold: round %d of %d, %s", i / COLD_ROWS + 1, rounds, names[way]);
     good = read_cold(job, f, &rows[way], way);
   }
@@ -313,7 +313,7 @@ static int print_head(load_job *job, json_t *record) {
   return BENCH_OK;
 }
 
-/* Returns the divisor of --divide. The default gives a file of at most about 4 MB. */
+/* Returns the value of --divide, or a default that makes the file about 4 MB large. */
 static int64_t divide_for(const load_options *o, int64_t total_bytes) {
   return o->divide > 0 ? o->divide : total_bytes / small_bytes;
 }

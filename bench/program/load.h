@@ -1,4 +1,4 @@
-/* Declares what the two parts of the scenario load share: load.c and load_save.c. The job owns the place and the
+/* Declares what load.c and load_save.c, the two parts of the scenario load, share. The job owns the place and the
  * record's rows. Thread rule: one thread. Functions print an error before they return false. */
 #ifndef TDICT_BENCH_LOAD_H
 #define TDICT_BENCH_LOAD_H
@@ -14,7 +14,7 @@ typedef struct load_options {
   const char *folder;
   bool works[LOAD_WORKS]; /* the works to measure */
   bool makes;             /* --make: only writes the files */
-  int64_t divide;         /* 0: each file has at most about 4 MB */
+  int64_t divide;         /* 0: chosen so that each file has about 4 MB */
   int64_t contexts;
 } load_options;
 
@@ -34,12 +34,13 @@ typedef struct load_job {
   double left; /* largest part of the file that was in the page cache before a cold read; -1: unknown */
 } load_job;
 
-bool load_open_context(load_job *job); /* opens job->place, with no driver memory but the library's own */
+bool load_open_context(load_job *job); /* opens job->place with `bare` set */
 /* Initializes rows with the names "WORK, NAME", and allocates their samples. */
 bool load_open_rows(load_row *rows, int count, int capacity, const char *const *names, const char *work);
 void load_close_rows(load_row *rows, int count);
-/* Prints a row and adds it to the record, if the row has samples. `bytes`: for the rate; 0: none. `line`: the samples
- * to compare with; NULL: none. `more`: further results, whose reference is taken; NULL: none. */
+/* Prints a row and adds it to the record, if the row has samples. `bytes`: bytes of a repetition, for the rate; 0: no
+ * rate. `line`: the samples to compare with, or NULL. `more`: an object with further results, which the function
+ * releases, or NULL. */
 void load_put_row(load_job *job, const load_row *row, uint64_t bytes, const bench_samples *line, json_t *more);
 
 extern const int64_t load_save_bytes;

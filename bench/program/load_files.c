@@ -1,5 +1,5 @@
-/* Implements load_files.h: plans, writes and reads files by system calls, with several threads. Each call owns its
- * buffers and its threads, which end before the call returns. Thread rule: main thread only. */
+/* Implements load_files.h: plans, writes and reads files with system calls on several threads. Each call owns its
+ * buffers and threads, and joins the threads before it returns. Thread rule: main thread only. */
 #include "load_files.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static uint64_t even_bytes(int64_t leaf) {
 }
 static void even_name(int64_t leaf, char *buffer, size_t size) { snprintf(buffer, size, "%" PRId64, leaf); }
 
-/* 32 layers of 9 tensors each, as in a language model, then the embedding and the last norm. */
+/* As in a language model: 32 layers of 9 tensors each, then the embedding and the last norm. */
 static const struct {
   const char *name;
   uint64_t bytes;
@@ -44,7 +44,7 @@ static void mixed_name(int64_t leaf, char *buffer, size_t size) {
     snprintf(buffer, size, "%s", leaf == (int64_t)LAYERS * 9 ? "embedding" : "norm");
 }
 
-/* The exponent makes small tensors more frequent, so that the sum of all tensors is 20 GB. */
+/* The exponent makes small tensors more frequent, so that all tensors together have 20 GB. */
 static uint64_t many_bytes(int64_t leaf) {
   const double low = 8192, high = 3000000, exponent = 1.715;
   const double random = (double)(((uint64_t)leaf * UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53;
@@ -88,7 +88,7 @@ static void work_on_pieces(void *user, int part, int parts) {
   free(buffer);
 }
 
-/* Runs job->work on all pieces, with several threads. Returns 0 or an errno. */
+/* Runs job->work on all pieces on several threads. Returns 0 or an errno. */
 static int run_pieces(piece_job *job) {
   const int count = bench_cpu_count();
   bench_on_threads(count < BENCH_MOST_THREADS ? count : BENCH_MOST_THREADS, work_on_pieces, job);
@@ -109,7 +109,7 @@ static bool write_all(int fd, const unsigned char *bytes, size_t count, uint64_t
 
 static bool read_piece(const piece_job *job, uint64_t at, size_t bytes, unsigned char *buffer) {
   for (size_t done = 0; done < bytes;) {
-    /* Also at the end of the file, the length of a direct read must be a multiple of the block size. */
+    /* Even at the end of the file, the length of a direct read must be a multiple of the block size. */
     ssize_t n = pread(job->fd, buffer + done, job->piece_bytes - done, (off_t)(at + done));
     if (n < 0 && errno == EINTR) continue;
     errno = n == 0 ? EIO : errno;
@@ -192,7 +192,7 @@ static bool write_file(load_file *f) {
   const uint64_t begin = f->data_begin;
   int fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return fail_file(f->path, "cannot be created", errno);
-  f->is_made = true; /* set before the next steps, so that an incomplete file is removed */
+  f->is_made = true; /* set now, so that the file is removed even if it stays incomplete */
   piece_job job = {.bytes = load_file_bytes(f) - begin,
                    .piece_bytes = PIECE,
                    .begin = begin,
@@ -203,7 +203,7 @@ static bool write_file(load_file *f) {
   int reason = 0;
   if (good && !write_all(fd, (const unsigned char *)f->header, begin, 0)) reason = errno;
   if (good && reason == 0) reason = run_pieces(&job);
-  if (good && reason == 0 && fsync(fd) != 0) reason = errno; /* else the disk is busy and pages cannot be evicted */
+  if (good && reason == 0 && fsync(fd) != 0) reason = errno; /* pages that are still dirty cannot be evicted */
   close(fd);
   return good && (reason == 0 || fail_file(f->path, "cannot be written", reason));
 }
@@ -279,7 +279,7 @@ bool load_write_plain(const char *path, unsigned char *const *blocks, int64_t nu
   return reason == 0 || fail_file(path, "cannot be written", reason);
 }
 
-/* Returns the fraction of the pages of a mapping that are in the page cache, or -1. */
+/* Returns the fraction of a mapping's pages that are in the page cache, or -1 on failure. */
 static double resident_part(void *map, size_t bytes) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page;
   size_t count = 0;
@@ -337,7 +337,7 @@ void load_memory_begin(load_memory *m) {
   m->growth = -1;
 }
 
-/* The kernel's maximum includes mapped pages of files. They stay mapped, so their growth is subtracted. */
+/* The kernel's maximum (VmHWM) includes mapped file pages. These pages stay mapped, so their growth is subtracted. */
 void load_memory_end(load_memory *m) {
   const int64_t peak = read_status("VmHWM:"), files = read_status("RssFile:") - m->files_before;
   if (m->before < 0 || peak < 0) return;

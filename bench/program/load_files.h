@@ -1,13 +1,13 @@
-/* Makes the files of the scenario load, and reads and writes files with plain system calls and several threads. Does
- * not use the library under test. The files are safetensors files. Each word of 8 bytes of the elements is a function
- * of its offset in the file, so results can be verified without a second copy.
+/* Makes the files of the scenario load, and reads and writes files with plain system calls on several threads. Does not
+ * use the library under test. The files are safetensors files. Each 8-byte word of tensor data is a function of its
+ * offset in the file, so results can be verified without a second copy.
  * Thread rule: main thread only. Functions print an error before they return false. */
 #ifndef TDICT_BENCH_LOAD_FILES_H
 #define TDICT_BENCH_LOAD_FILES_H
 
 #include "bench.h"
 
-/* The tensors of a file. Tensors are one-dimensional. */
+/* Describes the tensors of a file, which are one-dimensional. */
 typedef struct load_shape {
   const char *name;  /* the name of the work: "even", "mixed" or "many" */
   const char *dtype; /* name of the dtype in the file */
@@ -27,8 +27,8 @@ typedef struct load_file {
   bool is_made; /* true: load_file_provide() wrote the file */
 } load_file;
 
-/* Computes the path, the header and the offsets of a file, and divides the size of each tensor by `divide`. Release `f`
- * with load_file_close(). */
+/* Computes the path, the header and the offsets of a file whose tensors have 1/`divide` of the sizes in `shape`.
+ * Release `f` with load_file_close(). */
 bool load_file_plan(load_file *f, const load_shape *shape, const char *folder, int64_t divide);
 /* Writes the file, unless a file of this name and size exists. Then reads the file once to fill the page cache. */
 bool load_file_provide(load_file *f);
@@ -36,15 +36,16 @@ bool load_file_warm(const load_file *f);
 void load_file_close(load_file *f, bool keeps); /* removes the file if load_file_provide() wrote it, unless `keeps` */
 static inline uint64_t load_file_bytes(const load_file *f) { return f->offsets[f->shape->num_leaves]; }
 
-/* Compares bytes that were read from the file. Returns the number of equal bytes before the first difference. */
+/* Compares loaded bytes with the bytes that the file has from `offset` on. Returns the number of equal bytes before the
+ * first difference. */
 size_t load_file_equal(const void *found, uint64_t offset, size_t bytes);
 
-/* Removes a file from the page cache. Returns the fraction of its pages that remain cached, or -1 if unknown. */
+/* Evicts a file from the page cache. Returns the fraction of its pages that remain cached, or -1 if unknown. */
 double load_evict(const char *path);
 bool load_is_tmpfs(const char *folder);
 
-/* Reads a whole file into buffers of the threads and writes the seconds. `direct`: use O_DIRECT, not the page cache. If
- * O_DIRECT is not supported, returns false without printing an error. */
+/* Reads a whole file on several threads, each with its own buffer, and writes the seconds. `direct`: bypass the page
+ * cache with O_DIRECT. If O_DIRECT is not supported, returns false without printing an error. */
 bool load_read_plain(const char *path, bool direct, double *seconds);
 /* Creates a file, writes `num_blocks` blocks of equal size one after another, and flushes the file. */
 bool load_write_plain(const char *path, unsigned char *const *blocks, int64_t num_blocks, size_t block_bytes,

@@ -9,7 +9,8 @@
 #include "tdict/io.h"
 
 enum { SAVED, WRITTEN, SAVE_ROWS }; /* the rows of tdict_save() and plain writes, which alternate */
-/* The rows of tdict_save_async(), for a snapshot on the device and in host memory. First calls also allocate memory. */
+/* The rows of tdict_save_async(), with the snapshot on the device or in host memory. First calls also allocate
+ * memory. */
 enum { DEVICE_FIRST, DEVICE_LATER, HOST_FIRST, HOST_LATER, ASYNC_ROWS };
 const int64_t load_save_bytes = INT64_C(4294967296);
 
@@ -31,7 +32,7 @@ static bool open_save(load_job *job, save_state *s) {
 }
 
 static bool save_once(load_job *job, save_state *s, bench_samples *samples) {
-  (void)unlink(s->path); /* else freeing the pages of the old file would add to the time */
+  (void)unlink(s->path); /* otherwise the time would include freeing the pages of the old file */
   const double begin = bench_now();
   if (!bench_ok("save", tdict_save(job->place.context, s->path, s->tree, NULL, err))) return false;
   bench_samples_add(samples, bench_now() - begin);
@@ -59,7 +60,8 @@ static int verify_save(load_job *job, save_state *s) {
   return answer;
 }
 
-/* Measures the time until the program may write to the tensors again. Then waits until the file is written. */
+/* Measures the time from the call until the program may write to the tensors again. Then waits until the file is
+ * written. */
 static bool save_async_once(load_job *job, save_state *s, int32_t snapshot, bench_samples *samples) {
   tdict_error err;
   scoped_future saving = NULL;

@@ -172,7 +172,7 @@ static bool open_loader_context(run *r) {
   return true;
 }
 
-/* Takes batches for r->seconds after a warm-up. Like a training loop, receives each batch on a stream of the
+/* Takes batches for r->seconds after a warm-up. As in a training loop, each batch is received on a stream of the
  * program. */
 static int measure_rate(run *r) {
   tdict_error err;

@@ -78,7 +78,8 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Returns a sorted copy of the samples, because the record needs their order of measurement. NULL: no samples. */
+/* Returns a sorted copy of the times, or NULL if there are none. The record needs the original in the order of
+ * measurement. */
 static double *sort_samples(const bench_samples *s) {
   double *sorted = s->count ? malloc((size_t)s->count * sizeof *sorted) : NULL;
   if (!sorted) return NULL;
@@ -172,7 +173,7 @@ int bench_columns(void) {
 static void print_broken(const char *text, int hang) {
   int room = bench_columns();
   while ((int)strlen(text) > room) {
-    int end = room; /* the last space within the width, else the next space */
+    int end = room; /* the last space within the width, or the next one if there is none */
     while (end > 0 && text[end] != ' ') end--;
     if (end == 0) end = (int)strcspn(text, " ");
     if (!text[end]) break;

@@ -13,7 +13,7 @@ typedef struct narrow_options {
   int64_t megabytes;
 } narrow_options;
 
-/* A row of the table: its name and its largest value. */
+/* A row of the table: its name and the largest value of its elements. */
 typedef struct narrow_range {
   const char *name;
   int64_t most;
@@ -65,7 +65,7 @@ static bool measure_cell(narrow_job *job, int32_t num_threads, double rates[2]) 
   return good;
 }
 
-/* Measures a row and prints it: the rate with narrow, and in parentheses its ratio to the rate without. */
+/* Measures and prints a row: the rates with narrow, each with its ratio to the rate without narrow in parentheses. */
 static int measure_range(narrow_job *job, const narrow_range *range, json_t *rows) {
   size_t wire_bytes[2];
   const check_values values = {job->o.values.dtype, range->most};

@@ -44,7 +44,7 @@ void options_check_values(struct argp_state *state, const check_values *values, 
     argp_error(state, "--max-value: %" PRId64 " does not fit %s", values->most, name);
 }
 
-enum { FIRST_KEY = 256, MOST_OPTIONS = 24 }; /* the first key of options without a letter; room of a table */
+enum { FIRST_KEY = 256, MOST_OPTIONS = 24 }; /* the first key of options without a letter; capacity of a table */
 typedef struct parse_input {
   const bench_option *options;
   void (*check)(struct argp_state *state, void *input);

@@ -1,4 +1,4 @@
-/* Command line options of tdict-bench's subcommands. Each subcommand has a table of options. Thread rule: one
+/* Declares tables of command line options and their parser. Each subcommand has such a table. Thread rule: one
  * thread. */
 #ifndef TDICT_BENCH_OPTIONS_H
 #define TDICT_BENCH_OPTIONS_H
@@ -58,12 +58,12 @@ typedef struct common_options {
 #define SHORT_EXIT_TEXT "Exit status: 0 success, 1 failure, 2 wrong usage."
 
 /* Parses the command line. `options` ends with an empty entry. At the end, `check`, if not NULL, is called with `input`
- * and may refuse combinations of options by argp_error(). `doc` is the help text for argp. Returns BENCH_OK, or
+ * and may reject combinations of options with argp_error(). `doc` is the help text for argp. Returns BENCH_OK, or
  * BENCH_USAGE after printing an error. */
 int options_parse(int argc, char **argv, const char *doc, const bench_option *options,
                   void (*check)(struct argp_state *state, void *input), void *input);
 
-/* Parse the argument of an option. If it is wrong, they end the program with an error. */
+/* Parse the argument of an option. If the argument is wrong, these functions end the program with an error. */
 void options_device(struct argp_state *state, const char *text, void *to);
 void options_dtype(struct argp_state *state, const char *text, void *to);
 /* Sets the device of `o`. "auto" is cuda:0, or the simulated device if there is no GPU. `sim` describes the simulated
@@ -72,7 +72,7 @@ void options_place(const char *device, tdict_sim_options *sim, tdict_context_opt
 /* Ends the program with an error if leaf_bytes is not a multiple of the element size, or if the dtype cannot hold
  * --max-value. */
 void options_check_values(struct argp_state *state, const check_values *values, int64_t leaf_bytes);
-/* Returns whether the option narrow of transfers can affect such elements. */
+/* Returns whether the transfer option narrow can affect elements of this dtype. */
 bool options_can_narrow(const check_values *values);
 
 #endif

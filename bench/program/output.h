@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static inline void output_end(int status, void *program) {
-  bool bad = ferror(stdout) != 0; /* an earlier write failed; its errno is lost */
+  bool bad = ferror(stdout) != 0; /* true: an earlier write failed, and its errno is lost */
   errno = 0;
   if (fflush(stdout) == 0 && !bad) return;
   int reason = errno;
@@ -22,8 +22,8 @@ static inline void output_end(int status, void *program) {
 }
 
 /* Makes the program exit with 1 instead of 0 if it could not write its output. Uses atexit(), because argp calls exit()
- * after --help. Prints an error and returns false if standard output is closed: another file could get its
- * descriptor. */
+ * after --help. If standard output is closed, another file could get its descriptor, so prints an error and returns
+ * false. */
 static inline bool output_watch(const char *program) {
   if (fcntl(STDOUT_FILENO, F_GETFD) < 0) {
     fprintf(stderr, "%s: standard output is closed\n", program);

@@ -1,6 +1,6 @@
 /* tdict-bench overlap: measures a transfer while a kernel runs for about the same time. The sources are pageable or
  * pinned. The transfer uses its own stream, or waits for the kernel on the kernel's stream. If the two overlap
- * completely, the time is that of the longer one. See rows.h for ownership and threads. */
+ * completely, the time is that of the longer of the two. See rows.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ typedef struct overlap_state {
   double alone;       /* median seconds of the transfer without a kernel */
   double at[MOMENTS]; /* the times that watch_repetition() measures */
   int64_t kernel_ns;
-  int next; /* the number of the next source tree */
+  int next; /* the index of the next source tree */
 } overlap_state;
 
 static bool overlap_prepare(bench_job *job) {
@@ -61,7 +61,7 @@ static bool move_alone(void *user, int unused, double *seconds) {
   return true;
 }
 
-/* Runs one repetition. Polls to find the times of these events: begin, kernel launched, call returned, transfer ended,
+/* Runs one repetition, and polls to find when the kernel was launched, the call returned, the transfer ended and the
  * kernel ended. */
 static bool watch_repetition(bench_job *job) {
   overlap_state *state = job->state;
@@ -119,7 +119,8 @@ static const bench_kind kind_overlap = {.name = "overlap",
                                         .finish = overlap_finish,
                                         .more = overlap_more};
 
-/* Five million floats, as in the TensorDict tutorial. On a fast link, they take about as long as the kernel. */
+/* Five million floats, as in the TensorDict tutorial. On a fast link, the transfer takes about as long as the
+ * kernel. */
 #define WORK .kind = &kind_overlap, .groups = {{1, 20971520}}, .threads = -1, .peers = "torch", .kernel_ns = 400000
 static const bench_row rows[] = {
     {.name = "pageable, own stream", WORK, .calls = "own_stream", .worth = 2},

@@ -1,7 +1,7 @@
-/* The program's own small copies, which a transfer of the library may delay. On a GPU, they are driver copies from
- * pinned memory on a stream of the program. On the simulated device, they are calls of the library. Ownership:
- * own_copy_close() releases what own_copy_open() made. Thread rule: one thread. Functions that return false print an
- * error. */
+/* Makes small copies outside of the library's transfers, which such a transfer may delay. On a GPU, they are driver
+ * copies from pinned memory on a stream of the program. On the simulated device, they are calls of the library.
+ * Ownership: own_copy_close() releases what own_copy_open() made. Thread rule: one thread. Functions that return false
+ * print an error. */
 #ifndef TDICT_BENCH_OWN_COPY_H
 #define TDICT_BENCH_OWN_COPY_H
 
@@ -18,12 +18,11 @@ bool own_copy_open(own_copy *c, bench_place *place);
 void own_copy_close(own_copy *c);
 /* Copies 51,200 bytes, waits for the copy, and writes the seconds. */
 bool own_copy_once(const own_copy *c, double *seconds);
-/* Copies, each time after a pause, until the transfer has ended or `times` is full. Copies at least once. `future`:
- * NULL if there is no transfer. A pause is random, from half of `pause_ns` to three halves. After pauses of one length,
- * most copies would begin at the same moment of the transfer's period, since they end when some of its copies end. */
+/* Repeats a pause and a copy, at least once, until the transfer has ended or `times` is full. `future`: NULL if there
+ * is no transfer. */
 bool own_copy_meanwhile(const own_copy *c, const tdict_future *future, long pause_ns, bench_samples *times);
-/* Runs `work` on a second thread, and meanwhile copies on this thread. Writes the seconds of `work` and of the longest
- * copy. */
+/* Runs `work` on a second thread, and copies repeatedly on this thread until it ends. Writes the seconds of `work` and
+ * of the longest copy. */
 bool own_copy_beside(const own_copy *c, bool (*work)(void *user), void *user, double *seconds, double *longest);
 
 #endif

@@ -1,5 +1,5 @@
 /* tdict-bench pinning: measures how long it takes to pin and unpin a block, in one registration or in pieces. Also
- * measures the longest copy of another thread during this time. A process can measure its first pinning only once, so
+ * measures the longest copy that another thread makes meanwhile. A process can measure its first pinning only once, so
  * bench/costs/pinning starts a new process for each repetition. The job owns its memory. Thread rule: the copies run on
  * the main thread, the pinning on a second thread. */
 #include <stdio.h>
@@ -50,7 +50,7 @@ static bool unpin_block(void *user) {
   return true;
 }
 
-/* Runs `work` on the second thread, and copies small blocks meanwhile. */
+/* Runs `work` on the second thread, and copies small blocks meanwhile. Adds the time of `work` and the longest copy. */
 static bool copy_during(pinner *p, bool (*work)(void *), bench_samples *seconds, bench_samples *waits) {
   double took, longest;
   if (!own_copy_beside(&p->job->own, work, p, &took, &longest)) return false;

@@ -1,4 +1,4 @@
-/* Opens places and jobs: contexts, the driver, and sources that are reused by later rows. See rows.h for ownership and
+/* Opens places and jobs: contexts, the driver, and source trees that later rows reuse. See rows.h for ownership and
  * threads. */
 #include <stdlib.h>
 #include <string.h>
@@ -209,7 +209,7 @@ json_t *place_describe(const bench_place *p) {
   return d;
 }
 
-/* Reduces a row to at most 4 MB. Reduces leaf sizes first, so that rows with many leaves keep many. */
+/* Reduces a row to at most 4 MB. Halves leaf sizes first, so that rows with many leaves keep many leaves. */
 static void shrink_row(bench_row *row) {
   size_t total = 0;
   for (int pass = 0; pass < 64; pass++) {
@@ -220,7 +220,7 @@ static void shrink_row(bench_row *row) {
       check_group *group = &row->groups[g];
       if ((size_t)group->leaves * group->leaf_bytes * BENCH_MAX_GROUPS < total / 2) continue;
       if (group->leaf_bytes > 16384 || group->leaves == 1)
-        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)7; /* other libraries sum a leaf in words of 8 bytes */
+        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)7; /* other libraries sum the 8-byte words of a leaf */
       else
         group->leaves = (group->leaves + 1) / 2;
     }

@@ -1,5 +1,5 @@
-/* Implements plain driver calls, see raw.h. Does not use tdict, so that it can verify tdict. A raw_driver owns its
- * reference to the primary context, and its stream. Thread rule: see raw.h. */
+/* Implements plain driver calls, see raw.h. Does not use tdict, because it is used to verify tdict. A raw_driver owns
+ * its stream and a reference to the primary context. Thread rule: see raw.h. */
 #include "raw.h"
 
 #include <dlfcn.h>
@@ -78,7 +78,7 @@ static const struct {
 #define NUMBER(name, entry, parameters) entry_##name,
 enum { CALLS(NUMBER) num_entries };
 
-/* Returns whether `result` is 0. If not, sets the message of raw_why() to the name of the call and the error. */
+/* Returns whether `result` is 0. If not, sets the message of raw_why(), which names the call and the error. */
 static bool has_worked(raw_driver *r, int entry, cu_result result) {
   if (result == 0) return true;
   const char *name = NULL, *call = entries[entry].name;
@@ -100,7 +100,8 @@ static bool load_entries(raw_driver *r) {
       snprintf(r->why, sizeof r->why, "libcuda.so.1 has no %s", entries[i].name);
       return false;
     }
-    /* C cannot cast an object pointer to a function pointer, but POSIX guarantees that their bytes are equal. */
+    /* C does not define casts of object pointers to function pointers. POSIX guarantees that both have the same
+     * bytes. */
     memcpy((char *)r + entries[i].offset, &entry, sizeof entry);
   }
   return true;

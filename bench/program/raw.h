@@ -39,7 +39,8 @@ bool raw_own_is_idle(raw_driver *r);   /* returns whether the stream of `r` is i
 void *raw_stream(const raw_driver *r); /* returns the stream of `r`, a CUstream */
 bool raw_fill(raw_driver *r, raw_address device, unsigned char byte, size_t bytes); /* fills device memory and waits */
 
-/* Launches a kernel on the stream of `r`, whose only thread spins for this time. The first call compiles the kernel. */
+/* Launches a kernel with one thread, which spins for this time, on the stream of `r`. The first call compiles the
+ * kernel. */
 bool raw_spin(raw_driver *r, uint64_t nanoseconds);
 
 /* Properties of a device, which can be read without a context. */

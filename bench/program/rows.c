@@ -66,16 +66,17 @@ typedef struct rows_run {
   bench_sink sink;
   json_t *records, *trace;
   int moved;                    /* rows that move trees */
-  int first;                    /* rows of `moved` in which each repetition is the first in a context */
-  int fewest_trees, most_trees; /* range of the number of source trees in the other rows of `moved` */
-  bool driver, line;            /* a row has times of the driver; of the line */
+  int first;                    /* rows among `moved` in which each repetition is the first in a context */
+  int fewest_trees, most_trees; /* smallest and largest number of source trees in the other rows among `moved` */
+  bool driver, line;            /* whether a row has times of the driver; of the line */
   bench_bar bar;                /* counts rows */
   int done;                     /* finished rows */
   bench_job *job;               /* the current row */
-  int turn;                     /* how often its works have run, including warm-ups */
+  int turn;                     /* how often this row's works have run, including warm-ups */
 } rows_run;
 
-/* Runs a work of the row once: the line, the driver or the library. If the row lacks it, the time is negative. */
+/* Runs a work of the row once: the line, the driver or the library. If the row lacks this work, sets a negative
+ * time. */
 static bool sample_once(void *user, int work, double *seconds) {
   rows_run *run = user;
   bench_job *job = run->job;
@@ -120,7 +121,7 @@ static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_
   return bench_measure_in_turn(out->all, 3, WARMUPS, repeats, sample_once, run) ? BENCH_OK : BENCH_FAILED;
 }
 
-/* Counts what the notes below the table report. */
+/* Updates the counts that the notes below the table need. */
 static void count_row(rows_run *run, const bench_job *job, const row_result *r) {
   const bench_kind *kind = job->row.kind;
   int trees = job->row.trees;

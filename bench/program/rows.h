@@ -1,7 +1,7 @@
-/* Rows of scenarios. A row is a work of the library, for example a transfer. If possible, plain driver calls do the
- * same work in alternation. The *line* is one driver copy from one pinned buffer, to which times are compared.
- * `tdict-bench SCENARIO` measures only the library and the driver. `bench/peers/compare` measures rows through
- * `tdict-bench worker` and compares other libraries, to which rows_describe() describes a row.
+/* Declares the rows of scenarios. A row is a work of the library, for example a transfer. If possible, the same work
+ * done with plain driver calls alternates with it. The *line* is one driver copy from one pinned buffer, a reference
+ * for all times. `tdict-bench SCENARIO` measures only the library and the driver. `bench/peers/compare` measures rows
+ * through `tdict-bench worker` and compares other libraries, which get a row's description from rows_describe().
  * Ownership: the caller that opens a place or job closes it. Thread rule: one thread. */
 #ifndef TDICT_BENCH_ROWS_H
 #define TDICT_BENCH_ROWS_H
@@ -20,9 +20,9 @@ typedef struct bench_kind {
   /* Makes the result of source tree number `tree`. *out stays NULL if the result is in job->targets. NULL: `verify` and
    * `sample` do the work themselves. */
   bool (*make)(bench_job *job, int tree, tdict_tree **out);
-  int (*verify)(bench_job *job);                             /* NULL: job_verify_made() */
-  bool (*sample)(bench_job *job, int tree, double *seconds); /* runs a repetition; NULL: job_sample_made() */
-  bool (*driver)(bench_job *job, int tree, double *seconds); /* does the same with driver calls; NULL: impossible */
+  int (*verify)(bench_job *job);                             /* NULL: use job_verify_made() */
+  bool (*sample)(bench_job *job, int tree, double *seconds); /* runs a repetition; NULL: use job_sample_made() */
+  bool (*driver)(bench_job *job, int tree, double *seconds); /* the same work with driver calls; NULL: impossible */
   void (*finish)(bench_job *job);  /* called also if prepare() failed; NULL: nothing to release */
   json_t *(*more)(bench_job *job); /* returns further results as a new object; NULL: none */
 } bench_kind;
@@ -43,15 +43,15 @@ typedef struct bench_row {
    * "paused": before each repetition, the source is read, and the program sleeps. */
   const char *cache;
   const char *result;    /* "device"; for copies to the host "fresh", "warm", "pinned", "into_pinned" */
-  const char *calls;     /* "best": the best documented setting of each library; else the name of a setting */
+  const char *calls;     /* "best": the best documented setting of each library; or the name of a setting */
   const char *peers;     /* "all", or the libraries to compare with, separated by commas */
   const char *statistic; /* "time"; for latency rows "p50" or "p99" */
   int32_t mode, threads; /* options of the call of tdict */
   int32_t worth;         /* priority: rows with 1 are measured first, then 2, then 3 */
   int64_t kernel_ns;     /* overlap: duration of the kernel */
   int32_t trees;         /* number of source trees that the repetitions rotate through; 0: BENCH_TREES */
-  /* Number of repetitions if each runs in a new process; 0: all run in one process. If not 0, `verify` runs after
-   * `sample` and checks the result that `sample` has kept. */
+  /* If not 0, this many repetitions run, each in a new process. `verify` then runs after `sample` and checks the result
+   * that `sample` kept. 0: all repetitions run in one process. */
   int32_t processes;
   bool no_driver; /* the driver is not measured: another row has the same driver loop, or it takes too long */
   int32_t cpus;   /* number of processors that the measuring process may use; 0: all */
@@ -61,7 +61,7 @@ typedef struct bench_row {
 typedef struct bench_place {
   tdict_context *context;
   tdict_device device;
-  tdict_error why; /* the reason why no GPU is used; empty if a GPU is used or the cpu was chosen */
+  tdict_error why; /* why no GPU is used; empty if a GPU is used or --device chose another device */
   check_place check;
   size_t line_bytes;        /* bytes of a line copy */
   raw_address line_device;  /* cuda: destination of the line */
@@ -87,10 +87,10 @@ bool place_open_device(bench_place *p, const char *device, const char *tool);
 /* Copies a tree to the device of the place. Prints an error that begins with `what`, and returns false on failure. */
 bool place_move(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options, const char *what,
                 tdict_tree **out);
-/* Copies as place_move() does, and releases the result. Writes the seconds of both. */
+/* Copies as place_move() does, and releases the result. Writes the seconds of copy and release together. */
 bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options,
                       const char *what, double *seconds);
-/* Copies leaf by leaf to the device with driver calls. `waits`: after each leaf, not only at the end. Prints no
+/* Copies leaf by leaf to the device with driver calls. `waits`: wait after each leaf, not only at the end. Prints no
  * error. */
 bool place_copy_leaves(const bench_place *p, const check_source *source, raw_address to, bool waits, double *seconds);
 /* Fills device memory with 0xA5, copies a source into this memory, and compares every byte. */
@@ -105,14 +105,14 @@ tdict_stream place_stream(const bench_place *p); /* the stream of the driver's c
 bool place_spin(const bench_place *p, int64_t *ns);
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
 bool place_line(bench_place *p, double *seconds); /* makes a line copy and waits for it */
-bool place_empty_caches(bench_place *p);          /* evicts the sources from all caches, with several threads */
+bool place_empty_caches(bench_place *p);          /* evicts the sources from all caches, on several threads */
 /* Makes the source trees of a row, or reuses the previous row's if they fit. */
 bool place_sources(bench_place *p, const bench_row *row);
 void place_drop_sources(bench_place *p);
 json_t *place_describe(
     const bench_place *p); /* returns kind, text, name and driver version, or the reason why no GPU is used */
 
-/* A row while it is measured. `row` is a copy, with smaller sizes unless the place is `full`. */
+/* A row that is being measured. `row` is a copy of it, with smaller sizes unless the place is `full`. */
 struct bench_job {
   bench_place *place;
   bench_row row;
@@ -127,8 +127,8 @@ struct bench_job {
 };
 bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row);
 int job_verify(bench_job *job);
-/* job_sample() runs a repetition on source tree `number` % place->num_sources. Call job_settle() before, which brings
- * the caches into the state of the row. */
+/* job_sample() runs a repetition on source tree `number` % place->num_sources. First call job_settle(), which brings
+ * the caches into the state that the row wants. */
 bool job_is_warm(const bench_job *job); /* then job_settle() does nothing */
 bool job_settle(bench_job *job, int number);
 bool job_sample(bench_job *job, int number, bool driver, double *seconds);
@@ -140,9 +140,10 @@ json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, 
 extern const bench_kind kind_h2d, kind_threads, kind_d2h, kind_pin, kind_pin_h2d;
 /* Makes a result and compares every byte. */
 int job_verify_made(bench_job *job);
-/* Makes a result and releases it. Writes the seconds of both. */
+/* Makes a result and releases it. Writes the seconds of both steps together. */
 bool job_sample_made(bench_job *job, int tree, double *seconds);
-/* Compares a result with source tree 0, and checks that it is pinned if the row says so. `poison` may be NULL. */
+/* Compares a result with source tree 0. If the row wants a pinned result, checks that it is pinned. `poison` may be
+ * NULL. */
 int job_check(bench_job *job, tdict_tree *result, const check_poison *poison);
 bool h2d_make(bench_job *job, int tree, tdict_tree **out); /* copies a source tree to the device */
 bool pin_make(bench_job *job, int tree, tdict_tree **out); /* pins a source tree */
@@ -161,7 +162,7 @@ typedef struct table_row {
   bool has_rate;                                /* true: the table shows a rate in GB/s */
 } table_row;
 
-/* Prints the scenario, the host and the device and, if no GPU is used, the reason. */
+/* Prints the scenario, the host and the device. If no GPU is used, also prints the reason. */
 void table_print_head(const bench_place *place, const char *scenario, const char *what);
 void table_print_columns(void);
 void table_print_row(const table_row *row);

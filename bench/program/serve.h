@@ -5,7 +5,7 @@
 
 #include "rows.h"
 
-/* An "op" of requests, and the function that returns the reply, which the caller owns. */
+/* The name of an "op", and the function that returns the reply to a request. The caller owns the reply. */
 typedef struct serve_op {
   const char *name;
   json_t *(*answer)(void *job, const json_t *request);
@@ -19,11 +19,11 @@ typedef struct serve_desk {
   int argc;             /* the command line, for the record */
   char **argv;
 } serve_desk;
-/* Reads requests from standard input until its end or the op "quit". Writes the replies to standard output. Handles
- * "hello" and "line" itself, with the common fields of a record and the seconds of line copies. */
+/* Reads requests from standard input until its end or the op "quit", and writes the replies to standard output. Replies
+ * to "hello" itself with the common fields of a record, and to "line" with the seconds of line copies. */
 void serve_requests(const serve_desk *desk);
 
-/* Return a reply: the request succeeded, or it failed because of `why`. */
+/* Return a reply that says that the request succeeded, or failed because of `why`. */
 json_t *serve_success(void);
 json_t *serve_failure(const char *why);
 

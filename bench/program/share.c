@@ -21,7 +21,7 @@ static const tdict_field fields[] = {TDICT_FIELD("a", TDICT_F32, 1354752), TDICT
                                      TDICT_FIELD("g", TDICT_F32, 256)};
 enum { LEAVES = sizeof fields / sizeof fields[0] };
 
-/* A run with batches in pinned memory, which the device reads itself, or in pageable memory. */
+/* A pass with batches in pinned memory, which the device reads directly, or in pageable memory. */
 typedef struct pass {
   const char *name;
   bool is_pinned;
@@ -136,9 +136,9 @@ static int move_batch(share_job *job, const tdict_tree *batch, bench_samples *sa
   return BENCH_DIFFERS;
 }
 
-/* Transfers one batch of each kind, in alternating order, and verifies them if `verifies` is true. Then fills this
- * process's batch again, while the worker fills the slot. So both kinds move batches that were filled SLOTS turns ago,
- * and the state of the caches is the same. */
+/* Transfers one batch of each kind, in alternating order, and verifies both if `verifies` is true. Then fills this
+ * process's batch again, while the worker fills the slot. So batches of both kinds were filled SLOTS turns before they
+ * are moved, and the caches are in the same state. */
 static int do_turn(share_job *job, pass *p, int number, bool verifies) {
   tdict_tree *own = job->own[number % SLOTS], *slot;
   const int64_t wanted = verifies ? number : -1;

@@ -13,7 +13,7 @@
 #include <time.h>
 
 enum { TREES_A_CONTEXT = 100 };
-/* The counters: an identifier, and the text in the totals. */
+/* The counters: an identifier, and the name in the printed totals. */
 #define STRESS_KINDS(KIND)                          \
   KIND(K_TREES, "trees")                            \
   KIND(K_CONTEXTS, "contexts")                      \
@@ -111,8 +111,8 @@ static bool has_worked(const stress_job *job, tdict_status status, const tdict_e
   return bench_has_worked(job->what, status, err);
 }
 
-/* Waits for a future on the host, or lets a stream wait. In the second case, the host then waits for the stream; if the
- * result is on the host, its accessors wait. */
+/* Waits for a future on the host, or lets a stream wait for it. After the latter, the host waits for the stream on a
+ * GPU. If the result is in host memory, its accessors wait. */
 static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future *f, tdict_tree **out) {
   tdict_error err;
   tdict_stream stream = place_stream(&job->place);
@@ -163,7 +163,7 @@ static bool transfer_into(stress_job *job, const stress_tree *t, const tdict_tre
   return end_future(job, &w, to_host, f, &same);
 }
 
-/* Changes all bytes of the tree, copies the device tree back into it, and compares all elements. */
+/* Changes all bytes of the host tree, copies the device tree back into it, and compares all elements. */
 static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *device) {
   const check_place host = {.device = tdict_cpu()};
   int answer = BENCH_OK;
@@ -191,7 +191,7 @@ static int check_pinned(stress_job *job, const stress_tree *t) {
   if (!bench_ok(job->what, tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, err))) return BENCH_FAILED;
   int answer = BENCH_OK;
   for (int i = 0; i < t->count && answer == BENCH_OK;
-       i++) { /* leaves that are already pinned are shared, even if strided */
+       i++) { /* leaves that are already pinned are shared with the source, even if strided */
     tdict_tensor *found;
     const stress_leaf *l = &t->leaves[i];
     if (!stress_find(l, pinned, &found)) answer = BENCH_DIFFERS;
@@ -241,7 +241,8 @@ static int move_tree_around(stress_job *job, stress_tree *t) {
   return answer;
 }
 
-/* Opens a context with one of several ring sizes, so that trees fit into the ring, or reuse its slots many times. */
+/* Opens a context with one of several ring sizes, so that some trees fit into the ring and others reuse its slots many
+ * times. */
 static bool open_place(stress_job *job, int64_t number) {
   static const size_t rings[] = {(size_t)64 << 20, (size_t)1 << 20, (size_t)128 << 10, (size_t)16 << 20};
   if (job->open) place_close(&job->place);

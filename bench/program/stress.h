@@ -1,6 +1,6 @@
 /* Declares the parts of tdict-bench stress. stress_tree.c makes random trees with known bytes, stress.c moves them in
  * random ways, and stress_check.c compares the results. These files choose the strides and compute the addresses of
- * elements themselves, without the library.
+ * elements without the library.
  * Thread rule: one thread, but hooks of objects may run on any thread. */
 #ifndef TDICT_BENCH_STRESS_H
 #define TDICT_BENCH_STRESS_H
@@ -24,7 +24,7 @@ typedef struct stress_leaf {
   char path[STRESS_PATH];
   stress_home home;
   bool second;         /* this is the second tensor of an object */
-  bool pinned, shared; /* shared: an earlier leaf has the same tensor and fills it */
+  bool pinned, shared; /* shared: an earlier leaf has the same tensor, which is filled through that leaf */
   stress_layout layout;
   tdict_dtype dtype;
   size_t item_bytes, base_bytes, want_bytes;
@@ -57,11 +57,11 @@ void stress_scatter(const stress_leaf *leaf, unsigned char *base, const unsigned
 /* Finds the tensor of a tree at the path of a leaf. The tensor is borrowed. */
 bool stress_find(const stress_leaf *leaf, const tdict_tree *tree, tdict_tensor **out);
 
-/* stress_check() compares a result with its tree, and stress_check_bytes() one leaf. Return BENCH_OK if all leaves are
- * on the device, contiguous and equal. At the first difference, they print the leaf and the offset and return
- * BENCH_DIFFERS. They return BENCH_FAILED if a leaf cannot be read. */
+/* stress_check() compares all leaves of a result, and checks that they are contiguous and on the device.
+ * stress_check_bytes() compares the bytes of one leaf. Both return BENCH_OK if all is equal. At the first difference,
+ * they print the leaf and the offset and return BENCH_DIFFERS. They return BENCH_FAILED if a leaf cannot be read. */
 int stress_check_bytes(const check_place *place, const stress_leaf *leaf,
-                       const unsigned char *address); /* of one leaf */
+                       const unsigned char *address); /* the leaf's first byte */
 int stress_check(const check_place *place, const stress_tree *t, const tdict_tree *result, tdict_device device);
 
 #endif

@@ -12,8 +12,8 @@ int64_t stress_below(uint64_t *state, int64_t below) {
   return below > 0 ? (int64_t)(bench_random(state) % (uint64_t)below) : 0;
 }
 
-/* An object of two tensors, with transfer hooks or flatten. Both leaves have the same path; the second has `second`
- * set. */
+/* An object of two tensors, which has transfer hooks or flatten. Both of its leaves have the same path. The second leaf
+ * has `second` set. */
 typedef struct pair {
   tdict_tensor *tensors[2];
 } pair;
@@ -96,7 +96,7 @@ bool stress_find(const stress_leaf *leaf, const tdict_tree *tree, tdict_tensor *
   return false;
 }
 
-/* An iterator over the rows of a leaf in C order. A row is the last dimension, over which the caller loops. */
+/* An iterator over the rows of a leaf in C order. A row spans the last dimension, over which the caller loops. */
 typedef struct walk {
   int64_t index[STRESS_DIMS], at; /* at: offset of the row from the base, in elements */
   int64_t rows, row, count, step; /* count, step: size and stride of the last dimension */
@@ -139,8 +139,8 @@ void stress_scatter(const stress_leaf *l, unsigned char *base, const unsigned ch
     copy_row(base + w.at * (int64_t)l->item_bytes, w.step, in, 1, w.count, l->item_bytes);
 }
 
-/* Fills a leaf with random bits. In half of the leaves, only the lowest byte of each element is random (of bools, the
- * lowest bit), so that the option narrow saves bytes. */
+/* Fills a leaf with random bits. In half of the leaves, only the lowest byte of each element is random (the lowest bit
+ * of each bool), so that the option narrow saves bytes. */
 static void fill_leaf(stress_leaf *l, uint64_t seed) {
   uint64_t word, state = seed, mask = ~(uint64_t)0;
   if (bench_random(&state) % 2)
@@ -172,7 +172,7 @@ static void choose_shape(stress_leaf *l, uint64_t *state, int64_t elements) {
     l->shape[d] = n;
     left /= n;
   }
-  for (int d = l->ndim - 1; d > 0; d--) { /* the large dimension has a random position */
+  for (int d = l->ndim - 1; d > 0; d--) { /* shuffle, so that the large dimension has a random position */
     int e = (int)stress_below(state, d + 1);
     int64_t n = l->shape[d];
     l->shape[d] = l->shape[e];
@@ -260,7 +260,7 @@ static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *
   return l;
 }
 
-/* Makes a path such as "k1.k2.l12": keys that other paths may share, then a unique key. */
+/* Makes a path such as "k1.k2.l12": keys that other paths may have, too, then a unique key. */
 static void choose_path(stress_leaf *l, uint64_t *state, int number) {
   int depth = (int)stress_below(state, 5);
   size_t at = 0;
@@ -306,7 +306,7 @@ static bool add_object(stress_tree *t, tdict_context *context, uint64_t *state, 
   return false;
 }
 
-/* Chooses the number and sizes of leaves: mostly small leaves, sometimes many leaves, rarely large leaves. */
+/* Chooses the size of a leaf, at most `left` bytes. Small sizes are more likely. */
 static size_t choose_bytes(uint64_t *state, size_t left) {
   int bits = 0;
   while (bits < 48 && ((size_t)1 << bits) < left) bits++;

@@ -1,4 +1,5 @@
-/* Prints the table of a scenario, and writes its JSON, see rows.h. Owns no data. Thread rule: one thread. */
+/* Prints the table of a scenario and adds its rows to the JSON record, see rows.h. Owns no data. Thread rule: one
+ * thread. */
 #include "rows.h"
 
 #include <stdio.h>

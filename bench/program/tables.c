@@ -6,7 +6,7 @@
 #define LEAVES(count, bytes) .groups = {{count, bytes}}
 #define H2D .kind = &kind_h2d
 #define D2H .kind = &kind_d2h
-/* The modes in which the library is called. `calls` selects the same for other libraries. */
+/* The mode and num_threads of the library's calls. `calls` selects the same setting in other libraries. */
 #define BEST .threads = -1
 #define BLOCKING .calls = "blocking", .mode = TDICT_MODE_BLOCKING, .threads = -1
 #define NON_BLOCKING .calls = "non_blocking", .mode = TDICT_MODE_NON_BLOCKING, .threads = -1
@@ -129,7 +129,8 @@ SCENARIO(bandwidth, "bandwidth", "copies one tensor of 4 KiB to 1 GiB in both di
 #define SWEEP(text, count, bytes, much)                                                                    \
   WITH(text, count, bytes, 0, much), WITH(text, count, bytes, 1, much), WITH(text, count, bytes, 2, much), \
       WITH(text, count, bytes, 4, much), WITH(text, count, bytes, 8, much)
-/* The last rows have a higher priority, so that they are measured together with other rows of the same sources. */
+/* The rows with 1000 x 4 MB have a higher priority, so that they are measured next to other rows with the same
+ * sources. */
 static const bench_row threads_rows[] = {
     SWEEP("1000 x 4000 B", 1000, 4000, 3),
     SWEEP("100 x 1 MB", 100, 1000000, 3),

@@ -19,7 +19,7 @@ typedef struct to_device_options {
   const char *trace;
 } to_device_options;
 
-/* A way to transfer the tree: a mode and num_threads. */
+/* A way to transfer the tree: its mode and num_threads. */
 typedef struct to_device_way {
   const char *name;
   int32_t mode, threads; /* threads: -1 lets the library choose */
@@ -47,7 +47,7 @@ typedef struct to_device_job {
   bench_bar bar;
   int64_t turn; /* the number of the current turn, from 1, including warm-ups */
   int verified_ways;
-  size_t poisoned_bytes; /* poisoned bytes in all verified results */
+  size_t poisoned_bytes; /* result bytes whose memory was poisoned before, summed over verified_ways */
 } to_device_job;
 
 enum { FULL_LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000 };

@@ -1,8 +1,8 @@
 /* tdict-bench tune: measures settings of the tuning table (threads, chunks, stores, whether the caller helps) for
  * several transfer sizes in both directions. Writes the best settings to a tuning file for contexts. For each size,
  * starts with the built-in settings, changes one setting at a time, and keeps a change that is clearly faster. Verifies
- * the best settings. The search for a size ends early when its part of the time limit is over. The job owns the place
- * and the table. Thread rule: one thread. Unlike other tools, uses internals of the library to set the table. */
+ * the best settings. The search for a size ends early when that size's part of the time limit is over. The job owns the
+ * place and the table. Thread rule: one thread. Unlike other tools, uses library internals to set the table. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ typedef struct tune_job {
   bench_place place;
   tdict_tuning table; /* the resulting table */
   int64_t tried;
-  double begin, weight, done; /* start time; weight of all sizes; weight of the sizes up to the current one */
+  double begin, weight, done; /* start time; total weight of all sizes; total weight up to the current size */
   int num_sizes, num_cut;     /* all sizes; sizes whose search was ended by the time limit */
   char at[96];                /* the current size, for the progress line */
   json_t *rows;
@@ -50,7 +50,7 @@ typedef struct tune_size {
 
 static tdict_engine *engine_of(const tune_size *s) { return tdict_context_engine(s->job->place.context); }
 
-/* Makes the engine use this row for all sizes. */
+/* Makes the engine use this row for transfers of all sizes in all directions. */
 static void use_row(const tune_size *s, tdict_tuning_row row) {
   tdict_tuning table = tdict_tuning_default();
   row.up_to_bytes = SIZE_MAX;
@@ -92,8 +92,8 @@ static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   return bench_samples_median(&s->samples);
 }
 
-/* Reduces a row to what the ring can hold: all threads together must not use more slots than exist. Returns false if a
- * chunk does not fit into a slot. */
+/* Limits row->slots so that all threads together use at most the slots of the ring. Returns false if a chunk does not
+ * fit into a slot. */
 static bool fit_row(const tune_size *s, tdict_tuning_row *row) {
   if (row->chunk_bytes > s->slot_bytes) return false;
   if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
@@ -200,7 +200,8 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
   return answer;
 }
 
-/* Returns a size's weight in the time limit: its bytes plus a constant, so that small sizes get enough time. */
+/* Returns the weight of a size when the time limit is divided: its bytes plus a constant, so that small sizes get
+ * enough time. */
 static double size_weight(size_t bytes) { return (double)bytes + (16 << 20); }
 
 static int count_sizes(const tune_job *job, tdict_tuning_direction direction) {
@@ -221,7 +222,8 @@ static void count_work(tune_job *job) {
   }
 }
 
-/* Finds the rows of one direction. Contexts will use a row up to the geometric mean of its size and the next size. */
+/* Finds the rows of one direction. A context uses a row for transfers up to the geometric mean of the row's size and
+ * the next size. The last row has no limit. */
 static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
   const size_t *sizes = direction == TDICT_TUNING_IN ? in_sizes : out_sizes;
   int count = count_sizes(job, direction), answer = BENCH_OK;

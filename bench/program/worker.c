@@ -9,7 +9,7 @@
  *   {"op": "run", "who": "tdict" | "driver", "warm": K, "count": N}
  *                                 returns the seconds of N repetitions after K uncounted repetitions, and the processor
  *                                 seconds of all threads during these N
- *   {"op": "verify"}              verifies the result, if the row needs a new process for each repetition
+ *   {"op": "verify"}              verifies the result, if each repetition of the row needs a new process
  *   {"op": "line", "count": N}    returns the seconds of N line copies
  *   {"op": "finish"}              returns further results and ends the row; its sources are kept for the next row
  *   {"op": "drop"}                releases the kept sources
@@ -85,8 +85,8 @@ static json_t *answer_prepare(void *user, const json_t *request) {
   return w->row->processes > 0 ? prepared(w) : answer_verify(w, request);
 }
 
-/* Runs `count` repetitions. Appends their seconds to `seconds`, unless it is NULL. Writes the processor seconds of the
- * repetitions, without those of job_settle(). */
+/* Runs `count` repetitions. Appends their seconds to `seconds`, unless it is NULL. Writes the CPU time of the
+ * repetitions in seconds, without the CPU time of job_settle(). */
 static bool run_repetitions(worker *w, json_int_t count, bool driver, json_t *seconds, double *cpu) {
   bool settles = !job_is_warm(&w->job);
   double begin = bench_cpu_seconds(), outside = 0;
