@@ -38,8 +38,8 @@ class Single:
         self.worker.receive()
 
     def do(self, verified):
-        """Runs the repetition. Returns seconds, verified bytes and further results. Of a peer's processes, only the
-        first verifies."""
+        """Runs the repetition. Returns seconds, verified bytes and further results. The library always verifies, a peer
+        only if `verified` is 0."""
         who = {} if self.name == records.LIBRARY else {"setting": self.setting}
         seconds = self.worker.ask(op="run", count=1, **who)["seconds"][0]
         more = {}

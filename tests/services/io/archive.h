@@ -1,4 +1,4 @@
-/* Makes zip files byte by byte, so that tests can make each field wrong. Thread rule: one thread. */
+/* Makes zip files byte by byte, so that tests can corrupt each field. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_ARCHIVE_H
 #define TDICT_TESTS_SERVICES_IO_ARCHIVE_H
 
@@ -23,7 +23,7 @@ static inline void set(image *m, size_t at, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; i++) m->bytes[at + (size_t)i] = (unsigned char)(value >> 8 * i);
 }
 
-/* Computes the checksum bit by bit. */
+/* Computes the CRC-32 bit by bit. */
 static inline uint32_t slow_crc(const unsigned char *bytes, size_t count) {
   uint32_t crc = ~0u;
   for (size_t i = 0; i < count; i++) {
@@ -33,7 +33,7 @@ static inline uint32_t slow_crc(const unsigned char *bytes, size_t count) {
   return ~crc;
 }
 
-/* Adds an entry: its header and its bytes. */
+/* Adds an entry: its local header and its bytes. */
 static inline void put_entry(image *m, const char *name, const void *bytes, size_t count) {
   const size_t i = m->entries++;
   m->local[i] = m->count;
@@ -50,7 +50,7 @@ static inline void put_entry(image *m, const char *name, const void *bytes, size
   put_bytes(m, bytes, count);
 }
 
-/* Adds the central directory and the end. */
+/* Adds the central directory and the end record. */
 static inline void put_directory(image *m) {
   m->directory = m->count;
   for (size_t i = 0; i < m->entries; i++) {

@@ -1,4 +1,4 @@
-/* Helpers with directories, for the tests of TensorDict's formats. Thread rule: one thread. */
+/* Helpers for directories, used by the tests of TensorDict's formats. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_DIRECTORY_H
 #define TDICT_TESTS_SERVICES_IO_DIRECTORY_H
 
@@ -10,13 +10,13 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
   (void)info, (void)kind, (void)at;
   return remove(path);
 }
-/* Removes a file, or a directory with all files. */
+/* Removes a file, or a directory with everything in it. */
 static inline void remove_all(const char *path) {
   assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 static inline void remove_directory(const folder *f) { remove_all(f->path); }
 #define scoped_directory TD_SCOPED(remove_directory, folder) /* unlike a scoped_folder, may contain folders */
-/* Writes a text to a file, and creates the folders of the path below the test's folder. */
+/* Writes a text to the file `name` in the test's folder. Creates missing folders of the path. */
 static inline void write_text_below(const folder *f, const char *name, const char *text) {
   char *path = td_text("%s", in(f, name));
   for (char *at = path + strlen(f->path) + 1; *at; at++) {
@@ -35,7 +35,7 @@ static inline void write_text_below(const folder *f, const char *name, const cha
 static inline tdict_save_options save_as(tdict_file_format format) {
   return td_with(tdict_save_options, format = (int32_t)format);
 }
-/* Checks that a path cannot be opened, and that the error names a file of the path. */
+/* Checks that a path cannot be opened, and that the path in the error begins with this path. */
 static inline void refuse(const char *path, tdict_status status, const char *text) {
   tdict_tree *tree = NULL;
   td_fails(status, text, tdict_open(path, NULL, &tree, err));

@@ -12,7 +12,7 @@
 
 #include "files.h"
 
-/* What happens at a call of the library. */
+/* What happens at call number fault_at. */
 typedef enum fault { FAULT_NONE, FAULT_FAIL, FAULT_KILL_BEFORE, FAULT_KILL_AFTER } fault;
 static fault chosen;
 static int fault_at = -1;  /* the fault happens at call number fault_at */
@@ -21,13 +21,13 @@ static _Atomic(int) calls; /* number of calls while `chosen` is set */
 static int fault_errno = EIO;
 static const char *only_call;        /* if not NULL, other calls are neither counted nor changed */
 static const char *fault_call;       /* name of the call that failed */
-static bool writes_little;           /* pwrite() writes 7 bytes at most, and each second call is interrupted */
+static bool writes_little;           /* pwrite() writes 7 bytes at most, and every second call is interrupted */
 static bool lacks_exchange;          /* renameat2() fails as on a file system that cannot exchange names */
 static bool skips_flush;             /* fsync() does nothing, to save time: a killed process loses no written bytes */
 static void (*look_at_file)(int fd); /* if not NULL, called with new files, and with files before they are written */
 static _Thread_local bool dies_after;
 
-/* Counts a call. Returns true if the call must fail, or kills the process. */
+/* Counts a call. Returns true if the call must fail. Kills the process if FAULT_KILL_BEFORE is chosen for this call. */
 static bool begin_call(const char *name) {
   if (chosen == FAULT_NONE || (only_call && strcmp(name, only_call) != 0)) return false;
   const int at = calls++;

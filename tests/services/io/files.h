@@ -1,5 +1,5 @@
-/* Helpers with files, for the tests in tests/services/io: a temporary folder, files with any bytes, and random trees,
- * which are compared without the library's own functions that copy or compare. Thread rule: one thread. */
+/* Helpers for the tests in tests/services/io: a temporary folder, files with given bytes, and random trees. Trees are
+ * compared without the library's functions that copy or compare. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_FILES_H
 #define TDICT_TESTS_SERVICES_IO_FILES_H
 
@@ -32,7 +32,7 @@ static inline const char *in(const folder *f, const char *name) {
   assert_true(length > 0 && length < PATH_BYTES);
   return path;
 }
-/* Returns the number of files. Writes the name of the last file to `name` if this is not NULL. */
+/* Returns the number of entries in the folder. Writes the name of the last one to `name`, unless this is NULL. */
 static inline int folder_count(const folder *f, char *name) {
   DIR *dir = opendir(f->path);
   struct dirent *entry;
@@ -125,8 +125,8 @@ static inline void same_values(const tdict_nontensor *a, const tdict_nontensor *
     if (v.text) assert_memory_equal(v.text, w.text, v.length);
   }
 }
-/* Finds the entry of `b` that same_trees() compares with entry `i` of `a`. */
 static bool ignores_order; /* same_trees() allows another order of the keys */
+/* Finds the entry of `b` that same_trees() compares with entry `i` of `a`, which has this key. */
 static inline void other_entry(const tdict_tree *b, size_t i, const char *key, tdict_entry *out) {
   char path[PATH_BYTES];
   tdict_path_escape(key, path, sizeof path);
@@ -135,7 +135,8 @@ static inline void other_entry(const tdict_tree *b, size_t i, const char *key, t
   else
     *out = tdict_get_entry_at(b, i);
 }
-/* Checks that both trees have the same keys in the same order, the same batch sizes and equal leaves. */
+/* Checks that both trees have the same keys, batch sizes and leaves. Unless ignores_order is set, the order must
+ * agree. */
 static inline void same_trees(const tdict_tree *a, const tdict_tree *b) {
   assert_int_equal(tdict_batch_ndim(a), tdict_batch_ndim(b));
   for (int d = 0; d < tdict_batch_ndim(a); d++) assert_int_equal(tdict_batch_size(a)[d], tdict_batch_size(b)[d]);

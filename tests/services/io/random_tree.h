@@ -11,7 +11,7 @@ enum { NUM_ODD_KEYS = sizeof odd_keys / sizeof *odd_keys };
 /* The keys of random_tree(). A test may choose other keys. */
 static const char *const *tree_keys = odd_keys;
 static size_t num_tree_keys = NUM_ODD_KEYS;
-/* Keys that some formats refuse, or that have a meaning in some formats. */
+/* Keys that some formats refuse or reserve. */
 static const char *const rare_keys[] = {
     "shape",
     "device",

@@ -1,6 +1,5 @@
-/* Writes safetensors files without the library: random tensors in a random order, which begin at any byte. The trees
- * that the library loads are compared with the bytes of the file, with functions of support/raw.h. Thread rule: one
- * thread. */
+/* Writes safetensors files without the library: random tensors in random order, which may begin at any byte. Compares
+ * loaded trees with the file's bytes, using support/raw.h. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_RAW_FILE_H
 #define TDICT_TESTS_SERVICES_IO_RAW_FILE_H
 
@@ -117,7 +116,7 @@ static inline void raw_check(tdict_context *c, const raw_file *f, const tdict_tr
   }
 }
 
-/* Returns a random file whose elements have at least `bytes` bytes. */
+/* Writes a random file with at least `bytes` bytes of tensor data. */
 static inline raw_file *raw_file_create_large(dice *d, const char *path, size_t bytes) {
   raw_file *f;
   for (f = raw_file_create(d, path, -1); f->data_bytes < bytes; f = raw_file_create(d, path, -1)) raw_file_free(f);

@@ -1,5 +1,5 @@
-/* Tests tdict_append(): rows of random numbers, checks before the first write, failing system calls, killed processes,
- * and TensorDict's rule of recovery. See faults.h. */
+/* Tests tdict_append(): random rows, checks before the first write, failing system calls, killed processes, and
+ * TensorDict's rule for recovery. See faults.h. */
 #include <sys/file.h>
 
 #include "directory.h"
@@ -14,7 +14,7 @@ static void add(dice *d, tdict_tree *tree, const char *path, tdict_dtype dtype, 
   td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), roll(d, 1u << 30));
   td_ok(tdict_set(tree, path, t, err));
 }
-/* Makes a tree of random rows with three levels, odd keys, an empty leaf and a value. */
+/* Makes a tree with `rows` random rows, three levels, odd keys, an empty leaf and a value. */
 static tdict_tree *make_rows(dice *d, int64_t rows) {
   tdict_tree *tree = td_made(tree, tdict_create(1, &rows, &made, err)), *child = NULL;
   td_ok(tdict_create(1, &rows, &child, err));
@@ -32,7 +32,7 @@ static void save(const folder *f, const tdict_tree *tree) {
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   td_ok(tdict_save(NULL, in(f, "x"), tree, &o, err));
 }
-/* Checks that the directory has the rows of `count` trees. */
+/* Returns whether the directory has the rows of the first `count` trees in `parts`. */
 static bool holds(const folder *f, tdict_tree *const *parts, size_t count) {
   scoped_tree found = td_made(tree, tdict_open(in(f, "x"), NULL, &made, err)), wanted = NULL;
   td_ok(tdict_cat((const tdict_tree *const *)parts, count, NULL, NULL, &wanted, err));
@@ -227,7 +227,7 @@ CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
       num_restored += is_second;
     }
   }
-  if (!THREAD_SANITIZED) assert_true(num_restored > 0 && num_mixed > 0); /* with few rounds, neither may happen */
+  if (!THREAD_SANITIZED) assert_true(num_restored > 0 && num_mixed > 0); /* in few rounds, perhaps neither happens */
   skips_flush = false;
   tdict_release(none);
   release_all(parts, 2);
@@ -307,7 +307,7 @@ CASE(append_follows_no_links) {
   release_all(parts, 2);
 }
 
-/* An append changes only the numbers of rows, even in a meta.json of unusual form. */
+/* An append changes only the numbers of rows, even in a meta.json with unusual spaces and escapes. */
 CASE(append_keeps_the_other_bytes_of_a_meta_json) {
   static const char saved[] =
       " { \"shape\" : [ 0 ] , \"x\":{\"shape\": [0\t, 2],\"dtype\":\"torch.\\u0069nt8\" , \"device\":\"cpu\"},\n"

@@ -10,7 +10,8 @@ CASE(consolidated_file_reads_a_file_of_the_package) {
   ignores_order = false;
 }
 
-/* Opens files of TensorDict 0.15.3 with the column `s` of letters, made by torch.stack along different dimensions. */
+/* Opens files that TensorDict 0.15.3 wrote. Their column `s` of letters was made with torch.stack along some
+ * dimension. */
 CASE(consolidated_file_reads_stacks_of_text) {
   static const struct {
     const char *name;
@@ -58,7 +59,7 @@ CASE(consolidated_file_returns_random_trees) {
   }
 }
 
-/* Writes a file of `payload` zero bytes and this JSON. */
+/* Writes a file of `payload` zero bytes, this JSON and its length. */
 static void write_consolidated(const char *path, size_t payload, const char *json) {
   const size_t length = strlen(json);
   scoped_bytes all = calloc(1, payload + length + 8);
@@ -155,7 +156,7 @@ CASE(consolidated_file_refuses_broken_files) {
     write_consolidated(in(&f, "x"), attacks[i].payload, attacks[i].json);
     refuse(in(&f, "x"), attacks[i].status, attacks[i].text);
   }
-  /* If the length does not point to such a JSON text, the file is not a consolidated file. */
+  /* If the length at the end does not lead to such a JSON text, the file is not a consolidated file. */
   static const uint64_t lengths[] = {0, 1, 7, 100, UINT64_MAX, (uint64_t)INT64_MAX, UINT64_MAX - 7};
   static const char json[] = TD("", "", "");
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {

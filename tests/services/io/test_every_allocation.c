@@ -114,7 +114,7 @@ CASE(every_allocation_of_an_open_fails_once) {
   ignores_order = false;
 }
 
-/* Loads on the thread of the caller, so that no other thread allocates. */
+/* Makes loads run on the calling thread alone, so that no other thread allocates. */
 static void begin_load(tdict_load_options *o, tdict_transfer_options *transfer) {
   *o = tdict_load_options_default();
   *transfer = tdict_transfer_options_default();
@@ -148,7 +148,7 @@ DEVICE_CASE(every_allocation_of_a_load_fails_once) {
   ignores_order = false;
 }
 
-/* Overwrites a tensor in host memory, also one of a ragged leaf or without batch dimensions. */
+/* Overwrites a tensor in host memory. Also visits ragged leaves and leaves without batch dimensions. */
 static tdict_status fill(void *user, const tdict_entry *entry, tdict_error *err) {
   const int *byte = user;
   tdict_tensor *t = entry->tensor;

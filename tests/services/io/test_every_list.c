@@ -7,7 +7,7 @@
 
 enum { SHORT = 1000, LONG = 16 * SHORT, MOST_RATIO = 100 };
 
-/* Adds `count` members, separated by commas. Each %d of the format is the number of the member. */
+/* Adds `count` members, separated by commas. Each %d in the format is the index of the member. */
 static void add_members(tdict_io_text *to, int count, const char *format) {
   for (int i = 0; i < count; i++) {
     if (i) tdict_io_text_add(to, ",", 1);
@@ -52,7 +52,7 @@ static void make_metadata(const folder *f, int count) {
   tdict_io_text_reset(&text);
 }
 
-/* Writes a safetensors file with TensorDict's entry, which has `count` members. */
+/* Writes a safetensors file whose entry `tensordict` has `count` members. */
 static void write_structure(const folder *f, const char *start, int count, const char *member, const char *end) {
   tdict_io_text text = {0}, structure = {0};
   tdict_io_text_format(&structure, "{\"version\":1,\"root\":{\"batch_size\":[%d],\"keys\":{%s", count, start);
@@ -123,7 +123,7 @@ static void make_directory_column(const folder *f, int count) {
 #define STACK "\"s\":" NODE("NonTensorStack") "\"leaves\":{},\"cls_metadata\":{\"stack_dim\":0},"
 #define TREE NODE("TensorDict") "\"non_tensors\":{},\"leaves\":{}," META
 
-/* Writes a consolidated file of `payload` zero bytes and this JSON. */
+/* Writes a consolidated file: `payload` zero bytes, this JSON and its length. */
 static void write_consolidated(const folder *f, size_t payload, tdict_io_text *json) {
   const uint64_t length = json->length;
   assert_false(json->has_failed);
@@ -195,7 +195,7 @@ static double thread_seconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Returns the shortest processor time of several calls that open the file. */
+/* Makes the file, and returns the shortest CPU time of several calls that open it. */
 static double seconds_to_open(const list_case *c, int count) {
   double shortest = 1e9;
   folder f = folder_create();

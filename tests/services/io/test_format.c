@@ -1,4 +1,4 @@
-/* Tests how tdict_open() finds the format of a file: the start of the file decides before the end. */
+/* Tests how tdict_open() detects the format of a file: from its start or, if this is not conclusive, from its end. */
 #include "directory.h"
 #include "random_tree.h"
 
@@ -21,7 +21,8 @@ static void check_round_trip(const char *path, const tdict_tree *tree, tdict_fil
   ignores_order = false;
 }
 
-/* The bytes of a tensor are a complete file of another format, at the end or at the start of the saved file. */
+/* Saves a tensor whose bytes are a complete file of some format. They are at the end or at the start of the saved
+ * file. */
 CASE(format_is_not_decided_by_the_elements) {
   static const tdict_file_format formats[] = {TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_NPY, TDICT_FORMAT_CONSOLIDATED,
                                               TDICT_FORMAT_NPZ};

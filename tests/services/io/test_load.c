@@ -1,4 +1,4 @@
-/* Tests tdict_load() and its variants: random files to each device, existing trees, selected keys, progress,
+/* Tests tdict_load() and its variants: loads of random files to each device, loads into trees, selected keys, progress,
  * cancelling, memory. */
 #include "raw_file.h"
 

@@ -172,7 +172,7 @@ CASE(load_checks_offsets) {
   scoped_bytes bytes = read_bytes(in(&home, "x"), &size);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tdict_load_options o = rows_of(1, 2);
-    memcpy(bytes + size - 5 - sizeof good, cases[i].at, sizeof good); /* narrow values come last */
+    memcpy(bytes + size - 5 - sizeof good, cases[i].at, sizeof good); /* the values, 5 bytes, are last in the file */
     write_bytes(in(&home, "y"), bytes, size);
     if (cases[i].text) {
       refuse(c, in(&home, "y"), o, TDICT_EFORMAT, cases[i].text);
@@ -190,7 +190,7 @@ CASE(load_checks_offsets) {
   }
 }
 
-/* Loads NumPy's arrays in both orders of bytes and of elements. */
+/* Loads NumPy arrays in both byte orders, each in C order and in Fortran order. */
 DEVICE_CASE(load_converts_arrays_of_numpy) {
   scoped_folder home = folder_create();
   scoped_context c = td_context(NULL);

@@ -235,7 +235,7 @@ static void make_surroundings(const folder *f) {
   char deep[2000];
   write_text_below(f, "outside/meta.json", TD_META("", "[]"));
   write_text_below(f, "outside/x.memmap", "12345678");
-  write_text_below(f, "x.memmap", "12345678"); /* "../x" would be this file */
+  write_text_below(f, "x.memmap", "12345678"); /* the key "../x" would name this file */
   write_text_below(f, "a/x.memmap", "12345678");
   assert_int_equal(symlink("../outside/x.memmap", in(f, "a/link.memmap")), 0);
   assert_int_equal(mkfifo(in(f, "a/fifo.memmap"), 0600), 0);
@@ -266,7 +266,7 @@ static void make_surroundings(const folder *f) {
   write_bytes(in(f, "a/badrag/offsets.memmap"), eight, sizeof eight); /* the last offset is 0, wanted 3 */
 }
 
-/* An interrupted append leaves such directories. A child without batch dimensions fits any parent. */
+/* An interrupted append can leave such directories. A child without batch dimensions fits any parent. */
 CASE(memmap_refuses_trees_with_other_batch_sizes_than_their_parent) {
   scoped_directory f = folder_create();
   static const char *const children[] = {"[9]", "[9,1]", "[11]", "[11,1]", "[]"};
@@ -311,7 +311,7 @@ CASE(memmap_refuses_many_levels) {
   refuse(in(&f, "a"), TDICT_EFORMAT, "meta.json is not JSON at byte 512");
 }
 
-/* Bytes after the shape are ignored, and old versions did not encode keys. */
+/* A file may have more bytes than its shape needs. Old versions of TensorDict did not encode keys in file names. */
 CASE(memmap_reads_larger_files_and_old_names) {
   scoped_directory f = folder_create();
   scoped_tree tree = NULL;

@@ -159,7 +159,7 @@ CASE(metadata_of_other_files) {
     check_entries(metadata, 0);
     td_release(tree, metadata);
   }
-  /* The metadata are NULL for a format that has none. */
+  /* The metadata are NULL for a format that holds no metadata. */
   tdict_tree *before = (tdict_tree *)&f;
   tdict_tensor *t = NULL;
   td_ok(tdict_create(0, NULL, &tree, err));
@@ -170,7 +170,7 @@ CASE(metadata_of_other_files) {
   td_ok(tdict_open(in(&f, "x.npy"), td_options(tdict_open_options, metadata = &before), &tree, err));
   assert_null(before);
   tdict_release(tree);
-  /* For shards, the metadata have the entries of all shards, and the first of equal keys. */
+  /* With shards, the metadata have the entries of all shards. If several have a key, the first value counts. */
   static const char shards[2][160] = {"{\"__metadata__\":{\"format\":\"pt\",\"part\":\"1\"},"
                                       "\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
                                       "{\"__metadata__\":{\"format\":\"np\",\"a.b\":\"\"},"

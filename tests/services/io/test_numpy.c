@@ -135,7 +135,7 @@ CASE(npy_reads_sizes_of_python_2) {
       const bool has_longs = strchr(shapes[i].shape, 'L') != NULL;
       const char *literal = td_text("{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shapes[i].shape);
       size_t count = make_npy(file, literal, data, shapes[i].sizes[0] ? sizeof data : 0);
-      if (version > 1) { /* the length of the header has two more bytes */
+      if (version > 1) { /* from version 2.0 on, the length of the header has four bytes */
         memmove(file + 12, file + 10, count - 10);
         file[6] = (unsigned char)version;
         file[10] = file[11] = 0;

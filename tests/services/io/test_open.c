@@ -37,7 +37,7 @@ static const golden goldens[] = {
 };
 enum { NUM_GOLDENS = sizeof goldens / sizeof *goldens, GOLDEN_DATA = 8 + 1408 };
 
-/* Skips the case if the build was copied to a machine without the repository. */
+/* Returns the path of the golden file. Skips the case if the build was copied to a machine without the repository. */
 static const char *golden_path(void) {
   static const char path[] = GOLDEN_FOLDER "/all.safetensors";
   if (access(path, R_OK) != 0) td_skip("the repository's files are not on this machine");
@@ -227,7 +227,7 @@ CASE(open_refuses_prefixes_without_match) {
   tree = open_with(golden_path(), o);
 }
 
-/* Trees keep their batch sizes when they are renamed. Two entries must not get the same path. */
+/* strip_prefix does not change the batch sizes of trees, and must not give two entries the same path. */
 CASE(open_renames_in_a_structure) {
   scoped_folder f = folder_create();
   const int64_t batch[] = {2, 3};

@@ -166,7 +166,7 @@ CASE(open_refuses_deep_nesting) {
   }
 }
 
-/* Flat names accept dots anywhere, but a key is never empty. */
+/* In flat trees, a name may have dots anywhere, but must not be empty. */
 CASE(open_refuses_empty_flat_names) {
   scoped_folder f = folder_create();
   static const char entry[] = "{\"%s\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}";
@@ -202,7 +202,7 @@ CASE(open_refuses_other_files) {
   td_fails(TDICT_EINVAL, "open_options", tdict_open("x", td_options(tdict_open_options, struct_size = 1), &tree, err));
 }
 
-/* Without Git LFS, git checks out small texts, not the data: as the file, as a shard or as the index. */
+/* Without Git LFS, git checks out a small text instead of the data. This text can be the file, a shard or the index. */
 CASE(open_names_pointers_of_git_lfs) {
   static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n";
   static const char index[] = "{\"weight_map\":{\"x\":\"shard\"}}", other[] = "version https://git-lf";
@@ -229,7 +229,7 @@ CASE(open_names_shards_that_are_zip_files) {
   refuse(in(&f, "i.json"), TDICT_EFORMAT, "the file has 3 bytes", in(&f, "shard"));
 }
 
-/* TensorDict's entry: `%s` is the text of the entry, in a file with the tensors a (F32 [2,3]), b (I64 [3]) and c.d. */
+/* A wrong text of the entry `tensordict`, in a file with the tensors a (F32 [2,3]), b (I64 [3]) and c.d. */
 typedef struct entry_attack {
   const char *entry;
   tdict_status status;
@@ -301,7 +301,7 @@ CASE(open_refuses_broken_structures) {
   }
 }
 
-/* The index of shards: names that lead out of the folder, links, missing shards and tensors. */
+/* Opens indexes with names that lead out of the folder, links, missing shards and missing tensors. */
 CASE(open_refuses_broken_indexes) {
   static const attack indexes[] = {
       {"", 0, TDICT_EFORMAT, "the index is not JSON at byte 0"},

@@ -138,7 +138,7 @@ CASE(save_shards_have_unique_names) {
   same_trees(third, tree);
 }
 
-/* What a program's function `progress` saw. */
+/* What the progress function of a save saw. */
 typedef struct seen {
   uint64_t last, total, calls;
   uint64_t ends;     /* number of calls that report all bytes as written */

@@ -4,7 +4,7 @@
 #include "support/float_env.h"
 #include "support/random.h"
 
-/* Keys that formats reserve, that collide in the names of files, or that cannot be joined with dots. */
+/* Keys that formats reserve, that collide as file names, or that cannot be joined with dots. */
 static const char *const hard_keys[] = {"a",           "a\\.b",        "\\.a",  "b\\.",
                                         "a\\.\\.b",    "\\.\\.",       "x",     "x\\.memmap",
                                         "meta\\.json", "__metadata__", "shape", "size",
@@ -30,7 +30,7 @@ static const way ways[] = {{"x", TDICT_FORMAT_SAFETENSORS, 0, false},
                            {"n.json", TDICT_FORMAT_NPY, 0, true},
                            {"n.npz", TDICT_FORMAT_AUTO, 0, true}};
 
-/* The names and the tensors of a tree: the keys of each path, joined with dots. */
+/* The tensors of a tree and their names. A name has the keys of the path, joined with dots. */
 typedef struct name_list {
   const tdict_tree *tree;
   char names[256][PATH_BYTES];

@@ -57,7 +57,8 @@ typedef struct world {
   int num_old; /* number of files of the old tree; 1 for a directory */
 } world;
 
-/* Creates the context and the source. Processes that will be killed call it, because a fork has no threads. */
+/* Creates the context and the source. A process that will be killed calls this itself, because fork() copies no
+ * threads. */
 static void world_start(world *w) {
   if (w->how == ON_CALLER) {
     w->source = tdict_retain(w->new);
@@ -110,7 +111,8 @@ static tdict_status save_with_fault(world *w, fault what, int at, tdict_error *e
   return status;
 }
 
-/* Checks the error of a failed save. Returns how many files may be left: only a directory that cannot be removed. */
+/* Checks the error of a failed save. Returns how many entries may be left: 1 if a directory could not be removed,
+ * otherwise 0. */
 static int check_failure(const world *w, const tdict_error *error, bool is_new) {
   const bool is_removing = strcmp(fault_call, "unlinkat") == 0;
   const bool is_litter = w->what == MEMMAP && (is_removing || (is_new && strstr(error->message, "cleaned up")));
@@ -291,7 +293,7 @@ CASE(save_killed_while_it_cleans_up_leaves_no_shards) {
   }
 }
 
-/* Limits the disk to 1 MiB with a new file system if the process may mount one, else limits the size of files. */
+/* Mounts a file system of 1 MiB at `path` if the process may mount one. Otherwise limits the size of files. */
 static void limit_disk(const char *path) {
   if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
       mount("none", path, "tmpfs", 0, "size=1m") == 0)
@@ -324,7 +326,7 @@ static bool fill_disk(kind what, way how) {
   if (umount2(f.path, MNT_DETACH) != 0) remove_all(f.path);
   return (rmdir(f.path) == 0 || errno == ENOENT) && good;
 }
-/* Calls fill_disk() in a child process, which alone has the limit. */
+/* Calls fill_disk() in a child process, so that only this process has the limit. */
 static void check_full_disk(kind what, way how) {
   const pid_t child = fork();
   assert_true(child >= 0);
@@ -372,7 +374,7 @@ CASE(save_keeps_permissions_of_files) {
   umask(mask);
 }
 
-/* Files and directories get the permissions of those with the same names in the old directory. */
+/* New files and directories get the permissions of the old ones with the same names. */
 CASE(save_keeps_permissions_of_directories) {
   const mode_t mask = umask(022);
   world w = world_create(MEMMAP, ON_CALLER);

@@ -30,7 +30,7 @@ typedef struct world {
   dice d;
   tdict_context *contexts[2]; /* of the cpu, and of a simulated device */
   tdict_tree *now;            /* the tree in the files; NULL: none yet */
-  char *kept;                 /* the texts of all indexes that were in place; NULL: none */
+  char *kept;                 /* the texts of all indexes that were replaced; NULL: none */
 } world;
 static struct { uint64_t trees, killed, old, new, refused, gaps, left, loads, saves, appends, unreadable; } counts;
 
@@ -91,7 +91,7 @@ static uint64_t digest(const tdict_tree *tree) {
   return sum;
 }
 
-/* Makes a tree of tensors whose keys have no dots, as the plain formats return it. */
+/* Makes a tree that the plain formats return unchanged: tensors whose keys have no dots. */
 static tdict_tree *plain_tree(dice *d, kind what, int depth) {
   static const char *const keys[] = {"a", "b", "sp ace", "q\"uote", "t\tab", "é漢", "{", "0"};
   tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
@@ -155,7 +155,7 @@ static void check_load(world *w, const tdict_tree *wanted) {
   counts.loads++;
 }
 
-/* Notes the text of the current index, because saves keep the shards of earlier saves. */
+/* Adds the text of the current index to w->kept, because saves keep the shards of earlier saves. */
 static void keep_shards(world *w) {
   size_t count, old = w->kept ? strlen(w->kept) : 0;
   if (!is_sharded(w->what) || !w->now) return;
@@ -163,8 +163,8 @@ static void keep_shards(world *w) {
   w->kept = realloc(w->kept, old + count + 1);
   memcpy(w->kept + old, text, count + 1);
 }
-/* Returns the number of files that belong neither to the current tree nor to earlier shards. Checks that files with
- * names of shards are complete. */
+/* Returns the number of files that belong neither to the current tree nor to shards of earlier saves. Checks that all
+ * shards are complete. */
 static int count_left(const world *w) {
   DIR *dir = opendir(w->f.path);
   struct dirent *entry;
@@ -236,8 +236,8 @@ static void save(world *w) {
   if (w->now && roll(&w->d, 3) == 0 && access(w->path, F_OK) == 0) check_load(w, w->now);
 }
 
-/* Lets a child process call `work`, which ends at a random call or at a random time. Returns its exit status, or -1 if
- * it was killed. */
+/* Lets a child process call `work`, and kills it at a random system call or at a random time. Returns its exit status,
+ * or -1 if it was killed. */
 static int run_child(world *w, int (*work)(world *, tdict_tree *), tdict_tree *tree) {
   static int most[NUM_KINDS] = {40, 40, 40, 40, 40,
                                 40, 40, 40, 40, 40}; /* the usual number of calls, from experience */

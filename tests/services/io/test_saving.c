@@ -36,7 +36,7 @@ static void await_writer(void) {
   pthread_mutex_unlock(&gate_lock);
 }
 
-/* The save that is cancelled after the new file has got its name. */
+/* The save that __wrap_renameat() cancels after the new file has its name. */
 static tdict_future *to_cancel;
 int __real_renameat(int old_folder, const char *old_name, int folder, const char *name);
 int __wrap_renameat(int old_folder, const char *old_name, int new_folder, const char *name);
@@ -122,8 +122,8 @@ DEVICE_CASE(saving_writes_what_the_tree_was) {
   }
 }
 
-/* The call returns while the device is held. After the copies, the program may overwrite the source before the file is
- * written. */
+/* The call returns while the device is held. After the copies, the program may overwrite the source, even before the
+ * file is written. */
 CASE(saving_returns_before_the_device_has_copied) {
   scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
@@ -201,7 +201,7 @@ CASE(saving_needs_no_room_on_the_device) {
   assert_int_equal(after.cached_bytes, 0);
 }
 
-/* Starts a save that succeeds. Attempts within the call that fail must not write the error. */
+/* Starts a save that succeeds. If an attempt within the call fails, the call must not write `err`. */
 static void check_no_error(tdict_context *c, const char *path, const tdict_tree *tree) {
   tdict_error err, unwritten;
   tdict_future *s = NULL;

@@ -14,7 +14,7 @@ int __wrap_strcmp(const char *a, const char *b) {
 }
 
 /* Writes `count` shards of `tensors` tensors, each of 8 bytes, and an index in a mixed order. The first byte of tensor
- * t of shard s is s + t. */
+ * t in shard s is s + t. */
 static void write_shards(const folder *f, int count, int tensors) {
   scoped_chars header = malloc((size_t)tensors * 96 + 2);
   char name[32];
@@ -85,7 +85,7 @@ static void note_log(void *user, int32_t level, const char *text) {
   logged_level = level;
   snprintf(logged, sizeof logged, "%s", text);
 }
-/* An index of another program may leave out tensors of its shards. They are left out, and a load logs their number. */
+/* An index of another program may omit tensors of its shards. They are not opened, and a load logs their number. */
 CASE(shards_may_have_tensors_without_name) {
   static const char index[] = "{\"weight_map\":{\"k1_0\":\"s00001\",\"k0_1\":\"s00000\"}}";
   tdict_context_options options = tdict_context_options_default();
@@ -136,7 +136,7 @@ CASE(shards_that_are_replaced_are_not_mixed) {
               tdict_load(c, in(&f, "i.json"), tdict_cpu(), &o, &tree, err));
 }
 
-/* Opens an index, and returns the number of comparisons of texts. */
+/* Makes and opens an index. Returns how often strcmp() was called meanwhile. */
 static uint64_t count_comparisons(int shards, int tensors) {
   scoped_folder f = folder_create();
   write_shards(&f, shards, tensors);

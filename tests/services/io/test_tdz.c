@@ -61,7 +61,7 @@ CASE(tdz_aligns_elements_and_orders_entries) {
   assert_int_equal(number(bytes + at, 4), 0x02014b50);
 }
 
-/* An archive of another zip tool may have elements at any position. */
+/* An archive written by another zip tool may store tensor data at an unaligned offset. */
 CASE(tdz_copies_elements_that_are_not_aligned) {
   scoped_folder f = folder_create();
   static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");

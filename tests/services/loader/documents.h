@@ -1,5 +1,5 @@
-/* A dataset of documents of random lengths, for the tests of batches by tokens, and a naive division into batches.
- * Token k of document i is i * 1000 + k. Thread rule: as in numbers.h. */
+/* A dataset of documents with random lengths, for the tests of batches with a limit of tokens, and a naive division
+ * into such batches. Token k of document i is i * 1000 + k. Thread rule: as in numbers.h. */
 #ifndef TDICT_TESTS_SERVICES_LOADER_DOCUMENTS_H
 #define TDICT_TESTS_SERVICES_LOADER_DOCUMENTS_H
 
@@ -9,7 +9,7 @@ enum { DOCUMENTS = 97, LONGEST = 60 };
 
 typedef struct documents {
   int64_t count, lengths[DOCUMENTS];
-  int64_t longer_by;    /* documents are longer by this number than sample_length returns */
+  int64_t longer_by;    /* each document has this many tokens more than sample_length returns */
   bool batched;         /* true: a document is a tree of batch size [length] without the leaf `id` */
   pthread_mutex_t gate; /* held by a test: sample_length waits here if `waits` is set */
   atomic_bool waits, at_gate;

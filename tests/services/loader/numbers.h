@@ -1,4 +1,4 @@
-/* Datasets for the tests of the loader. Each sample identifies itself: "id" is its index, and "x" are five numbers
+/* Datasets for the tests of the loader. Each sample identifies itself: "id" is its index, and "deep.x" has five numbers
  * computed from the index. Batches on a device are read without the library. Thread rule: any thread may call the
  * functions of the dataset; only the main thread calls the checks. */
 #ifndef TDICT_TESTS_SERVICES_LOADER_NUMBERS_H
@@ -17,7 +17,7 @@ typedef struct numbers {
   int64_t length; /* negative: a stream of `end` samples */
   int64_t end;
   int64_t fail_at; /* every fetch of this sample fails; -1: none */
-  int delay_us;    /* a fetch takes less than this time, which depends on its index */
+  int delay_us;    /* a fetch sleeps for less than this time; how long depends on the index */
   atomic_int released, fetches, batches, running, most_running, out_of_order;
   atomic_llong last;    /* index fetched last, for datasets in order */
   pthread_mutex_t gate; /* held by a test: fetches of sample `gated` wait here */
@@ -148,7 +148,7 @@ static inline void close_yard(yard *y) {
   tdict_context_destroy(y->c);
 }
 #define scoped_yard TD_SCOPED(close_yard, yard)
-/* Creates a loader of a new dataset, which the loader alone retains. */
+/* Creates a loader over a new dataset. Only the loader retains the dataset. */
 static inline tdict_status create_loader_of(tdict_context *c, const tdict_dataset_table *table,
                                             const tdict_loader_options *o, tdict_loader **out, tdict_error *err) {
   scoped_dataset d = NULL;

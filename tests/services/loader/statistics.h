@@ -7,7 +7,7 @@
 
 #include "support/test.h"
 
-/* MIN_EXPECTED: cells that expect fewer draws are joined, because chi-square needs a normal distribution in each cell.
+/* MIN_EXPECTED: cells that expect fewer draws are joined, because chi-square needs nearly normal counts in each cell.
  * MOST_SIGMAS: a normal variable is further from its mean with a probability of 2.6 * 10^-12. */
 #define MIN_EXPECTED 20.0
 #define MOST_SIGMAS 7.0

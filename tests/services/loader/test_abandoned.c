@@ -66,10 +66,10 @@ static tdict_loader *loader_left_at(const yard *y, numbers *n, place at) {
   return open_loader(y, &d, &o);
 }
 
-/* A jump leaves each function in its second call. Then each call of the loader is tried. */
+/* Leaves each function with longjmp() in its second call. Then tries each call of the loader. */
 CASE(loader_survives_functions_that_do_not_return) {
   scoped_yard y = open_yard();
-  alarm(20); /* a call that waits forever ends the program */
+  alarm(20); /* ends the program if a call waits forever */
   for (int at = FETCH; at < PLACES; at++) {
     if (SANITIZED && at == SAMPLE_LENGTH) continue; /* the list of batches leaks */
     for (int call = NEXT; call < CALLS; call++) {
@@ -79,7 +79,7 @@ CASE(loader_survives_functions_that_do_not_return) {
       tdict_tree *batch = NULL;
       tdict_loader_state start = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
       calls_until_jump = 1;
-      /* The plan of the first epoch is made at the creation, and the next plan in the next epoch. */
+      /* The loader plans the first epoch when it is created, and the second epoch when this begins. */
       for (int k = 0; k < 4 && !was_left(l); k++) assert_true(k < 3 || at == SAMPLE_LENGTH);
       if (at == SAMPLE_LENGTH && calls_until_jump >= 0) assert_true(was_left(l));
       assert_int_equal(calls_until_jump, -1);

@@ -4,7 +4,8 @@
 #include "numbers.h"
 #include "support/things.h"
 
-/* Counts calls of the library: batches joined in memory that is not pinned, and trees pinned by a copy. */
+/* Count calls in the library: batches joined, batches joined in memory that is not pinned, and trees pinned by a
+ * copy. */
 static atomic_int joined, joined_unpinned, pinned_again;
 
 tdict_status __real_tdict_stack(const tdict_tree *const *trees, size_t count, const tdict_join_options *options,
@@ -130,7 +131,7 @@ DEVICE_CASE(loader_pads_ragged_samples) {
   }
 }
 
-/* A batch whose samples come to an object, with a count beside it. */
+/* Collates samples into an object, and adds their count. */
 static tdict_status collate_thing(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
                                   size_t count, tdict_tree **out, tdict_error *err) {
   const int64_t length = (int64_t)count;
@@ -304,7 +305,7 @@ DEVICE_CASE(loader_survives_enomem) {
       td_fail_alloc(k, false);
       tdict_status status = tdict_loader_next(l, tdict_no_stream(), &batch, &why);
       bool fired = td_fail_alloc_stop();
-      if (status == TDICT_OK) { /* no allocation failed, or the loader could do without it */
+      if (status == TDICT_OK) { /* no allocation failed, or the loader worked without the memory */
         assert_int_equal(read_batch(&y, batch, ids, 4), 4);
         for (int64_t i = 0; i < 4; i++) assert_int_equal(ids[i], i);
         tdict_release(batch);

@@ -1,7 +1,7 @@
 /* Tests delivery on a stream: kernels see complete batches, and no memory is reused while a kernel reads it. */
 #include "numbers.h"
 
-/* A read of a batch's ids in the order of a stream, as by a kernel. */
+/* A read of a batch's ids that runs in the order of a stream, like a kernel. */
 typedef struct reading {
   tdict_stream stream;
   const void *address;

@@ -152,7 +152,8 @@ DEVICE_CASE(loader_state_restores_token_batches) {
   assert_memory_equal(&now, &states[30], sizeof now);
 }
 
-/* The tokens of a padded batch are the number of samples times the largest length. The mask marks the samples. */
+/* The tokens of a padded batch are counted as the number of samples times the largest length. A mask marks what is not
+ * padding. */
 DEVICE_CASE(loader_pads_up_to_max_tokens) {
   scoped_yard y = open_yard();
   documents d = documents_of(6);

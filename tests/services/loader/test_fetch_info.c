@@ -1,4 +1,4 @@
-/* Tests what the functions of a dataset are told: the place of each sample, its seed, and the state of the worker. */
+/* Tests what a loader tells the functions of a dataset: the place of each sample, its seed, and the worker's state. */
 #include "numbers.h"
 
 enum { LENGTH = 23, EPOCHS = 3, WORKERS = 3, RANKS = 2 };
@@ -24,7 +24,7 @@ static void check(watched *w, bool is_right) {
   if (!is_right) atomic_fetch_add(&w->wrong, 1);
 }
 
-/* Notes that sample `index` is at a position of the epoch of `info`. */
+/* Notes that sample `index` is at this position of epoch info->epoch, and checks the position. */
 static void note_sample(watched *w, const tdict_fetch_info *info, int64_t index, int64_t position) {
   if (info->epoch >= EPOCHS) return; /* fetched ahead */
   atomic_fetch_add(&w->fetched[info->epoch][index], 1);
@@ -96,7 +96,7 @@ static tdict_dataset_table table_of(watched *w, how by) {
   return t;
 }
 
-/* Reads all epochs with one rank, the first `num_before` batches with one loader and the others with a second one. */
+/* Reads all epochs as one rank, the first `num_before` batches with one loader and the others with a second loader. */
 static void read_epochs(const yard *y, watched *w, how by, int num_before) {
   const tdict_dataset_table table = table_of(w, by);
   tdict_loader_options o =
@@ -125,7 +125,7 @@ static void read_epochs(const yard *y, watched *w, how by, int num_before) {
   assert_in_range(w->opened, 1, 2 * (w->num_workers ? w->num_workers : 1));
 }
 
-/* The ranks together fetch each sample, and a sample of an epoch has one seed whatever the loader. */
+/* Together, the ranks fetch each sample. In one epoch, a sample has the same seed in all loaders. */
 DEVICE_CASE(loader_tells_the_place_of_each_sample) {
   scoped_yard y = open_yard();
   tdict_sampler_options so = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_SHUFFLED, seed = 77);
@@ -170,7 +170,7 @@ CASE(loader_tells_the_same_places_after_a_resume) {
   }
 }
 
-/* The first call of each worker fails. */
+/* Fails when it is called for the first time. */
 static tdict_status open_late(void *self, int32_t worker, void **state, tdict_error *err) {
   watched *w = self;
   if (atomic_fetch_add(&w->n.batches, 1) > 0) return open_desk(self, worker, state, err);

@@ -180,7 +180,8 @@ static tdict_status load_first(first_batch *b, tdict_error *err) {
   return status == TDICT_OK ? tdict_loader_next(b->l, tdict_no_stream(), &b->td, err) : status;
 }
 
-/* Makes the n-th driver call fail, or the n-th allocation of the caller. Returns false if there are fewer. */
+/* Makes the n-th driver call, or the n-th allocation of this thread, fail in load_first(). Returns false if there are
+ * fewer. */
 static bool fail_first(first_batch *b, bool in_driver, int64_t n, int *num_failed) {
   const tdict_fault fault = {.kinds = TDICT_FAULT_ALL, .n = n, .code = TDICT_CU_UNKNOWN};
   tdict_error why = {0};

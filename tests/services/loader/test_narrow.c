@@ -13,7 +13,7 @@ size_t __wrap_tdict_pack_end(tdict_packer *packer) {
 }
 
 static int64_t element_of(int64_t id, int i) { return 1000000000000 * id + i * 7 % 50000; }
-/* Makes a batch in ordinary memory whose elements follow from the first id. */
+/* Makes a batch in ordinary memory whose elements are computed from the first id. */
 static tdict_status collate_ids(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
                                 size_t count, tdict_tree **out, tdict_error *err) {
   tdict_tree *td = NULL;

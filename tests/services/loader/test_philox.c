@@ -36,7 +36,7 @@ CASE(random_numbers_are_those_of_philox) {
   r.num_drawn = 0;
   assert_true(tdict_random_uniform(&r) == (double)(word(known[0].out) >> 11) / 9007199254740992.0);
   r.num_drawn = 0;
-  const int64_t tenth = tdict_random_below(&r, 10); /* the first number is 0.88 of 2^64 */
+  const int64_t tenth = tdict_random_below(&r, 10); /* the first number is 0.88 * 2^64 */
   assert_int_equal(tenth, 8);
 
   /* A second copy continues on its own, and blocks follow each other. */

@@ -166,7 +166,8 @@ static void check_tally(tally *t, int64_t epochs) {
   check_cells("distant pairs", t->count, t->pairs[1], chances, t->side * t->side);
 }
 
-/* Counts whole epochs of more elements. The method changes between 256 and 257 elements. */
+/* Counts places, gaps and pairs over whole epochs of more elements. The shuffle changes its method between 256 and
+ * 257. */
 CASE(random_large_shuffles_are_uniform) {
   static const int64_t counts[] = {9, 10, 16, 17, 32, 33, 64, 100, 256, 257, 289, 300, 1000, 4099};
   for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
@@ -221,7 +222,8 @@ static void check_independent(const char *kind_name, int32_t kind, int64_t lengt
   check_pairs_of(what, s, t, length, 0, 0);
 }
 
-/* For lengths that no test can count to, counts draws in blocks. Lengths are multiples of SIDE or far above it. */
+/* Some lengths are too large to count each element, so draws are counted in blocks. Lengths are multiples of SIDE or
+ * far above it. */
 CASE(random_huge_shuffles_are_uniform) {
   static const int64_t lengths[] = {100000, 1281184, (int64_t)1 << 33, ((int64_t)1 << 50) - 27, INT64_MAX};
   for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
@@ -239,7 +241,8 @@ CASE(random_draws_with_replacement_are_independent) {
   }
 }
 
-/* Checks that pairs of neighbouring draws, or single draws of long lists, have the probabilities of the weights. */
+/* Checks that draws have the probabilities of the weights: pairs from two epochs, or single draws if the list is
+ * long. */
 static void check_weights(const char *what, const double *weights, int64_t length) {
   bool joint = length <= 64;
   double sum = 0;

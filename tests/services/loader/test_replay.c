@@ -96,7 +96,7 @@ CASE(replay_create_refuses) {
   td_fails(TDICT_EINVAL, "replay: out is NULL", tdict_dataset_from_replay(r, NULL, err));
 }
 
-/* Checks that both functions return the error and do not change the buffer. */
+/* Checks that an append and a write return the error and do not change the buffer. */
 static void refuse(tdict_replay *r, const tdict_tree *tree, const tdict_tree *rows, tdict_status status,
                    const char *text, const char *path) {
   model before = {.length = 20, .total = 0};
@@ -109,7 +109,7 @@ static void refuse(tdict_replay *r, const tdict_tree *tree, const tdict_tree *ro
 static tdict_tensor *zeros(tdict_dtype dtype, int ndim, const int64_t *shape) {
   return td_made(tensor, tdict_tensor_zeros(dtype, ndim, shape, NULL, &made, err));
 }
-/* Makes rows with the ids 1000, 1001, ... whose tensor at `path` is `t`. Takes the reference. */
+/* Makes rows with the ids 1000, 1001, ... whose tensor at `path` is `t`. Takes the reference to `t`. */
 static tdict_tree *rows_with(const char *path, tdict_tensor *t) {
   tdict_tree *rows = rows_from(1000, 6);
   td_put(rows, path, t);
@@ -277,8 +277,8 @@ static void *run_writer(void *user) {
   return NULL;
 }
 
-/* While two threads write, every row that is delivered holds one number. If each write is of all rows, every batch
- * holds one number. */
+/* While two threads write, every row that is delivered holds a single number. If each write replaces all rows, every
+ * batch holds a single number. */
 DEVICE_CASE(replay_rows_are_not_torn) {
   static int64_t values[LONG_BATCH * LONG_ROW];
   scoped_yard y = open_yard();

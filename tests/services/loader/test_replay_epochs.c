@@ -235,7 +235,8 @@ CASE(replay_sampler_keeps_its_options) {
   }
 }
 
-/* A restart also works for datasets of one length and for streams: later batches are fetched after the restart. */
+/* A restart also works for datasets with a fixed length and for streams: later batches are fetched after the
+ * restart. */
 DEVICE_CASE(loader_restart) {
   scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++)

@@ -107,8 +107,8 @@ static void refuse_place(tdict_loader *l, int64_t epoch, int64_t batch, const ch
   assert_memory_equal(&now, &was, sizeof now);
 }
 
-/* Sets positions near the limits of int64, for a loader with a length and for a stream. They are refused, or no sum
- * overflows. */
+/* Sets positions near the limits of int64, for a loader with a length and for a stream. Each is refused, or the loader
+ * uses it without overflow. */
 CASE(loader_state_refuses_extremes) {
   scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++) {
@@ -138,7 +138,8 @@ CASE(loader_state_refuses_extremes) {
   }
 }
 
-/* Samplers over up to INT64_MAX indices, at both ends of an epoch, for worlds that do not divide them. */
+/* Uses samplers over up to INT64_MAX indices at both ends of an epoch, with world sizes that do not divide the
+ * length. */
 CASE(sampler_positions_do_not_overflow) {
   static const int64_t lengths[] = {INT64_MAX, INT64_MAX - 1, INT64_MAX / 2, ((int64_t)1 << 62) + 1};
   static const int32_t worlds[] = {1, 2, 3, 7, INT32_MAX};

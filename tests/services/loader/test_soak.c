@@ -19,7 +19,7 @@ static int64_t from_environment(const char *name, int64_t otherwise) {
 
 enum { MOST = 400 };
 
-/* Waits for a transfer that was queued after the work on the stream. */
+/* Queues a transfer after the work on the stream, and waits for the transfer. */
 static void pass_stream(const yard *y, const tdict_tree *batch, const tdict_stream *stream) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (stream) o.after = *stream;

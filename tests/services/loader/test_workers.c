@@ -176,7 +176,7 @@ SIM_CASE(loader_reports_stuck_device) {
   }
 }
 
-/* Each call times out after it has only waited, for a worker or for the device. */
+/* Each call only waits, for a worker or for the device, until it times out. */
 SIM_CASE(loader_counts_waiting) {
   enum { TIMES = 4, WAIT_NS = 10000000 };
   for (int at_device = 0; at_device < 2; at_device++) {
@@ -226,7 +226,7 @@ typedef struct helper {
 } helper;
 enum { HELD_NS = 20000000 };
 
-/* Resumes the device some time after the count of ready batches shows that next() was called. */
+/* Waits until the statistics show that next() was called, and resumes the device some time later. */
 static void *resume_later(void *user) {
   helper *h = user;
   tdict_loader_stats s = tdict_loader_stats_default();
@@ -254,7 +254,7 @@ SIM_CASE(loader_counts_waiting_for_the_device) {
   assert_true(s.wait_seconds >= HELD_NS * 1e-9);
 }
 
-/* Calls of the consumer time out several times before the worker comes to the end of the stream. */
+/* Calls of the consumer time out several times before the worker reaches the end of the stream. */
 DEVICE_CASE(loader_reports_stuck_stream) {
   scoped_yard y = open_yard();
   numbers n = numbers_of(-1);

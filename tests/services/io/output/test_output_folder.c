@@ -1,5 +1,5 @@
-/* Tests src/services/io/output/output_folder.c: directories that replace directories, with failing system calls and
- * in processes that are killed. See faults.h. */
+/* Tests src/services/io/output/output_folder.c: replacing directories, also if system calls fail or the process is
+ * killed. See faults.h. */
 #include "services/io/faults.h"
 #include "services/io/output/output_folder.h"
 #include "support/descriptors.h"
@@ -36,7 +36,7 @@ static tdict_status write_one(const tdict_folder *to, const char *name, const ch
   tdict_output_end(&file);
   return status;
 }
-/* Writes meta.json and child/x in the directory. */
+/* Writes or replaces a directory with meta.json and child/x. */
 static tdict_status save(const char *path, const char *text, bool allows_gap, tdict_error *error) {
   const tdict_save_request request = request_of(path, allows_gap);
   tdict_output_folder new;

@@ -33,7 +33,7 @@ CASE(temporary_files_are_removed_if_their_writer_is_gone) {
     assert_int_equal(strlen(dead.name), strlen(".model.0123456789abcdef.tmp"));
     if (is_directory) write_text_below(&f, "x/a/b", "text"); /* moved into the directory of the dead process */
     if (is_directory) assert_int_equal(renameat(at, "x", dead.fd, "x"), 0);
-    /* the system also closes the files of a killed process */
+    /* as the system does for a killed process */
     close(dead.fd);
     tdict_temporary_clean(at, "model", NULL);
     assert_true(exists(&f, living.name) && !exists(&f, dead.name));
