@@ -142,10 +142,10 @@ CASE(comm_async_calls_report_errors_with_the_path) {
   }
 }
 
-/* If `wakes_nobody` is set, wakes no thread of the library, so the thread of a queue keeps sleeping. */
 static _Atomic(bool) wakes_nobody;
 int __real_pthread_cond_signal(pthread_cond_t *cond);
 int __wrap_pthread_cond_signal(pthread_cond_t *cond);
+/* If `wakes_nobody` is set, wakes no thread of the library, so the thread of a queue keeps sleeping. */
 int __wrap_pthread_cond_signal(pthread_cond_t *cond) {
   return wakes_nobody ? 0 : __real_pthread_cond_signal(cond); /* __wrap_pthread_cond_signal */
 }
@@ -247,7 +247,7 @@ CASE(comm_calls_refuse_options_that_they_do_not_use) {
   td_ok(td_comm_all_reduce(comm, tree, TDICT_REDUCE_SUM, NULL, err)); /* the communicator stays usable */
 }
 
-/* Destroys the communicator before anybody waits for its calls. The destruction must wait for them. */
+/* Destroys the communicator before any thread waits for its calls. tdict_comm_destroy() must wait for them. */
 static void start_and_destroy(rig_rank *r) {
   tdict_future *future[5];
   for (int i = 0; i < 5; i++)

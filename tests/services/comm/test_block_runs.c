@@ -1,4 +1,4 @@
-/* Tests the runs of blocks against sizes that the test computes from the entries of the schema. */
+/* Compares block runs with sizes that the test computes from the entries of the schema. */
 #include "services/comm/block_runs.h"
 
 #include "core/base/error.h"

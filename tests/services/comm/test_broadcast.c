@@ -1,4 +1,4 @@
-/* Tests broadcasts of random trees among 1 to 4 ranks, into new trees and into trees of the ranks. */
+/* Tests broadcasts of random trees among 1 to 4 ranks, into new trees and into existing trees. */
 #include "services/comm/trees.h"
 #include "support/take_comm.h"
 

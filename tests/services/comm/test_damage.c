@@ -11,7 +11,7 @@ const char *__asan_default_options(void) { return "allocator_may_return_null=1:m
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=1024"; }
 
-/* What the ranks do. Some messages are only sent under these conditions. */
+/* The operation that the ranks run, and conditions under which they send further kinds of messages. */
 typedef struct scene {
   int op;
   bool has_other_tree; /* rank 1 has a tree with another schema, so the ranks exchange their schemas */
@@ -112,7 +112,7 @@ static rig *run_case(damage_case *c) {
   drop_case(c);
   return g;
 }
-/* Runs the scene with damage in one byte of call `call` of rank `rank`. If `bits` is 0, nothing is damaged. */
+/* Runs the scene with one damaged byte in call `call` of rank `rank`. If `bits` is 0, nothing is damaged. */
 static rig *run_scene(const scene *s, int rank, int call, size_t byte, unsigned char bits) {
   return run_case(&(damage_case){.s = s, .rank = rank, .call = call, .byte = byte, .bits = bits});
 }

@@ -33,7 +33,7 @@ static void scatter(rig_rank *r) {
   rig_ok(r, td_comm_scatter(r->comm, is_root ? c->src : NULL, c->root, &o, &r->got, err));
 }
 
-/* Makes a part for each rank. If `rows` is negative, the parts differ in the size of dimension `dim`. */
+/* Makes a part for each rank. If `rows` is negative, each part has a random size from 0 to 4 in dimension `dim`. */
 static void make_parts(gather_case *c, int world, int dim, int64_t rows, rng *random) {
   tree_plan plan = {.shape_seed = next_random(random), .batch_ndim = 2, .batch_size = {2, 2}};
   for (int r = 0; r < world; r++) {
@@ -147,7 +147,7 @@ static void check_scatter(rig *g, rng *random, int i) {
 }
 DEVICE_CASE(comm_scatter_cuts_the_tree_of_the_root) { rig_in_worlds(4, 24, check_scatter); }
 
-/* A tree needs one message: a gather if the parts are equal, else a message for each rank that has elements. */
+/* A tree needs one gather if the parts are equal, otherwise one message for each rank that has elements. */
 DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
   enum { WORLD = 3 };
   scoped_rig g = rig_create(WORLD);

@@ -39,7 +39,7 @@ static tdict_status noting_receive(void *self, void *dst, size_t bytes, int32_t 
 static tdict_status noting_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   return note_queued(inner.group_end(self, stream, timeout_ns, err));
 }
-/* Sends without failing allocations, because those of the thread table itself must not fail. */
+/* Lets no allocation fail during the send, because those of the thread table itself must not fail. */
 static tdict_status sparing_send_host(void *self, const void *src, size_t bytes, int32_t peer, int64_t timeout_ns,
                                       tdict_error *err) {
   note_first();

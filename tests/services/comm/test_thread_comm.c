@@ -56,8 +56,8 @@ CASE(thread_comm_fails_as_told) {
   }
 }
 
-/* Fails without setting the status of the error. Writes a message only if `speaks` is set. */
 static bool speaks;
+/* Fails without setting the status of the error. Writes a message only if `speaks` is set. */
 static tdict_status say(void *self, const void *src, void *dst, size_t bytes, int64_t timeout_ns, tdict_error *err) {
   (void)self, (void)src, (void)dst, (void)bytes, (void)timeout_ns;
   if (speaks) memcpy(err->message, "the cable is out", sizeof "the cable is out");

@@ -34,8 +34,8 @@ static void call_with(rig *g, int op, tdict_tree *const *trees, int root) {
     if (g->ranks[r].status != TDICT_OK) fail_msg("rank %d, %s: %s", r, op_names[op], g->ranks[r].error.message);
 }
 
-/* Tries all calls several times with new numbers. The locked trees must give the same results as unlocked trees, which
- * the other tests check. */
+/* Tries all calls several times with new element values. The locked trees must give the same results as unlocked trees,
+ * which the other tests check. */
 static void compare_calls(rig *g, tree_plan *plan, tdict_tree *const *locked, tdict_tree *const *unlocked, int mask) {
   const size_t leaves = tdict_num_leaves(locked[0]);
   const bool has_one_storage = leaves == 1 || (leaves > 1 && plan->layout == LAYOUT_BLOCK);
@@ -160,7 +160,7 @@ DEVICE_CASE(comm_lost_tensors_of_locked_trees_are_refused) {
   }
 }
 
-/* A tree that receives may have lost bytes. They are valid after the call. */
+/* A tree that receives elements may have lost bytes. These bytes are valid after the call. */
 DEVICE_CASE(comm_locked_trees_regain_lost_tensors) {
   scoped_rig g = rig_create(WORLD);
   op_case c = {0};

@@ -1,4 +1,5 @@
-/* Random trees for the tests of communicators, and comparisons element by element that use no operation on trees. */
+/* Random trees for the tests of communicators, and comparisons element by element that use no tree operation of the
+ * library. */
 #ifndef TDICT_TESTS_SERVICES_COMM_TREES_H
 #define TDICT_TESTS_SERVICES_COMM_TREES_H
 
@@ -139,7 +140,7 @@ static inline bool tree_next_index(const tdict_tensor *t, int64_t *index) {
   return false;
 }
 
-/* Where a part lies in a whole: element [i...] of the part is element [r, i...] (is_stack) or [..., i + from, ...]. */
+/* Where a part lies in a whole: element [i...] of the part is [from, i...] (is_stack) or [..., i + from, ...]. */
 typedef struct tree_place {
   const tdict_tree *whole;
   bool is_stack;
@@ -190,7 +191,7 @@ static inline void tree_check_equal(const tdict_tree *a, const tdict_tree *b) {
   assert_true(tdict_schema_equal(s, t, NULL));
 }
 
-/* Makes a tree whose read-only tensor `x` uses three values of the caller. */
+/* Makes a tree whose read-only tensor `x` borrows three values of the caller. */
 static inline tdict_tree *help_read_only_tree(const float *values) {
   tdict_tree *tree = help_tree_without_batch();
   tdict_tensor_desc view = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)values, dtype = TDICT_F32, ndim = 1);

@@ -39,7 +39,7 @@ CASE(random_numbers_are_those_of_philox) {
   const int64_t tenth = tdict_random_below(&r, 10); /* the first number is 0.88 * 2^64 */
   assert_int_equal(tenth, 8);
 
-  /* A second copy continues on its own, and blocks follow each other. */
+  /* A copy continues independently. The numbers come from successive Philox blocks. */
   tdict_random copy = r;
   uint32_t block[4];
   tdict_philox((const uint32_t[]){1, 0, 0, 0}, (const uint32_t[]){0, 0}, block);

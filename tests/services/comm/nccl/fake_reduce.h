@@ -60,7 +60,7 @@ static inline void fake_store_float(void *bytes, int type, double value) {
     memcpy(bytes, &half, sizeof half);
 }
 
-/* Returns an integer, extended to 64 bits with its sign. */
+/* Returns an integer element, extended to 64 bits. Signed types are sign-extended. */
 static inline uint64_t fake_integer(const void *bytes, int type) {
   int8_t i8;
   int32_t i32;

@@ -96,7 +96,7 @@ static inline void world_run(world *w, tdict_status (*body)(rank *r, tdict_error
   for (int i = 0; i < w->size; i++)
     if (i != w->absent) pthread_join(w->ranks[i].thread, NULL);
 }
-/* Runs the body like world_run(), and fails if a rank fails. */
+/* Runs the body like world_run(), and fails the case if a rank fails. */
 static inline void world_do(world *w, tdict_status (*body)(rank *r, tdict_error *err)) {
   world_run(w, body);
   for (int i = 0; i < w->size; i++)
@@ -129,7 +129,7 @@ static inline tdict_status ranks_destroy(rank *r, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Returns the number of ranks that the largest world can have: on GPUs, one for each GPU. */
+/* Returns the largest possible number of ranks: one for each GPU, or MOST_RANKS on other devices. */
 static inline int ranks_most(void) {
   tdict_gpu *gpu;
   int count = 0;

@@ -124,20 +124,20 @@ static tdict_tree *make_block(const rank *r, int64_t rows) {
   tdict_lock(tree);
   return tree;
 }
-/* Exchanges headers. If `dies` is set, the next allocation of the rank then fails. */
 static tdict_status (*real_exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                      tdict_error *err);
 static _Thread_local bool dies;
+/* Exchanges headers. If `dies` is set, the next allocation of the rank then fails. */
 static tdict_status last_exchange(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                   tdict_error *err) {
   const tdict_status status = real_exchange(self, src, dst, num_bytes, timeout_ns, err);
   if (dies) td_fail_alloc(0, false);
   return status;
 }
-/* Aborts, and notes how much device memory the rank uses at this moment. */
 static void (*real_abort)(void *self);
 static _Thread_local const tdict_gpu *gpu_of_thread;
 static _Thread_local size_t live_at_abort;
+/* Aborts, and notes how much device memory the rank uses at this moment. */
 static void noting_abort(void *self) {
   if (gpu_of_thread) live_at_abort = gpu_of_thread->counts.live_bytes;
   real_abort(self);
@@ -189,8 +189,9 @@ static void close_blocks(world *w) {
   world_end(w);
 }
 
-/* Checks that ranks below `launching` launch a kernel once in a second call. The first call loads the kernels and fills
- * the caches. The launch passes its table in its parameters, so nothing is copied to the device. */
+/* Runs `body` twice. Checks that in the second run, only ranks below `launching` launch a kernel, each once. The first
+ * run loads the kernels and fills the caches. The launch passes its table in its parameters, so nothing is copied to
+ * the device. */
 static void check_launches(world *w, tdict_status (*body)(rank *r, tdict_error *err), int launching) {
   world_do(w, body);
   world_do(w, body);
@@ -210,7 +211,7 @@ SIM_CASE(nccl_comm_cuts_and_joins_blocks_by_one_launch) {
   close_blocks(&w);
 }
 
-/* Device memory that each rank's call uses at the abort, and after the call. */
+/* The device memory that each rank's call still uses at the abort, and after the call. */
 static size_t held[MOST_RANKS], left[MOST_RANKS];
 /* Gathers the blocks, but rank 1 fails between the exchange of headers and its message. */
 static tdict_status lose_rank(rank *r, tdict_error *err) {
@@ -247,7 +248,7 @@ static tdict_status refuse_launches(rank *r, tdict_error *err) {
   return all_gather_blocks(r, err);
 }
 
-/* The launch is repeated after the message, when its failure no longer concerns other ranks. */
+/* A failed launch is repeated after the message, when a failure no longer affects other ranks. */
 SIM_CASE(nccl_comm_stays_usable_after_a_join_that_fails) {
   world w;
   open_blocks(&w);

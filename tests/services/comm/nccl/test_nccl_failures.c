@@ -10,7 +10,7 @@ enum { BYTES = 4096 };
 static char host[MOST_RANKS * BYTES]; /* only one rank uses these bytes */
 static int64_t limit_now;
 
-/* The operations that wait for other ranks. Each uses the rank 1 - r if it needs a peer. */
+/* The operations that wait for other ranks. If an operation of rank r needs a peer, it uses rank 1 - r. */
 typedef tdict_status operation(rank *r, tdict_error *err);
 static tdict_status finish(rank *r, tdict_status status, tdict_error *err) {
   return status == TDICT_OK ? r->t.finish(r->t.self, r->stream, limit_now, err) : status;
@@ -80,7 +80,7 @@ GPU_CASE(nccl_operations_wait_until_the_limit) {
       world_waits(&w, WAITS_ON_DEVICE);
       abort_rank(&w.ranks[0]);
       abort_rank(&w.ranks[0]);                         /* a second call does nothing */
-      if (w.fake) assert_int_equal(w.fake->aborts, 2); /* of both communicators */
+      if (w.fake) assert_int_equal(w.fake->aborts, 2); /* the communicator and its parent */
       check_aborted(&w, &w.ranks[0]);
       abort_rank(&w.ranks[1]);
       check_aborted(&w, &w.ranks[1]);
@@ -267,7 +267,8 @@ SIM_CASE(nccl_operations_report_driver_errors) {
   td_ok(exchange(r, err)); /* the table still works */
 }
 
-/* A forked child has no threads of NCCL. Calls in the child return at once, and the parent's table still works. */
+/* Uses the table in a forked child, which has no threads of NCCL. Returns 0 if all operations fail with TDICT_EFORKED,
+ * and `abort` and `destroy` do nothing. */
 static int use_in_child(const world *w, rank *r) {
   tdict_error e;
   for (int i = 0; i < NUM_OPERATIONS; i++)

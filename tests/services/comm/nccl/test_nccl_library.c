@@ -1,4 +1,4 @@
-/* Tests services/comm/nccl/library.c and id.c: opening NCCL, ids, and files of ids. */
+/* Tests services/comm/nccl/library.c and id.c: opening NCCL, ids, and id files. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -125,7 +125,7 @@ typedef struct writer {
   _Atomic(bool) stop;
   int failures;
 } writer;
-/* Replaces the file again and again by ids whose bytes are all equal. */
+/* Replaces the file again and again. All bytes of an id are equal, so a mixture of two ids is detected. */
 static void *keep_writing(void *user) {
   writer *w = user;
   usleep(50000);

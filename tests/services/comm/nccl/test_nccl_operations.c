@@ -22,7 +22,7 @@ static void in_all_worlds(void (*test)(world *w)) {
     }
 }
 
-/* Fills `sent` of each rank with random bytes, and makes `found` with room for the bytes that the rank receives. */
+/* Allocates `sent` of each rank, with random bytes, and `found`, with space for the bytes that the rank receives. */
 static void make_host(const world *w, size_t bytes, size_t room, uint64_t seed) {
   for (int i = 0; i < w->size; i++) {
     sent[i] = malloc(bytes + 1);
@@ -109,13 +109,14 @@ static void check_broadcast(world *w) {
         free(after[i]);
       }
       if (w->fake)
-        assert_int_equal(world_operations(w) - before, bytes_now ? w->size : 0); /* one message of each rank */
+        assert_int_equal(world_operations(w) - before, bytes_now ? w->size : 0); /* one message from each rank */
       free(wanted);
     }
 }
 GPU_CASE(nccl_broadcast_copies_the_root) { in_all_worlds(check_broadcast); }
 
-/* Gathers the bytes of all ranks, which are at the end of a rank's memory or at their place in the result. */
+/* Gathers the bytes of all ranks. A rank's own bytes are at the end of its memory, or already at their place in the
+ * result. */
 static tdict_status all_gather(rank *r, tdict_error *err) {
   const char *src = in_place_now ? r->memory + (size_t)r->number * bytes_now : r->memory + BYTES - bytes_now;
   tdict_status status = r->t.all_gather(r->t.self, src, r->memory, bytes_now, r->stream, SECONDS(60), err);
@@ -167,10 +168,10 @@ static void check_messages(world *w) {
 }
 GPU_CASE(nccl_messages_arrive) { in_all_worlds(check_messages); }
 
-/* Sends part j of the first half of the memory to each rank j, and receives part j of the second half from rank j. Rank
- * i sends 1000 * (i + j + 1) bytes to rank j. Then every rank broadcasts one byte. */
 static size_t part_bytes(int from, int to) { return (size_t)(from + to + 1) * 1000; }
 enum { PART = 16384, LAST = BYTES - 64 };
+/* Sends part j of the first half of the memory to each rank j, and receives part j of the second half from rank j. Rank
+ * i sends 1000 * (i + j + 1) bytes to rank j. Then every rank broadcasts one byte. */
 static tdict_status all_to_all(rank *r, tdict_error *err) {
   const tdict_stream s = r->stream;
   tdict_status status = r->t.group_begin(r->t.self, err);

@@ -47,8 +47,8 @@ static int64_t key_of(int value) {
   return is_unsigned(now.dtype) && value < 0 ? (int64_t)1 << 40 | (value + 100) : value;
 }
 
-/* Reduces small numbers. Their sum is 8 at most, so each type has the exact result. For means, the last rank has the
- * value that makes the sum divisible by the number of ranks. */
+/* Reduces small numbers. Their sum is 8 at most, so each dtype can represent the exact result. For means, the last rank
+ * has the value that makes the sum divisible by the number of ranks. */
 static void reduce_with(world *w, uint64_t seed) {
   const size_t bytes = tdict_dtype_bytes(now.dtype);
   static unsigned char made[MOST_RANKS][COUNT * 8], wanted[COUNT * 8];
@@ -129,8 +129,8 @@ SIM_CASE(nccl_can_reduce_says_what_all_reduce_does) {
   assert_int_equal(w.fake->operations, before);
 }
 
-/* Reports that the device has compute capability 9. */
 static const tdict_driver_ops *real_ops;
+/* Reports that the device has compute capability 9. */
 static tdict_cu capable_device(tdict_driver *d, int ordinal, int attribute, int *value) {
   tdict_cu result = real_ops->device_attribute(d, ordinal, attribute, value);
   if (attribute == TDICT_CU_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *value = 9;

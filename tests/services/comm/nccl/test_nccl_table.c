@@ -1,4 +1,4 @@
-/* Tests services/comm/nccl/table.c: the creation and the end of a table. */
+/* Tests services/comm/nccl/table.c: creating and destroying a table. */
 #include <errno.h>
 
 #include "device/gpu_help.h"

@@ -120,7 +120,7 @@ static void make_sources(world *w, bool parts) {
     sources[i] = parts ? rows_of(&w->ranks[i], start_of(i), counts_now[i]) : rows_of(&w->ranks[i], 0, ROWS);
 }
 
-/* Sets the numbers of rows of the ranks: equal numbers, or different numbers of which one is 0. */
+/* Chooses how many rows each rank has: equal numbers, or different numbers, where rank 1 has none. */
 static void choose_counts(const world *w, bool even) {
   int64_t left = ROWS;
   for (int i = 0; i < w->size; i++) {
