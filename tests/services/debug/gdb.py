@@ -1,4 +1,4 @@
-"""Stops a program in GDB and compares what the printers and tdict_describe() print there.
+"""Stops a program in GDB, and compares the output of the printers and of tdict_describe() with expected texts.
 
 usage: gdb.py PROGRAM PRINTERS LIBRARY
 The printers must be where GDB looks for printers of the shared library, as after an installation. Exits with 77 if GDB is missing or cannot run programs here, or if the library has no debug information."""

@@ -21,7 +21,7 @@ static char *describe(const tdict_tree *td) {
   return text;
 }
 
-/* Returns what tdict_describe() writes for a debugger. */
+/* Returns what tdict_describe() writes to stderr if it gets no file, as in a debugger. */
 static char *dump(const tdict_tree *td) {
   FILE *file = tmpfile();
   const int kept = dup(STDERR_FILENO);
@@ -103,7 +103,7 @@ CASE(describe_complex_and_lanes) {
   expect_summary(tensor_of(TDICT_F32, 0, NULL), "empty");
 }
 
-/* Compares summaries of strided, backwards and repeated leaves with those of a plain loop. */
+/* Compares summaries of strided, backwards and repeated leaves with the results of a plain loop. */
 CASE(describe_strided) {
   enum { N = 24 };
   int32_t numbers[N];
@@ -258,7 +258,7 @@ GPU_CASE(describe_does_not_read_devices) {
   }
 }
 
-/* The dump of a tree in transfer returns at once; tdict_describe() would wait. */
+/* Without a file, as in a debugger, tdict_describe() does not wait for a transfer of the tree. */
 SIM_CASE(dump_does_not_wait) {
   scoped_context c = td_context(NULL);
   scoped_tree td = help_tree_without_batch(), moved = NULL, back = NULL;
@@ -282,7 +282,7 @@ static void wait_for_flag(void *user) {
   while (!atomic_load((_Atomic(bool) *)user)) sched_yield();
 }
 
-/* The dump does not read bytes that queued work of a stream may still write. */
+/* Without a file, tdict_describe() does not read bytes that queued work of a stream may still write. */
 SIM_CASE(dump_does_not_wait_for_streams) {
   scoped_context c = td_context(NULL);
   tdict_memory *pinned = tdict_pinned_memory(c);
@@ -307,7 +307,7 @@ CASE(describe_lost) {
   scoped_tree td = help_tree_without_batch();
   scoped_tensor t = OF(TDICT_F32, float, 1);
   td_ok(tdict_set(td, "x", t, err));
-  tdict_tensor_lose(t); /* as after a transfer into the tensor that failed */
+  tdict_tensor_lose(t); /* as after a failed transfer into the tensor */
   tdict_tensor_summary s = tdict_tensor_summary_default();
   td_fails(TDICT_EINVAL, "a transfer into the tensor has failed", tdict_tensor_get_summary(t, &s, err));
   scoped_chars text = describe(td);

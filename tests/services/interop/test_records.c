@@ -158,7 +158,7 @@ CASE(records_view_read_only) {
   assert_memory_equal(p, before, 3 * sizeof *p);
 }
 
-/* Checks that both functions fail because of one wrong field. */
+/* Checks that a view and a write fail because of one wrong field. */
 static void field_fails(tdict_status wanted, const char *text, tdict_record_field field, size_t record_bytes) {
   static char bytes[256];
   tdict_record_field table[2] = {{"good", 0, 0, TDICT_U8, 0, {0}}, field};
@@ -277,7 +277,7 @@ CASE(records_write_checks_first) {
   td_fails_at(TDICT_ESHAPE, "", "id", tdict_records_write(&r, dense, err));
   td_ok(tdict_tensor_zeros(TDICT_I64, TDICT_SHAPE(5), NULL, &t, err));
   td_ok(tdict_set(dense, "id", t, err));
-  tdict_tensor_lose(t); /* as after a transfer into the tensor that failed */
+  tdict_tensor_lose(t); /* as after a failed transfer into the tensor */
   tdict_tensor_release(t);
   td_fails(TDICT_EINVAL, "", tdict_records_write(&r, dense, err));
   r.num_records = 4;

@@ -15,7 +15,7 @@ enum { LONG_NS = 1000000000 }; /* a timeout; MPI ignores it */
 /* Initializes MPI with this thread level, and makes a table with messages of at most `max_message_bytes`; 0 means the
  * default. */
 tdict_comm_table start_job(int level, size_t max_message_bytes);
-/* Makes another table of all processes. */
+/* Makes another table for all processes. */
 tdict_comm_table make_table(size_t max_message_bytes);
 void drop_table(tdict_comm_table *table);
 /* Destroys the table and finalizes MPI. */
@@ -27,7 +27,7 @@ unsigned char *make_bytes(size_t count, uint64_t seed, int rank);
 /* Checks that bytes are those of make_bytes(). */
 void check_bytes(const void *found, size_t count, uint64_t seed, int rank);
 
-/* Makes call number `n` of MPI from now on fail, counted from 0, without calling MPI. Only functions that move bytes or
+/* Makes MPI call number `n`, counted from 0 from now on, fail without calling MPI. Only functions that move bytes or
  * reduce are counted. */
 void fail_mpi_call(int n);
 /* Lets all calls succeed again. Returns true if one has failed. */

@@ -20,7 +20,7 @@ static void make_elements(void *elements, size_t count, tdict_dtype dtype, uint6
   assert_int_equal(tdict_convert_simple(dtype, elements, TDICT_F64, numbers, count), count);
 }
 
-/* Returns an element as 64 bits. Sums are exact modulo 2^64, and so are their low bits, which narrower types have. */
+/* Returns an integer element as 64 bits. Sums modulo 2^64 also have the right low bits for narrower types. */
 static uint64_t integer_at(const unsigned char *elements, tdict_dtype dtype, size_t i) {
   int64_t number = 0;
   uint64_t bits = 0;
@@ -54,7 +54,8 @@ static double number_at(const unsigned char *elements, tdict_dtype dtype, size_t
   return number;
 }
 
-/* Checks an element of a float type. Numbers are multiples of 1/1024, or rounded from these: double sums are exact. */
+/* Checks an element of a float type. Numbers are multiples of 1/1024, or rounded from these, so sums in double are
+ * exact. */
 static void check_float(const unsigned char *found, unsigned char *const *all, int world, size_t i, tdict_dtype dtype,
                         tdict_reduce_op op) {
   double wanted = number_at(all[0], dtype, i), largest = fabs(wanted);

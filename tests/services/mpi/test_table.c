@@ -1,4 +1,4 @@
-/* Tests how MPI tables are made and destroyed: arguments, threads, communicators, and the end after `abort`. */
+/* Tests how MPI tables are made and destroyed: arguments, threads, communicators, and calls after `abort`. */
 #include <pthread.h>
 
 #include "services/mpi/job.h"

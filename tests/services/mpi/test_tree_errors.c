@@ -1,4 +1,4 @@
-/* Tests errors of single ranks, and asynchronous calls, of communicators over MPI. */
+/* Tests communicators over MPI: errors of single ranks, and asynchronous calls. */
 #include "services/mpi/job.h"
 
 #include "services/comm/trees.h"
@@ -137,7 +137,7 @@ static void arrive_at_once(int level) {
 MPI_CASE(mpi_trees_arrive_on_the_calling_thread_below_serialized) { arrive_at_once(MPI_THREAD_FUNNELED); }
 MPI_CASE(mpi_trees_arrive_in_a_program_of_one_thread) { arrive_at_once(MPI_THREAD_SINGLE); }
 
-/* MPI fails on all ranks: the call returns the text of MPI, and the communicator is aborted. */
+/* MPI fails on all ranks: the call returns MPI's error text, and the communicator is aborted. */
 MPI_CASE(mpi_trees_report_errors_of_mpi) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
   tdict_tree *part = part_of(tdict_comm_get_info(comm).rank, 7), *got = NULL;

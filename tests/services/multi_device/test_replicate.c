@@ -24,7 +24,8 @@ SIM_CASE(replicate_every_kind_of_tree_on_four_devices) { check_kinds(4, TDICT_SI
 SIM_CASE(replicate_every_kind_of_tree_on_pairs) { check_kinds(4, TDICT_SIM_PEERS_PAIRS); }
 SIM_CASE(replicate_every_kind_of_tree_without_peers) { check_kinds(3, TDICT_SIM_PEERS_NONE); }
 
-/* Makes a tree with a leaf that needs several rounds, between small leaves, and a strided leaf at the end of a part. */
+/* Makes a tree of a small leaf, a 12 MiB leaf that needs several rounds, a strided leaf, an empty leaf and a 1.6 MB
+ * leaf. */
 static tdict_tree *large_tree(const several *s, bool pinned) {
   tdict_memory *memory = pinned ? s->at[0].pinned : NULL;
   const int turn[] = {1, 0};
@@ -101,7 +102,7 @@ GPU_CASE(replicate_from_a_device) {
   td_release(src, host);
 }
 
-/* Replicates with options that an exchange of parts does not support, with an object, and with the host as a device. */
+/* Replicates with options that rule out an exchange of parts, with an object, and with the host as a device. */
 GPU_CASE(replicate_with_conversions_goes_to_each_device) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(200, NULL), *trees[2];

@@ -1,4 +1,4 @@
-/* Tests REPLICATE of small trees: all results have the layout of the first result, and are equal to those of
+/* Tests REPLICATE of small trees: all results have the layout of the first result, and are equal to the results of
  * tdict_to_device(). */
 #include "several.h"
 
@@ -17,7 +17,7 @@ static void check_alike(const tdict_tree *want, const tdict_tree *got) {
     assert_string_equal(b.key, a.key);
     assert_int_equal(!b.tensor, !a.tensor);
     assert_int_equal(!b.tree, !a.tree);
-    assert_ptr_equal(b.object, a.object); /* values of the host are shared */
+    assert_ptr_equal(b.object, a.object); /* values are in host memory, and are shared */
     if (a.tree) {
       assert_int_equal(tdict_get_device(b.tree, &at), tdict_get_device(a.tree, &other));
       assert_true(tdict_device_equal(at, other));
@@ -34,7 +34,8 @@ static void check_alike(const tdict_tree *want, const tdict_tree *got) {
   }
 }
 
-/* Replicates a tree in several ways, and compares each result with that of a plain transfer to the same device. */
+/* Replicates a tree in several ways, and compares each result with the result of a plain transfer to the same
+ * device. */
 static void check_small(const several *s, const tdict_tree *src) {
   tdict_tree *plain[MOST_DEVICES], *trees[MOST_DEVICES];
   for (size_t i = 0; i < s->count; i++) plain[i] = to_device(&s->at[i], src, s->devices[i]);
@@ -53,7 +54,7 @@ static void check_small(const several *s, const tdict_tree *src) {
   for (size_t i = 0; i < s->count; i++) tdict_release(plain[i]);
 }
 
-/* Makes a tree with values of the host at two depths, between tensors. */
+/* Makes a tree with texts at two depths, between tensors. */
 static tdict_tree *values_tree(void) {
   tdict_tree *td = rows_tree(3, NULL);
   td_ok(tdict_set_text(td, "name", "a name", err));

@@ -51,7 +51,7 @@ SIM_CASE(replicate_keeps_the_order_of_small_trees) { check_neighbours(2, 16); }
 SIM_CASE(replicate_keeps_the_order_on_two_devices) { check_neighbours(2, 2500); }
 SIM_CASE(replicate_keeps_the_order_on_four_devices) { check_neighbours(4, 2500); }
 
-/* Lets the driver run operations one at a time, in random portions. The source is released right after the start. */
+/* Lets the simulated device run 1 to 5 operations at a time. The source is released right after the start. */
 static void check_steps(size_t count, int32_t peers, const tdict_spread *spread) {
   scoped_several s = several_open(count, peers);
   for (int round = 0; round < 6; round++) {
@@ -93,8 +93,8 @@ static tdict_driver_sim_count driver_counts(const several *s) {
   tdict_driver_sim_counts(gpu->driver, 0, &count);
   return count;
 }
-/* While the copies of the second round are held, the devices can exchange the parts of the first round: parts of one
- * promise do not wait for all earlier parts. Counts the operations that run before the first copy between devices. */
+/* Copies of the second round are queued while the first round is still held: parts of one promise do not wait for all
+ * earlier parts. */
 SIM_CASE(replicate_large_parts_arrive_side_by_side) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */

@@ -130,7 +130,7 @@ static inline tdict_tree *rig_shared(void) {
   return shared;
 }
 
-/* Makes a batch of a ring: "seed" I64 [4], "x" F32 [4, 500], "n.y" U8 [4, 33]. */
+/* Makes a batch for a ring: "seed" I64 [4], "x" F32 [4, 500], "n.y" U8 [4, 33]. */
 static inline tdict_tree *rig_batch(void) {
   tdict_tree *td = TREE(4);
   td_put(td, "seed", td_made(tensor, tdict_tensor_zeros(TDICT_I64, COUNTS(4), NULL, &made, err)));
@@ -179,7 +179,7 @@ static inline int rig_add_process(tdict_share_ring *ring, const char *worker, pi
   td_ok(tdict_share_ring_add_worker(ring, pair.ours, (int32_t)*pid, err));
   return pair.ours;
 }
-/* Attaches a worker process to the ring. */
+/* Attaches this worker process to the ring. */
 static inline tdict_share_ring *rig_attach(void) {
   return td_made(share_ring, tdict_share_ring_attach(RIG_SOCKET, 60 * RIG_SECOND, &made, err));
 }

@@ -85,7 +85,8 @@ CASE(share_ring_attach_refuses) {
   close(pair.theirs);
 }
 
-/* A worker that destroys its ring frees its slots, and is not reported. The batches that it published are delivered. */
+/* A worker that destroys its ring frees its slots, and is not reported as lost. The batches that it published are
+ * delivered. */
 CASE(share_ring_worker_may_leave) {
   scoped_share_ring ring = rig_ring(2, 1), worker = rig_own_worker(ring);
   rig_publish(worker, 5);

@@ -68,7 +68,7 @@ WORKER(share_worker_is_broken) {
   for (;; n++) {
     uint64_t random;
     td_fill_random(&random, sizeof random, n);
-    /* Half of the numbers are similar to those of slots. */
+    /* Half of the numbers look like words of slots. */
     const uint32_t small = (uint32_t)(random >> 40) % 6 << 8 | (uint32_t)(random >> 50) % 5;
     volatile uint32_t *word = words + (random >> 8) % count;
     *word = random & 1 ? small : (uint32_t)(random >> 13);
@@ -381,7 +381,7 @@ CASE(share_ring_refuses_words) {
   assert_int_equal(rig_take(ring), 6);
 }
 
-/* A worker that writes anything to all words harms neither the trainer nor its waits. */
+/* A worker that writes random words neither harms nor blocks the trainer. */
 CASE(share_ring_survives_a_broken_worker) {
   const rig_resources before = rig_resources_now();
   tdict_share_ring *ring = rig_ring(3, 2);
@@ -500,7 +500,8 @@ SIM_CASE(share_ring_outlived_by_a_transfer) {
   rig_nothing_leaked(before);
 }
 
-/* A driver that cannot register the ring costs only speed. The registration ends with the ring, after the context. */
+/* If the driver cannot register the ring, the transfers are only slower. The registration ends with the ring, after the
+ * context. */
 SIM_CASE(share_ring_pin_falls_back) {
   scoped_driver inner = NULL, driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();

@@ -1,5 +1,5 @@
 /* Tests the layouts of Arrow's structs. This file declares Arrow's struct of streams before it includes tdict's header,
- * as the header of another library may do. The guards in tdict's header must leave this struct out. */
+ * as the header of another library may do. The guards in tdict's header must then skip this struct. */
 
 #define ARROW_C_STREAM_INTERFACE
 struct ArrowSchema;
@@ -18,7 +18,7 @@ struct ArrowArrayStream {
 #error "the guards are missing"
 #endif
 
-/* The numbers are for machines with pointers of 8 bytes, computed from the members that the specification lists. */
+/* The sizes and offsets are computed from the members that the specification lists, with pointers of 8 bytes. */
 CASE(arrow_structs_have_the_layout_of_the_specification) {
   assert_int_equal(sizeof(struct ArrowSchema), 72);
   assert_int_equal(offsetof(struct ArrowSchema, metadata), 16);

@@ -12,7 +12,7 @@ static void count_tensor_release(void *user) {
   num_tensor_releases++;
 }
 
-/* Makes a tensor over memory of the test, whose release is counted. */
+/* Makes a tensor over memory of the test. Its release is counted. */
 static tdict_tensor *counted_tensor(const void *data, tdict_dtype dtype, int ndim, const int64_t *shape,
                                     const int64_t *strides) {
   tdict_tensor_desc desc = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)data, dtype = dtype, ndim = ndim,
@@ -236,7 +236,7 @@ CASE(arrow_export_refuses_tensors) {
                                    dtype = TDICT_F32, ndim = 1, shape = &rows);
   tdict_tensor *far = td_made(tensor, tdict_tensor_from_data(&desc, NULL, NULL, &made, err));
   refuses_tensor(TDICT_EWRONGDEVICE, "is on cuda:1, wanted the cpu", far);
-  /* A dimension that is too long for a list of Arrow. */
+  /* A dimension that is too long for an Arrow list. */
   const int64_t shape[2] = {3, (int64_t)INT32_MAX + 1}, strides[2] = {0, 0};
   static const int8_t zero;
   refuses_tensor(TDICT_EOVERFLOW, "2147483648", counted_tensor(&zero, TDICT_I8, 2, shape, strides));

@@ -1,4 +1,4 @@
-/* Tests the import of Arrow arrays that obey the rules. The arrays are written by hand. */
+/* Tests the import of valid Arrow arrays, which are written by hand. */
 #include <math.h>
 
 #include "services/interop/arrow/rig.h"
@@ -200,7 +200,7 @@ CASE(arrow_import_refuses_nulls_by_default) {
   assert_non_null(root.array.release);
   assert_non_null(x.array.release);
   assert_int_equal(num_array_releases, 0);
-  /* Only the first row is imported, which is not null. */
+  /* Imports only the first row, which is not null. */
   root.array.length = 1;
   tree = import_hand(&root, NULL);
   assert_ptr_equal(tdict_const_data(tree, "x"), numbers);

@@ -1,4 +1,5 @@
-/* Tests the import of arrays that break Arrow's rules, or that a tree cannot hold. The import must not take them. */
+/* Tests the import of arrays that break Arrow's rules, or that a tree cannot hold. The import must leave them to the
+ * caller. */
 #include "services/interop/arrow/rig.h"
 
 /* A valid array: a struct "n" with a list "l" of int32, a text "t", a pair "w" of int8 and a number "x". */
@@ -31,7 +32,7 @@ static void make_sample(sample *s) {
   hand_add(&s->root, &s->n);
 }
 
-/* Checks that the import of the sample fails with this path, and makes a new sample. */
+/* Checks that the import of the sample fails with this status, path and text. Then makes a new sample. */
 static void refuses(sample *s, tdict_status wanted, const char *path, const char *text) {
   tdict_tree *tree = NULL;
   num_array_releases = num_schema_releases = 0;
@@ -137,7 +138,7 @@ CASE(arrow_import_refuses_formats) {
   refuses(&s, TDICT_EFORMAT, "", "1 buffers, wanted 2");
   s.root.schema.format = "+w:1";
   refuses(&s, TDICT_ETYPE, "", "the format of the array is '+w:1', wanted a struct '+s'");
-  /* Lists of other types than numbers. */
+  /* Lists whose elements are not numbers. */
   s.l_item.schema.format = "u";
   s.l_item.array.n_buffers = 3;
   refuses(&s, TDICT_ENOTSUP, "n.l", "the elements of lists have the format 'u', wanted numbers or bools");

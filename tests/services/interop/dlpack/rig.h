@@ -17,7 +17,7 @@ static inline void delete_versioned_of(struct DLManagedTensorVersioned *m) {
 }
 static inline void delete_legacy_of(struct DLManagedTensor *m) { legacy_of(m)->deleter(legacy_of(m)); }
 
-/* The following functions export or import one of the two structs. */
+/* The following functions export or import one tensor in one of DLPack's two structs. */
 static inline tdict_status export_versioned(tdict_context *context, const tdict_tensor *tensor,
                                             const tdict_dlpack_export_options *options,
                                             struct DLManagedTensorVersioned **out, tdict_error *err) {

@@ -44,8 +44,8 @@ static inline tdict_future *stopped_copy(const place *w, const tdict_tree *src, 
   return copy_async(w, src, dst, &o);
 }
 
-/* A consumer's copy between the host and a tensor on the device, on the consumer's stream. A kernel would not do: a
- * simulated device runs one kernel at a time, so the kernel at the gate would delay it in any case. */
+/* A consumer's copy between the host and a tensor on the device, on the consumer's stream. A kernel would prove
+ * nothing: a simulated device runs one kernel at a time, so the kernel at the gate would delay it anyway. */
 typedef struct consumer_copy {
   tdict_tensor *host;
   tdict_stream s;

@@ -14,7 +14,7 @@ SIM_CASE(dlpack_import_waits_for_the_producer) {
   tdict_tensor *leaf = td_leaf(own, "a");
   produced p;
   writer at;
-  /* a transfer to the host waits, even if it has a stream of its own */
+  /* a transfer to the host waits, even if its option `after` names another stream */
   for (int with_after = 0; with_after < 2; with_after++) {
     TD_STREAM(idle, w.c, w.device);
     tdict_transfer_options o = tdict_transfer_options_default();
