@@ -35,7 +35,7 @@
     for (size_t i = 0; i < count && status == TDICT_OK; i++) tdict_release(job->out[i]); \
     return status;                                                                       \
   }
-/* Defines an operation that makes no tree. */
+/* Defines an operation that only makes a call. */
 #define DOES(name, call) \
   COST(name) { return call; }
 /* Defines an operation that calls a function for each i from 0 to count - 1. */

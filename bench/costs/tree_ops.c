@@ -88,7 +88,7 @@ static void floor_free(floor_table *t) {
 static floor_table table;
 
 /* Each of these macros defines a function that measures some work and returns its seconds. MAKES: the work makes the
- * tree `out`, which is released after the measurement. DOES_EACH: returns the seconds of one of `many` repetitions. */
+ * tree `out`, which is released after the measurement. DOES_EACH: returns the mean seconds of `many` repetitions. */
 #define DOES(name, work)                \
   static double time_##name(void) {     \
     const double begin = now_seconds(); \

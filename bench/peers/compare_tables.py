@@ -126,7 +126,8 @@ def made_text(record):
 
 
 def standing(record):
-    """Returns lines with the numbers of rows ahead, even and behind, and with each row that is behind."""
+    """Returns lines that say in how many rows tdict is ahead, even and behind, and that list the rows in which it is
+    behind."""
     counts, behind = {}, []
     for row in record["rows"]:
         if not row["reached"]:

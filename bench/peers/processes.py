@@ -140,7 +140,8 @@ def start_team(options, command, names, cpus, place):
 
 
 def few_processors_teams(options, command, names, wanted, place):
-    """Returns for each number of processors the team, or a Failed with the reason why there is none."""
+    """Returns a dict that maps each number of processors to its team, or to a Failed with the reason why there is
+    none."""
     teams = {cpus: start_team(options, command, names, cpus, place) for cpus in wanted}
     for cpus, team in teams.items():
         if isinstance(team, Failed):

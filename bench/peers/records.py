@@ -100,7 +100,8 @@ def verdict(row, other):
 
 
 def ratios(row):
-    """Returns, for each other result in the row, the library's time divided by its time, and the relative spread."""
+    """Returns, for each other result in the row, the library's time divided by that result's time, and the relative
+    spread."""
     results = measured(row)
     ours = results[LIBRARY]
     found = {}

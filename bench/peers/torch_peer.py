@@ -134,7 +134,7 @@ class TorchPeer(worker.Peer):
         return [leaf.to(self.device) for leaf in leaves]
 
     def transfer(self, setting, tree):
-        """Does the work of the row, but does not wait at the end. Returns the result."""
+        """Does the work of the row without waiting for the device at the end. Returns the result."""
         leaves = self.sources[tree]
         do = self.work["do"]
         if do == "d2h":

@@ -154,7 +154,7 @@ class Peer:
         return [one for part in self.threads.map(lambda part: [do(item) for item in part], parts) for one in part]
 
     def sums(self, tree=0):
-        """Returns the checksum of each leaf of a source, computed once."""
+        """Returns the checksum of each leaf of a source. Computes the checksums only once."""
         if tree not in self.known_sums:
             found = self.side_by_side(lambda words: checksum(words, self.sum_kind), self.words[tree],
                                       total_bytes(self.work))

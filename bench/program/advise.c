@@ -79,7 +79,7 @@ static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way
   return good;
 }
 
-/* Measures pinning the tree first and sending the pinned tree, as programs without a staging ring do. */
+/* Measures how long it takes to pin the tree and to send the pinned tree, as programs without a staging ring do. */
 static bool measure_pinning(advise_job *job, const tdict_tree *src) {
   tdict_tree *pinned;
   advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false, 0, 0};

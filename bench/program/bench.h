@@ -121,8 +121,8 @@ bool bench_parse_number(const char *text, int64_t low, int64_t high, int64_t *ou
 json_t *bench_record(const char *scenario, int argc, char **argv);
 /* Writes a record. Prints an error and returns false if the file cannot be written. */
 bool bench_record_write(const json_t *record, const char *path);
-/* Checks, before a measurement, that a file can be written. Does not change it. If not, prints an error and returns
- * false. */
+/* Checks, before a measurement, that a file can be written, without changing it. If it cannot be written, prints an
+ * error and returns false. */
 bool bench_can_write(const char *path);
 
 /* The destination of the JSON record that --json requests. Open the sink before printing or measuring: for `-`, the

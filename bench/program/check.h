@@ -8,7 +8,7 @@
 #include "bench.h"
 #include "raw.h"
 
-/* Some leaves of equal size. The size is a multiple of 4. */
+/* A number of leaves of equal size, which is a multiple of 4 bytes. */
 typedef struct check_group {
   int64_t leaves;
   size_t leaf_bytes;
@@ -68,7 +68,7 @@ bool check_poison_result(const check_place *p, const check_source *s, check_pois
 
 /* Compares a result with its source. Returns BENCH_OK if every byte of every leaf is equal. At the first difference,
  * prints the leaf and the offset and returns BENCH_DIFFERS. Returns BENCH_FAILED if a leaf cannot be read. Unless
- * `poison` is NULL, adds the bytes of the leaves in the poisoned range to *poisoned_bytes. */
+ * `poison` is NULL, adds the size of the leaves that lie in the poisoned range to *poisoned_bytes. */
 int check_result(const check_place *p, const check_source *s, tdict_tree *result, const check_poison *poison,
                  size_t *poisoned_bytes);
 

@@ -67,7 +67,7 @@ bool device_on_host(const device_job *job);
 int64_t device_number(const device_job *job, const char *key, int64_t otherwise); /* reads the request */
 const char *device_word(const device_job *job, const char *key, const char *otherwise);
 uint16_t device_bf16(float x); /* rounds to nearest even; x is not NaN */
-/* The function `expect` of works that keep the elements: writes the elements of `host`. */
+/* The function `expect` for works that do not change the elements: writes the elements of `host`. */
 size_t device_expect_same(const device_job *job, const device_way *way, int64_t i, unsigned char *to);
 
 #endif

@@ -31,7 +31,7 @@ typedef struct load_job {
   json_t *rows;
   uint64_t verified_bytes;
   int verified_files;
-  double left; /* largest part of the file that was in the page cache before a cold read; -1: unknown */
+  double left; /* largest fraction of the file that was in the page cache before a cold read; -1: unknown */
 } load_job;
 
 bool load_open_context(load_job *job); /* opens job->place with `bare` set */

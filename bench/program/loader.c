@@ -18,7 +18,7 @@
 enum { WINDOW = 1024 };
 
 typedef struct run {
-  const char *device, *work, *shard, *json, *state; /* a shard that is NULL is temporary */
+  const char *device, *work, *shard, *json, *state; /* shard NULL: a temporary shard */
   int64_t workers, prefetch, batch, tokens, samples, epochs, stop, seed;
   double seconds;
   bool digest;
@@ -153,7 +153,7 @@ static bool open_loader(run *r) {
   o.drop_last = true;
   o.shuffle = true;
   o.seed = (uint64_t)r->seed;
-  o.endless = !r->digest; /* the digest counts epochs */
+  o.endless = !r->digest; /* a digest covers whole epochs */
   const tdict_dataset_table *table = tdict_dataset_get_table(dataset);
   int64_t samples = table->length(table->self);
   if (samples < o.batch_size)

@@ -21,9 +21,9 @@ static inline void output_end(int status, void *program) {
   if (status == 0) _exit(1);
 }
 
-/* Makes the program exit with 1 instead of 0 if it could not write its output. Uses atexit(), because argp calls exit()
- * after --help. If standard output is closed, another file could get its descriptor, so prints an error and returns
- * false. */
+/* Makes the program exit with 1 instead of 0 if it could not write its output. Uses on_exit(), because argp calls
+ * exit() after --help. If standard output is closed, another file could get its descriptor, so prints an error and
+ * returns false. */
 static inline bool output_watch(const char *program) {
   if (fcntl(STDOUT_FILENO, F_GETFD) < 0) {
     fprintf(stderr, "%s: standard output is closed\n", program);

@@ -1,5 +1,6 @@
-/* Makes small copies outside of the library's transfers, which such a transfer may delay. On a GPU, they are driver
- * copies from pinned memory on a stream of the program. On the simulated device, they are calls of the library.
+/* Makes small copies beside a transfer of the library, and measures how much the transfer delays them. On a GPU, they
+ * are driver copies from pinned memory on a stream of the program. On the simulated device, they are calls of the
+ * library.
  * Ownership: own_copy_close() releases what own_copy_open() made. Thread rule: one thread. Functions that return false
  * print an error. */
 #ifndef TDICT_BENCH_OWN_COPY_H

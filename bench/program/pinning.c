@@ -50,7 +50,8 @@ static bool unpin_block(void *user) {
   return true;
 }
 
-/* Runs `work` on the second thread, and copies small blocks meanwhile. Adds the time of `work` and the longest copy. */
+/* Runs `work` on the second thread, and copies small blocks meanwhile. Adds the seconds of `work` and of the longest
+ * copy. */
 static bool copy_during(pinner *p, bool (*work)(void *), bench_samples *seconds, bench_samples *waits) {
   double took, longest;
   if (!own_copy_beside(&p->job->own, work, p, &took, &longest)) return false;

@@ -92,8 +92,8 @@ static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   return bench_samples_median(&s->samples);
 }
 
-/* Limits row->slots so that all threads together use at most the slots of the ring. Returns false if a chunk does not
- * fit into a slot. */
+/* Limits first_bytes to a chunk, and slots so that all threads together use at most the slots of the ring. Returns
+ * false if a chunk does not fit into a slot. */
 static bool fit_row(const tune_size *s, tdict_tuning_row *row) {
   if (row->chunk_bytes > s->slot_bytes) return false;
   if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;

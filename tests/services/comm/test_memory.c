@@ -1,4 +1,5 @@
-/* Lets every allocation of every call fail once. The only rank makes its calls on this thread, so each can fail. */
+/* Lets every allocation of every call fail once. The only rank makes its calls on this thread, so all of its
+ * allocations can fail. */
 #include "services/comm/every_op.h"
 
 static tdict_tree *separate_tree(void) {
@@ -62,8 +63,8 @@ SIM_CASE(comm_gathers_on_a_device_without_memory_return_enomem) {
   }
 }
 
-/* Broadcasts two trees in turn. Once the communicator knows their schemas, it allocates only the future with its copy
- * of the tree, before the headers are exchanged. */
+/* Broadcasts two trees in turn. Once the communicator knows their schemas, it allocates only the future, which has a
+ * copy of the tree, before the headers are exchanged. */
 CASE(comm_broadcast_into_of_known_blocks_allocates_only_the_future) {
   tdict_tree *trees[] = {op_good_tree(), op_tree("child.c", TDICT_F32, 3)};
   rig *g = rig_of_one();

@@ -1,4 +1,4 @@
-/* Tests streams, transfers, memories and devices of communicators. */
+/* Tests how communicators treat streams, running transfers, memories and devices. */
 #include <unistd.h>
 
 #include "services/comm/every_op.h"

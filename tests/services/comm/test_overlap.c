@@ -1,5 +1,5 @@
-/* Tests what a rank does while a message is sent: it makes the trees of the result. If this fails, the rank waits for
- * the message before it returns. */
+/* Tests what a rank does while a message is sent: it makes the trees of the result. If making them fails, the rank
+ * waits for the message before it returns. */
 #include "services/comm/every_op.h"
 
 enum { WORLD = 2, OP_SEND_RECEIVE = NUM_OPS, NUM_WAYS };

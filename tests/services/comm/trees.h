@@ -83,7 +83,7 @@ static inline void tree_grow(const tree_plan *plan, tdict_tree *tree, int depth,
   }
 }
 
-/* Copies each tensor of a host tree to a device, to a storage of its own. */
+/* Called by tdict_walk(): copies a tensor of a host tree to a device, to a storage of its own. */
 static inline tdict_status tree_move_leaf(void *user, const tdict_entry *entry, tdict_error *err) {
   tdict_tree *to = ((tdict_tree **)user)[0];
   tdict_memory *memory = ((tdict_memory **)user)[1];
@@ -100,7 +100,7 @@ static inline tdict_status tree_move_leaf(void *user, const tdict_entry *entry, 
   return status;
 }
 
-/* Makes a tree by a plan, on the device of the run. */
+/* Makes the tree that a plan describes, on the device of the run. */
 static inline tdict_tree *tree_make(const tree_plan *plan) {
   rng shape = {plan->shape_seed}, values = {plan->value_seed};
   tdict_tree *tree = help_tree(plan->batch_ndim, plan->batch_size), *made = tree;

@@ -215,7 +215,7 @@ CASE(describe_columns) {
   snprintf(wanted, sizeof wanted, body, "  hello", ", 1025 bytes (1.0 KiB)");
   assert_string_equal(text, wanted);
   free(text);
-  /* For a debugger, no hook of the program is called. */
+  /* Without a file, tdict_describe() calls no hook of the program. */
   text = dump(td);
   snprintf(wanted, sizeof wanted, body, "", "");
   assert_string_equal(text, wanted);

@@ -67,7 +67,7 @@ DEVICE_CASE(load_continues_after_short_and_interrupted_reads) {
   raw_check(c, f, tree, td_device(), 0, -1);
 }
 
-/* Each read of elements fails once. The error names the leaf and the file. An error of the header names the file. */
+/* Each read of elements fails once. The error names the leaf and the file. An error in the header names the file. */
 DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();

@@ -1,4 +1,4 @@
-/* Tests loads with the transfer options `conversions` and `narrow`. The test writes the file itself. */
+/* Tests loads with the transfer options `conversions` and `narrow`. The test writes the file without the library. */
 #include "engine/conversions.h"
 #include "engine/narrow.h"
 #include "tdict/io.h"

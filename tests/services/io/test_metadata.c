@@ -134,7 +134,7 @@ CASE(metadata_of_a_load) {
   check_entries(metadata, NUM_ENTRIES);
   td_ok(tdict_future_wait(future, NULL, err));
   td_release(future, metadata);
-  /* A call that fails does not write the pointer. */
+  /* A call that fails does not set the pointer to the metadata. */
   metadata = NULL;
   o.first_row = 5;
   td_fails(TDICT_EINVAL, "", tdict_load(c, in(&f, "x"), tdict_cpu(), &o, &tree, err));

@@ -71,7 +71,7 @@ CASE(loader_survives_functions_that_do_not_return) {
   scoped_yard y = open_yard();
   alarm(20); /* ends the program if a call waits forever */
   for (int at = FETCH; at < PLACES; at++) {
-    if (SANITIZED && at == SAMPLE_LENGTH) continue; /* the list of batches leaks */
+    if (SANITIZED && at == SAMPLE_LENGTH) continue; /* the jump leaks the list of batches */
     for (int call = NEXT; call < CALLS; call++) {
       int64_t ids[12];
       numbers n = numbers_of(12);

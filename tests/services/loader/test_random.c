@@ -90,7 +90,7 @@ CASE(random_orders_are_independent) {
   }
 }
 
-/* Returns the share of the permutations of `count` elements that have no fixed point. */
+/* Returns the fraction of the permutations of `count` elements that have no fixed point. */
 static double share_of_derangements(int64_t count) {
   double share = 0, term = 1;
   for (int64_t i = 0; i <= count; i++, term /= -(double)i) share += term;
@@ -166,8 +166,8 @@ static void check_tally(tally *t, int64_t epochs) {
   check_cells("distant pairs", t->count, t->pairs[1], chances, t->side * t->side);
 }
 
-/* Counts places, gaps and pairs over whole epochs of more elements. The shuffle changes its method between 256 and
- * 257. */
+/* Counts places, gaps and pairs over whole epochs of more elements. Above 256 elements, the shuffle uses another
+ * method. */
 CASE(random_large_shuffles_are_uniform) {
   static const int64_t counts[] = {9, 10, 16, 17, 32, 33, 64, 100, 256, 257, 289, 300, 1000, 4099};
   for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {

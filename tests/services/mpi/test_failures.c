@@ -50,7 +50,7 @@ MPI_CASE(mpi_table_returns_errors_of_mpi) {
       drop_table(&used);
       if (!failed) {
         assert_int_equal(status, TDICT_OK);
-        assert_true(n > 0 || (t.world_size == 1 && operation == 1)); /* one rank gathers by a copy */
+        assert_true(n > 0 || (t.world_size == 1 && operation == 1)); /* a single rank gathers with a plain copy */
         break;
       }
       const bool no_memory = error.native == MPI_ERR_NO_MEM;

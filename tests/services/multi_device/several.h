@@ -89,7 +89,7 @@ static inline tdict_status gather(const several *s, tdict_tree *const *trees, in
   tdict_gather_devices_options o = td_with(tdict_gather_devices_options, dim = dim, device = device);
   return td_gather_devices(s->c, (const tdict_tree *const *)trees, s->count, &o, out, err);
 }
-/* Moves a tree to all devices, by the blocking call or by the future. */
+/* Moves a tree to all devices, with the blocking or the asynchronous call. */
 static inline void spread_tree(const several *s, const tdict_tree *src, const tdict_spread *spread, const way *v,
                                tdict_tree **trees) {
   const tdict_spread how = on_all(s, spread);

@@ -109,7 +109,7 @@ CASE(share_ring_keeps_the_order_of_a_worker) {
   for (int64_t n = 0; n < 2 * TDICT_SHARE_MAX_SLOTS; n++) {
     tdict_tree *batch = NULL;
     tdict_status status = TDICT_ETIMEDOUT;
-    while (status == TDICT_ETIMEDOUT) status = tdict_share_ring_take(ring, 0, &batch, NULL); /* search all the time */
+    while (status == TDICT_ETIMEDOUT) status = tdict_share_ring_take(ring, 0, &batch, NULL); /* without a pause */
     assert_int_equal(status, TDICT_OK);
     assert_int_equal(*(const int64_t *)tdict_const_data(batch, "seed"), n);
     td_ok(tdict_share_ring_give_back(ring, batch, err));

@@ -135,7 +135,7 @@ static bool perform(const clique *q, meeting *m) {
   return true;
 }
 
-/* Finds or makes the meeting of an operation, and adds the rank to it. */
+/* Finds or makes the meeting for an operation, and adds the rank to it. */
 static meeting *arrive(struct ncclComm *comm, const op *o) {
   clique *q = comm->clique;
   const bool pair = o->kind == SEND || o->kind == RECEIVE;
@@ -167,7 +167,7 @@ static bool all_done(const batch *b) {
   return true;
 }
 
-/* Carries out the operations of a batch, as a function on the stream. */
+/* Runs on the stream: carries out the operations of a batch. */
 static void run_batch(void *user) {
   batch *b = user;
   struct ncclComm *comm = b->comm;
@@ -217,7 +217,7 @@ static int block(batch *b) {
   return result;
 }
 
-/* Launches operations now, or after some calls of ncclCommGetAsyncError. */
+/* Launches a batch now, or after fake_nccl.polls calls of ncclCommGetAsyncError. */
 static int begin(batch *b) {
   if (fake_nccl.blocks) return block(b);
   if (!fake_nccl.polls) return launch(b);
@@ -226,7 +226,7 @@ static int begin(batch *b) {
   return PROGRESS;
 }
 
-/* Adds an operation to the thread's group, or begins a group of this operation alone. */
+/* Adds an operation to the thread's group. Outside of a group, starts a batch with this operation alone. */
 static int add(struct ncclComm *comm, tdict_nccl_stream stream, const op *o) {
   fake_nccl.operations++;
   if (fake_nccl.call_result) return fake_nccl.call_result;

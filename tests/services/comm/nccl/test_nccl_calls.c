@@ -1,4 +1,4 @@
-/* Counts the calls of the driver and of NCCL that operations and communicators make. For this, the tests replace
+/* Counts the driver calls and the NCCL calls that operations and communicators make. For this, the tests replace
  * functions of the simulated driver. */
 #include "core/base/error.h"
 #include "services/comm/nccl/ranks.h"

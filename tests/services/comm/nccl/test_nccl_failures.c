@@ -147,7 +147,7 @@ SIM_CASE(nccl_aborted_work_is_not_finished) {
   abort_rank(&w.ranks[1]);
 }
 
-/* NCCL's function itself returns an error. The group of the thread then ends. */
+/* An NCCL function returns an error. The thread's group then ends. */
 SIM_CASE(nccl_operations_report_errors_of_the_call) {
   static const char *const names[NUM_OPERATIONS] = {"ncclAllGather", "ncclSend",      "ncclRecv",
                                                     "ncclBroadcast", "ncclAllGather", "ncclAllReduce",
@@ -216,7 +216,7 @@ SIM_CASE(nccl_operations_check_ranks_and_groups) {
   assert_int_equal(w.fake->operations, before);
 }
 
-/* `destroy` waits no longer than the limit for a rank that does not call it. */
+/* `destroy` waits no longer than the limit for a rank that does not call `destroy`. */
 SIM_CASE(nccl_destroy_waits_until_the_limit) {
   world w;
   world_prepare(&w, 2, false, BYTES);
@@ -235,7 +235,7 @@ SIM_CASE(nccl_destroy_waits_until_the_limit) {
   world_end(&w);
 }
 
-/* A driver whose entries fail on request. */
+/* A table of driver functions, some of which are replaced by functions that fail. */
 static tdict_driver_ops broken;
 static tdict_cu fail_query(tdict_driver *d, tdict_cu_event e) { return (void)d, (void)e, TDICT_CU_UNKNOWN; }
 static tdict_cu fail_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {

@@ -225,8 +225,8 @@ static void check_empty_groups(world *w) {
 }
 GPU_CASE(nccl_groups_may_be_empty) { in_all_worlds(check_empty_groups); }
 
-/* The operation must run after the earlier work of its stream, and before the later work. */
 static unsigned char *early;
+/* Queues a copy into rank 0's memory, a broadcast, and a copy of the broadcast bytes. They must run in this order. */
 static tdict_status in_order(rank *r, tdict_error *err) {
   tdict_driver *d = r->gpu->driver;
   const tdict_stream s = r->stream;

@@ -208,7 +208,7 @@ SIM_CASE(nccl_table_survives_failures_after_the_start) {
   world_end(&w);
 }
 
-/* A table returns all that it took: streams and events to the pool, memory to the driver. */
+/* A destroyed table has returned all that it took: streams and events to the pool, memory to the driver. */
 SIM_CASE(nccl_table_leaves_nothing) {
   world w;
   tdict_driver_sim_count before, with, after;

@@ -157,7 +157,7 @@ CASE(dlpack_export_survives_enomem) {
 
 enum { COUNT = 6 };
 static const char *const paths[COUNT] = {"x", "n.a", "n.m.b", "h\\.0", "n.back\\\\slash", "y"};
-/* A tree over storages of the program. Leaves 0 and 1 share a storage. */
+/* A tree whose storages are memory of the program. Leaves 0 and 1 share a storage. */
 typedef struct counted_tree {
   tdict_tree *tree;
   unsigned char bytes[COUNT][4];

@@ -1,5 +1,5 @@
-/* Tests the JSON reader: what it refuses beyond RFC 8259, values, strings, tables, and the text that it writes.
- * tests/beside/json_texts.py compares it with Python's reader on random texts. */
+/* Tests the JSON reader: what it refuses beyond RFC 8259, values, strings, tables of members, and the text that it
+ * writes. tests/beside/json_texts.py compares it with Python's reader on random texts. */
 #include "services/io/json/document.h"
 
 #include "services/io/json/read.h"

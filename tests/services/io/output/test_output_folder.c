@@ -158,7 +158,7 @@ CASE(output_folder_needs_consent_to_a_gap) {
   for (int i = 0; i < 2; i++) {
     scoped_directory f = folder_create();
     tdict_error error;
-    td_ok(save_without_exchange(&f, codes[i], false, err)); /* no directory is replaced */
+    td_ok(save_without_exchange(&f, codes[i], false, err)); /* there is no directory to replace */
     td_ok(save(in(&f, "t"), "old", false, err));
     assert_int_equal(save_without_exchange(&f, codes[i], false, &error), TDICT_ENOTSUP);
     assert_non_null(strstr(error.message, "allows_gap"));
