@@ -149,7 +149,7 @@ SIM_CASE(kept_blocks_are_reused_after_their_uses) {
   tdict_stream_destroy(b.context, s);
 }
 
-/* If a context is released while a kept block is in use, it waits for the use and frees the block. */
+/* When a context is released, it frees its kept blocks, also a block whose use was never queried. */
 SIM_CASE(kept_blocks_are_freed_with_their_gpu) {
   fixture b = fixture_open(NULL);
   tdict_stream s;

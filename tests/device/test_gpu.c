@@ -184,7 +184,7 @@ GPU_CASE(gpu_is_pinned_asks_the_driver) {
   assert_false(tdict_gpu_is_pinned(b.gpu, own, p + 1, SIZE_MAX)); /* the end would wrap around */
   assert_true(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4096));
   assert_true(tdict_gpu_is_pinned(b.gpu, claimed, pages + 100, 3996));
-  assert_false(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4097)); /* only the first half of them is pinned */
+  assert_false(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4097)); /* only 4096 bytes are pinned */
   assert_false(tdict_gpu_is_pinned(b.gpu, claimed, pages + 4096, 1));
   assert_false(tdict_gpu_is_pinned(b.gpu, silent, pages, 4096));
   assert_false(tdict_gpu_is_pinned(b.gpu, lied, pageable, 1));

@@ -39,7 +39,7 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   CU(SUCCESS, host_alloc, &host, 4096, TDICT_CU_HOST_PORTABLE);
   TD_STREAM(behind, b.context, td_device());
   td_ok(use->ops->wait_on_stream(use, b.gpu, behind.handle, err));
-  CU(SUCCESS, copy_h2d_async, block.data, host, 4096, behind.handle); /* not a function: those run one at a time */
+  CU(SUCCESS, copy_h2d_async, block.data, host, 4096, behind.handle); /* a copy, because functions run one at a time */
   td_rest();
   CU(NOT_READY, stream_query, behind.handle);
   /* work queued later does not belong to the use */

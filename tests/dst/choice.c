@@ -47,9 +47,9 @@ static bool is_named(const char *list, const char *name) {
 
 /* ---- recorded choices ---- */
 
-/* A choice other than 0, identified by its thread and how many choices this thread made before. */
 enum { READ_BYTES = 1 << 20 };
 #define LIST_BYTES ((size_t)1 << 34) /* reserved address space */
+/* A choice other than 0, identified by its thread and how many choices this thread made before. */
 typedef struct choice {
   uint32_t thread, unused;
   uint64_t count, value;

@@ -98,10 +98,10 @@ void dst_start_scheduler(uint64_t seed);
 
 /* Reads the settings from the environment. */
 void dst_choice_start(uint64_t seed);
-/* Chooses a number below n: 0 with probability stay / 256, otherwise any number. 0 is the usual outcome, so a run with
- * fewer other choices is simpler. */
+/* Chooses a number below n: 0 with probability stay / 256, otherwise any number. 0 is the default: the fewer other
+ * choices a run has, the simpler it is. */
 uint64_t dst_choose(uint64_t n, unsigned stay);
-/* Returns the index of the next thread in `threads`, which all can run. If `can_stay`, the first is the current one. */
+/* Returns the index of the next thread in `threads`, which are all runnable. If `can_stay`, threads[0] is current. */
 int dst_choose_thread(const int *threads, int count, bool can_stay);
 /* Gives the thread the lowest priority. */
 void dst_give_way(int thread);
@@ -123,11 +123,11 @@ void dst_report_start(void);
 void dst_record(int from, int next, const char *call, void *site);
 /* Records the call stack of a call that a misfortune makes fail. */
 void dst_record_misfortune(const char *name);
-/* Prints the threads and the last decisions, and ends the process. */
 /* Makes `stack` the signal stack of this thread, so that the thread can print a report. */
 enum { DST_SIGNAL_STACK_BYTES = 1 << 16 };
 void dst_report_catch(void *stack);
 void dst_report_stack(void);
+/* Prints the threads and the last decisions, and ends the process. */
 _Noreturn void dst_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- the others ---- */

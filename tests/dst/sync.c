@@ -1,6 +1,6 @@
 /* Replaces mutexes, conditions, read-write locks, barriers and pthread_once(). An object's state is stored in its own
- * bytes, which a static initializer sets to zero. The table of threads says which threads wait for the object. Before
- * the scheduler starts, the functions call libc. */
+ * bytes, which are all zero after a normal static initializer. The table of threads says which threads wait for the
+ * object. Before the scheduler starts, the functions call libc. */
 #include "dst/dst.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@ _Noreturn void dst_fail(const char *format, ...) __attribute__((format(printf, 1
 /* Returns true under the scheduler. Time is then virtual, and files are in memory. */
 bool dst_is_simulated(void);
 
-/* Kinds of misfortune. A set of kinds is a number with the bit 1u << kind for each kind. */
+/* Kinds of misfortune. A set of kinds has the bit 1u << kind for each of its kinds. */
 enum dst_misfortune { DST_SPURIOUS, DST_EARLY_TIMEOUT, DST_ALLOC, DST_THREAD, DST_DRIVER, DST_IO };
 /* Sets whether misfortunes of these kinds may happen from now on. At first, only spurious wakeups may. Kinds in the
  * environment variable DST_OFF never happen. */
@@ -29,7 +29,7 @@ void dst_spare(bool is_spared);
  * A workload with its own driver calls it with DST_DRIVER before each driver call. */
 bool dst_is_unlucky(enum dst_misfortune kind);
 /* Returns the number of calls that have failed by misfortune so far. Spurious wakeups, early timeouts, and interrupted
- * or short reads and writes do not count, because no call may fail because of them. */
+ * or short reads and writes do not count: the program must not notice them. */
 uint64_t dst_num_faults(void);
 
 /* Returns the folder for files, which is empty at first: "/dst" under the scheduler, otherwise a temporary folder. */

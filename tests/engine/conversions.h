@@ -55,7 +55,7 @@ static inline void use_rules(tdict_transfer_options *o) {
   use_conversions(o, rules, NUM_PAIRS);
 }
 
-/* Fills a tensor with random elements that the other dtype can represent. */
+/* Fills a tensor with random elements that the target dtype can represent. */
 static inline void fill_fitting(tdict_tensor *t, const pair_of *p) {
   naive_random r = {next_seed()};
   const naive_dtype *from = naive_find(p->from), *to = naive_find(p->to);

@@ -1,5 +1,5 @@
 /* The long sweep over faults, which scripts/sweep-faults runs: every operation in every mode. Each combination is a
- * case, so that several run at the same time. The including file defines `static void sweep(fw_op op, int first, int
+ * case, so that CTest can run several at once. The including file defines `static void sweep(fw_op op, int first, int
  * num)`. */
 #ifndef TDICT_TESTS_ENGINE_FAULT_CASES_H
 #define TDICT_TESTS_ENGINE_FAULT_CASES_H

@@ -85,7 +85,7 @@ static inline void check_tensor(const place *w, const tdict_tensor *want, const 
              b[at], a[at]);
   }
 }
-/* Checks that two trees have the same order of keys, shapes and elements. Strides and devices may differ. */
+/* Checks that two trees have the same keys in the same order, shapes and elements. Strides and devices may differ. */
 static inline void check_tree(const place *w, const tdict_tree *want, const tdict_tree *got) {
   leaf_list a = list_entries(want), b = list_entries(got);
   assert_int_equal(a.count, b.count);
@@ -188,7 +188,7 @@ static inline void copy_tree(const place *w, const tdict_tree *src, tdict_tree *
   scoped_tree out = finish(copy_async(w, src, dst, &v->o));
   assert_ptr_equal(out, dst);
 }
-/* Moves a tree by a blocking call without threads of the pool. */
+/* Moves a tree by a blocking call without pool threads. */
 static inline tdict_tree *to_device(const place *w, const tdict_tree *src, tdict_device device) {
   const tdict_transfer_options o = threads(0);
   return move_with(w, src, device, &o);

@@ -354,7 +354,7 @@ SIM_CASE(consolidated_copies_that_fail) {
     if (l.tensors[i]) assert_null(tdict_tensor_const_data(l.tensors[i]));
   free_list(&l);
   td_fails_at(TDICT_EINVAL, "lost", "group0.leaf0", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-  /* Transfers into another tree write all leaves except one, and then this one. The padding stays lost. */
+  /* Transfers write one group after another. A group is lost until its transfer. The padding stays lost. */
   tdict_tree *parts = td_made(tree, tdict_clone(src, &made, err));
   static const char *const groups[] = {"group0", "group1", "group2", "group3", "group4",
                                        "group5", "group6", "group7", "group8", "group9"};
@@ -376,7 +376,7 @@ SIM_CASE(consolidated_copies_that_fail) {
   td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", tdict_to_device(w.c, src, w.device, NULL, &out, err));
 }
 
-/* An earlier transfer fails to write the source, so its bytes are lost. */
+/* An earlier transfer fails to write the source, so the bytes of the source are lost. */
 SIM_CASE(consolidated_source_is_lost_meanwhile) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);

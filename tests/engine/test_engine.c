@@ -119,7 +119,7 @@ SIM_CASE(engine_chains_and_fans) {
   expect_pending(1);
   td_ok(tdict_sim_resume(w.c, err));
   for (int i = 2; i < 9; i++) {
-    tdict_tree *back = to_device(&w, trees[i], tdict_cpu()); /* the last copy waits for all others into this tree */
+    tdict_tree *back = to_device(&w, trees[i], tdict_cpu()); /* waits for all copies into this tree */
     if (!tdict_tensor_const_data(td_leaf(back, "x"))) fail();
     check_and_release(&w, want, back);
   }
@@ -204,7 +204,7 @@ static void check_all(const place *w, const tdict_tree *td, unsigned char byte) 
     if (bytes[i] != byte) fail_msg("byte %d is 0x%02x, wanted 0x%02x", i, bytes[i], byte);
 }
 
-/* Checks that transfers run after the work on `stream`, which is `after` or, if that is the legacy stream, blocking. */
+/* Checks that transfers run after the work on `stream`: `after` itself or, if this is legacy, a blocking stream. */
 static void check_behind(const place *w, tdict_stream stream, tdict_stream after) {
   kernel k;
   scoped_tree there = one_there(w), other = one_there(w), host = one_leaf(w->pinned), out = NULL, fresh = NULL;

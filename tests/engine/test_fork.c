@@ -71,7 +71,7 @@ static void refuse_memory(family *f) {
   tdict_device_counts counts;
   tdict_context *c = f->w.c;
   const int64_t count = 100, cached = CACHED_BYTES;
-  CHILD(tdict_tensor_empty(TDICT_U8, 1, &cached, f->w.pinned, &t, NULL) == TDICT_EFORKED); /* the pool cached this */
+  CHILD(tdict_tensor_empty(TDICT_U8, 1, &cached, f->w.pinned, &t, NULL) == TDICT_EFORKED); /* cached by the parent */
   CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.pinned, &t, NULL) == TDICT_EFORKED);
   CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.memory, &t, NULL) == TDICT_EFORKED);
   CHILD(tdict_tensor_zeros(TDICT_U8, 1, &count, tdict_device_memory(c, f->w.device), &t, NULL) == TDICT_EFORKED);
@@ -92,7 +92,7 @@ static void use_host(family *f) {
   CHILD(tdict_tensor_clone(td_leaf(f->host, "a"), NULL, &t, NULL) == TDICT_OK);
   CHILD(tdict_set(td, "a", t, NULL) == TDICT_OK);
 }
-/* The child may map its own pages at the address of the parent's pinned pages. The library must not free it. */
+/* The child may map its own pages at the address of the parent's pinned pages. The library must not free them. */
 static void keep_own_pages(family *f) {
   unsigned char *own =
       mmap(f->cached, CACHED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

@@ -217,7 +217,7 @@ static void lose_a_destination(bool on_device) {
   scoped_tree src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
               dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
   void *address = td_leaf(dst, "n.b")->data;
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, for which this call waits */
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which cannot be done while waits fail */
   begin_failing(&w, true);
   td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   end_failing(&w);
@@ -429,7 +429,7 @@ GPU_CASE(unreported_errors_are_logged_until_destroy) {
 
 enum { LAUNCH_FAILED = 719 };
 static shim losing;
-static atomic_int copies_left, copies_after; /* the copy that lowers copies_left to 0, and all later ones, fail */
+static atomic_int copies_left, copies_after; /* the copy that lowers copies_left to 0 fails */
 static tdict_cu_context lost_context;
 static bool loses(tdict_driver *d) {
   tdict_cu_context now = NULL;

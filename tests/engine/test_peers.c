@@ -111,7 +111,7 @@ GPU_CASE(two_devices_second_to_first) {
   one_way(&t, t.other, t.w.device);
 }
 
-/* Moves a leaf that needs several copies in both directions, also into existing memory. */
+/* In both directions, moves a leaf that needs several copies, also into existing memory. */
 GPU_CASE(two_devices_large_leaf) {
   scoped_two t = two_open();
   scoped_tree one = tree_of(new_bytes(((int64_t)33 << 20) + 13, t.w.memory)), back = NULL;

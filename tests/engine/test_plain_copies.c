@@ -203,7 +203,7 @@ GPU_CASE(pinned_pieces_end_at_their_borders) {
   }
 }
 
-/* Tests extreme sizes of pieces. If a piece is larger than every block, memory is not split. */
+/* Tests many sizes of pieces, also very large ones. If a piece is larger than every block, memory is not split. */
 GPU_CASE(pinned_pieces_of_any_size) {
   static const int64_t sizes[] = {9 * MIB};
   static const size_t wanted[] = {1, 9 * MIB, 12 * MIB, (size_t)1 << 62, SIZE_MAX - 1, SIZE_MAX};

@@ -95,7 +95,7 @@ static void twin_release(twin *t) {
   free(t);
 }
 
-/* Checks that the bin has the elements of the leaves, and that each byte was written once. Then clears the bin. */
+/* Checks that the bin has the elements of the leaves, each byte written once. Then clears the bin. */
 static void check_bin(twin *t) {
   assert_memory_equal(t->b.times, t->times, t->b.bytes);
   assert_memory_equal(t->b.data, t->want, t->b.bytes);

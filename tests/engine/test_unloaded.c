@@ -203,7 +203,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
   }
 }
 
-/* check_sources hashes only leaves in memory. Unloaded leaves are read once, and changes of others are still found. */
+/* check_sources hashes only leaves in memory, so unloaded leaves are still read only once. */
 DEVICE_CASE(unloaded_sources_are_not_hashed) {
   scoped_place w = open_place();
   scoped_tree tree = three_leaves(), out = NULL;

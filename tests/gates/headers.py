@@ -4,8 +4,8 @@ usage: headers.py ROOT CC CXX
 Compiles each header with warnings as errors. No header may contain atomics or include a CUDA header. The comment of
 tdict.h has a line for each header that tdict.h does not include. docs/site/api.py must read every name of the headers
 correctly: a program with each function and type that api.py finds must compile in both languages, and the compilers
-must find the same fields of structs and values of enums. tests/headers/client.c must use every macro and inline
-function. Other CTest entries compile and run client.c in both languages."""
+must find the same struct fields and enum values. tests/headers/client.c must use every macro and inline function. Other
+CTest entries compile and run client.c in both languages."""
 
 import re
 import subprocess

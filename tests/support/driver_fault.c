@@ -80,7 +80,7 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
 #define FAIL_OR_COUNT(kind, things, entry, ...) \
   FAIL_OR_CALL(kind, entry, __VA_ARGS__);       \
   return count(f, &f->live.things, 1, result)
-/* Always calls the wrapped driver. Declares `result`, its result, and `code`, the code of the fault. */
+/* Always calls the wrapped driver. Declares `result`, which is the driver's, and `code`, which is the fault's. */
 #define CALL_THEN_FAIL(kind, entry, ...)                     \
   fault_driver *f = fault_of(d);                             \
   tdict_cu code = count_call(f, TDICT_FAULT_##kind), result; \

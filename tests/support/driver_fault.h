@@ -46,7 +46,7 @@ typedef struct tdict_fault {
   bool stalls;    /* the call blocks until tdict_driver_fault_release() */
 } tdict_fault;
 
-/* Counts of resources that exist: created through the driver's table and not destroyed. Tests find leaks with them. */
+/* Counts of resources that were created through the table and not yet destroyed. Tests use them to find leaks. */
 typedef struct tdict_fault_live {
   int64_t contexts, pools, device_blocks, host_blocks, registrations, streams, events, modules;
 } tdict_fault_live;

@@ -244,7 +244,7 @@ static void expect(fw_world *w, int source, const tdict_tree *td) {
   assert_true(w->expected_bytes[source] > 0);
 }
 
-/* Computes the bytes that FW_WIRE must produce, by a plain loop. */
+/* Computes, by a plain loop, the bytes that FW_WIRE must produce. */
 static void expect_converted(fw_world *w) {
   tdict_tensor *bytes = NULL, *numbers = NULL;
   scoped_tree td = td_made(tree, tdict_clone(w->host, &made, err));

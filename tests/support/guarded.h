@@ -33,7 +33,7 @@ static inline void check_guarded(const guarded *g, size_t size, const void *whol
 static inline void check_untouched(const guarded *g) {
   for (size_t i = sizeof g->struct_size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
 }
-/* Returns a copy of a struct at the end of a page. Reading beyond the copy is a fault. The copy is never freed. */
+/* Returns a copy of a struct at the end of a page. Reading beyond the copy causes a fault. The copy is never freed. */
 static inline void *before_a_wall(const void *given, size_t size) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

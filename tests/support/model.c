@@ -298,7 +298,7 @@ static void clear_counts(m_tree *t) {
     if (t->entries[i].tree) clear_counts(t->entries[i].tree);
 }
 
-/* Sets `above` of each node below a locked tree: at how many places it hangs. Visits each node once. */
+/* Counts in `above`, for each node below a locked tree, at how many places it hangs. Visits each node once. */
 static void count_below(m_tree *t) {
   if (t->mark == last_mark) return;
   t->mark = last_mark;

@@ -95,7 +95,7 @@ typedef struct ops_pile {
 /* Makes a pile from a tree of the pool and similar trees. `varies` says what may differ between them. Returns false if
  * the tree is unsuitable. */
 bool ops_begin_pile(ops *o, ops_pile *p, int varies);
-bool ops_begin_pile_with(ops *o, ops_pile *p, m_tree *model, tdict_tree *td, int varies); /* from the given tree */
+bool ops_begin_pile_with(ops *o, ops_pile *p, m_tree *model, tdict_tree *td, int varies); /* uses the given tree */
 /* Returns an array that stacks the cells of all items at a path. */
 m_array *ops_join_items(const ops_pile *p, const char *path);
 /* Complains if an item differs from its model. Then releases the pile. */

@@ -1,5 +1,5 @@
-/* Operations on trees with a ragged leaf, which are compared with plain arrays of rows. The tree also has a tensor with
- * the number of each row, which says which rows a result must have. Other operations test tensors. See ops.h. */
+/* Operations on trees with a ragged leaf. Results are compared with plain arrays of rows. The tree also has a tensor
+ * with the number of each row, which says which rows a result must have. Other operations test tensors. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ static void check_rows(ops *o, const row_list *r, const tdict_tree *td) {
   }
 }
 
-/* Returns the tree without the ragged leaf. Its operations show which status is expected. */
+/* Returns the tree without the ragged leaf. The same operation on this tree returns the expected status. */
 static tdict_tree *plain_of(const tdict_tree *td) {
   tdict_tree *plain = NULL;
   must(tdict_clone(td, &plain, NULL) == TDICT_OK && tdict_delete(plain, "n", NULL) == TDICT_OK);
@@ -155,7 +155,7 @@ static void op_ragged_whole(ops *o) {
   make(o, keep_rows, OPS_WAYS_OF_ALL_LEAVES);
 }
 
-/* Returns new values for the rows from `first` on, with equal lengths. If `differs` is true, one length differs. */
+/* Returns new values for the rows from `first` on, of the same lengths. If `differs` is true, one length differs. */
 static row_list choose_values(ops *o, const row_list *r, int64_t first, bool differs) {
   row_list value = {.count = r->count - first};
   for (int64_t i = 0; i < value.count; i++) {

@@ -1,4 +1,4 @@
-/* Operations that pack sequences of different lengths into one row, compared with the model. See ops.h. */
+/* Operations that pack sequences of different lengths into one row. Results are compared with the model. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 

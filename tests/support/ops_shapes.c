@@ -223,7 +223,7 @@ static void write_values(const m_tree *to, const m_tree *from) {
   }
 }
 
-/* Returns a tree with one row of each array, even if arrays do not begin with the batch size. */
+/* Returns new values for one row of each array, even if arrays do not begin with the batch size. */
 static m_tree *row_of(const m_tree *t, const m_tree *root) {
   m_tree *made = m_tree_make(t == root ? t->nb - 1 : 0, t->bs + 1);
   for (int i = 0; i < t->count; i++) {

@@ -11,7 +11,7 @@
 #include "core/tree/objects.h"
 #include "support/test.h"
 
-/* How the read that fails does so. */
+/* The way in which the chosen read fails. */
 typedef enum disk_fault {
   DISK_ERROR,
   DISK_SHORT,

@@ -145,7 +145,7 @@ static bool take(stage *s, tdict_tree **held, int *num_held) {
   const uint32_t allowed = 1u << TDICT_ETIMEDOUT | 1u << TDICT_ENOTFOUND;
   const bool are_all_gone = atomic_load(&s->num_active) == 0;
   if (!model_may(allowed, tdict_share_ring_take(s->ring, MILLISECOND, &slot, model_error()))) {
-    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* take() never misses a full slot */
+    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* a full slot is never missed */
     give_back(s, held, num_held);                                             /* the workers may wait for these slots */
     return may_come;
   }

@@ -427,8 +427,8 @@ static bool pin_large_leaf(stage *s, tdict_tree *td) {
   return is_ok;
 }
 
-/* Chooses about half of the kinds of actions for a run. This finds errors that need only a few kinds with a higher
- * probability than runs of all kinds (Groce and others, Swarm Testing, 2012). */
+/* Chooses about half of the kinds of actions for a run. Errors that need only a few kinds are then found more often
+ * than with all kinds (Groce and others, Swarm Testing, 2012). */
 static void choose_kinds(stage *s) {
   for (int kind = 0; kind < NUM_KINDS; kind++)
     if (dst_roll(2)) s->kinds[s->num_kinds++] = kind;

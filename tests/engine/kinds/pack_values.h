@@ -11,7 +11,7 @@
 
 enum { PV_BLOCK = 32768 }; /* bytes of a block */
 
-/* The range of the elements. Each packed width has a kind with the largest range that fits, and one with 1 more. */
+/* The range of the elements. Each packed width has a kind whose differences just fit, and one with 1 more. */
 typedef enum pv_kind {
   PV_EQUAL,    /* one value */
   PV_BYTE,     /* differences up to 255 */

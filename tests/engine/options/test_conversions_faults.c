@@ -20,7 +20,7 @@ static const char *const names[NUM_FAULTY_WAYS] = {"to the device", "to the host
 typedef struct faults {
   tdict_driver *inner, *d;
   place w;
-  tdict_tree *source, *pinned, *there, *dst; /* on the host, pinned, and on the device */
+  tdict_tree *source, *pinned, *there, *dst; /* on the host; pinned; on the device; a destination */
   tdict_transfer_options o;
   tdict_conversion rules[NUM_CONVERTED];
 } faults;

@@ -179,7 +179,7 @@ SIM_CASE(hook_stream_is_waited_for) {
   free(s.k.seen);
 }
 
-/* Work that a hook queues. The hook also lets the next driver call that makes the device current fail. */
+/* Work that a hook queues. After the hook, the next driver call that makes the device current fails. */
 typedef struct slow_work {
   tdict_driver *driver;
   atomic_bool has_run;

@@ -9,7 +9,7 @@
 /* The rate is so low that the real time of a transfer does not matter. CHUNK is the size of a chunk at this rate. */
 enum { RATE = 1000000, CHUNK = 256 << 10 };
 
-/* The bytes that a transfer has begun to copy, in virtual time. */
+/* Counts the bytes that a transfer has begun to copy, in virtual time. */
 static struct watched {
   int64_t begin_ns, rate;
   _Atomic(int64_t) bytes;

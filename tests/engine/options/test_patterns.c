@@ -160,7 +160,7 @@ CASE(keep_survives_enomem) {
     (void)td_fail_alloc_stop();
     assert_true(status == TDICT_OK ? keep != NULL : status == TDICT_ENOMEM && !keep);
   }
-  assert_int_equal(n, 3); /* for the patterns and for the long key */
+  assert_int_equal(n, 3); /* the third round succeeds: two allocations, for the patterns and the long key */
   tdict_patterns_destroy(keep);
   tdict_patterns_destroy(NULL);
 }

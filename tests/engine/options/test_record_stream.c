@@ -323,7 +323,7 @@ GPU_CASE(record_stream_refuses) {
   td_ok(tdict_record_stream(dev, (tdict_stream){w.device, NULL}, err)); /* the legacy stream */
 }
 
-/* A recorded use outlives its stream: the stream is destroyed before the tree. */
+/* A stream may be destroyed before a tree that it used is released. */
 SIM_CASE(record_stream_outlives_the_stream) {
   scoped_place w = place_open(2);
   scoped_tree out = arena(&w, 40);

@@ -278,7 +278,7 @@ GPU_CASE(block_follows_random_changes) {
   assert_true(num_blocks > 10);
 }
 
-/* Moves a tree while allocation number `n` fails. If the allocation is made, the call or its future must fail. */
+/* Moves a tree while allocation number `n` fails. The move may then fail. Returns true if the allocation failed. */
 static bool move_without_memory(const place *w, const tdict_tree *td, bool async, int64_t n) {
   scoped_tree out = NULL;
   scoped_future f = NULL;

@@ -132,7 +132,7 @@ CASE(transfer_into_takes_columns_of_two_storages) {
     assert_int_equal(memory[i], ((const unsigned char *)tdict_const_data(src, i % 2 ? "b" : "a"))[i / 2]);
 }
 
-/* Two of many leaves overlap, and are found in any order of addresses. All leaves of `dst` lie in one storage. */
+/* Two of many leaves overlap, and are found whatever the order of addresses. All leaves of `dst` lie in one storage. */
 CASE(transfer_into_finds_two_among_many) {
   enum { MANY = 2000 };
   scoped_place w = open_place();

@@ -137,7 +137,7 @@ CASE(tuning_file_refuses_files_it_cannot_read) {
   td_fails(TDICT_EIO, "/dev/full", tdict_tuning_write("/dev/full", &t, "", err));
 }
 
-/* Moves a leaf of 64 KiB, which must go in chunks of 4 KiB. Only the table of this file has this size. */
+/* Moves a leaf of 64 KiB, which must go in chunks of 4 KiB. No other table chooses this size. */
 static void check_rows_are_used(tdict_context *c) {
   enum { BYTES = 64 << 10 };
   scoped_tree src = NULL, out = NULL;
