@@ -156,7 +156,6 @@ GPU_CASE(allocator_memory_on_the_host) {
   }
 }
 
-/* Checks that memory is released only after its copies and its recorded uses. */
 typedef struct opener {
   gate *g;
   own *o;
@@ -169,6 +168,7 @@ static void *open_later(void *user) {
   open_gate(x->g);
   return NULL;
 }
+/* Checks that memory is released only after its copies and its recorded uses. */
 SIM_CASE(allocator_memory_is_released_after_its_uses) {
   scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory};

@@ -168,7 +168,6 @@ SIM_CASE(kept_blocks_are_freed_with_their_gpu) {
   assert_int_equal(left.num_allocations, 0);
 }
 
-/* Several threads free blocks at once. The cache never exceeds its limit. */
 typedef struct freeing {
   const fixture *b;
   size_t most; /* the most kept bytes that were seen */
@@ -185,6 +184,7 @@ static void *take_and_give(void *user) {
   }
   return NULL;
 }
+/* Several threads free blocks at once. The cache never exceeds its limit. */
 GPU_CASE(kept_blocks_are_bounded_for_many_threads) {
   enum { THREADS = 8 };
   scoped_fixture b = fixture_open(td_options(tdict_context_options, device_cache_bytes = 512 * KIB));

@@ -73,8 +73,6 @@ GPU_CASE(gpu_memory_without_cache) {
   assert_int_equal(fixture_memory(&b).cached_bytes, 0);
 }
 
-/* Large blocks are allocated by mem_alloc(), and are cached and counted like other blocks. A block that the cache would
- * not keep is allocated from the pool. */
 static const tdict_driver_ops *real_ops;
 static _Atomic(int) plain_allocations, plain_frees;
 static tdict_cu count_alloc(tdict_driver *d, void **out, size_t bytes) {
@@ -116,6 +114,8 @@ static void take_large(size_t cache_bytes, bool plain) {
   assert_int_equal(fixture_counts(&b).device_bytes, 0);
   shim_end(&s, b.d);
 }
+/* Large blocks are allocated by mem_alloc(), and are cached and counted like other blocks. A block that the cache would
+ * not keep is allocated from the pool. */
 GPU_CASE(gpu_memory_large_blocks_come_from_the_driver) { take_large(SIZE_MAX, true); }
 GPU_CASE(gpu_memory_large_blocks_that_are_not_kept) { take_large(LARGE - 1, false); }
 
@@ -334,9 +334,9 @@ GPU_CASE(gpu_queue_rect_negative_pitches) {
   fixture_give(&b, &block);
 }
 
+enum { AROUND = 3 * MIB };
 /* Copies pinned memory that is registered in two pieces. All drivers, including the simulated one, refuse a copy across
  * the border, so the library splits its copies there. */
-enum { AROUND = 3 * MIB };
 static void copy_over_border(fixture *b, char *at, char *device, tdict_cu_stream stream, raw_memory *raw) {
   static unsigned char sent[AROUND], found[AROUND];
   tdict_driver *d = b->d;
@@ -453,7 +453,6 @@ GPU_CASE(gpu_memory_fills) {
   fixture_give(&b, &block);
 }
 
-/* If a copy fails halfway, its queued rows are waited for before its stream, buffer or host memory is reused. */
 static shim failing;
 static int rows_left, waits_after_failure;
 static tdict_cu fail_row(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream stream) {
@@ -467,6 +466,7 @@ static tdict_cu count_waits(tdict_driver *d, tdict_cu_stream stream) {
   return failing.real->stream_synchronize(d, stream);
 }
 
+/* If a copy fails halfway, its queued rows are waited for before its stream, buffer or host memory is reused. */
 SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
   scoped_fixture b = fixture_open(NULL);
   char host[512] = {0};

@@ -62,8 +62,6 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   tdict_stream_destroy(b.context, s);
 }
 
-/* The event of a released use is returned to the GPU and reused. The use keeps the GPU open. */
-
 static void run_slowly(void *user) {
   usleep(30000);
   atomic_store((atomic_bool *)user, true);
@@ -98,6 +96,7 @@ SIM_CASE(use_is_not_done_when_a_driver_call_fails) {
   td_release(b.context, driver);
 }
 
+/* The event of a released use is returned to the GPU and reused. The use keeps the GPU open. */
 SIM_CASE(use_returns_its_event_to_the_gpu) {
   fixture b = fixture_open(NULL);
   tdict_stream s;

@@ -28,10 +28,10 @@ static inline place place_on(tdict_context *c, tdict_device device) {
   p.pinned = tdict_pinned_memory(c);
   return p;
 }
-/* Return a place that owns the context. */
+/* These return a place that owns the context. */
 static inline place place_around(tdict_context *c) { return place_on(c, td_device()); }
 static inline place place_over(const tdict_context_options *options) { return place_around(td_context(options)); }
-/* With `num_threads` -1, the library chooses the number of threads. */
+/* If `num_threads` is -1, the library chooses the number of threads. */
 static inline place place_sized(size_t staging_bytes, int32_t num_threads) {
   return place_over(td_options(tdict_context_options, staging_bytes = staging_bytes, num_threads = num_threads));
 }
@@ -45,7 +45,7 @@ static inline raw_memory *raw_of(const place *p, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? p->host : p->raw;
 }
 
-/* Make a transfer, which must succeed. */
+/* These make a transfer, which must succeed. */
 static inline tdict_tree *move_with(const place *p, const tdict_tree *src, tdict_device device,
                                     const tdict_transfer_options *o) {
   return td_made(tree, tdict_to_device(p->c, src, device, o, &made, err));

@@ -184,10 +184,10 @@ SIM_CASE(streams_are_checked_for_capture_first) {
   tdict_release(td_made(tree, tdict_to_device(w.c, dev, w.device, &o, &made, err)));
 }
 
-/* If the device is lost after the end of a transfer, a wait succeeds and writes no error. */
 static tdict_cu lose_the_device(tdict_driver *d, tdict_cu_stream s, int *status) {
   return (void)d, (void)s, (void)status, TDICT_CU_ILLEGAL_ADDRESS;
 }
+/* If the device is lost after the end of a transfer, a wait succeeds and writes no error. */
 SIM_CASE(wait_on_stream_of_a_lost_device_leaves_the_error) {
   scoped_place w = place_open(2);
   shim h;

@@ -25,7 +25,7 @@ typedef struct family {
   tdict_tree *host, *dev, *pinned, *dst; /* dst: on the device, the destination of `pending` */
   tdict_future *pending, *done;
   tdict_stream s;
-  void *cached; /* pages of the parent's pinned pool, which the child does not have */
+  void *cached; /* memory of the parent's pinned pool, not mapped in the child */
 } family;
 enum { CACHED_BYTES = 4 << 20 };
 
@@ -80,7 +80,7 @@ static void refuse_memory(family *f) {
   CHILD(tdict_context_get_counts(c, f->w.device, &counts, NULL) == TDICT_EFORKED);
   CHILD(!t && !s.handle);
 }
-/* Ordinary memory is copied to the child, with its contents. */
+/* Checks that ordinary memory is copied to the child, with its contents. */
 static void use_host(family *f) {
   unsigned char want[16];
   scoped_tree td = NULL;
@@ -250,7 +250,7 @@ static void refuse_streams(family *f) {
   CHILD(tdict_sim_launch(f->s, nothing, NULL, NULL) == TDICT_EFORKED);
   CHILD(tdict_sim_host_pointer(f->s, td_leaf(f->dev, "a")->data) == NULL);
 }
-/* In the child, the pool has no threads, so the caller visits all leaves. */
+/* Checks that the caller visits all leaves, because the pool has no threads in the child. */
 static void visit_alone(family *f) {
   size_t seen = 0;
   const tdict_tree *one = f->host;

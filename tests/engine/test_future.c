@@ -202,7 +202,7 @@ GPU_CASE(future_released_early) {
   spoil_tree(&w, dst);
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
-    tdict_future_release(move_async(&w, src, w.device, &v.o)); /* the result is not taken */
+    tdict_future_release(move_async(&w, src, w.device, &v.o)); /* this future is released at once */
     tdict_future *f = copy_async(&w, src, dst, &v.o);
     tdict_future_release(f); /* the transfer goes on without the future */
     check_and_release(&w, src, to_device(&w, dst, tdict_cpu()));

@@ -120,9 +120,9 @@ GPU_CASE(lane_waits_no_longer_than_its_transfer) {
   give_slots(ring, taken, slots);
 }
 
-/* Makes stream_wait_event() fail, after some threads have filled slots and while others wait for a slot. */
 static _Atomic(int) stopped;
 static atomic_bool goes_on;
+/* Makes stream_wait_event() fail, after some threads have filled slots and while others wait for a slot. */
 static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
   (void)d;
   (void)s;

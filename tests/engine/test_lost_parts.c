@@ -26,7 +26,7 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   resume(w);
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_ECANCELLED);
 }
-/* Returns the device, if the leaf is on the cpu, otherwise the cpu. */
+/* Returns the test's device if the leaf is on the cpu, otherwise the cpu. */
 static tdict_device away_from(const place *w, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? w->device : tdict_cpu();
 }

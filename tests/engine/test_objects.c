@@ -452,7 +452,7 @@ GPU_CASE(pin_object) {
     bool makes = i < 3;
     td_ok(tdict_pin_object(w.c, ways[i], x, NULL, &out, err));
     assert_int_equal(out != x, makes);
-    check_pair(&w, x, i, tdict_cpu()); /* still owned by the program */
+    check_pair(&w, x, i, tdict_cpu()); /* x still belongs to the program */
     check_pair(&w, out, i, tdict_cpu());
     if (makes) {
       pair *made = out;

@@ -188,8 +188,6 @@ GPU_CASE(two_devices_copy_that_fails) {
   check(&t, td_leaf(out, "n.x"));
 }
 
-/* Linked devices enable access to each other's pools and contexts only once. If the driver refuses this, copies still
- * work. */
 static _Atomic(int) let_ins, let_in_contexts;
 static const tdict_driver_ops *real_ops;
 static tdict_cu refuse_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
@@ -221,5 +219,7 @@ static void let_in_by(tdict_cu (*entry)(tdict_driver *d, tdict_cu_pool pool, int
   assert_int_equal(atomic_load(&let_in_contexts), can ? 2 : 0);
   shim_end(&s, t.w.d);
 }
+/* Linked devices enable access to each other's pools and contexts only once. If the driver refuses this, copies still
+ * work. */
 GPU_CASE(two_devices_enable_peer_access_once) { let_in_by(count_let_in); }
 GPU_CASE(two_devices_without_peer_access) { let_in_by(refuse_let_in); }

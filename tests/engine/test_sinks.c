@@ -184,7 +184,7 @@ static tdict_tree *three_leaves(void) {
   return td;
 }
 
-/* Makes each write fail in turn. The error has the status, errno and text of the write, and the path of the leaf. */
+/* Makes each write fail in turn. The error must have the write's status, errno and text, and the path of the leaf. */
 DEVICE_CASE(sink_write_that_fails) {
   scoped_place w = open_place();
   scoped_tree tree = three_leaves();

@@ -19,7 +19,7 @@ import source
 
 FLAGS = ["-std=gnu11", "-O0", "-g1", "-gdwarf-4", "-no-pie", "-fno-pie", "-finstrument-functions", "-DNDEBUG", "-DTDICT_STATIC",
          "-D_GNU_SOURCE", "-DTDICT_CUDA=0", "-DTDICT_NVTX=0"]  # with DWARF 5, addr2line names some wrong files
-# These files are not on the path. They need other libraries, or files that need them.
+# These files are not on the path, and need other libraries, directly or through other files.
 LEFT_OUT = ("src/services/io/", "src/services/interop/", "src/services/mpi/", "src/device/cuda/driver_cuda.c", "nvtx.c")
 
 

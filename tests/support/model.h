@@ -98,7 +98,7 @@ int m_arrays(const m_tree *t, m_array **out, char (*paths)[2 * M_KEY], int room)
 
 /* Compares a tree with the model. Returns NULL if they agree, otherwise a text that says how they differ. Also checks
  * the address of each cell, or records it the first time. */
-extern bool m_ignore_places; /* m_check() then ignores addresses; true for copies of trees */
+extern bool m_ignore_places; /* if true, m_check() ignores addresses, as for copies */
 const char *m_check(const m_tree *t, const tdict_tree *td);
 
 #endif

@@ -99,8 +99,8 @@ int64_t td_number(const char *name, int64_t otherwise);
 /* Fills bytes with a random sequence. The sequences of different seeds differ everywhere. */
 void td_fill_random(void *bytes, size_t count, uint64_t seed);
 
-/* Makes a call, which must succeed and must not write to its error. The call may use `err`. */
 enum { TD_UNWRITTEN = -1 };
+/* Makes a call, which must succeed and must not write to its error. The call may use `err`. */
 #define td_ok(call)                                                                                            \
   do {                                                                                                         \
     tdict_error td_error_;                                                                                     \
@@ -112,9 +112,9 @@ enum { TD_UNWRITTEN = -1 };
       fail_msg("%s: %s at '%s': %s", #call, tdict_status_name(td_status_), err->path, err->message);           \
     if (err->status != TD_UNWRITTEN) fail_msg("%s: succeeded, and wrote the error '%s'", #call, err->message); \
   } while (0)
+extern tdict_error td_last_error;
 /* Makes a call, which must fail with this status and a message that contains `text`. The call may use `err`, which is
  * td_last_error. */
-extern tdict_error td_last_error;
 #define td_fails(wanted, text, call)                                                                        \
   do {                                                                                                      \
     memset(&td_last_error, 0, sizeof td_last_error);                                                        \

@@ -128,7 +128,7 @@ static tdict_status begin_call(rank_state *r, thread_kind kind, size_t bytes, td
   return tdict_fail(err, TDICT_EIO, "threads: the connection of rank %d is broken", r->rank);
 }
 
-/* Makes all copies of a collective operation, whose buffers all ranks have posted. */
+/* Makes all copies of a collective operation, once all ranks have posted their buffers. */
 static void complete(thread_world *w) {
   const post *first = &w->ranks[0].posted;
   w->mixed = false;

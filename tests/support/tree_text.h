@@ -3,7 +3,7 @@
  * Fields are separated by spaces. A field is `path:dtype[size,size,...]`. The brackets contain the whole shape of the
  * leaf. Without brackets, the leaf is a scalar. A text may begin with the batch size of the tree. Dots in a path lead
  * to nested trees, which have the same batch size. The dtypes are bool, i8 to i64, u8 to u64, f16, bf16, f32, f64,
- * f8e4m3, f8e5m2, c64 and c128, with lanes, for example, u8x3.
+ * f8e4m3, f8e5m2, c64 and c128. A dtype can have lanes, as in u8x3.
  *
  * Uses only public functions, and no test macros. Thread rule: any thread. */
 #ifndef TDICT_TESTS_SUPPORT_TREE_TEXT_H

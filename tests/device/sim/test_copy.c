@@ -245,7 +245,7 @@ CASE(sim_work_on_freed_memory_is_an_error) {
   CU(SUCCESS, mem_alloc_async, &dev, BYTES, pool, a);
   block_stream(a, &g);
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, a);
-  CU(SUCCESS, mem_free_async, dev, b); /* does not wait for a, which is an error of the caller */
+  CU(SUCCESS, mem_free_async, dev, b); /* does not wait for stream a: an error of the caller */
   CU(SUCCESS, stream_synchronize, b);
   CU(SUCCESS, mem_alloc_async, &again, BYTES, pool, b);
   assert_ptr_equal(again, dev);

@@ -140,7 +140,6 @@ GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
     }
 }
 
-/* Checks that the hooks of several objects run at the same time: each waits until all have begun. */
 typedef struct meeting {
   gate gate;
   atomic_int num_inside;
@@ -151,6 +150,7 @@ static tdict_status wait_for_all_hooks(const pair *self, const tdict_hook *hook,
   if (atomic_fetch_add(&m->num_inside, 1) + 1 >= NUM_PAIRS) atomic_store(&m->gate.open, true);
   return wait_flag(&m->gate.open) ? TDICT_OK : TDICT_ETIMEDOUT;
 }
+/* Checks that the hooks of several objects run at the same time: each waits until all have begun. */
 GPU_CASE(hook_sets_pin_several_objects_at_once) {
   for (int set = 0; set < NUM_HOOK_SETS; set++) {
     if (!(set & PINS) || set & MOVES) continue;
@@ -180,8 +180,6 @@ GPU_CASE(hook_sets_pin_several_objects_at_once) {
   }
 }
 
-/* While the hooks of all objects run at the same time, one allocation in one hook fails. The case tries each
- * allocation. */
 typedef struct shortage {
   meeting meeting;
   int number; /* the object whose hook gets no memory */
@@ -200,6 +198,8 @@ static tdict_status pin_without_memory(const void *self, const tdict_hook *hook,
   if (is_short) atomic_store(&s->has_failed, td_fail_alloc_stop());
   return status;
 }
+/* While the hooks of all objects run at the same time, one allocation in one hook fails. The case tries each
+ * allocation. */
 GPU_CASE(hook_sets_pin_several_objects_without_memory) {
   static const tdict_type type = PAIR_TYPE(.pin_memory = pin_without_memory);
   static const char *const paths[] = {"first", "n.x", "z"};

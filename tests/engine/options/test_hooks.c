@@ -302,7 +302,6 @@ GPU_CASE(hook_sees_cancel) {
   check_wrong(&p);
 }
 
-/* If a hook fails, the other hooks see a cancelled transfer. Their own errors do not replace the first error. */
 static tdict_status fail_when_told(const pair *self, const tdict_hook *hook, tdict_error *err) {
   cancelling *c = self->user;
   (void)err;
@@ -315,6 +314,7 @@ static tdict_status fail_when_told(const pair *self, const tdict_hook *hook, tdi
   atomic_store(&c->saw, tdict_hook_cancelled(hook));
   return TDICT_ENOMEM;
 }
+/* If a hook fails, the other hooks see a cancelled transfer. Their own errors do not replace the first error. */
 GPU_CASE(hook_sees_failure) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);

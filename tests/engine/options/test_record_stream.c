@@ -101,9 +101,9 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   check_tree_number(&w, dst, 8);
 }
 
-/* Makes a tree that needs several chunks, so that two workers write it. */
 enum { WIDE = 8, WIDE_BYTES = 512 << 10, WIDE_STAGING = 1 << 20 };
 static const char *const wide_names[WIDE] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+/* Makes a tree that needs several chunks, so that two workers write it. */
 static tdict_tree *wide_tree(const place *w, tdict_memory *memory, uint64_t number) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < WIDE; i++) {

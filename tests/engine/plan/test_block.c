@@ -206,7 +206,6 @@ SIM_CASE(block_errors_name_leaves) {
   }
 }
 
-/* Several threads move one locked tree to the device and to the host. At first the tree has no record. */
 enum { THREADS = 4, MOVES = 4, TREES = THREAD_SANITIZED ? 6 : 20 };
 typedef struct mover {
   const place *w;
@@ -228,6 +227,7 @@ static void *move_often(void *user) {
   }
   return NULL;
 }
+/* Several threads move one locked tree to the device and to the host. At first the tree has no record. */
 SIM_CASE(block_is_moved_by_several_threads) {
   scoped_place w = open_place();
   for (int k = 0; k < TREES; k++) {

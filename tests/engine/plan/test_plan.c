@@ -184,9 +184,9 @@ GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
   assert_false(tdict_plan_gap_is_free(alone));
 }
 
+enum { VARIANTS = 6, VARIED = 40 };
 /* Makes leaves that differ from variant 0 in one property: pinned, strided, another dtype, twice as large, already on
  * the device. */
-enum { VARIANTS = 6, VARIED = 40 };
 static tdict_tensor *variant(const place *w, int kind) {
   const int turn[] = {1, 0};
   switch (kind) {

@@ -116,8 +116,8 @@ static void start(const place *p, int64_t max_events) {
   td_ok(tdict_trace_start(p->c, &o, err));
 }
 
-/* Makes a tree whose leaves all have a multiple of 256 bytes, so that there are no gaps between them. */
 enum { LEAVES = 24, LEAF = 256 << 10, TOTAL = LEAVES * LEAF };
+/* Makes a tree whose leaves all have a multiple of 256 bytes, so that there are no gaps between them. */
 static tdict_tree *even_tree(tdict_memory *memory) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < LEAVES; i++) td_put(td, td_text("leaf%d", i), new_bytes(LEAF, memory));
