@@ -75,7 +75,7 @@ static const char *describe(const dst_thread *t, char *text, size_t bytes) {
                                        "waits for a futex",
                                        "waits for pthread_once",
                                        "waits for a barrier",
-                                       "waits until no thread can run",
+                                       "waits until no other thread can run",
                                        "has ended"};
   const dst_lock *lock = t->state == DST_CONDITION ? t->mutex : t->object;
   int length = snprintf(text, bytes, "%s", states[t->state]);

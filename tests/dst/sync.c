@@ -104,7 +104,7 @@ DST_EXPORT int pthread_cond_destroy(pthread_cond_t *condition) {
 static int wait_for(pthread_cond_t *condition, dst_lock *lock, int64_t deadline_ns, const char *call, void *site) {
   dst_thread *me = dst_me();
   check_mutex(lock);
-  if (lock->owner != dst_self + 1) dst_die("the thread waits for a condition without its mutex");
+  if (lock->owner != dst_self + 1) dst_die("the thread waits for a condition without holding the mutex");
   dst_decide(call, site); /* a signal that is sent here without the mutex is missed */
   lock->owner = 0;
   me->mutex = lock;

@@ -110,7 +110,7 @@ static int create_memfd(void) {
 }
 
 int dst_inode_create(bool is_folder, unsigned mode, int parent) {
-  if (num_inodes == MOST_INODES) dst_die("more than %d files in the life of the program", MOST_INODES);
+  if (num_inodes == MOST_INODES) dst_die("the program has created more than %d files", MOST_INODES);
   inodes[num_inodes] = (dst_inode){
       .fd = create_memfd(), .is_folder = is_folder, .mode = mode, .parent = parent, .changed_ns = dst_the.now_ns};
   return num_inodes++;

@@ -279,7 +279,7 @@ static void look_at(void *user) {
   const int64_t *data = tdict_sim_host_pointer(l->stream, l->address);
   for (int64_t i = 0; i < l->count; i++) {
     if (data[i] == l->word) continue;
-    wrong(l->round, "on a stream, word %lld is %lld, wanted %lld", (long long)i, (long long)data[i],
+    wrong(l->round, "read on a stream: word %lld is %lld, wanted %lld", (long long)i, (long long)data[i],
           (long long)l->word);
     break;
   }

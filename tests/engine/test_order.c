@@ -212,7 +212,7 @@ SIM_CASE(wait_on_stream_orders) {
     for (int i = 0; i < NUM_NUMBERED; i++) kernel_launch(&k[i], s, td_leaf(out, numbered[i].path), NULL, NULL);
     resume(&w);
     for (int i = 0; i < NUM_NUMBERED; i++) {
-      if (!kernel_saw(&k[i], number_of_leaf(50, i))) fail_msg("round %d: the kernel came before leaf %d", round, i);
+      if (!kernel_saw(&k[i], number_of_leaf(50, i))) fail_msg("round %d: leaf %d came after the kernel", round, i);
       kernel_end(&k[i]);
     }
     td_release(out);

@@ -15,7 +15,7 @@ static void between_two(const place *w, tdict_device second, void (*make_current
     make_current(w);
     scoped_tree one = moved(w, src, w->device), two = moved(w, one, second), back = moved(w, two, tdict_cpu());
     assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(two, "n.x")), second));
-    if (!has_number(w, td_leaf(back, "n.x"), 1000 + (uint64_t)i)) fail_msg("try %d came back with wrong bytes", i);
+    if (!has_number(w, td_leaf(back, "n.x"), 1000 + (uint64_t)i)) fail_msg("try %d: wrong bytes came back", i);
   }
 }
 static void sim_current(const place *w) { (void)w; }

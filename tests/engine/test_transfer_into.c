@@ -315,7 +315,7 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
               td_ok(tdict_set(dst, "c", many[m], err));
               found = 1;
             }
-      if (!found) print_message("no neighbours from %d to %d\n", from, to);
+      if (!found) print_message("no adjacent tensors from %d to %d\n", from, to);
       for (int i = 0; found && i < NUM_WAYS; i += 3) {
         const way v = way_at(i);
         copy_tree(&w, src, dst, &v);

@@ -72,7 +72,7 @@ def test_planted():
     """The scheduler finds planted errors."""
     need(seeds_that_find("spurious_wakeup", "the wait ended too early", DST_RARITY_spurious="5") >= 5,
          "the wait without a loop was not found")
-    need(seeds_that_find("spurious_wakeup", "", DST_OFF="spurious") == 0, "a spurious wakeup without permission")
+    need(seeds_that_find("spurious_wakeup", "", DST_OFF="spurious") == 0, "a spurious wakeup, although these were off")
     need(seeds_that_find("lost_wakeup", "all threads sleep for ever", DST_OFF="spurious") >= 3, "the lost wakeup was not found")
 
 

@@ -127,7 +127,7 @@ static void look_on(void *user) {
   const look_on_stream *l = user;
   const int64_t *stamps = tdict_sim_host_pointer(l->stream, l->address);
   if (memcmp(stamps, l->rows.stamps, (size_t)l->rows.count * sizeof stamps[0]) != 0)
-    dst_fail("on a stream, a batch has wrong rows");
+    dst_fail("a batch that was read on a stream has wrong rows");
 }
 static void launch_look(stage *s, const tdict_tree *batch, const model_rows *rows) {
   look_on_stream *l = &s->looks[s->num_looks];

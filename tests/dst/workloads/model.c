@@ -384,8 +384,8 @@ static void check_leaf(const tdict_tree *td, int number, const model_rows *rows,
                   tdict_tensor_numel(t) == numel &&
                   tdict_tensor_bytes(t) == (size_t)numel * tdict_dtype_bytes(l->dtype) &&
                   memcmp(tdict_tensor_shape(t), shape, (size_t)(l->ndim + 1) * sizeof shape[0]) == 0;
-  if (!is_right) dst_fail("the leaf '%s' has another dtype or shape", l->path);
-  if (!tdict_device_equal(tdict_tensor_device(t), look->device)) dst_fail("the leaf '%s' is elsewhere", l->path);
+  if (!is_right) dst_fail("the leaf '%s' has the wrong dtype or shape", l->path);
+  if (!tdict_device_equal(tdict_tensor_device(t), look->device)) dst_fail("leaf '%s': wrong device", l->path);
   if (look->is_contiguous && !tdict_tensor_is_contiguous(t)) dst_fail("the leaf '%s' is not contiguous", l->path);
   if (look->is_pinned >= 0 && numel && tdict_tensor_is_pinned(t) != (look->is_pinned == 1))
     dst_fail("the leaf '%s' is%s pinned", l->path, look->is_pinned ? " not" : "");
@@ -396,8 +396,8 @@ static void check_node(const tdict_tree *root, const char *path, const model_row
   tdict_device device;
   if (path && tdict_get_tree(root, path, &td, NULL) != TDICT_OK) dst_fail("the tree has no child '%s'", path);
   const char *name = path ? path : "";
-  if (tdict_get_device(td, &device) != look->has_device) dst_fail("the tree '%s' has no device, or has one", name);
-  if (look->has_device && !tdict_device_equal(device, look->device)) dst_fail("the tree '%s' has another device", name);
+  if (tdict_get_device(td, &device) != look->has_device) dst_fail("tree '%s' wrongly has or lacks a device", name);
+  if (look->has_device && !tdict_device_equal(device, look->device)) dst_fail("tree '%s': wrong device", name);
   if (tdict_is_locked(td) != look->is_locked)
     dst_fail("the tree '%s' is%s locked", name, look->is_locked ? " not" : "");
   if (!path && !look->is_mixed && (tdict_batch_ndim(td) != 1 || tdict_batch_size(td)[0] != rows->count))
@@ -440,10 +440,10 @@ static void read_leaves(void *user) {
   const int32_t *numbers = tdict_sim_host_pointer(r->stream, r->largest);
   model_true(stamps && numbers);
   for (int64_t i = 0; i < r->rows.count; i++)
-    if (stamps[i] != r->rows.stamps[i]) dst_fail("on a stream, stamp %lld is %lld", (long long)i, (long long)stamps[i]);
+    if (stamps[i] != r->rows.stamps[i]) dst_fail("stream read: stamp %lld is %lld", (long long)i, (long long)stamps[i]);
   for (int64_t i = 0; i < r->rows.count * width; i++)
     if (numbers[i] != model_int_of(r->rows.stamps[i / width], i % width))
-      dst_fail("on a stream, element %lld is %d", (long long)i, numbers[i]);
+      dst_fail("stream read: element %lld is %d", (long long)i, numbers[i]);
 }
 bool model_read_on(model_reader *r, const tdict_tree *td, tdict_stream stream, const model_rows *rows) {
   *r = (model_reader){stream, tdict_const_data(td, "a"), tdict_const_data(td, "n.m.d"), *rows};

@@ -92,7 +92,7 @@ static tdict_status pin_box(const void *self, const tdict_hook *hook, void **out
 static void count_run(void *user) {
   const int64_t generation = ((const thing *)user)->generation;
   if (generation < 0 || generation >= MOST_GENERATIONS)
-    dst_fail("a hook's object was released before the work on its stream");
+    dst_fail("a hook's object was released before the work on the hook's stream");
   atomic_fetch_add(&num_ran[generation], 1);
 }
 /* Moves a box, and queues work on the hook's stream. The transfer must wait for this work. */

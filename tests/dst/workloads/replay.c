@@ -164,7 +164,7 @@ static void check_rows(stage *s, const model_rows *rows, int oldest) {
     for (int v = oldest; v < s->num_versions; v++) is_found = is_found || is_version(&s->versions[v], rows);
   }
   pthread_mutex_unlock(&s->lock);
-  if (!is_found) dst_fail("a batch has rows of several writes; its first stamp is %lld", (long long)rows->stamps[0]);
+  if (!is_found) dst_fail("a batch mixes several versions; its first stamp is %lld", (long long)rows->stamps[0]);
 }
 
 /* Reads the stamps of a batch, and checks that all other bytes match the stamps. */
