@@ -424,7 +424,6 @@ GPU_CASE(run_with_more_buffers_than_are_kept) {
   tdict_kernel_work_reset(&work);
 }
 
-/* Kernels can also run on memory from an allocator of the program. */
 static void *take_block(void *user, size_t bytes) {
   (void)bytes;
   return ((const run_case *)user)->dst.data;
@@ -434,6 +433,7 @@ static void release_block(void *user, void *data, size_t bytes) {
   (void)data;
   (void)bytes;
 }
+/* Kernels can also run on memory from an allocator of the program. */
 GPU_CASE(run_in_memory_of_an_allocator) {
   scoped_run_case c;
   tdict_kernel_work work;

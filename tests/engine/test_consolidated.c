@@ -252,7 +252,7 @@ GPU_CASE(consolidated_trees_are_pinned) {
   assert_string_equal(td_last_error.path, "group0.leaf0");
 }
 
-/* Moves a tree without bytes, and a tree without leaves, so that its device is not known yet. */
+/* Moves a tree without bytes, and a tree without leaves, whose device is not known yet. */
 GPU_CASE(consolidated_empty_trees_move) {
   scoped_place w = open_place();
   for (int k = 0; k < 2; k++) {

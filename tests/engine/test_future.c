@@ -134,7 +134,7 @@ GPU_CASE(future_stats) {
     assert_true(s.plan_seconds >= 0 && s.copy_seconds >= 0 && s.wait_seconds >= 0 && s.cpu_seconds >= 0);
     assert_true(s.total_seconds > 0 && s.total_seconds < 60 && s.plan_seconds <= s.total_seconds);
   }
-  /* from and to pinned memory, and on the host */
+  /* transfers from and to pinned memory, and within the host */
   tdict_tree *pinned = batch_tree(w.pinned);
   way v = way_at(0);
   tdict_transfer_stats s = nothing;
