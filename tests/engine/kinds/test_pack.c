@@ -18,8 +18,8 @@ static size_t pack(tdict_packer p, tdict_dtype dtype, const void *data, size_t b
   return size;
 }
 
-/* Packs the elements with each kind of vector instructions. The packed bytes are always the same, and have the size that
- * the model computes. */
+/* Packs the elements with each kind of vector instructions. The packed bytes are always the same, and have the size
+ * that the model computes. */
 static void check_packed(rng *r, tdict_dtype dtype, const void *data, size_t bytes) {
   const tdict_packer plain = {0};
   scoped_bytes packed = aligned_alloc(64, MOST_BYTES + 4096), other = aligned_alloc(64, MOST_BYTES + 4096);
