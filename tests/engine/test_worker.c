@@ -294,7 +294,7 @@ SIM_CASE(work_touches_new_results_ahead) {
   check_result(&w, src, f);
 }
 
-/* The memory of a freed result serves again, because clearing new pages takes longer than the copies into them. The
+/* A large result reuses the memory of a freed one, because clearing new pages takes longer than copying into them. The
  * copies then use the settings for existing memory. */
 SIM_CASE(work_large_results_reuse_memory) {
   scoped_place w = open_place();
@@ -325,8 +325,8 @@ static tdict_cu note_stream(tdict_driver *d, void *dst, const void *src, size_t 
   return wrap_d2h(d, dst, src, bytes, s);
 }
 
-/* The copies of all threads to the host are on one stream, so that they end one after another. The device is stopped
- * until two threads have queued copies: one thread has at most 4 slots. */
+/* All threads queue their copies to the host on one stream, so that the copies end one after another. The device is
+ * held until 5 copies are queued, so both threads have queued some: one thread has at most 4 slots. */
 SIM_CASE(work_copies_to_the_host_on_one_stream) {
   scoped_place w = open_wrapped(NULL);
   wrap.ops.copy_d2h_async = note_stream;

@@ -11,7 +11,7 @@
 
 enum { PV_BLOCK = 32768 }; /* bytes of a block */
 
-/* The range of the elements. Each packed width has a kind whose differences just fit, and one with 1 more. */
+/* The range of the elements. For 1, 2 and 4 bytes, one kind has the largest differences that fit, and one 1 more. */
 typedef enum pv_kind {
   PV_EQUAL,    /* one value */
   PV_BYTE,     /* differences up to 255 */
@@ -21,11 +21,11 @@ typedef enum pv_kind {
   PV_WORD,     /* up to 2^32 - 1 */
   PV_WORD_1,   /* up to 2^32 */
   PV_RANDOM,   /* random bits */
-  PV_EXTREMES, /* near one value, and the lowest and the highest number of the dtype */
-  PV_OUTLIER,  /* differences up to 255, and one other element in all */
-  PV_WIDTH,    /* differences of a random number of bits */
-  PV_MIDDLE,   /* differences up to 255 around 0, and for unsigned numbers around the middle of their range */
-  PV_MIXED,    /* each block of its own kind */
+  PV_EXTREMES, /* near one value, plus the lowest and the highest value of the dtype */
+  PV_OUTLIER,  /* differences up to 255, except for one element */
+  PV_WIDTH,    /* differences with a random number of bits */
+  PV_MIDDLE,   /* differences up to 255, around 0 or, if unsigned, around the middle of the range */
+  PV_MIXED,    /* each block has another kind */
   PV_KINDS
 } pv_kind;
 
@@ -58,13 +58,12 @@ static inline void pv_fill_bools(rng *r, unsigned char *out, size_t count, pv_ki
     for (size_t i = 0; i < count; i++) out[i] = (unsigned char)next_random(r);
 }
 
-/* Fills integers: differences of exactly `bits` bits from a random lowest element, which can be negative. */
+/* Fills in random integers. Their differences from the lowest, which can be negative, need exactly `bits` bits. */
 static inline void pv_fill_width(rng *r, tdict_dtype dtype, void *data, size_t count, unsigned bits) {
   const unsigned unused = 64 - 8 * pv_item(dtype);
   const uint64_t all = ~(uint64_t)0 >> unused, top = bits ? ~(uint64_t)0 >> (64 - bits) : 0;
   const uint64_t lowest = top == all ? 0 : next_random(r) % (all - top);
-  const uint64_t sign =
-      pv_is_unsigned(dtype) ? 0 : (uint64_t)1 << (63 - unused); /* XOR makes the lowest number first */
+  const uint64_t sign = pv_is_unsigned(dtype) ? 0 : (uint64_t)1 << (63 - unused); /* 0 ^ sign is the lowest number */
   for (size_t i = 0; i < count; i++) pv_store(dtype, data, i, (lowest + (next_random(r) & top)) ^ sign);
   pv_store(dtype, data, 0, (lowest + top) ^ sign);
   if (count > 1) pv_store(dtype, data, count - 1, lowest ^ sign);

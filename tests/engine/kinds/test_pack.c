@@ -35,7 +35,7 @@ static void check_packed(rng *r, tdict_dtype dtype, const void *data, size_t byt
     const tdict_packer vectors = {.kind = (tdict_stream_kind)isa,
                                   .stores = pick(r, 0, 1) ? (tdict_stream_kind)isa : TDICT_STREAM_PLAIN};
     assert_int_equal(pack(vectors, dtype, data, bytes, 1 + (size_t)isa, other), size);
-    assert_memory_equal(packed, other, MOST_BYTES + 4096); /* unused bytes of the head stay as they were */
+    assert_memory_equal(packed, other, MOST_BYTES + 4096); /* unused bytes of the head do not change */
   }
 }
 
@@ -95,7 +95,7 @@ GPU_CASE(unpack_restores_every_element) {
     }
 }
 
-/* Differences of every number of bits, in a whole block and in a part of a block. */
+/* Restores elements whose differences need any number of bits, in a whole block and in a part of one. */
 GPU_CASE(unpack_restores_every_width) {
   rng r = {4};
   scoped_areas a = areas_open(1);
@@ -113,7 +113,7 @@ GPU_CASE(unpack_restores_every_width) {
     }
 }
 
-/* Many entries in one launch, more than fit the parameters. */
+/* A launch can have more entries than fit into its parameters. */
 GPU_CASE(unpack_restores_many_entries) {
   enum { ENTRIES = 150, EACH = 512 };
   const tdict_packer best = {.kind = tdict_stream_best()};

@@ -259,7 +259,7 @@ SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
   give_slots(ring, taken, slots);
 }
 
-/* Copies that use no slots need no burst, nor does a transfer of at most 80 MiB to the host. */
+/* A burst is created only if copies use slots, and not for transfers of at most 80 MiB to the host. */
 SIM_CASE(burst_is_made_where_it_helps) {
   scoped_hand h;
   open_hand(&h);

@@ -219,8 +219,8 @@ GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   check_converted(&w, &half, td_leaf(src, "half"), td_leaf(out, "half"));
 }
 
-/* With narrow, a tree that is one block is copied by one driver copy if no leaf can be packed: floats and bytes, small
- * integers, pinned memory, or the way to the host. */
+/* With `narrow`, one driver copy moves a block if no leaf is packed: if all leaves are floats, bytes or smaller than
+ * 4 KiB, if the block is pinned, or on the way to the host. */
 GPU_CASE(narrow_copies_a_block_once) {
   static const char *const packs_none = "ids:i64[511] a.x:f32[4000] a.y:u8[70000] flag:bool[9]",
                            *const packs_one = "a.x:f32[4000] ids:i64[512]";

@@ -242,8 +242,8 @@ SIM_CASE(queue_limit_is_checked) {
   }
 }
 
-/* The limit that the library chooses, the number of its chunks that fit, and the smallest transfer that has it. The
- * staging ring is as large as the library's default. */
+/* The default limit, the number of chunks that fit into it, the size above which transfers have the limit, and the
+ * default size of the staging ring. */
 enum { DEFAULT_LIMIT = 12 << 20, DEFAULT_CHUNKS = 8, DEFAULT_FROM = 80 << 20, DEFAULT_SLOTS = 64 << 20 };
 
 /* Moves a tree and returns `peak_queued_bytes` of its statistics, which is 0 without a limit. */
@@ -284,7 +284,7 @@ SIM_CASE(queue_limit_has_a_default_for_few_transfers) {
   assert_in_range(peak_queued(&w, large, w.device, o), 1, DEFAULT_LIMIT);
   assert_int_equal(peak_queued(&w, large, w.device, td_with(tdict_transfer_options, max_queued_bytes = SIZE_MAX)), 0);
   const tdict_transfer_options narrow = td_with(tdict_transfer_options, narrow = true);
-  assert_in_range(peak_queued(&w, large, w.device, narrow), 1, DEFAULT_LIMIT); /* bytes stay bytes */
+  assert_in_range(peak_queued(&w, large, w.device, narrow), 1, DEFAULT_LIMIT); /* uint8 is not packed */
   td_put(large, "ids", random_tensor(TDICT_I64, SHAPE(512), NULL));
   assert_int_equal(peak_queued(&w, large, w.device, narrow), 0);
   assert_int_equal(peak_queued(&w, small, w.device, o), 0);

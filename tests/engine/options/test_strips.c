@@ -1,5 +1,5 @@
-/* Tests chunks that several threads fill: the strips, which thread queues the chunk, which threads wait for a slot, and
- * the state after a failure. */
+/* Tests chunks that several threads fill: the strips of a chunk, which thread queues the chunk, which threads wait for
+ * a slot, and what is left after a failure. */
 #include <pthread.h>
 
 #include "engine/lanes.h"
@@ -152,7 +152,7 @@ GPU_CASE(strips_give_slots_back_after_a_failure) {
   tdict_gpu_leave(gpu_of(&w), &scope);
 }
 
-/* A leaf whose last strip is filled by another thread than the caller. */
+/* A leaf whose last strip is filled by a thread other than the caller. */
 enum { LATE_BYTES = 1000000 };
 static struct late {
   pthread_t caller;
@@ -186,7 +186,7 @@ static tdict_cu noted_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_
   return wrap_batch(d, kind, lines, count, s);
 }
 
-/* The caller of a small blocking transfer queues all copies, also of a slot that another thread completes. */
+/* The caller of a small blocking transfer queues all copies, even from a slot that another thread fills last. */
 SIM_CASE(strips_of_small_transfers_are_queued_by_the_caller) {
   if (tdict_cpus_count() < 2) td_skip("one processor: no other thread copies");
   scoped_place w = open_wrapped(td_options(tdict_context_options, staging_bytes = 16 << 20));

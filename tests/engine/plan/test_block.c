@@ -132,7 +132,7 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
   options[2].num_conversions = 1;
   options[3].narrow = 1;
   const size_t block = td_leaf(td, "action")->storage->bytes;
-  const size_t wanted[] = {block, bytes - 16 * 6 * 4, bytes - 16 * 4, block, bytes}; /* narrow: all leaves are small */
+  const size_t wanted[] = {block, bytes - 16 * 6 * 4, bytes - 16 * 4, block, bytes}; /* narrow packs no small leaf */
   assert_true(block > bytes);
   for (int i = 0; i < 5; i++) {
     if (i == 4) td_ok(tdict_unlock(td, err));

@@ -7,9 +7,9 @@
 #include "support/cpus.h"
 #include "support/threads.h"
 
-/* HALF: half of the rows. INTO_KEPT: into memory of an earlier result. */
+/* HALF: a transfer of half of the rows. INTO_KEPT: a transfer into the memory of an earlier result. */
 typedef enum source_kind { MEMORY, FILES, PACKED, HALF, INTO_KEPT } source_kind;
-/* Chooses for a plan of this many bytes, which is never run. */
+/* Returns the choice for a plan of `bytes` bytes. The plan is never run. */
 static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
                                source_kind kind) {
   const tdict_source_rows half = {0, 5, 10};
@@ -59,7 +59,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
     }
 }
 
-/* New results in memory whose pages exist are copied like existing ones. */
+/* A new result in kept memory, whose pages exist, is copied with the settings for existing results. */
 SIM_CASE(choose_row_of_existing_memory_for_kept_memory) {
   scoped_place w = open_place();
   tdict_tuning *tuning = &tdict_context_engine(w.c)->tuning;
@@ -70,7 +70,7 @@ SIM_CASE(choose_row_of_existing_memory_for_kept_memory) {
   assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_OUT, bytes, -1, true, INTO_KEPT).how.max_slots, 3);
 }
 
-/* Copies on the host leave a processor to the program where there are more than three. */
+/* On machines with more than three processors, copies on the host leave one processor to the program. */
 GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
   scoped_place w = place_sized(64 << 20, 16);
   const tdict_cpus set = td_cpus(0, 7);
@@ -110,7 +110,7 @@ GPU_CASE(choose_more_threads_for_files) {
   }
 }
 
-/* The parts of a tree are copied at the same time, so each has the row of the tuning table for the whole tree. */
+/* The parts of a tree are copied at the same time, so each uses the tuning row for the size of the whole tree. */
 GPU_CASE(choose_the_row_of_the_whole_tree) {
   scoped_place w = place_sized(64 << 20, 16);
   const tdict_tuning_row *row = tdict_choose_row(&tdict_context_engine(w.c)->tuning, TDICT_TUNING_IN, (size_t)4 << 20);
@@ -119,7 +119,7 @@ GPU_CASE(choose_the_row_of_the_whole_tree) {
   assert_int_not_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)2 << 20, -1, false).row.up_to_bytes, row->up_to_bytes);
 }
 
-/* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
+/* The caller itself copies a tree of a few bytes. If a tree needs two chunks, they have about the same size. */
 GPU_CASE(choose_caller_moves_small_trees) {
   scoped_place w = open_place();
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
