@@ -397,7 +397,7 @@ def nulls(rng):
         check(tree, "_mask.s.y", [True, False, False, True][start:])
         refuses("_mask", read_leaf, tree, "_mask.full")
         lib.tdict_release(tree)
-    # A null list whose offsets span elements.
+    # A null list can have offsets that span elements.
     values, offsets = pa.array([1, 2, 3, 4, 5]), pa.array([0, 2, 4, 5], pa.int32())
     rows = pa.ListArray.from_arrays(offsets, values, mask=pa.array([False, True, False]))
     tree = import_batch(pa.RecordBatch.from_arrays([rows], ["l"]), nulls=FILL)

@@ -164,7 +164,7 @@ released_by = []  # keeps the callbacks, which must outlive the tensors
 
 
 class Exported:
-    """An object with __dlpack__, as in a binding. Older consumers do not pass max_version."""
+    """An object with __dlpack__(), as a binding returns. Older consumers do not pass max_version."""
 
     def __init__(self, managed, versioned, device=(1, 0)):
         self.managed, self.versioned, self.device, self.given = managed, versioned, device, False

@@ -116,7 +116,7 @@ class KeyOperations:
         return self.change(s, f"flatten_keys_ {s} {separator}", do)
 
     def check_parts(self, td, separator):
-        """Refuses keys that lead into a tree after them, because TensorDict raises an error for such keys."""
+        """Refuses keys that lead through a text, into a tree of another batch size, or into a later tree."""
         keys = list(td.keys())
         moved = any(separator in k and not isinstance(v, LEAVES) for k, v in td.items())
         if moved and self.agreement(td) != "whole":
@@ -193,7 +193,7 @@ class KeyOperations:
                            lambda t: t.set(self.key(path), child))
 
     def op_handle(self, s, d):
-        """Makes a slot a handle of another slot's child, so that changes of the slot also change the parent."""
+        """Puts a child of one slot's tree into another slot, so that changes of this slot also change the parent."""
         nodes = list(self.nodes(self.pool[s]))
         if not nodes or s == d:
             raise Wanted("a handle of a missing child")

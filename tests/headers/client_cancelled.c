@@ -1,12 +1,12 @@
 /* Runs the client on a thread with a pending cancellation, which ends the thread at its first cancellation point. Calls
- * of the library contain none, except a few calls that wait. So the client must return. */
+ * of tdict contain no cancellation point, except a few calls that wait. So the client must return. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Calls of the C library in the client that are cancellation points. */
+/* C library functions that the client calls and that are cancellation points. */
 #define KEPT(type, call)                                     \
   __extension__({                                            \
     int before;                                              \
@@ -21,7 +21,7 @@
 #define printf(...) KEPT(int, printf(__VA_ARGS__))
 #define tmpfile() KEPT(FILE *, tmpfile())
 
-/* Calls of the library that are cancellation points. */
+/* tdict functions that are cancellation points. */
 #include "tdict/loader.h"
 #include "tdict/tdict.h"
 #define tdict_future_wait(future, out, err) KEPT(tdict_status, tdict_future_wait(future, out, err))

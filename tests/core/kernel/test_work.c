@@ -153,8 +153,8 @@ GPU_CASE(kernel_checks_find_the_first_bad_position) {
   run_check_and_close(&a, &work);
 }
 
-/* Checks gathers with checked lists. A gather uses 0 in place of a bad position, and reports the index of the first row
- * with one. A guarded gather copies no row of an entry with a bad position. */
+/* Checks gathers with checked lists. A gather replaces a bad position with 0, and reports the index of the first row
+ * with a bad position. A guarded gather copies no row of an entry with a bad position. */
 static void check_copies(bool is_guarded) {
   enum { ENTRIES = 40, SIZE = 9, MOST = 3000 };
   rng r = {8};

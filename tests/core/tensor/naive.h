@@ -21,7 +21,7 @@ typedef struct naive_layout {
   int ndim;
   int64_t shape[8], strides[8];
   int64_t numel;
-  int64_t low, end; /* offsets from the first element: lowest, and end */
+  int64_t low, end; /* the lowest offset and the end offset, relative to the first element */
 } naive_layout;
 
 static inline void naive_strides(naive_random *r, bool zeros, naive_layout *out) {

@@ -1,4 +1,4 @@
-/* Compares copies between any strides with copies of single elements. Also tests copies by the memory of a device. */
+/* Compares copies between any strides with copies of single elements. Also tests copies through a tdict_memory. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"

@@ -22,7 +22,7 @@ static inline tdict_tree *help_tree(int ndim, const int64_t *batch_size) {
   return td_made(tree, tdict_create(ndim, batch_size, &made, err));
 }
 static inline tdict_tree *help_tree_without_batch(void) { return help_tree(0, NULL); }
-/* Makes a tree of batch size [2] with `levels` nested trees "d". If there are many levels, a cursor needs memory. */
+/* Makes a tree of batch size [2] with `levels` nested trees "d". A cursor needs memory for many levels. */
 static inline tdict_tree *help_deep_tree(int levels) {
   const int64_t two = 2;
   tdict_tree *td = help_tree(1, &two), *at = td;

@@ -134,7 +134,7 @@ static inline void add_whole(model_index *x, const plain_tree *p, int from, int 
     x->plan.dim[x->plan.ndim++] = (plain_dim){.src = d, .size = p->bs[d], .step = 1};
 }
 
-/* Makes a random index for a tree with batch dimensions. The caller has set is_distinct and wants_bad. */
+/* Makes a random index for a tree with batch dimensions. The caller must set is_distinct and wants_bad before. */
 static inline void model_index_make(model *m, const plain_tree *p, model_index *x) {
   bool has_rest = false;
   x->count = -1;
