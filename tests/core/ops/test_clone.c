@@ -216,7 +216,7 @@ CASE(clone_in_several_threads) {
 }
 
 /* Checks that all tensors of `out` are in one storage, in tree order, each at the next multiple of 256 bytes. Returns
- * the end of the last tensor. */
+ * the size of the storage. */
 static size_t check_one_storage(const tdict_tree *out) {
   scoped_tensor bytes = td_made(tensor, tdict_consolidated_bytes(out, &made, err));
   assert_int_equal(tdict_tensor_dtype(bytes), TDICT_U8);

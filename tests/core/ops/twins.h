@@ -131,7 +131,7 @@ static inline const thing *thing_at(const tdict_tree *td, const tdict_type *type
   return object;
 }
 
-/* Checks that the shapes and elements of two results are equal. Tensors of both results share a storage with their
+/* Checks that the shapes and elements of two results are equal. Tensor `a` of both results shares its storage with the
  * source in `of`, or neither does. */
 static inline void agree(const tdict_tree *td, const tdict_tree *plain, const twins *of, const tdict_type *type) {
   const thing *object = thing_at(td, type), *before = thing_at(of->td, type);

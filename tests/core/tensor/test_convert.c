@@ -9,7 +9,7 @@ static bool convert_double(tdict_dtype dtype, double value, void *element) {
   return tdict_convert_simple(dtype, element, TDICT_F64, &value, 1) == 1;
 }
 
-/* Returns the value of a positive float with `places` bits besides the sign, `mantissa` of them for the mantissa. */
+/* Returns the value of a float with `places` bits besides the sign, `mantissa` of them for the mantissa. */
 static double decode_of(unsigned bits, int places, int mantissa) {
   int exponent_bits = places - mantissa, exponent = (int)(bits >> mantissa) & ((1 << exponent_bits) - 1);
   int bias = (1 << (exponent_bits - 1)) - 1;

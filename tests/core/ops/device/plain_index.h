@@ -40,7 +40,7 @@ static inline void plain_place_lists(plain_plan *p, int ranges_before, bool is_s
   p->dim[at] = (plain_dim){.src = PLAIN_LISTED, .size = count};
 }
 
-/* Python's slice.indices(). */
+/* Computes the start and the size as Python's slice.indices() does. */
 static inline plain_dim plain_range(int src, int64_t size, int64_t start, int64_t stop, int64_t step) {
   const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
   plain_dim d = {.src = src, .step = step};

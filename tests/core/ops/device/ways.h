@@ -153,7 +153,7 @@ static inline wanted_row ways_wanted(tree_way way) {
     return (wanted_row){4, 4, 40, 1};
   }
 }
-/* Checks a row of each leaf of a result. The work must have ended. */
+/* Checks a row of each leaf of a result, or all rows after a fill or a conversion. The work must have ended. */
 static inline void ways_check(const ways *t, tree_way way, const tdict_tree *out) {
   const tdict_tree *result = out ? out : ways_destination(t, way);
   const wanted_row r = ways_wanted(way);
