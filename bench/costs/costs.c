@@ -165,12 +165,11 @@ int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "--scale") == 0) scale = atoi(argv[2]);
   if ((argc > 1 && !calls && argc != 3) || argc > 3 || (calls && argc > 2) || scale < 1 || scale > COST_MOST) {
     bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
-    fprintf(
-        help ? stdout : stderr,
-        "usage: tdict-costs [--scale N | --calls]\nRuns each container operation once on the host, with N "
-        "times as much data with --scale, 1 to %d.\nscripts/costs counts the instructions. --calls counts system calls "
-        "except those of malloc.\nExit status: 0 success, 1 failure or a system call, 2 wrong usage.\n",
-        (int)COST_MOST);
+    fprintf(help ? stdout : stderr,
+            "usage: tdict-costs [--scale N | --calls]\nRuns each container operation once on the host. --scale N "
+            "multiplies the data by N, 1 to %d.\nscripts/costs counts the instructions. --calls counts system calls "
+            "except those of malloc.\nExit status: 0 success, 1 failure or a system call, 2 wrong usage.\n",
+            (int)COST_MOST);
     return help ? 0 : 2;
   }
   cost_job *job = calloc(1, sizeof *job);

@@ -192,18 +192,18 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
   const advise_way *four = find_way(job, TDICT_MODE_NON_BLOCKING_PIN, 4), *best = &job->ways[job->best];
   const tdict_tuning_row *row = tdict_choose_row(table, TDICT_TUNING_IN, (size_t)total);
   raw_device_info info;
-  add_factor(job, "cores", "%d may be used; 4 threads take %.3f ms where the caller alone takes %.3f",
-             bench_cpu_count(), four->ms, one->ms);
+  add_factor(job, "cores", "%d may be used; 4 threads take %.3f ms, and the caller alone %.3f ms", bench_cpu_count(),
+             four->ms, one->ms);
   add_factor(job, "core use",
-             "%.2f processes ran or waited on average in the last minute; the way advised uses %.3f ms of processor "
+             "%.2f processes ran or waited on average in the last minute; the advised way uses %.3f ms of processor "
              "time, blocking %.3f",
              first_number("/proc/loadavg", ""), best->cpu_ms, loop->cpu_ms);
   if (o->pinned)
     add_factor(job, "memory use", "the leaves are already pinned: %.0f MB", total / 1e6);
   else
     add_factor(job, "memory use",
-               "%.0f MB of %.0f MB free would be pinned by pinning first (%.3f ms, and %.3f ms to send); the staging "
-               "ring pins 67 MB once",
+               "pinning first would pin %.0f MB of %.0f MB free (%.3f ms, and %.3f ms to send); the staging ring pins "
+               "67 MB once",
                total / 1e6, free_kb / 1e3, job->pin_ms, job->pinned_ms);
   if (place_is_gpu(p) && raw_device_describe(p->check.raw, p->device.index, &info))
     add_factor(job, "device", "%s, compute %d.%d, %d copy engines", info.name, info.compute_major, info.compute_minor,
@@ -213,10 +213,10 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
   add_factor(job, "number of leaves", "%" PRId64 ": leaf by leaf %.3f ms (%.2f us each), together %.3f ms", o->leaves,
              loop->ms, loop->ms * 1e3 / (double)o->leaves, best->ms);
   add_factor(job, "size of leaves",
-             "%" PRId64 " bytes; for %.1f MB in all the table has chunks of %zu bytes by %d thread%s, %s stores",
+             "%" PRId64 " bytes; for %.1f MB in all, the table has chunks of %zu bytes by %d thread%s, %s stores",
              o->leaf_bytes, total / 1e6, row->chunk_bytes, (int)row->workers, row->workers == 1 ? "" : "s",
              row->streaming ? "streaming" : "plain");
-  add_factor(job, "architecture", "the way advised reaches %.2f GB/s%s", total / best->ms / 1e6,
+  add_factor(job, "architecture", "the advised way reaches %.2f GB/s%s", total / best->ms / 1e6,
              place_is_gpu(p) ? "" : ", SIMULATED: copies within this host's memory");
 }
 
@@ -276,8 +276,8 @@ static void print_record(const advise_job *job) {
   else
     printf("Median of %d.\n", (int)REPEATS);
   bench_print_text(
-      "Worked: threads that copied, at most num_threads, or the calling thread for 0. Processors: processor "
-      "time of the whole process, divided by the time.");
+      "Worked: the number of threads that copied, including the calling thread if num_threads is 0. Processors: "
+      "processor time of the whole process, divided by the elapsed time.");
   printf("\nwhy:\n");
   json_array_foreach(json_object_get(job->record, "factors"), i, factor) {
     char label[32];
@@ -314,7 +314,7 @@ int advise_main(int argc, char **argv) {
       DEVICE_OPTION(&o->device),
       NUMBER_OPTION("leaves", 'n', "N", &o->leaves, 1, 100000000, "number of leaves"),
       NUMBER_OPTION("leaf-bytes", 'b', "BYTES", &o->leaf_bytes, 1, INT64_C(1) << 36,
-                    "size of each leaf, whole elements"),
+                    "size of each leaf, a multiple of the element size"),
       VALUES_OPTIONS(&o->values),
       FLAG_OPTION("pinned", &o->pinned, "the leaves are in pinned memory"),
       TEXT_OPTION("tuning", 0, "FILE", &o->tuning, "use a tuning file instead of the built-in table"),

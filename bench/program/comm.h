@@ -89,10 +89,10 @@ void comm_settings_default(comm_settings *s);
 #define COMM_OPTIONS(s)                                                                                            \
   RECORD_OPTIONS(&(s)->common),                                                                                    \
       NUMBER_OPTION("megabytes", 'm', "N", &(s)->megabytes, 1, 1000000,                                            \
-                    "size of the tree in 10^6 bytes (default: two trees, of leaves of 4000 B and 1 MB)"),          \
+                    "size of the tree in 10^6 bytes (default: two trees, with leaves of 4000 B and 1 MB)"),        \
       NUMBER_OPTION("leaves", 0, "N", &(s)->leaves, 1, 1000000, "number of leaves (default 1000)"),                \
       FLAG_OPTION("separate", &(s)->is_separate, "allocate each leaf alone (default: all leaves in one storage)"), \
-      FLAG_OPTION("corrupt", &(s)->is_corrupt, "send a wrong number, which the verification must find")
+      FLAG_OPTION("corrupt", &(s)->is_corrupt, "self-test: send a wrong number, which the verification must find")
 
 /* The state of a rank. */
 typedef struct comm_rank {

@@ -192,10 +192,10 @@ static int measure_size(run *r, int64_t leaf_bytes) {
 }
 
 static void print_head(const comm_rank *rank) {
-  printf("%s, %d ranks. The time of a call is the time of the slowest rank, and the median of %d calls (%d calls\n"
-         "for at most 16 MiB, except leaf by leaf). bytes: of the whole tree, which scatter cuts and gathers join.\n"
-         "of one buffer: time of plain calls of %s for one buffer of the same bytes / time of the tree. leaf by\n"
-         "leaf: the same plain calls for each leaf.\n",
+  printf("%s, %d ranks. The time of a call is the time of the slowest rank. Each time is the median of %d calls (%d\n"
+         "calls for at most 16 MiB, except leaf by leaf). bytes: of the whole tree, which scatter divides and gathers\n"
+         "join. of one buffer: the time of plain %s calls for one buffer of this size, divided by the time of\n"
+         "the tree. leaf by leaf: the same plain calls for each leaf.\n",
          rank->table.name, (int)rank->table.world_size, (int)rank->settings->common.repeats,
          (int)rank->settings->common.repeats * SMALL_REPEATS, rank->table.name);
 }

@@ -288,7 +288,7 @@ static const serve_op device_ops[] = {{"prepare", answer_prepare}, {"verify", an
                                       {"finish", answer_finish},   {"quit", answer_finish},   {0}};
 
 int device_main(int argc, char **argv) {
-  static const char doc[] = "Does works on a device on request: reads JSON lines from standard input and writes JSON "
+  static const char doc[] = "Runs works on a device on request: reads JSON lines from standard input and writes JSON "
                             "lines to standard output. bench/peers/compare-device starts it.";
   common_options o = {"auto", false, false, NULL, 1};
   device_job job = {.kind = NULL};

@@ -165,8 +165,9 @@ static int measure_row(devices_job *job, const devices_row *row, double one_devi
 
 static int measure_table(devices_job *job, json_t *list) {
   int answer = BENCH_OK;
-  printf("GB/s: bytes of all results per second. gain: time of one transfer for each device / time. growth: time / "
-         "time\nto one device. Medians of %d.\n\n| work | devices | ms | GB/s | gain | growth |\n"
+  printf("GB/s: bytes of all results per second. gain: the time of one transfer for each device, divided by the time.\n"
+         "growth: the time, divided by the time to one device. Medians of %d.\n\n"
+         "| work | devices | ms | GB/s | gain | growth |\n"
          "|---|---:|---:|---:|---:|---:|\n",
          (int)job->common.repeats);
   for (int r = 0; r < ROWS && answer == BENCH_OK; r++) {

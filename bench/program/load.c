@@ -249,7 +249,7 @@ static bool read_cold(load_job *job, const load_file *f, load_row *row, int way)
 static void print_cold(const load_job *job, const load_row rows[COLD_ROWS], uint64_t bytes) {
   const double direct = rate_of(&rows[DIRECT], bytes), buffered = rate_of(&rows[BUFFERED], bytes);
   const double best = direct > buffered ? direct : buffered;
-  if (best > 0) printf("  cold: %.2f of the best plain reader; of the file, ", rate_of(&rows[LIBRARY], bytes) / best);
+  if (best > 0) printf("  cold: %.2f of the best plain rate; of the file, ", rate_of(&rows[LIBRARY], bytes) / best);
   if (job->left < 0)
     printf("an unknown part was in the page cache\n");
   else

@@ -352,7 +352,7 @@ int loader_main(int argc, char **argv) {
       NUMBER_OPTION("tokens", 0, "N", &r.tokens, WINDOW + 1, INT32_MAX,
                     "with --work tokens and tokens16: tokens in a new shard or in memory (default 50000000)"),
       NUMBER_OPTION("samples", 0, "N", &r.samples, 1, most, "with --work samples: samples in memory (default 16384)"),
-      NUMBER_OPTION("seed", 's', "N", &r.seed, 0, most, "seed of the order of samples (default 1)"),
+      NUMBER_OPTION("seed", 's', "N", &r.seed, 0, most, "seed for the order of the samples (default 1)"),
       JSON_OPTION(&r.json, "the result"),
       {"digest", 0, NULL, "do not measure; print a hash of all batches in their order", OPTION_FLAG, &r.digest, 0, 0,
        NULL, 1, 0},

@@ -98,7 +98,7 @@ static int measure_range(narrow_job *job, const narrow_range *range, json_t *row
 static int measure_table(narrow_job *job, json_t *rows) {
   const size_t item = tdict_dtype_bytes(job->o.values.dtype);
   const bool is_bool = job->o.values.dtype == TDICT_BOOL;
-  printf("%" PRId64 " MB of %s from ordinary memory, median of %" PRId64 "; GB/s with narrow, and (times the rate "
+  printf("%" PRId64 " MB of %s from ordinary memory, median of %" PRId64 "; GB/s with narrow (and times the rate "
          "without)\n\n| values | bytes on the link |",
          job->o.megabytes, tdict_dtype_name(job->o.values.dtype), job->o.common.repeats);
   for (int t = 0; t < COLUMNS; t++)

@@ -300,7 +300,7 @@ bool place_empty_caches(bench_place *p) {
   if (p->evict)
     bench_on_threads(EVICT_THREADS, walk_part, p->evict);
   else
-    bench_print_error("no memory to empty the caches with");
+    bench_print_error("no memory for emptying the caches");
   return p->evict != NULL;
 }
 

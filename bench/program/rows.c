@@ -190,7 +190,7 @@ static void print_row_notes(const rows_run *run) {
   bench_print_text(
       "Median of %" PRId64 "%s%s; spread: slowest minus fastest; %s.", run->options->common.repeats, calls, trees,
       run->moved ? "the result of every row was verified" : "nothing is moved; the work of every row was verified");
-  if (run->driver) bench_print_text("Driver: the same work by plain driver calls.");
+  if (run->driver) bench_print_text("Driver: the same work with plain driver calls.");
   if (run->line)
     bench_print_text("Line: one driver copy from one pinned buffer, taken between the repetitions%s.",
                      run->place.device.type == TDICT_DEVICE_SIM ? "; SIMULATED: the library's copy of one pinned leaf"
@@ -213,8 +213,8 @@ static void print_threads(const json_t *records) {
            json_real_value(json_object_get(more, "processors_used")));
   }
   if (has_head)
-    bench_print_text("Threads asked: num_threads; 0 is the calling thread. Threads used: threads that copied. "
-                     "Processors: processor time of the whole process, divided by the time.");
+    bench_print_text("Threads asked: num_threads; 0 means the calling thread. Threads used: threads that copied. "
+                     "Processors: processor time of the whole process, divided by the elapsed time.");
 }
 
 static bool is_wanted(const rows_run *run, const bench_row *row) {
@@ -241,7 +241,7 @@ static int run_rows(rows_run *run) {
 }
 
 int rows_main(const bench_scenario *scenario, int argc, char **argv) {
-  static const char doc[] = "Measures and verifies the rows of a scenario, and the same work by plain driver calls."
+  static const char doc[] = "Measures and verifies the rows of a scenario, and the same work with plain driver calls."
                             "\v" EXIT_TEXT;
   rows_options o = {{"auto", false, false, NULL, 11}, scenario, NULL, NULL};
   const bench_option options[] = {

@@ -177,14 +177,14 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv); /* tdict-b
   TOOL(loader, "measures batches per second from a loader")                              \
   TOOL(doctor, "shows hardware, driver and settings that transfers use here")            \
   TOOL(advise, "recommends mode and num_threads for a tree")                             \
-  TOOL(devices, "measures one tree to several devices, whole and in parts")              \
+  TOOL(devices, "measures moving a tree to several devices, whole or in parts")          \
   TOOL(comm, "measures trees that ranks on several GPUs send each other")                \
   TOOL(narrow, "measures the option narrow for ranges of values and numbers of threads") \
   TOOL(tune, "measures this machine and writes a tuning file")                           \
   TOOL(pinning, "measures pinning a block while another thread copies")                  \
   TOOL(share, "measures batches that another process has filled")                        \
   TOOL(stress, "moves random trees in random ways and verifies every bit")               \
-  TOOL(device, "does works on a device for bench/peers/compare-device")                  \
+  TOOL(device, "runs works on a device for bench/peers/compare-device")                  \
   TOOL(worker, "measures rows for bench/peers/compare")
 #define BENCH_DECLARE_TOOL(name, summary) int name##_main(int argc, char **argv);
 BENCH_TOOLS(BENCH_DECLARE_TOOL)

@@ -9,7 +9,7 @@ static void await_ready(tdict_loader *l, int32_t wanted) {
     if (s.num_ready == wanted) return;
     usleep(1000);
   }
-  fail_msg("not %d batches became ready in 5 s", (int)wanted);
+  fail_msg("%d batches did not become ready in 5 s", (int)wanted);
 }
 
 DEVICE_CASE(loader_bounds_prefetched_bytes) {
