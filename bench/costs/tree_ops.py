@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the times of operations on whole trees in tdict, in TensorDict and in plain C, the floor. Prints a table.
+"""Compares the times of operations on whole trees in tdict, in TensorDict and in plain C (the floor). Prints a table.
 
 usage: tree_ops.py TDICT_TREE_OPS [ROUNDS]
 Runs the program tdict-tree-ops and the same work with TensorDict alternately, ROUNDS times (default 5). TensorDict must

@@ -10,8 +10,8 @@
 #include "load.h"
 #include "tdict/io.h"
 
-enum { FIRST, STEADY, OPEN, LINE, FILE_ROWS }; /* the rows of a file */
-enum { LIBRARY, DIRECT, BUFFERED, COLD_ROWS }; /* the rows of cold reads */
+enum { FIRST, STEADY, OPEN, LINE, FILE_ROWS }; /* the rows of the table for one file */
+enum { LIBRARY, DIRECT, BUFFERED, COLD_ROWS }; /* the rows of the table for cold reads */
 static const char *const work_names[LOAD_WORKS] = {"even", "mixed", "many", "cold", "save"};
 static const load_shape *const shapes[LOAD_COLD] = {&load_even, &load_mixed, &load_many};
 static const int64_t small_bytes = 4000000;

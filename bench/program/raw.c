@@ -197,7 +197,7 @@ bool raw_fill(raw_driver *r, raw_address device, unsigned char byte, size_t byte
 }
 
 /* The kernel in PTX. The driver compiles it, so no CUDA toolkit is needed. The kernel reads the device's nanosecond
- * clock until the time is over. */
+ * clock until the requested time has passed. */
 static const char spin_text[] = ".version 6.3\n"
                                 ".target sm_75\n"
                                 ".address_size 64\n"

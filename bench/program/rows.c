@@ -72,7 +72,7 @@ typedef struct rows_run {
   bench_bar bar;                /* counts rows */
   int done;                     /* finished rows */
   bench_job *job;               /* the current row */
-  int turn;                     /* how often this row's works have run, including warm-ups */
+  int turn;                     /* number of runs of this row's works so far, with warm-ups */
 } rows_run;
 
 /* Runs a work of the row once: the line, the driver or the library. If the row lacks this work, sets a negative

@@ -46,7 +46,7 @@ typedef struct bench_row {
   const char *calls;     /* "best": the best documented setting of each library; or the name of a setting */
   const char *peers;     /* "all", or the libraries to compare with, separated by commas */
   const char *statistic; /* "time"; for latency rows "p50" or "p99" */
-  int32_t mode, threads; /* options of the call of tdict */
+  int32_t mode, threads; /* options of tdict's calls */
   int32_t worth;         /* priority: rows with 1 are measured first, then 2, then 3 */
   int64_t kernel_ns;     /* overlap: duration of the kernel */
   int32_t trees;         /* number of source trees that the repetitions rotate through; 0: BENCH_TREES */

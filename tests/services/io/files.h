@@ -135,8 +135,8 @@ static inline void other_entry(const tdict_tree *b, size_t i, const char *key, t
   else
     *out = tdict_get_entry_at(b, i);
 }
-/* Checks that both trees have the same keys, batch sizes and leaves. Unless ignores_order is set, the order must
- * agree. */
+/* Checks that both trees have the same keys, batch sizes and leaves. Unless ignores_order is set, their order must be
+ * the same, too. */
 static inline void same_trees(const tdict_tree *a, const tdict_tree *b) {
   assert_int_equal(tdict_batch_ndim(a), tdict_batch_ndim(b));
   for (int d = 0; d < tdict_batch_ndim(a); d++) assert_int_equal(tdict_batch_size(a)[d], tdict_batch_size(b)[d]);
@@ -187,7 +187,7 @@ static inline tdict_tensor *random_tensor(dice *d, tdict_dtype dtype, int batch_
     shape[i] = i < batch_ndim ? batch_size[i] : (int64_t)roll(d, 4);
     order[i] = i;
   }
-  for (int i = ndim - 1; i > 0; i--) { /* order[i]: the stored dimension of dimension i */
+  for (int i = ndim - 1; i > 0; i--) { /* order[i]: the index of dimension i in `stored` */
     const int k = (int)roll(d, (uint64_t)i + 1), kept = order[i];
     order[i] = order[k];
     order[k] = kept;

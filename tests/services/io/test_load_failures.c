@@ -231,7 +231,8 @@ GPU_CASE(load_needs_only_the_staging_ring) {
     if (a[i] != (unsigned char)i) fail_msg("byte %d is %d", i, a[i]);
 }
 
-/* A result in pinned memory that exceeds the context's limit is refused. The ring does not count. */
+/* A result in pinned memory that exceeds the context's limit is refused. The pinned staging ring does not count against
+ * this limit. */
 GPU_CASE(load_keeps_the_limit_of_pinned_memory) {
   scoped_folder home = folder_create();
   scoped_context c = td_context(td_options(tdict_context_options, staging_bytes = 64 << 10, pinned_bytes = 4096));

@@ -170,7 +170,8 @@ CASE(metadata_of_other_files) {
   td_ok(tdict_open(in(&f, "x.npy"), td_options(tdict_open_options, metadata = &before), &tree, err));
   assert_null(before);
   tdict_release(tree);
-  /* With shards, the metadata have the entries of all shards. If several have a key, the first value counts. */
+  /* With shards, the metadata have the entries of all shards. If several shards have the same key, the first value
+   * counts. */
   static const char shards[2][160] = {"{\"__metadata__\":{\"format\":\"pt\",\"part\":\"1\"},"
                                       "\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
                                       "{\"__metadata__\":{\"format\":\"np\",\"a.b\":\"\"},"

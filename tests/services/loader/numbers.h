@@ -160,7 +160,7 @@ static inline tdict_loader *open_loader(const yard *y, const tdict_dataset_table
                                         const tdict_loader_options *o) {
   return td_made(loader, create_loader_of(y->c, table, o, &made, err));
 }
-/* Creates a loader, and releases the dataset. */
+/* Creates a loader, and releases the dataset, which the loader retains. */
 static inline tdict_loader *open_loader_on(const yard *y, tdict_dataset *d, const tdict_loader_options *o) {
   tdict_loader *l = td_made(loader, tdict_loader_create(y->c, d, o, &made, err));
   tdict_dataset_release(d);

@@ -3,7 +3,7 @@
  * the same reports with the calls that the loader makes. */
 #include "numbers.h"
 
-#include "engine/named_batch.h" /* after numbers.h, whose parameters have the name of its variable */
+#include "engine/named_batch.h" /* after numbers.h: a variable here has the name of parameters there */
 
 /* A container that also has hooks of its own. */
 static const tdict_type training_batch =

@@ -96,7 +96,7 @@ CASE(sampler_kinds_draw_independently) {
   int same = 0;
   for (int64_t i = 0; i < 10000; i++) same += tdict_sampler_get(even, 1, i) == tdict_sampler_get(weighted, 1, i);
   td_release(weighted, even);
-  assert_in_range(same, 40, 160); /* each place is equal with a probability of 1/100 */
+  assert_in_range(same, 40, 160); /* each pair of indices is equal with a probability of 1/100 */
 }
 
 CASE(sampler_splits_by_rank) {

@@ -12,8 +12,8 @@
 
 enum { LONG_NS = 1000000000 }; /* a timeout; MPI ignores it */
 
-/* Initializes MPI with this thread level, and makes a table with messages of at most `max_message_bytes`; 0 means the
- * default. */
+/* Initializes MPI with this thread level, and makes a table whose messages have at most `max_message_bytes` bytes; 0
+ * means the default. */
 tdict_comm_table start_job(int level, size_t max_message_bytes);
 /* Makes another table for all processes. */
 tdict_comm_table make_table(size_t max_message_bytes);

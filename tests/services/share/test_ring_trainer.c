@@ -198,7 +198,7 @@ CASE(share_ring_reports_a_killed_worker) {
   rig_nothing_leaked(before);
 }
 
-/* The message of a timeout has the time, the number of living workers, and the holders of slots. */
+/* The message of a timeout names the time, the number of living workers, and the holders of slots. */
 CASE(share_ring_take_says_who_holds_slots) {
   enum { WORKERS = 5 };
   tdict_share_ring *ring = rig_ring(8, WORKERS + 1), *workers[WORKERS];
