@@ -186,19 +186,18 @@ static const char *start_of(const piece *p) {
 static tdict_status pack_block(const piece *p, void *user, size_t at, const char *block, size_t bytes,
                                tdict_error *err) {
   (void)p, (void)at, (void)err;
-  tdict_pack_add(user, block, bytes, NULL);
+  tdict_pack_add(user, block, bytes);
   return TDICT_OK;
 }
 
 /* Packs a piece into the slot for the option `narrow`, and sets *filled to the end of the packed elements. */
-static tdict_status pack_piece(const piece *p, char *slot, tdict_stream_kind stores, const piece *following,
-                               size_t *filled, tdict_error *err) {
+static tdict_status pack_piece(const piece *p, char *slot, tdict_stream_kind stores, size_t *filled, tdict_error *err) {
   tdict_packer packer = {.kind = tdict_stream_best(), .stores = stores};
   const size_t bytes = p->end - p->begin;
   tdict_status status = TDICT_OK;
   tdict_pack_begin(&packer, p->item->src->dtype, slot + p->at, bytes);
   if (p->item->src_plain)
-    tdict_pack_add(&packer, p->item->src_data + p->begin, bytes, start_of(following));
+    tdict_pack_add(&packer, p->item->src_data + p->begin, bytes);
   else
     status = read_blocks(p, PACK_BUFFER, pack_block, &packer, err);
   if (status == TDICT_OK) *filled = p->at + tdict_pack_end(&packer);
@@ -231,7 +230,7 @@ tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chun
     if (p.host) {
       status = cast_piece(&p, slot + p.at, NULL, err);
     } else if (p.cast && p.cast->is_packed) {
-      status = pack_piece(&p, slot, stores, more ? &following : NULL, &filled, err);
+      status = pack_piece(&p, slot, stores, &filled, err);
     } else if (p.item->src_plain) {
       if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, room);
       gather_plain(stores, slot, &p, filled - p.at, more ? &following : NULL);

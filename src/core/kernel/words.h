@@ -98,12 +98,11 @@ enum {
  * The elements and the differences are rows of TDICT_PACK_ROW bytes, and begin at a multiple of TDICT_PACK_ROW from the
  * head. A row has lanes as wide as an element. Lane l holds the differences of the elements in lane l of all rows of
  * the block, one after another, from the lowest bit of the first row. So a difference is in one row or in two
- * neighbouring rows. The host fills up the elements of the last block to a multiple of TDICT_PACK_ROWS bytes. */
+ * neighbouring rows. The host fills up the last row of elements. */
 enum {
   TDICT_PACK_BLOCK_UNITS = 2 * TDICT_KERNEL_BLOCK_UNITS, /* units of 16 bytes */
   TDICT_PACK_BLOCK_BYTES = 16 * TDICT_PACK_BLOCK_UNITS,
   TDICT_PACK_ROW = 64,
-  TDICT_PACK_ROWS = 2 * TDICT_PACK_ROW,
   TDICT_PACK_SIZE = 0, /* word of the head: size of the packed elements in bytes, including the head */
   TDICT_PACK_HEAD = 1
 };

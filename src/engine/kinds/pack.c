@@ -1,12 +1,13 @@
-/* Packs elements block by block. A first pass finds the lowest and the highest element. A second pass reads the block
- * from the cache, and writes the differences from the lowest. See pack.h for ownership and threads. */
+/* Packs elements block by block. Most blocks need as many bits as the block before, and their elements fit to its base.
+ * So one pass packs the elements, and finds the range of the elements. If base and bits were wrong, a second pass packs
+ * the block again, from the cache. See pack.h for ownership and threads. */
 #include "engine/kinds/pack.h"
 
 #include <string.h>
 
 #include "engine/kinds/pack_vector.h"
 
-enum { ROW = TDICT_PACK_ROW, ROWS = TDICT_PACK_ROWS, BLOCK = TDICT_PACK_BLOCK_BYTES };
+enum { ROW = TDICT_PACK_ROW, BLOCK = TDICT_PACK_BLOCK_BYTES };
 
 static size_t round_to(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 
@@ -23,57 +24,73 @@ bool tdict_pack_supports(tdict_dtype dtype) {
   return false;
 }
 
-size_t tdict_pack_most_bytes(size_t bytes) { return head_bytes(bytes) + round_to(bytes, ROWS); }
+size_t tdict_pack_most_bytes(size_t bytes) { return head_bytes(bytes) + round_to(bytes, ROW); }
 
 void tdict_pack_begin(tdict_packer *p, tdict_dtype dtype, void *packed, size_t bytes) {
   p->packed = packed;
   p->filled = head_bytes(bytes);
   p->num_blocks = 0;
+  p->bits = 1;
+  p->base = 0;
   p->item_bytes = (unsigned)tdict_dtype_bytes(dtype);
   p->is_signed = dtype == TDICT_I16 || dtype == TDICT_I32 || dtype == TDICT_I64;
 }
 
-/* Returns the bits of each difference, if the largest is `most`. Bools get 1 bit, or all 8 bits. */
-static unsigned needed_bits(uint64_t most, unsigned item_bytes) {
+/* Returns the bits of each difference from the lowest element. Bools get 0, 1 or all 8 bits. */
+static unsigned needed_bits(tdict_pack_range range, unsigned item_bytes) {
+  const uint64_t most = (uint64_t)range.high - (uint64_t)range.low;
   const unsigned bits = most ? 64 - (unsigned)__builtin_clzll(most) : 0;
   return item_bytes == 1 && bits > 1 ? 8 : bits;
 }
 
+/* Returns true if differences from `base` need at most `bits` bits, of 1 to 63. */
+static bool fits(tdict_pack_range range, int64_t base, unsigned bits) {
+  return range.low >= base && ((uint64_t)range.high - (uint64_t)base) >> bits == 0;
+}
+
+/* Returns a base for a range. If possible, elements of later blocks with as many bits often fit to this base, too. */
+static int64_t choose_base(tdict_pack_range range, unsigned bits) {
+  const int64_t most = (int64_t)(((uint64_t)1 << bits) - 1), aligned = range.low & ~most;
+  return fits(range, aligned, bits) ? aligned : range.low;
+}
+
 /* Appends the rows of a block. */
-static void append(tdict_packer *p, const tdict_pack_ops *ops, const char *src, size_t bytes, const char *ahead) {
+static void append(tdict_packer *p, tdict_pack_rows pack, const char *src, size_t bytes) {
   const unsigned width = 8 * p->item_bytes;
   const uint64_t flip = p->is_signed ? 0 : (uint64_t)1 << (width - 1);
-  char *const to = p->packed + p->filled, rows[BLOCK] __attribute__((aligned(ROW)));
-  int64_t low, high;
-  ops->scan(src, bytes / ROW, flip, ahead, &low, &high);
-  const unsigned bits = needed_bits((uint64_t)high - (uint64_t)low, p->item_bytes);
-  const bool is_packed = bits > 0 && bits < width, is_direct = is_packed && p->stores == TDICT_STREAM_PLAIN;
-  const uint64_t base = bits < width ? (uint64_t)low ^ flip : 0;
-  if (is_packed) ops->pack(is_direct ? to : rows, src, bytes / ROW, base, bits, ahead);
+  const size_t count = bytes / ROW;
+  char *const to = p->packed + p->filled, buffer[BLOCK] __attribute__((aligned(ROW)));
+  char *const rows = p->stores == TDICT_STREAM_PLAIN ? to : buffer;
+  const tdict_pack_range range = pack(rows, src, count, flip, (uint64_t)p->base ^ flip, p->bits);
+  const unsigned bits = needed_bits(range, p->item_bytes);
+  const bool is_packed = bits > 0 && bits < width;
+  if (bits != p->bits || !fits(range, p->base, bits)) {
+    p->base = is_packed ? choose_base(range, bits) : range.low;
+    p->bits = is_packed ? bits : 1;
+    if (is_packed) pack(rows, src, count, flip, (uint64_t)p->base ^ flip, bits);
+  }
   uint64_t *words = (uint64_t *)(void *)p->packed + TDICT_PACK_HEAD + TDICT_WORDS_PER_BLOCK * p->num_blocks++;
-  words[TDICT_BLOCK_BASE] = base;
+  words[TDICT_BLOCK_BASE] = bits < width ? (uint64_t)p->base ^ flip : 0;
   words[TDICT_BLOCK_PLACE] = (uint64_t)p->filled << TDICT_PLACE_OFFSET | bits;
-  const size_t size = (bytes / ROW * bits + width - 1) / width * ROW;
-  if (!is_direct) tdict_stream_copy_padded(p->stores, to, is_packed ? rows : src, size, size, NULL);
+  const size_t size = (count * bits + width - 1) / width * ROW;
+  if (!is_packed || rows != to) tdict_stream_copy_padded(p->stores, to, is_packed ? rows : src, size, size, NULL);
   p->filled += size;
 }
 
-/* Appends the last block of elements that do not fill the last rows, with copies of the first element in these rows. */
-static void append_partial(tdict_packer *p, const tdict_pack_ops *ops, const char *src, size_t bytes,
-                           const char *ahead) {
+/* Appends the last block of elements that do not fill the last row, with copies of the first element in this row. */
+static void append_partial(tdict_packer *p, tdict_pack_rows pack, const char *src, size_t bytes) {
   char rows[BLOCK] __attribute__((aligned(ROW)));
   memcpy(rows, src, bytes);
-  for (size_t at = bytes; at < round_to(bytes, ROWS); at += p->item_bytes) memcpy(rows + at, src, p->item_bytes);
-  append(p, ops, rows, round_to(bytes, ROWS), ahead);
+  for (size_t at = bytes; at < round_to(bytes, ROW); at += p->item_bytes) memcpy(rows + at, src, p->item_bytes);
+  append(p, pack, rows, round_to(bytes, ROW));
 }
 
-void tdict_pack_add(tdict_packer *p, const void *src, size_t bytes, const void *ahead) {
-  const tdict_pack_ops *ops = tdict_pack_ops_of(p->kind, p->item_bytes);
+void tdict_pack_add(tdict_packer *p, const void *src, size_t bytes) {
+  const tdict_pack_rows pack = tdict_pack_rows_of(p->kind, p->item_bytes);
   const char *at = src, *end = at + bytes;
   for (size_t some; at < end; at += some) {
     some = (size_t)(end - at) < BLOCK ? (size_t)(end - at) : BLOCK;
-    const char *next = end - at > BLOCK ? at + BLOCK : ahead ? ahead : at;
-    (some % ROWS ? append_partial : append)(p, ops, at, some, next);
+    (some % ROW ? append_partial : append)(p, pack, at, some);
   }
 }
 

@@ -19,6 +19,9 @@ typedef struct tdict_packer {
   uint64_t num_blocks; /* blocks that are written */
   unsigned item_bytes;
   bool is_signed;
+  /* how to pack the next block: as the last one, if its elements were packed. `base` is as in tdict_pack_range */
+  unsigned bits;
+  int64_t base;
   tdict_stream_kind kind;   /* the vector instructions for the computation */
   tdict_stream_kind stores; /* the stores that write packed elements */
 } tdict_packer;
@@ -26,9 +29,8 @@ typedef struct tdict_packer {
 /* Begins to pack elements. `bytes` is the size of all elements together, at least 1. `packed` must have
  * tdict_pack_most_bytes(bytes) bytes. The caller sets the fields `kind` and `stores`. */
 void tdict_pack_begin(tdict_packer *packer, tdict_dtype dtype, void *packed, size_t bytes);
-/* Packs the next elements. `bytes` must be a multiple of TDICT_PACK_BLOCK_BYTES, except in the last call. If `ahead` is
- * not NULL, prefetches bytes at this address, which the caller will read next. */
-void tdict_pack_add(tdict_packer *packer, const void *src, size_t bytes, const void *ahead);
+/* Packs the next elements. `bytes` must be a multiple of TDICT_PACK_BLOCK_BYTES, except in the last call. */
+void tdict_pack_add(tdict_packer *packer, const void *src, size_t bytes);
 /* Writes the total size to the head. Returns this size, a multiple of 64. If `stores` is not TDICT_STREAM_PLAIN, call
  * tdict_stream_fence() before other threads or devices read the bytes. */
 size_t tdict_pack_end(tdict_packer *packer);

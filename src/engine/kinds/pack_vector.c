@@ -4,78 +4,62 @@
 
 #include "core/kernel/words.h"
 
-enum { ROW = TDICT_PACK_ROW, LINE = 64, PAIR = 2 * LINE };
+enum { ROW = TDICT_PACK_ROW };
 
-/* A vector of lanes at any address. */
-#define LANES(type, vector) typedef type lanes __attribute__((vector_size(vector), aligned(1), may_alias))
-#define AT(address) (*(lanes *)(address))
-#define CONST_AT(address) (*(const lanes *)(address))
 /* Takes the lanes of `a` for which the condition is true, and the others of `b`. */
 #define SELECT(condition, a, b) (((a) & (condition)) | ((b) & ~(condition)))
 
-#define SCAN(bits, vector, isa, target)                                                                                \
-  target static void scan_##bits##_##isa(const char *src, size_t rows, uint64_t flip, const char *ahead, int64_t *low, \
-                                         int64_t *high) {                                                              \
-    LANES(int##bits##_t, vector);                                                                                      \
-    const int##bits##_t f = (int##bits##_t)flip;                                                                       \
-    lanes low_a = CONST_AT(src) ^ f, low_b = low_a, high_a = low_a, high_b = low_a;                                    \
-    for (const char *end = src + ROW * rows; src < end; ahead += PAIR) {                                               \
-      __builtin_prefetch(ahead, 0, 2);                                                                                 \
-      for (int i = 0; i < PAIR / (vector) / 2; i++, src += 2 * (vector)) {                                             \
-        const lanes a = CONST_AT(src) ^ f, b = CONST_AT(src + (vector)) ^ f;                                           \
-        low_a = SELECT(a < low_a, a, low_a), high_a = SELECT(a > high_a, a, high_a);                                   \
-        low_b = SELECT(b < low_b, b, low_b), high_b = SELECT(b > high_b, b, high_b);                                   \
-      }                                                                                                                \
-    }                                                                                                                  \
-    const lanes least = SELECT(low_a < low_b, low_a, low_b), most = SELECT(high_a > high_b, high_a, high_b);           \
-    *low = least[0], *high = most[0];                                                                                  \
-    for (size_t i = 1; i < sizeof least / sizeof least[0]; i++) {                                                      \
-      if (least[i] < *low) *low = least[i];                                                                            \
-      if (most[i] > *high) *high = most[i];                                                                            \
-    }                                                                                                                  \
+/* Defines two functions. The second is a tdict_pack_rows, which packs the columns of the rows one after another. A
+ * column is as wide as a vector of `bytes` bytes. `lane` is the size of the numbers that are shifted, and `ones` has a
+ * 1 for each element of a lane. The first function finds the range in a row of lowest and a row of highest elements. If
+ * it were inlined, gcc would keep the vectors of the loop in memory. */
+#define PACK(width, lane, ones, bytes, isa, target)                                                           \
+  static __attribute__((noinline))                                                                            \
+  tdict_pack_range range_##width##_##isa(const int##width##_t *lows, const int##width##_t *highs) {           \
+    tdict_pack_range range = {lows[0], highs[0]};                                                             \
+    for (int i = 1; i < ROW * 8 / (width); i++) {                                                             \
+      if (lows[i] < range.low) range.low = lows[i];                                                           \
+      if (highs[i] > range.high) range.high = highs[i];                                                       \
+    }                                                                                                         \
+    return range;                                                                                             \
+  }                                                                                                           \
+  target static tdict_pack_range pack_##width##_##isa(char *dst, const char *src, size_t rows, uint64_t flip, \
+                                                      uint64_t base, unsigned bits) {                         \
+    typedef int##width##_t numbers __attribute__((vector_size(bytes), aligned(1), may_alias));                \
+    typedef uint##lane##_t lanes __attribute__((vector_size(bytes), aligned(1), may_alias));                  \
+    int##width##_t lows[ROW * 8 / (width)], highs[ROW * 8 / (width)];                                         \
+    for (size_t column = 0; column < ROW; column += bytes) {                                                  \
+      const char *from = src + column, *const end = from + ROW * rows;                                        \
+      char *to = dst + column;                                                                                \
+      numbers low = *(const numbers *)from ^ (int##width##_t)flip, high = low;                                \
+      lanes word = {0};                                                                                       \
+      unsigned filled = 0;                                                                                    \
+      for (; from < end; from += ROW) {                                                                       \
+        const numbers found = *(const numbers *)from ^ (int##width##_t)flip;                                  \
+        const lanes difference = *(const lanes *)from - (uint##lane##_t)((uint##width##_t)base * (ones));     \
+        low = SELECT(found < low, found, low);                                                                \
+        high = SELECT(found > high, found, high);                                                             \
+        word |= difference << filled;                                                                         \
+        filled += bits;                                                                                       \
+        if (filled < (width)) continue;                                                                       \
+        *(lanes *)to = word;                                                                                  \
+        to += ROW;                                                                                            \
+        filled -= (width);                                                                                    \
+        word = filled ? difference >> (bits - filled) : (lanes){0}; /* the bits that did not fit */           \
+      }                                                                                                       \
+      if (filled > 0) *(lanes *)to = word;                                                                    \
+      *(numbers *)((char *)lows + column) = low;                                                              \
+      *(numbers *)((char *)highs + column) = high;                                                            \
+    }                                                                                                         \
+    return range_##width##_##isa(lows, highs);                                                                \
   }
 
-/* `lane` is the size of the numbers that the instructions compute with. `ones` has a 1 for each element of a lane. */
-#define PACK(width, lane, ones, vector, isa, target)                                                             \
-  target static void pack_##width##_##isa(char *dst, const char *src, size_t rows, uint64_t base, unsigned bits, \
-                                          const char *ahead) {                                                   \
-    LANES(uint##lane##_t, vector);                                                                               \
-    for (size_t column = 0; column < ROW; column += vector) {                                                    \
-      lanes word = {0};                                                                                          \
-      unsigned filled = 0;                                                                                       \
-      char *to = dst + column;                                                                                   \
-      const char *from = src + column, *next = ahead + LINE;                                                     \
-      for (const char *end = from + ROW * rows; from < end; next += PAIR) {                                      \
-        if (column == 0) __builtin_prefetch(next, 0, 2);                                                         \
-        for (int i = 0; i < 2; i++, from += ROW) {                                                               \
-          const lanes difference = CONST_AT(from) - (uint##lane##_t)((uint##width##_t)base * (ones));            \
-          word |= difference << filled;                                                                          \
-          filled += bits;                                                                                        \
-          if (filled < (width)) continue;                                                                        \
-          AT(to) = word;                                                                                         \
-          to += ROW;                                                                                             \
-          filled -= (width);                                                                                     \
-          word = filled ? difference >> (bits - filled) : (lanes){0}; /* the bits that did not fit */            \
-        }                                                                                                        \
-      }                                                                                                          \
-      if (filled > 0) AT(to) = word;                                                                             \
-    }                                                                                                            \
-  }
-
-#define BYTES UINT64_C(0x0101010101010101)
-#define ALL(vector, isa, target)                                             \
-  SCAN(8, vector, isa, target)                                               \
-  SCAN(16, vector, isa, target)                                              \
-  SCAN(32, vector, isa, target)                                              \
-  SCAN(64, vector, isa, target)                                              \
-  PACK(8, 64, BYTES, vector, isa, target)                                    \
-  PACK(16, 16, 1, vector, isa, target)                                       \
-  PACK(32, 32, 1, vector, isa, target)                                       \
-  PACK(64, 64, 1, vector, isa, target)                                       \
-  static const tdict_pack_ops ops_##isa[] = {{scan_8_##isa, pack_8_##isa},   \
-                                             {scan_16_##isa, pack_16_##isa}, \
-                                             {scan_32_##isa, pack_32_##isa}, \
-                                             {scan_64_##isa, pack_64_##isa}};
+#define ALL(bytes, isa, target)                                 \
+  PACK(8, 64, UINT64_C(0x0101010101010101), bytes, isa, target) \
+  PACK(16, 16, 1, bytes, isa, target)                           \
+  PACK(32, 32, 1, bytes, isa, target)                           \
+  PACK(64, 64, 1, bytes, isa, target)                           \
+  static const tdict_pack_rows pack_##isa[] = {pack_8_##isa, pack_16_##isa, pack_32_##isa, pack_64_##isa};
 
 ALL(16, any, )
 #if defined(__x86_64__)
@@ -83,16 +67,15 @@ ALL(32, avx2, __attribute__((target("avx2"))))
 ALL(64, avx512, __attribute__((target("avx512f,avx512bw"))))
 #endif
 
-const tdict_pack_ops *tdict_pack_ops_of(tdict_stream_kind kind, unsigned item_bytes) {
-  const tdict_pack_ops *ops = ops_any;
+tdict_pack_rows tdict_pack_rows_of(tdict_stream_kind kind, unsigned item_bytes) {
+  const tdict_pack_rows *of_size = pack_any;
 #if defined(__x86_64__)
-  const bool wide = kind == TDICT_STREAM_AVX512 && __builtin_cpu_supports("avx512bw");
-  if (wide)
-    ops = ops_avx512;
+  if (kind == TDICT_STREAM_AVX512 && __builtin_cpu_supports("avx512bw"))
+    of_size = pack_avx512;
   else if ((kind == TDICT_STREAM_AVX512 || kind == TDICT_STREAM_AVX2) && tdict_stream_has(TDICT_STREAM_AVX2))
-    ops = ops_avx2;
+    of_size = pack_avx2;
 #else
   (void)kind;
 #endif
-  return &ops[__builtin_ctz(item_bytes)];
+  return of_size[__builtin_ctz(item_bytes)];
 }

@@ -7,9 +7,9 @@ enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
 /* Threads for a transfer of more than SPIN_MAX_BYTES that reads files, which needs more than memory does. With an H200,
  * one read 8 GB/s from the page cache, and eight 54 GB/s, about the speed of PCIe 5. */
 enum { FILE_WORKERS = 16 };
-/* Number of threads for a transfer of more than SPIN_MAX_BYTES that packs elements. Packing takes longer than copying,
- * so the threads limit the transfer, and not the link. */
-enum { PACK_WORKERS = 12 };
+/* The same for a transfer that packs elements. The threads limit it, and not the link. With an H200 and 16 processors,
+ * 16 threads were 10 to 20 % faster than 12. */
+enum { PACK_WORKERS = 16 };
 /* Number of slots that a thread of a transfer with a pace may hold: one to fill while the other is copied. */
 enum { SLOTS_WITH_PACE = 2 };
 

@@ -127,7 +127,7 @@ static inline size_t pv_packed_bytes(tdict_dtype dtype, const void *data, size_t
   size_t sum = pv_round(8 + 16 * ((bytes + PV_BLOCK - 1) / PV_BLOCK), 64);
   for (size_t at = 0; at < bytes; at += PV_BLOCK) {
     const size_t count = (bytes - at < PV_BLOCK ? bytes - at : PV_BLOCK) / item;
-    const size_t rows = (count * item + 127) / 128 * 2, bits = pv_bits(dtype, (const char *)data + at, count);
+    const size_t rows = (count * item + 63) / 64, bits = pv_bits(dtype, (const char *)data + at, count);
     sum += (rows * bits + 8 * item - 1) / (8 * item) * 64;
   }
   return sum;

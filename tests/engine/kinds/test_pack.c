@@ -11,7 +11,7 @@ static size_t pack(tdict_packer p, tdict_dtype dtype, const void *data, size_t b
   tdict_pack_begin(&p, dtype, packed, bytes);
   for (size_t at = 0, some; at < bytes; at += some) {
     some = bytes - at < blocks * PV_BLOCK ? bytes - at : blocks * PV_BLOCK;
-    tdict_pack_add(&p, (const char *)data + at, some, at + some < bytes ? (const char *)data + at + some : NULL);
+    tdict_pack_add(&p, (const char *)data + at, some);
   }
   const size_t size = tdict_pack_end(&p);
   tdict_stream_fence();
@@ -35,7 +35,9 @@ static void check_packed(rng *r, tdict_dtype dtype, const void *data, size_t byt
     const tdict_packer vectors = {.kind = (tdict_stream_kind)isa,
                                   .stores = pick(r, 0, 1) ? (tdict_stream_kind)isa : TDICT_STREAM_PLAIN};
     assert_int_equal(pack(vectors, dtype, data, bytes, 1 + (size_t)isa, other), size);
-    assert_memory_equal(packed, other, MOST_BYTES + 4096); /* unused bytes of the head do not change */
+    assert_memory_equal(packed, other, size); /* unused bytes of the head stay as they were */
+    const size_t most = tdict_pack_most_bytes(bytes);
+    for (size_t at = most; at < MOST_BYTES + 4096; at++) assert_int_equal(other[at], 0xA5);
   }
 }
 
@@ -95,21 +97,21 @@ GPU_CASE(unpack_restores_every_element) {
     }
 }
 
-/* Restores elements whose differences need any number of bits, in a whole block and in a part of one. */
+/* Differences of every number of bits, in two blocks and a part of a block. The blocks begin with different numbers. */
 GPU_CASE(unpack_restores_every_width) {
   rng r = {4};
   scoped_areas a = areas_open(1);
   scoped_bytes data = malloc(MOST_BYTES);
   for (int d = 0; pv_dtypes[d] != TDICT_BOOL; d++)
     for (unsigned bits = 0; bits <= 8 * pv_item(pv_dtypes[d]); bits++) {
-      const size_t item = pv_item(pv_dtypes[d]),
-                   counts[] = {PV_BLOCK / item, (size_t)pick(&r, 1, PV_BLOCK / (int64_t)item - 1)};
-      for (int c = 0; c < 2; c++) {
-        pv_fill_width(&r, pv_dtypes[d], data, counts[c], bits);
-        if (counts[c] > 1) assert_int_equal(pv_bits(pv_dtypes[d], data, counts[c]), bits);
-        check_packed(&r, pv_dtypes[d], data, counts[c] * item);
-        check_unpacked(&a, pv_dtypes[d], data, counts[c] * item, 0);
+      const size_t item = pv_item(pv_dtypes[d]), block = PV_BLOCK / item,
+                   rest = (size_t)pick(&r, 1, (int64_t)block - 1);
+      for (size_t i = 0; i < 3; i++) {
+        pv_fill_width(&r, pv_dtypes[d], data + i * PV_BLOCK, i < 2 ? block : rest, bits);
+        if (i < 2) assert_int_equal(pv_bits(pv_dtypes[d], data + i * PV_BLOCK, block), bits);
       }
+      check_packed(&r, pv_dtypes[d], data, 2 * PV_BLOCK + rest * item);
+      check_unpacked(&a, pv_dtypes[d], data, 2 * PV_BLOCK + rest * item, 0);
     }
 }
 

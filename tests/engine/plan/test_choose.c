@@ -90,7 +90,8 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
   assert_int_equal(tdict_context_num_threads(w.c), 16);
 }
 
-/* A transfer that reads files uses more threads than one that only copies, up to the number of processors. */
+/* A transfer that reads files or packs elements uses more threads than one that only copies, up to the number of
+ * processors. */
 GPU_CASE(choose_more_threads_for_files) {
   scoped_place w = place_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
@@ -103,8 +104,7 @@ GPU_CASE(choose_more_threads_for_files) {
     assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, 3, false, FILES).how.num_workers, 3);
     assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, FILES).how.num_workers,
                      choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).how.num_workers);
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, PACKED).how.num_workers,
-                     cpus < 12 ? cpus : 12);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, PACKED).how.num_workers, wanted);
     assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, PACKED).how.num_workers,
                      choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).how.num_workers);
   }
