@@ -361,7 +361,7 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
 }
 
 tdict_status tdict_kernel_repeat(tdict_kernel_work *work, void *dst, const void *src, bool *done, tdict_error *err) {
-  TDICT_ASSERT(work->op == TDICT_KERNEL_COPY || work->op == TDICT_KERNEL_FILL);
+  TDICT_ASSERT(work->op == TDICT_KERNEL_COPY || work->op == TDICT_KERNEL_FILL || work->op == TDICT_KERNEL_CONVERT);
   *done = false;
   if (work->num_entries == 0) return TDICT_OK;
   const addresses at = addresses_of(dst, src);

@@ -118,6 +118,7 @@ tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype, const tdi
                          .changes = is_converted,
                          .describe = describe_converted,
                          .fill = fill_converted,
+                         .describes_shapes = true,
                          .user = &c,
                          .moves = &moves,
                          .way = TDICT_OBJECT_ELEMENTS,

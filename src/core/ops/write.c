@@ -73,83 +73,95 @@ tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_indices
 
 enum { MAX_ELEMENT_BYTES = 4 * TDICT_ELEMENT_BYTES };
 
-/* Fills a tensor. If `checks_only` is true, only checks whether the tensor can be filled. */
-static tdict_status fill_tensor(tdict_moves *moves, const tdict_tensor *t, double value, bool checks_only,
-                                tdict_error *err) {
+/* A fill, with the value as an element of the last tensor's dtype. */
+typedef struct filling {
+  tdict_moves *moves;
+  double value;
+  tdict_dtype dtype; /* 0: no tensor yet */
   unsigned char element[MAX_ELEMENT_BYTES];
-  if (tdict_dtype_bytes(t->dtype) > sizeof element)
-    return tdict_fail(err, TDICT_ENOTSUP, "fill: elements of %zu bytes are not supported", tdict_dtype_bytes(t->dtype));
-  tdict_status status = tdict_element_from_double("fill", t->dtype, value, element, err);
-  if (status == TDICT_OK && checks_only) return tdict_moves_check_fill(moves, t, element, err);
-  return status == TDICT_OK ? tdict_moves_fill(moves, t, element, err) : status;
+} filling;
+
+static tdict_status convert_value(filling *f, tdict_dtype dtype, tdict_error *err) {
+  if (tdict_dtype_bytes(dtype) > sizeof f->element)
+    return tdict_fail(err, TDICT_ENOTSUP, "fill: elements of %zu bytes are not supported", tdict_dtype_bytes(dtype));
+  tdict_status status = tdict_element_from_double("fill", dtype, f->value, f->element, err);
+  f->dtype = status == TDICT_OK ? dtype : 0;
+  return status;
+}
+
+/* Fills a tensor. If `checks_only` is true, only checks whether the tensor can be filled. */
+static tdict_status fill_tensor(filling *f, const tdict_tensor *t, bool checks_only, tdict_error *err) {
+  tdict_status status = t->dtype == f->dtype ? TDICT_OK : convert_value(f, t->dtype, err);
+  if (status != TDICT_OK) return status;
+  return checks_only ? tdict_moves_check_fill(f->moves, t, f->element, err)
+                     : tdict_moves_fill(f->moves, t, f->element, err);
 }
 
 /* Fills all tensors that the cursor reaches. If `found_object` is not NULL, only checks whether the tensors can be
  * filled: sets *found_object to true and stops if there is an object with elements. */
-static tdict_status fill_leaves(tdict_moves *moves, tdict_cursor *cursor, const char *parent_path, double value,
-                                bool *found_object, tdict_error *err) {
+static tdict_status fill_leaves(filling *f, tdict_cursor *cursor, const char *parent_path, bool *found_object,
+                                tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next_leaf(cursor)) != 0;) {
     const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     if (found_object && tdict_leaf_box(leaf) && tdict_box_has_elements(tdict_leaf_box(leaf))) {
       *found_object = true;
       return TDICT_OK;
     }
-    tdict_status status = tensor ? fill_tensor(moves, tensor, value, found_object != NULL, err) : TDICT_OK;
+    tdict_status status = tensor ? fill_tensor(f, tensor, found_object != NULL, err) : TDICT_OK;
     if (status != TDICT_OK) return tdict_cursor_fail(cursor, parent_path, status, err);
   }
   return tdict_cursor_check(cursor, "fill", err);
 }
 
 /* Checks that all tensors and objects of a tree can be filled, and fills them. `parent_path` is its path. */
-static tdict_status fill_tree(tdict_moves *moves, const tdict_tree *td, const char *parent_path, double value,
-                              tdict_error *err) {
+static tdict_status fill_tree(filling *f, const tdict_tree *td, const char *parent_path, tdict_error *err) {
   const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS, .above = parent_path};
   tdict_cursor cursor;
   tdict_tree *opened = NULL;
   bool found_object = false;
   tdict_cursor_init(&cursor, td, true);
-  tdict_status status = tdict_moves_check_objects(moves, td, err);
-  if (status == TDICT_OK) status = fill_leaves(moves, &cursor, parent_path, value, &found_object, err);
+  tdict_status status = tdict_moves_check_objects(f->moves, td, err);
+  if (status == TDICT_OK) status = fill_leaves(f, &cursor, parent_path, &found_object, err);
   /* Flatten the objects, and check their tensors. */
   if (status == TDICT_OK && found_object) {
     status = tdict_objects_flatten(&opening, td, &opened, err);
     found_object = false;
     if (status == TDICT_OK) tdict_cursor_rewind(&cursor, opened);
-    if (status == TDICT_OK) status = fill_leaves(moves, &cursor, parent_path, value, &found_object, err);
+    if (status == TDICT_OK) status = fill_leaves(f, &cursor, parent_path, &found_object, err);
   }
   /* Write after all checks have passed. */
   tdict_cursor_rewind(&cursor, opened ? opened : td);
-  if (status == TDICT_OK) status = fill_leaves(moves, &cursor, parent_path, value, NULL, err);
-  if (status == TDICT_OK) status = tdict_moves_run(moves, err);
+  if (status == TDICT_OK) status = fill_leaves(f, &cursor, parent_path, NULL, err);
+  if (status == TDICT_OK) status = tdict_moves_run(f->moves, err);
   tdict_cursor_reset(&cursor);
   tdict_release(opened);
   return status;
 }
 
 /* Fills the tensor, tree or object at a path. If `path` is NULL, fills the whole tree. */
-static tdict_status fill_at(tdict_moves *moves, tdict_tree *tree, const char *path, double value, tdict_error *err) {
+static tdict_status fill_at(filling *f, tdict_tree *tree, const char *path, tdict_error *err) {
   static const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS};
   tdict_place place;
   tdict_tree *opened = NULL;
-  if (!path) return fill_tree(moves, tree, NULL, value, err);
+  if (!path) return fill_tree(f, tree, NULL, err);
   tdict_status status = tdict_place_get(&place, tree, path, "fill", err);
   if (status != TDICT_OK) return status;
   tdict_leaf leaf = tdict_place_leaf(&place);
   tdict_place_reset(&place);
-  if (tdict_leaf_tree(leaf)) return fill_tree(moves, tdict_leaf_tree(leaf), path, value, err);
-  if (tdict_leaf_box(leaf) && moves->stream)
+  if (tdict_leaf_tree(leaf)) return fill_tree(f, tdict_leaf_tree(leaf), path, err);
+  if (tdict_leaf_box(leaf) && f->moves->stream)
     return tdict_fail_at(err, TDICT_ENOTSUP, path,
                          "fill: an object of type %.60s; on a stream, only tensors are supported",
                          tdict_leaf_box(leaf)->type->name);
   if (tdict_leaf_box(leaf)) {
     status = tdict_box_flatten(&opening, tdict_leaf_box(leaf), path, &opened, err);
-    if (status == TDICT_OK) status = fill_tree(moves, opened, path, value, err);
+    if (status == TDICT_OK) status = fill_tree(f, opened, path, err);
     tdict_release(opened);
     return status;
   }
-  status = fill_tensor(moves, tdict_leaf_tensor(leaf), value, true, err);
-  if (status == TDICT_OK) status = fill_tensor(moves, tdict_leaf_tensor(leaf), value, false, err);
-  if (status == TDICT_OK) status = tdict_moves_run(moves, err);
+  status = fill_tensor(f, tdict_leaf_tensor(leaf), true, err);
+  if (status == TDICT_OK) status = fill_tensor(f, tdict_leaf_tensor(leaf), false, err);
+  if (status == TDICT_OK) status = tdict_moves_run(f->moves, err);
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
 
@@ -159,7 +171,7 @@ tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, const 
   tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM, "fill", err);
   if (status != TDICT_OK) return status;
   tdict_moves moves = {.what = "fill", .stream = tdict_run_stream(&r)};
-  status = fill_at(&moves, tree, path, value, err);
+  status = fill_at(&(filling){.moves = &moves, .value = value}, tree, path, err);
   tdict_moves_reset(&moves);
   return status;
 }

@@ -339,6 +339,38 @@ GPU_CASE(kernel_repeats_fills) {
   run_check_and_close(&a, &work);
 }
 
+/* A conversion is repeated at other addresses, unless their alignment differs. */
+GPU_CASE(kernel_repeats_conversions) {
+  enum { CONVERSIONS = 100, NUMBERS = 80 };
+  rng r = {17};
+  tdict_kernel_work work;
+  bool is_done;
+  int num_repeated = 0;
+  areas a = areas_open(12);
+  const int64_t shape[] = {NUMBERS}, to[] = {sizeof(int64_t)}, from[] = {sizeof(int32_t)};
+  const tdict_cast cast = {.to = TDICT_I64, .from = TDICT_I32};
+  tdict_kernel_move move = {.ndim = 1, .shape = shape, .dst_strides = to, .src_strides = from};
+  tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
+  for (int i = 0; i < CONVERSIONS; i++) {
+    const int64_t dst = 1024 * i + pick(&r, 0, 1) * 16 + (pick(&r, 0, 3) ? 0 : 4), src = 2048 * i + 8 * pick(&r, 0, 3);
+    move.dst = (char *)a.dst.data + dst;
+    move.src = (char *)a.src.data + src;
+    const size_t num_words = work.num_words;
+    td_ok(tdict_kernel_repeat(&work, move.dst, move.src, &is_done, err));
+    assert_int_equal(work.num_words, num_words); /* a repeated conversion shares its layout */
+    if (!is_done) td_ok(tdict_kernel_add_convert(&work, &move, &cast, err));
+    num_repeated += is_done;
+    for (int k = 0; k < NUMBERS; k++) {
+      int32_t number;
+      memcpy(&number, a.model_src + src + sizeof number * (size_t)k, sizeof number);
+      memcpy(a.model_dst + dst + sizeof(int64_t) * (size_t)k, &(int64_t){number}, sizeof(int64_t));
+    }
+  }
+  assert_int_equal(work.num_entries, CONVERSIONS);
+  assert_true(num_repeated > 20 && num_repeated < 90);
+  run_check_and_close(&a, &work);
+}
+
 /* A copy uses the widest unit that all addresses and strides allow, up to 16 bytes. */
 CASE(kernel_units_are_as_wide_as_possible) {
   static const struct {

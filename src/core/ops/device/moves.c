@@ -82,8 +82,7 @@ tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tre
   return tdict_objects_refuse(moves->what, tree, true, NULL, "; on a stream, only tensors are supported", err);
 }
 
-/* Makes room for one more move with `numbers` numbers. */
-static __attribute__((noinline)) tdict_status reserve(tdict_moves *m, size_t numbers, tdict_error *err) {
+static __attribute__((noinline)) tdict_status grow(tdict_moves *m, size_t numbers, tdict_error *err) {
   const size_t wanted = m->num_numbers + numbers;
   if ((m->count < m->cap || tdict_array_grow(&m->moves, &m->cap, 4 * m->cap + FIRST_MOVES, sizeof *m->moves)) &&
       (wanted <= m->cap_numbers ||
@@ -92,45 +91,54 @@ static __attribute__((noinline)) tdict_status reserve(tdict_moves *m, size_t num
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of copies", m->what);
 }
 
+/* Makes room for one more move with `numbers` numbers. */
+static inline tdict_status reserve(tdict_moves *m, size_t numbers, tdict_error *err) {
+  return m->count < m->cap && m->num_numbers + numbers <= m->cap_numbers ? TDICT_OK : grow(m, numbers, err);
+}
+
 static void add_numbers(tdict_moves *m, const int64_t *numbers, int count) {
   if (count > 0) memcpy(m->numbers + m->num_numbers, numbers, (size_t)count * sizeof *numbers);
   m->num_numbers += (size_t)count;
 }
 
-/* Adds the numbers of a move between two tensors of equal shape, and returns their offset. If the last move has equal
- * numbers, both moves use the same numbers. The caller has reserved the space. */
-static size_t add_layouts(tdict_moves *m, const tdict_tensor *dst, const tdict_tensor *src) {
+/* Returns true if a move between two tensors differs from the move `last` in its tensors only. */
+static inline bool is_repeated(const tdict_moves *moves, const tdict_move *last, const tdict_tensor *dst,
+                               const tdict_tensor *src, const tdict_memory *runner) {
   const int ndim = dst->ndim;
-  const int64_t *src_strides = tdict_tensor_dims_strides(src);
-  const tdict_move *last = m->count ? &m->moves[m->count - 1] : NULL;
-  if (last && last->ndim == ndim && ndim > 0) {
-    const int64_t *numbers = m->numbers + last->numbers;
-    if (tdict_sizes_equal(numbers, dst->dims, 2 * ndim) && tdict_sizes_equal(numbers + 2 * ndim, src_strides, ndim))
-      return last->numbers;
-  }
-  const size_t at = m->num_numbers;
-  add_numbers(m, dst->dims, 2 * ndim); /* the sizes and the strides are adjacent */
-  add_numbers(m, src_strides, ndim);
-  return at;
+  if (last->memory != runner || last->dtype != dst->dtype || last->src_dtype != src->dtype || last->ndim != ndim ||
+      last->listed >= 0)
+    return false;
+  if (ndim == 0) return true;
+  const int64_t *numbers = moves->numbers + last->numbers; /* the sizes and the strides of a tensor are adjacent */
+  return tdict_sizes_equal(numbers, dst->dims, 2 * ndim) &&
+         tdict_sizes_equal(numbers + 2 * ndim, tdict_tensor_dims_strides(src), ndim);
 }
 
-/* Adds a move between two tensors of equal shape. */
-static tdict_status add_pair(tdict_moves *moves, const tdict_tensor *dst, const tdict_tensor *src, tdict_kernel_op op,
-                             tdict_memory *runner, tdict_error *err) {
+/* Adds a move between two tensors of equal shape. A fill has no source, so both tensors are the same. */
+static inline tdict_status add_pair(tdict_moves *moves, const tdict_tensor *dst, const tdict_tensor *src,
+                                    tdict_kernel_op op, tdict_memory *runner, tdict_error *err) {
   tdict_status status = reserve(moves, 3 * (size_t)dst->ndim, err);
   if (status != TDICT_OK) return status;
-  const size_t numbers = add_layouts(moves, dst, src);
-  moves->moves[moves->count++] = (tdict_move){.op = op,
-                                              .memory = runner,
-                                              .dst = dst->storage,
-                                              .src = src->storage,
-                                              .dst_data = dst->data,
-                                              .src_data = src->data,
-                                              .dtype = dst->dtype,
-                                              .src_dtype = src->dtype,
-                                              .ndim = dst->ndim,
-                                              .numbers = numbers,
-                                              .listed = -1};
+  tdict_move *m = &moves->moves[moves->count];
+  if (moves->count > 0 && is_repeated(moves, m - 1, dst, src, runner)) {
+    *m = m[-1];
+    m->repeats = true;
+  } else {
+    *m = (tdict_move){.op = op,
+                      .memory = runner,
+                      .dtype = dst->dtype,
+                      .src_dtype = src->dtype,
+                      .ndim = dst->ndim,
+                      .numbers = moves->num_numbers,
+                      .listed = -1};
+    add_numbers(moves, dst->dims, 2 * dst->ndim);
+    add_numbers(moves, tdict_tensor_dims_strides(src), src->ndim);
+  }
+  m->dst = dst->storage;
+  m->dst_data = dst->data;
+  m->src = op == TDICT_KERNEL_FILL ? NULL : src->storage;
+  m->src_data = op == TDICT_KERNEL_FILL ? NULL : src->data;
+  moves->count++;
   return TDICT_OK;
 }
 
@@ -178,14 +186,15 @@ tdict_status tdict_moves_convert(tdict_moves *moves, tdict_tensor *dst, const td
   if (!moves->stream) tdict_tensor_await(src, false);
   /* Check after the wait, since a transfer into `src` can fail during the wait. */
   if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost(moves->what, "the source's bytes", src, err);
-  tdict_status status = add_pair(moves, dst, src, TDICT_KERNEL_CONVERT, find_converter(src, dst->storage->memory), err);
+  tdict_memory *converter = find_converter(src, dst->storage->memory);
+  tdict_status status = add_pair(moves, dst, src, TDICT_KERNEL_CONVERT, converter, err);
   if (status == TDICT_OK) moves->moves[moves->count - 1].entry = entry;
   return status;
 }
 
 /* Returns the memory whose launches can fill a tensor, or NULL. */
 static tdict_memory *find_filler(const tdict_moves *moves, const tdict_tensor *t) {
-  const bool fits = tdict_dtype_bytes(t->dtype) <= TDICT_MOVE_FILL_BYTES;
+  const bool fits = tdict_tensor_item_bytes(t) <= TDICT_MOVE_FILL_BYTES;
   return moves && fits && can_run(t->storage->memory) ? t->storage->memory : NULL;
 }
 
@@ -208,21 +217,9 @@ tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const v
   if (!filler || tdict_is_on_host(t)) return tdict_element_fill(t, element, err);
   if (t->numel == 0) return TDICT_OK;
   if (!moves->stream) tdict_tensor_await(t, true);
-  tdict_status status = reserve(moves, 3 * (size_t)t->ndim, err);
-  if (status != TDICT_OK) return status;
-  const size_t numbers = add_layouts(moves, t, t); /* a fill has no source, so the strides of `t` count twice */
-  tdict_move *m = &moves->moves[moves->count++];
-  *m = (tdict_move){.memory = filler,
-                    .dst = t->storage,
-                    .dst_data = t->data,
-                    .dtype = t->dtype,
-                    .src_dtype = t->dtype,
-                    .op = TDICT_KERNEL_FILL,
-                    .ndim = t->ndim,
-                    .numbers = numbers,
-                    .listed = -1};
-  memcpy(m->element, element, tdict_dtype_bytes(t->dtype));
-  return TDICT_OK;
+  tdict_status status = add_pair(moves, t, t, TDICT_KERNEL_FILL, filler, err); /* the strides of `t` count twice */
+  if (status == TDICT_OK) memcpy(moves->moves[moves->count - 1].element, element, tdict_tensor_item_bytes(t));
+  return status;
 }
 
 bool tdict_moves_reach_list(const tdict_tensor *a, const tdict_tensor *b, const tdict_tensor *list) {

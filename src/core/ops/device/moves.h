@@ -109,7 +109,8 @@ bool tdict_moves_reach_list(const tdict_tensor *a, const tdict_tensor *b, const 
  * at most TDICT_MOVE_FILL_BYTES bytes. Also returns the errors of tdict_moves_check_devices(). */
 tdict_status tdict_moves_check_fill(const tdict_moves *moves, const tdict_tensor *t, const void *element,
                                     tdict_error *err);
-/* Adds the fill of a tensor that passes tdict_moves_check_fill(), or fills at once. Errors: tdict_element_fill(). */
+/* Adds the fill of a tensor that passes tdict_moves_check_fill(), or fills at once. All fills of one struct with one
+ * dtype have the same element. Errors: tdict_element_fill(). */
 tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const void *element, tdict_error *err);
 
 /* Checks that a tensor can be converted to a new tensor in `memory`. NULL: for a tensor on a device the memory of that
