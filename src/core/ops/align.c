@@ -79,7 +79,7 @@ static tdict_status add_entry(aligner *a, tdict_leaf leaf, tdict_error *err) {
     const tdict_tree *node = get_node_of_tree(a, top->mark, t);
     int64_t slot = top->slot - 1;
     /* Trees that share a key table have the same slots, so no search is needed. */
-    if (node->keys != top->node->keys) slot = tdict_keys_find_key(node->keys, key);
+    if (node->keys != top->node->keys) slot = tdict_keys_find_near(node->keys, key, slot);
     if (slot < 0) {
       tdict_fail(err, TDICT_ENOTFOUND, "%s: tree %zu lacks a key that tree 0 has", a->what, t);
       return fail_at_key(a, NULL, TDICT_ENOTFOUND, err);

@@ -27,6 +27,7 @@ typedef struct joiner {
   tdict_moves moves;                            /* collects copies on devices */
   bool makes_ragged;                            /* true: tensors with different lengths are stacked as a ragged leaf */
   tdict_aligned aligned;                        /* the items; if an existing tree is written, this tree comes first */
+  size_t num_checked;     /* the tensors of all entries before this one match in shape, dtype and device */
   size_t first_item;      /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
   tdict_flat_pairs pairs; /* pairs of elements, for objects whose elements overwrite an existing object */
 } joiner;
@@ -102,8 +103,18 @@ static const tdict_tensor *get_joined_part(const joiner *j, size_t entry, size_t
   return tdict_leaf_tensor(j->aligned.leaves[entry * j->aligned.count + j->first_item + item]);
 }
 
-/* Computes the shape of the result's tensor at an entry. Checks that all parts match in shape, dtype and device. */
-static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *made, tdict_error *err) {
+/* Returns true if a part has the shape of the first part, but for the dimension along which cat joins. */
+static inline bool fits_first(const joiner *j, const tdict_tensor *t, const tdict_tensor *first) {
+  const int after = j->dim + 1;
+  if (t->ndim != first->ndim) return false;
+  if (j->is_stack) return tdict_sizes_equal(t->dims, first->dims, t->ndim);
+  return tdict_sizes_equal(t->dims, first->dims, j->dim) &&
+         tdict_sizes_equal(t->dims + after, first->dims + after, t->ndim - after);
+}
+
+/* Computes the shape of the result's tensor at an entry. The first call for an entry also checks that all parts match in
+ * shape, dtype and device. A map makes all first calls, in the order of the entries, before the others. */
+static tdict_status describe_joined(joiner *j, size_t entry, tdict_made *made, tdict_error *err) {
   const tdict_tensor *first = get_joined_part(j, entry, 0);
   if (first->ndim + j->is_stack > TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have more than %d dimensions", j->what, TDICT_MAX_NDIM);
@@ -111,23 +122,25 @@ static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *m
   made->ndim = first->ndim + j->is_stack;
   for (int i = 0; i < made->ndim; i++)
     made->shape[i] = i == j->dim ? j->batch_size[i] : first->dims[i - (j->is_stack && i > j->dim)];
+  if (entry < j->num_checked) return TDICT_OK;
   for (size_t i = 1; i < j->count; i++) {
     const tdict_tensor *t = get_joined_part(j, entry, i);
-    bool is_equal = t->ndim == first->ndim;
-    for (int d = 0; is_equal && d < t->ndim; d++)
-      is_equal = t->dims[d] == first->dims[d] || (!j->is_stack && d == j->dim);
+    const bool is_equal = fits_first(j, t, first);
     if (is_equal && t->dtype == first->dtype && tdict_storage_devices_equal(t->storage, first->storage)) continue;
     return tdict_check_part(j->what, t, i, first, is_equal, err);
   }
+  j->num_checked = entry + 1;
   return TDICT_OK;
 }
 
 /* Copies the tensors of all trees at an entry into their slices of `made`. */
 static tdict_status copy_parts(joiner *j, size_t entry, const tdict_tensor *made, tdict_error *err) {
   if (!made->numel) return TDICT_OK;
-  const size_t item = tdict_dtype_bytes(made->dtype);
+  const size_t item = tdict_tensor_item_bytes(made);
   tdict_made place;
   tdict_temp temp;
+  tdict_tensor *slice = NULL;
+  int64_t count = 1;
   tdict_status status = TDICT_OK;
   tdict_made_of(made, &place);
   const uintptr_t step = (uintptr_t)place.strides[j->dim] * item;
@@ -135,10 +148,13 @@ static tdict_status copy_parts(joiner *j, size_t entry, const tdict_tensor *made
   if (j->is_stack) tdict_made_select(&place, j->dim, 0, item);
   for (size_t i = 0; i < j->count && status == TDICT_OK; i++) {
     const tdict_tensor *part = get_joined_part(j, entry, i);
-    int64_t count = j->is_stack ? 1 : part->dims[j->dim];
-    if (!j->is_stack) place.shape[j->dim] = count;
-    place.data = (void *)at;
-    status = tdict_moves_copy(&j->moves, tdict_temp_over(&temp, made, &place), part, err);
+    if (!j->is_stack) count = part->dims[j->dim];
+    if (!slice || (!j->is_stack && count != place.shape[j->dim])) {
+      if (!j->is_stack) place.shape[j->dim] = count;
+      slice = tdict_temp_over(&temp, made, &place);
+    }
+    slice->data = (void *)at;
+    status = tdict_moves_copy(&j->moves, slice, part, err);
     at += (uintptr_t)count * step;
   }
   /* Each copy wrote a part of the tensor, so together no byte is lost. Copies on a device come later. */
@@ -264,7 +280,7 @@ static tdict_status write_joined_objects(joiner *j, const tdict_tree *out, size_
 }
 
 /* Checks that the tensors of all trees at an entry can be copied into the existing tensor `to`. */
-static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict_tensor *to, tdict_error *err) {
+static tdict_status check_joined_into(joiner *j, size_t entry, const tdict_tensor *to, tdict_error *err) {
   tdict_made made;
   tdict_status status = describe_joined(j, entry, &made, err);
   if (status == TDICT_OK) status = tdict_check_shape(j->what, to, made.ndim, made.shape, err);
