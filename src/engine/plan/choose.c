@@ -8,7 +8,7 @@ enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
  * one read 8 GB/s from the page cache, and eight 54 GB/s, about the speed of PCIe 5. */
 enum { FILE_WORKERS = 16 };
 /* The same for a transfer that packs elements. The threads limit it, and not the link. With an H200 and 16 processors,
- * 16 threads were 10 to 20 % faster than 12. */
+ * 16 threads were faster than 12. */
 enum { PACK_WORKERS = 16 };
 /* Number of slots that a thread of a transfer with a pace may hold: one to fill while the other is copied. */
 enum { SLOTS_WITH_PACE = 2 };
