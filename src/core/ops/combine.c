@@ -112,8 +112,8 @@ static inline bool fits_first(const joiner *j, const tdict_tensor *t, const tdic
          tdict_sizes_equal(t->dims + after, first->dims + after, t->ndim - after);
 }
 
-/* Computes the shape of the result's tensor at an entry. The first call for an entry also checks that all parts match in
- * shape, dtype and device. A map makes all first calls, in the order of the entries, before the others. */
+/* Computes the shape of the result's tensor at an entry. The first call for an entry also checks that all parts match
+ * in shape, dtype and device. A map makes all first calls, in the order of the entries, before the others. */
 static tdict_status describe_joined(joiner *j, size_t entry, tdict_made *made, tdict_error *err) {
   const tdict_tensor *first = get_joined_part(j, entry, 0);
   if (first->ndim + j->is_stack > TDICT_MAX_NDIM)

@@ -4,8 +4,8 @@
 
 #include "core/kernel/words.h"
 
-/* AHEAD: bytes from the row that is packed to the line that is prefetched, which is in the next block. On an H200 machine,
- * 8 threads packed int64 of 17 bits at 60 GB/s with the prefetch, and at 43 to 46 GB/s without. */
+/* AHEAD: bytes from the packed row to the prefetched line, which is in the next block. On an H200 machine, 8 threads
+ * packed int64 of 17 bits at 60 GB/s with the prefetch, and at 43 to 46 GB/s without. */
 enum { ROW = TDICT_PACK_ROW, AHEAD = 32768 };
 
 /* Takes the lanes of `a` for which the condition is true, and the others of `b`. */
