@@ -1,18 +1,22 @@
-/* tdict-costs-device: makes one call for a tree of small tensors on simulated devices: an asynchronous transfer, or a
- * read of rows by a list on the device. With callgrind, bench/costs/device_limits.py counts the instructions of the
- * calling thread in cost_call(). The device makes no copies during the call that starts a transfer, so that the count
- * varies little between runs. main() owns the data. Thread rule: one thread. */
+/* tdict-costs-device: makes one call for a tree of small tensors on simulated devices: an asynchronous transfer, a read
+ * of rows by a list on the device, or a copy, fill, conversion or join on the device. With callgrind,
+ * bench/costs/device_limits.py counts the instructions of the calling thread in cost_call(). During a transfer's call,
+ * the device makes no copies, so that each run finds about the same marks. main() owns the data. Thread rule: one
+ * thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "support/scoped.h"
 #include "tdict/clone.h"
+#include "tdict/combine.h"
+#include "tdict/convert.h"
 #include "tdict/devices.h"
 #include "tdict/index.h"
 #include "tdict/memory.h"
 #include "tdict/sim.h"
 #include "tdict/tdict.h"
+#include "tdict/write.h"
 
 #if defined(__clang__)
 #define COUNTED __attribute__((noinline, used))
@@ -20,20 +24,23 @@
 #define COUNTED __attribute__((noinline, noclone, used))
 #endif
 
+enum { ITEMS = 4 };
+
 typedef struct device_job {
   tdict_context *context;
   tdict_memory *memory; /* the memory of the first device */
   tdict_tree *tree, *target;
+  tdict_tree *items[ITEMS]; /* the trees that stack and cat join */
   tdict_tensor *list;
-  tdict_run run; /* has a stream */
+  tdict_run run;        /* has a stream */
+  const tdict_run *how; /* &run, or NULL: the call waits for its work */
 } device_job;
 
-/* A call whose instructions are counted. A transfer sets *out. A read of rows does not: it waits, or queues its work on
- * a stream. */
+/* A call to count. A transfer sets *out. Other calls do not: they wait, or queue their work on a stream. */
 typedef struct operation {
   const char *name;
   tdict_status (*call)(device_job *job, tdict_future **out, tdict_error *err);
-  bool is_transfer, is_block;
+  bool is_transfer, is_block, on_stream;
 } operation;
 
 static const tdict_device devices[2] = {{TDICT_DEVICE_SIM, 0}, {TDICT_DEVICE_SIM, 1}};
@@ -64,36 +71,45 @@ static tdict_status split(device_job *job, size_t count, tdict_future **out, tdi
 static tdict_status split_one(device_job *job, tdict_future **out, tdict_error *err) { return split(job, 1, out, err); }
 static tdict_status split_two(device_job *job, tdict_future **out, tdict_error *err) { return split(job, 2, out, err); }
 
-static tdict_status read_new(const device_job *job, const tdict_run *run, tdict_error *err) {
-  scoped_tree out = NULL;
-  return tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), run, &out, err);
-}
-static tdict_status read_into(const device_job *job, const tdict_run *run, tdict_error *err) {
-  return tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), run, err);
-}
-static tdict_status get(device_job *job, tdict_future **out, tdict_error *err) {
-  return (void)out, read_new(job, NULL, err);
-}
-static tdict_status get_on_stream(device_job *job, tdict_future **out, tdict_error *err) {
-  return (void)out, read_new(job, &job->run, err);
-}
-static tdict_status into(device_job *job, tdict_future **out, tdict_error *err) {
-  return (void)out, read_into(job, NULL, err);
-}
-static tdict_status into_on_stream(device_job *job, tdict_future **out, tdict_error *err) {
-  return (void)out, read_into(job, &job->run, err);
-}
+/* Defines a call that makes the tree `made`, and releases it. */
+#define MAKES_TREE(name, make)                                                      \
+  static tdict_status name(device_job *job, tdict_future **out, tdict_error *err) { \
+    scoped_tree made = NULL;                                                        \
+    (void)out;                                                                      \
+    return make;                                                                    \
+  }
+/* Defines a call that writes to a tree of the job. */
+#define WRITES_TREE(name, write) \
+  static tdict_status name(device_job *job, tdict_future **out, tdict_error *err) { return (void)out, write; }
+#define JOINED (const tdict_tree *const *)job->items, ITEMS
+MAKES_TREE(get, tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), job->how, &made, err))
+MAKES_TREE(clone, tdict_clone_deep(job->tree, job->how, &made, err))
+MAKES_TREE(to_dtype, tdict_to_dtype(job->tree, TDICT_BF16, NULL, job->how, &made, err))
+MAKES_TREE(stack, tdict_stack(JOINED, NULL, job->how, &made, err))
+MAKES_TREE(cat, tdict_cat(JOINED, NULL, job->how, &made, err))
+WRITES_TREE(into, tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), job->how, err))
+WRITES_TREE(copy, tdict_copy(job->target, job->items[0], job->how, err))
+WRITES_TREE(fill, tdict_fill(job->tree, NULL, 1, job->how, err))
 
 static const operation operations[] = {
-    {"block", move, true, true},
-    {"block-narrow", move_narrow, true, true},
-    {"separate", move, true, false},
-    {"split-one", split_one, true, false},
-    {"split-two", split_two, true, false},
-    {"get", get, false, false},
-    {"get-on-stream", get_on_stream, false, false},
-    {"into", into, false, false},
-    {"into-on-stream", into_on_stream, false, false},
+    {"block", move, .is_transfer = true, .is_block = true},
+    {"block-narrow", move_narrow, .is_transfer = true, .is_block = true},
+    {"separate", move, .is_transfer = true},
+    {"split-one", split_one, .is_transfer = true},
+    {"split-two", split_two, .is_transfer = true},
+    {"get", get, .on_stream = false},
+    {"get-on-stream", get, .on_stream = true},
+    {"into", into, .on_stream = false},
+    {"into-on-stream", into, .on_stream = true},
+    {"copy", copy, .on_stream = false},
+    {"fill", fill, .on_stream = false},
+    {"fill-on-stream", fill, .on_stream = true},
+    {"clone", clone, .on_stream = false},
+    {"clone-on-stream", clone, .on_stream = true},
+    {"to-dtype", to_dtype, .on_stream = false},
+    {"stack", stack, .on_stream = false},
+    {"stack-on-stream", stack, .on_stream = true},
+    {"cat", cat, .on_stream = false},
 };
 enum { NUM_OPERATIONS = sizeof operations / sizeof *operations };
 
@@ -129,16 +145,20 @@ static tdict_status prepare_transfer(device_job *job, const operation *op, long 
   return status;
 }
 
-/* Makes the source, the target and the list of positions on the device. Leaves have 16 rows of 64 bytes. */
-static tdict_status prepare_read(device_job *job, long leaves, tdict_error *err) {
+/* Makes the source, the other trees and the list of positions on the device. The source's leaves have 16 rows of 64
+ * bytes, and those of the other trees have 4 rows. */
+static tdict_status prepare_work(device_job *job, const operation *op, long leaves, tdict_error *err) {
   enum { ROWS = 16, PICKED = 4, ROW = 16 };
   static const int64_t positions[PICKED] = {3, 9, 1, 0}, count = PICKED, shape[] = {ROWS, ROW},
                        picked[] = {PICKED, ROW};
   scoped_tensor list = NULL;
   job->run = tdict_run_default();
+  job->how = op->on_stream ? &job->run : NULL;
   tdict_status status = tdict_stream_create(job->context, devices[0], &job->run.stream, err);
   if (status == TDICT_OK) status = make_tree(leaves, 2, shape, job->memory, &job->tree, err);
   if (status == TDICT_OK) status = make_tree(leaves, 2, picked, job->memory, &job->target, err);
+  for (int i = 0; i < ITEMS && status == TDICT_OK; i++)
+    status = make_tree(leaves, 2, picked, job->memory, &job->items[i], err);
   if (status == TDICT_OK) status = tdict_tensor_from_array(TDICT_I64, 1, &count, positions, &list, err);
   return status == TDICT_OK ? tdict_tensor_clone(list, job->memory, &job->list, err) : status;
 }
@@ -167,7 +187,7 @@ static tdict_status run(device_job *job, const operation *op, long leaves, tdict
   tdict_status status = tdict_context_create(&o, &job->context, err);
   if (status != TDICT_OK) return status;
   job->memory = tdict_device_memory(job->context, devices[0]);
-  status = op->is_transfer ? prepare_transfer(job, op, leaves, err) : prepare_read(job, leaves, err);
+  status = op->is_transfer ? prepare_transfer(job, op, leaves, err) : prepare_work(job, op, leaves, err);
   return status == TDICT_OK ? run_calls(job, op, err) : status;
 }
 
@@ -198,6 +218,7 @@ int main(int argc, char **argv) {
   tdict_tensor_release(job.list);
   tdict_release(job.tree);
   tdict_release(job.target);
+  for (int i = 0; i < ITEMS; i++) tdict_release(job.items[i]);
   if (job.context && job.run.stream.handle) tdict_stream_destroy(job.context, job.run.stream);
   tdict_context_destroy(job.context);
   return status == TDICT_OK ? 0 : 1;
