@@ -85,9 +85,9 @@ enum { TDICT_KERNEL_MAX_NDIM = 33 };
  * TDICT_ENOMEM, or TDICT_EINVAL if a member of the move is out of range. After an error, the work is unchanged. */
 tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_move *move, tdict_error *err);
 
-/* Adds the last copy, conversion or fill again with other addresses, and `src` NULL for a fill. All else must be equal.
- * If the work is empty or the addresses have another alignment, sets *done to false and adds nothing. Returns the
- * errors of tdict_kernel_add_copy(). */
+/* Adds the last copy, conversion or fill again, with other addresses. For a fill, `src` is NULL. All else must be
+ * equal. If the work is empty or the addresses have another alignment, sets *done to false and adds nothing. Returns
+ * the errors of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_repeat(tdict_kernel_work *work, void *dst, const void *src, bool *done, tdict_error *err);
 /* Makes space for `entries` more, so that adding them does not copy the array. Returns TDICT_ENOMEM. */
 tdict_status tdict_kernel_work_reserve(tdict_kernel_work *work, size_t entries, tdict_error *err);
