@@ -32,7 +32,7 @@ static void hear(void *user, int32_t level, const char *text) {
   snprintf(h->text, sizeof h->text, "%s", text);
 }
 
-/* If no GPU exists, a context that should use one logs a warning. A context with a named device logs nothing. */
+/* If TDICT_DEVICE_AUTO finds no GPU, the context logs one warning. A context whose device is named logs nothing. */
 CASE(context_without_a_gpu_logs_a_warning) {
   tdict_sim_options sim = tdict_sim_options_default();
   for (int way = 0; way < 2 * 3; way++) {
@@ -46,7 +46,7 @@ CASE(context_without_a_gpu_logs_a_warning) {
     assert_int_equal(h.count, is_missing);
     if (is_missing) {
       assert_int_equal(h.level, TDICT_LOG_WARNING);
-      assert_non_null(strstr(h.text, why.message)); /* the reason */
+      assert_non_null(strstr(h.text, why.message)); /* the warning contains the reason */
       assert_non_null(
           strstr(h.text, way % 2 ? "the default device of the context is the simulated device" : "the cpu"));
     }
@@ -80,7 +80,7 @@ CASE(context_auto_device) {
     tdict_context_destroy(c);
   }
   c = NULL;
-  td_ok(tdict_context_create(NULL, &c, err)); /* without options */
+  td_ok(tdict_context_create(NULL, &c, err)); /* default options */
   assert_true(tdict_device_equal(tdict_context_device(c, NULL), cuda == TDICT_OK ? tdict_cuda(0) : tdict_cpu()));
   tdict_context_destroy(c);
   c = open_on(tdict_sim(0), NULL); /* tdict_context_device() also says why no GPU is used */
@@ -88,7 +88,7 @@ CASE(context_auto_device) {
   assert_int_equal(why.status, TDICT_ENODEVICE);
 }
 
-/* An options struct as a newer header declares it: the fields that the library knows, and two unknown fields. */
+/* The options struct of a newer header: the fields that the library knows, followed by two that it does not know. */
 typedef struct newer_options {
   tdict_context_options known;
   int64_t unknown[2];
@@ -107,7 +107,7 @@ CASE(context_option_sizes) {
   newer.unknown[1] = 1;
   td_fails(TDICT_ENOTSUP, "context options", tdict_context_create((const tdict_context_options *)&newer, &c, err));
   assert_null(c);
-  tdict_context_options older = tdict_context_options_default(); /* without the fields from staging_bytes on */
+  tdict_context_options older = tdict_context_options_default(); /* ends before staging_bytes */
   older.device = tdict_cpu();
   older.num_threads = 3;
   older.staging_bytes = 1;
@@ -115,7 +115,7 @@ CASE(context_option_sizes) {
   td_ok(tdict_context_create(&older, &c, err));
   assert_int_equal(tdict_context_num_threads(c), 3);
   td_release(c);
-  older.struct_size = sizeof older.struct_size; /* only struct_size is read, so all options have their defaults */
+  older.struct_size = sizeof older.struct_size; /* no option is in the struct, so all have their defaults */
   td_ok(tdict_context_create(&older, &c, err));
   assert_int_equal(tdict_context_num_threads(c), tdict_pool_default_size());
   td_release(c);
@@ -151,7 +151,7 @@ CASE(context_create_refuses) {
   o.sim = NULL;
   td_fails(TDICT_EINVAL, "out is NULL", tdict_context_create(&o, NULL, err));
   assert_null(c);
-  td_ok(tdict_context_create(&o, &c, err)); /* the smallest values that are accepted */
+  td_ok(tdict_context_create(&o, &c, err)); /* the smallest valid values */
   tdict_context_destroy(c);
   tdict_context_destroy(NULL);
 }
@@ -165,7 +165,7 @@ CASE(context_absent_device) {
     tdict_context *c = NULL;
     tdict_context_options o = td_with(tdict_context_options, device = absent[i]);
     td_fails(TDICT_ENODEVICE, texts[i], tdict_context_create(&o, &c, err));
-    assert_true(strlen(td_last_error.message) > strlen(texts[i]) + 5); /* and why */
+    assert_true(strlen(td_last_error.message) > strlen(texts[i]) + 5); /* the message also gives the reason */
     assert_null(c);
   }
 }
@@ -216,7 +216,7 @@ static tdict_tree *make_tree(void) {
   return td;
 }
 
-/* Copies each leaf of `moved` to the host and compares it with the leaf that make_tree() made. */
+/* Copies each leaf of `moved` to the host and compares it with the bytes that make_tree() put into the leaf. */
 static void check_tree(const tdict_tree *moved) {
   scoped_bytes wanted = td_alloc(LEAF_BYTES + LEAVES);
   for (int i = 0; i < LEAVES; i++) {
@@ -232,7 +232,7 @@ static void check_tree(const tdict_tree *moved) {
 GPU_CASE(context_destroy_waits) {
   enum { COUNT = 4 };
   tdict_sim_options sim = tdict_sim_options_default();
-  sim.latency_ns = 5000000; /* without a wait, tdict_context_destroy() would return before the transfers end */
+  sim.latency_ns = 5000000; /* if tdict_context_destroy() did not wait, it would return before the transfers end */
   tdict_context *c = td_context(td_options(tdict_context_options, num_threads = 3, sim = &sim));
   tdict_tree *src = make_tree(), *results[COUNT];
   tdict_future *futures[COUNT];
@@ -295,7 +295,7 @@ GPU_CASE(memory_outlives_context) {
   check_tree(pinned);
   check_tree(moved);
   assert_true(tdict_is_pinned(pinned));
-  td_ok(tdict_get(moved, "leaf0", &leaf, err)); /* a copy on the device works without the context */
+  td_ok(tdict_get(moved, "leaf0", &leaf, err)); /* the copy on the device outlives the context */
   td_ok(tdict_tensor_copy(own, leaf, err));
   td_ok(tdict_tensor_clone(own, NULL, &copy, err));
   assert_memory_equal(tdict_tensor_const_data(copy), tdict_const_data(pinned, "leaf0"), LEAF_BYTES);

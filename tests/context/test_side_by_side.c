@@ -1,5 +1,5 @@
-/* Two contexts of one process use one device at the same time. Each thread has its own context and moves random trees
- * to the device and back. The program's option --seconds N makes the case longer. */
+/* Tests two contexts that use one device at the same time. Each has a thread that moves random trees to the device and
+ * back. The option --seconds N of the program runs the case for N seconds. */
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -14,7 +14,7 @@ typedef struct mover {
   int64_t until_ns;
   uint64_t seed;
   int64_t rounds;
-  _Atomic(int) failures; /* asserts work on the main thread only, so the main thread checks this number at the end */
+  _Atomic(int) failures; /* cmocka asserts work on the main thread only, so it checks this number at the end */
 } mover;
 
 /* Makes a tree of random leaves, some of them pinned. */

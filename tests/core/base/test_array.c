@@ -1,4 +1,4 @@
-/* Tests arrays that grow item by item. */
+/* Tests TDICT_RESERVE(), which grows an array. */
 #include "support/test.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ CASE(array_is_unchanged_if_it_cannot_grow) {
   assert_true(TDICT_RESERVE(items, cap, 3));
   int *before = items;
   const size_t cap_before = cap;
-  assert_false(TDICT_RESERVE(items, cap, SIZE_MAX / 2)); /* the bytes overflow */
+  assert_false(TDICT_RESERVE(items, cap, SIZE_MAX / 2)); /* the size in bytes would overflow */
   assert_false(TDICT_RESERVE(items, cap, SIZE_MAX));
   td_fail_alloc(0, true);
   const bool has_grown = TDICT_RESERVE(items, cap, cap_before + 1);

@@ -1,5 +1,5 @@
-/* Tests debug assertions: a failed assertion writes one line and ends the process by a signal. Release builds do not
- * check the conditions. */
+/* Tests debug assertions: a failed assertion writes one line to stderr and kills the process with a signal. Release
+ * builds do not check the conditions. */
 #include "core/base/assert.h"
 
 #include <signal.h>

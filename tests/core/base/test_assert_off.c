@@ -1,4 +1,4 @@
-/* Tests that debug assertions of a release build do not evaluate their condition. */
+/* Tests that debug assertions do not evaluate their condition in a release build. */
 #define TDICT_ASSERTS 0
 #include "core/base/assert.h"
 

@@ -1,4 +1,4 @@
-/* Tests checked arithmetic at the limits of the types. */
+/* Tests overflow-checked arithmetic at the limits of the integer types. */
 #include "support/test.h"
 
 #include "core/base/checked.h"

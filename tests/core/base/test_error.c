@@ -136,7 +136,8 @@ CASE(error_print_writes_one_line) {
   fclose(file);
 }
 
-/* Calls `run` and stores its return value in *answer. Returns what it writes to stderr, which the caller frees. */
+/* Calls `run` and stores its return value in *answer. Returns what `run` wrote to stderr. The caller frees the
+ * string. */
 static char *captured(int (*run)(tdict_status status, int *evaluated), tdict_status status, int *evaluated,
                       int *answer) {
   char *text = calloc(1, 4096);
@@ -163,7 +164,7 @@ static tdict_status answer_with(tdict_status status, int *evaluated, tdict_error
 static int leave_by_goto(tdict_status status, int *evaluated) {
   tdict_error err = {0};
   TDICT_TRY(answer_with(status, evaluated, &err));
-  *evaluated += 100; /* it went on */
+  *evaluated += 100; /* reached only if TDICT_TRY() did not jump to `done` */
 
 done:
   return err.status;
@@ -226,7 +227,7 @@ CASE(callback_statuses_are_codes) {
     assert_int_equal(said.native, 7);
     assert_string_equal(said.path, "where");
     assert_string_equal(said.message, silent);
-    memset(said.message, 'm', sizeof said.message); /* the texts fill their arrays and have no terminator */
+    memset(said.message, 'm', sizeof said.message); /* the strings fill their arrays and are not terminated */
     memset(said.path, 'p', sizeof said.path);
     assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
     assert_int_equal(strlen(said.message), sizeof said.message - 1);
@@ -250,7 +251,7 @@ CASE(error_set_fills_all_fields) {
   assert_int_equal(e.native, 0);
   assert_string_equal(e.path, "a.b");
   assert_string_equal(e.message, "sample of 7");
-  /* The arguments may point into the struct itself. */
+  /* The arguments may point into the error struct that is written. */
   assert_int_equal(tdict_error_set(&e, TDICT_EIO, e.path, "after %s at %s", e.message, e.path), TDICT_EIO);
   assert_string_equal(e.path, "a.b");
   assert_string_equal(e.message, "after sample of 7 at a.b");

@@ -1,4 +1,4 @@
-/* Tests how files that a program names are opened: regular files, other files, and missing files. */
+/* Tests opening files by path: regular files, other kinds of files, and missing files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -84,7 +84,7 @@ CASE(file_that_is_not_regular_is_refused) {
   remove_folder();
 }
 
-/* Files can be opened by a name in an open folder. A symbolic link is followed only on request. */
+/* A file can be opened by its name in a folder that is already open. A symbolic link is followed only on request. */
 CASE(file_opens_in_a_folder) {
   int fd = -1;
   FILE *file = NULL;

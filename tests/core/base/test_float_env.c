@@ -50,7 +50,7 @@ CASE(float_env_is_set_and_restored) {
 
 enum { COUNT = 1000 };
 
-/* All results of the calls, which are compared as bits. The struct has no padding. */
+/* The results of all calls. They are compared with memcmp(), so the struct must not have padding. */
 typedef struct results {
   double filled64, counted64[4], mean64, low64, mean_integers;
   int64_t drawn[COUNT];
@@ -89,9 +89,9 @@ static void make_arguments(arguments *a) {
   for (int i = 0; i < COUNT; i++) {
     numbers[i] = ldexp((double)random[i], -(int)(random[i] % 40)) / 3;
     integers[i] = (int64_t)(random[i] >> 1);
-    a->weights[i] = (double)(1 + random[i] % 7) * 0x1p-1074; /* subnormal, and so is their sum */
+    a->weights[i] = (double)(1 + random[i] % 7) * 0x1p-1074; /* subnormal, like their sum */
   }
-  numbers[0] = 0x1p-1070; /* the lowest number is subnormal */
+  numbers[0] = 0x1p-1070; /* so the minimum is subnormal */
   td_ok(tdict_create(TDICT_SHAPE(1), &a->tree, err));
   make_leaves(a->tree);
   a->tiny = tree_of(0x1p-140f);

@@ -33,12 +33,12 @@ CASE(forkmark_is_seen_by_children) {
   pid_t child = fork();
   if (child == 0) {
     int answer = ask_child(mark);
-    pid_t grandchild = answer ? -1 : fork(); /* a child of the child sees the fork, too */
+    pid_t grandchild = answer ? -1 : fork(); /* a grandchild also detects the fork */
     if (grandchild == 0) _exit(ask_child(mark));
     int status = 0;
     if (grandchild > 0 && (waitpid(grandchild, &status, 0) != grandchild || !WIFEXITED(status) || WEXITSTATUS(status)))
       answer = 5;
-    tdict_forkmark *own = NULL; /* a mark that the child creates shows no fork */
+    tdict_forkmark *own = NULL; /* a mark created in the child reports no fork there */
     if (tdict_forkmark_create(&own, NULL) != TDICT_OK || tdict_forkmark_forked(own)) answer = 6;
     tdict_forkmark_release(own);
     tdict_forkmark_release(mark);

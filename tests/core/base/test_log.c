@@ -27,7 +27,7 @@ CASE(log_writes_to_the_programs_function) {
   assert_int_equal(atomic_load(&h.count), 1);
   assert_int_equal(h.level, 2);
   assert_string_equal(h.text, "seven is 7, 100%");
-  char longer[3000]; /* cut, and ended */
+  char longer[3000]; /* longer than the log's buffer, so it is truncated and terminated */
   memset(longer, 'x', sizeof longer - 1);
   longer[sizeof longer - 1] = 0;
   tdict_log_write(log, 1, "%s", longer);
@@ -51,7 +51,7 @@ CASE(log_that_is_closed_is_silent) {
   heard h = {.count = 0};
   tdict_log *log = NULL;
   td_ok(tdict_log_create(hear, &h, &log, err));
-  assert_ptr_equal(tdict_log_retain(log), log); /* a transfer that outlives its context does the same */
+  assert_ptr_equal(tdict_log_retain(log), log); /* as does a transfer that outlives its context */
   tdict_log_close(log);
   tdict_log_release(log);
   tdict_log_write(log, 1, "too late");
@@ -79,7 +79,7 @@ typedef struct crowd {
 static void hear_crowd(void *user, int32_t level, const char *text) {
   crowd *c = user;
   (void)text;
-  if (level == 3) atomic_fetch_add(&c->late, 1); /* the call began after the close */
+  if (level == 3) atomic_fetch_add(&c->late, 1); /* the writer had already seen `closed` */
   atomic_fetch_add(&c->writes, 1);
 }
 static void *write_often(void *user) {

@@ -1,10 +1,10 @@
-/* Tests option structs whose size differs from the size that the library knows. */
+/* Tests option structs that are shorter or longer than the library's struct. */
 #include "support/guarded.h"
 #include "support/test.h"
 
 #include "core/base/options.h"
 
-/* The library's struct, and the same struct as an older and a newer header declare it. */
+/* The library's struct, and the versions of this struct in an older and a newer header. */
 typedef struct known_options {
   size_t struct_size;
   int32_t first, second;
@@ -75,7 +75,7 @@ CASE(options_size_below_itself_is_refused) {
   }
 }
 
-/* If the size of a saved struct is wrong, only the size is read. */
+/* If struct_size of a saved struct is wrong, no other field is read. */
 CASE(options_saved_need_their_size) {
   const known_options saved = {sizeof saved, 10, 20, 30};
   known_options known = defaults;
@@ -90,7 +90,8 @@ CASE(options_saved_need_their_size) {
   assert_memory_equal(&known, &saved, sizeof known);
 }
 
-/* A shorter struct is filled up to its size. A longer one gets only the known fields. Wrong sizes are refused. */
+/* Only the fields within a shorter struct are written. A longer struct gets only the known fields. Invalid sizes are
+ * refused. */
 CASE(options_are_written_by_their_size) {
   static const size_t bad[] = {0, sizeof(size_t) - 1, 4097, SIZE_MAX};
   known_options full = {sizeof full, 10, 20, 30};

@@ -26,7 +26,7 @@ CASE(dtype_bytes_and_names) {
     assert_int_equal(tdict_dtype_bytes(TDICT_DTYPE(code, bits, 0)), 0);
     assert_string_equal(tdict_dtype_name(TDICT_DTYPE(code, bits, 0)), "unknown");
   }
-  /* Codes that only DLPack has, and sizes that no type has. */
+  /* DLPack type codes that tdict lacks, and invalid sizes. */
   static const tdict_dtype unknown[] = {0,
                                         TDICT_DTYPE(0, 7, 1),
                                         TDICT_DTYPE(0, 4, 1),

@@ -1,5 +1,6 @@
 /* Makes random moves of elements between areas of device memory, and checks them with a naive model. The model computes
- * each offset from the index of the element. It neither merges dimensions nor uses units. */
+ * the offset of each element from its index. Unlike the library, it does not merge dimensions or combine elements into
+ * wider units. */
 #ifndef TDICT_TESTS_CORE_KERNEL_RANDOM_MOVE_H
 #define TDICT_TESTS_CORE_KERNEL_RANDOM_MOVE_H
 
@@ -58,7 +59,8 @@ typedef struct side {
   int64_t shape[MODEL_DIMS], strides[MODEL_DIMS], first;
 } side;
 
-/* Chooses strides in random order and direction, sometimes with gaps. Returns false if the area has no room. */
+/* Chooses a random order and direction of the dimensions, sometimes with gaps. Strides may be 0 if `may_repeat` is
+ * true. Returns false if the area is full. */
 static inline bool place_side(rng *r, side *s, size_t item, bool may_repeat, size_t *used) {
   int order[MODEL_DIMS];
   int64_t step = (int64_t)item, back = 0;
@@ -93,7 +95,7 @@ static inline bool place_side(rng *r, side *s, size_t item, bool may_repeat, siz
   return true;
 }
 
-/* A random move, with the strides and the lists that `move` points to. */
+/* A random move. `move` points to the strides and lists in this struct. */
 typedef struct random_move {
   side dst, src; /* the indexed side has one dimension for each list instead of the listed dimension; see make_move() */
   tdict_kernel_move move;
@@ -106,8 +108,8 @@ static inline void free_move(random_move *m) {
   for (int k = 0; k < m->move.num_lists; k++) free(m->positions[k]);
 }
 
-/* Chooses positions. For a scatter, no combination of positions is chosen twice. Stores each list in the work or in
- * device memory. Returns false if the area of lists is full. */
+/* Chooses the positions of all lists. A scatter gets no combination of positions twice. Stores each list in the work or
+ * in device memory. Returns false if the area for lists is full. */
 static inline bool make_lists(rng *r, areas *a, tdict_kernel_work *work, random_move *m, const int64_t *sizes) {
   tdict_kernel_move *move = &m->move;
   const int64_t count = move->shape[move->listed];
@@ -151,7 +153,7 @@ typedef struct items {
   size_t dst, src;
 } items;
 
-/* Makes a random move for `work`. Returns false if an area is full; the move is then freed. */
+/* Makes a random move for `work`. Returns false if an area is full; then nothing needs to be freed. */
 static inline bool make_move(rng *r, areas *a, tdict_kernel_work *work, items item, random_move *m) {
   memset(m, 0, sizeof *m);
   int64_t sizes[MODEL_LISTS] = {0}, all = 1;

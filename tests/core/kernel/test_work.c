@@ -1,4 +1,4 @@
-/* Runs works of each operation on a device and compares the results with a naive model. */
+/* Tests each operation of kernel works on a device. Compares the results with a naive model. */
 #include "core/kernel/work.h"
 
 #include "core/kernel/random_move.h"
@@ -48,7 +48,7 @@ GPU_CASE(kernel_copies_equal_a_model) {
     run_and_check(&a, &work);
   }
   areas_close(&a);
-  assert_true(with_params > 5 && with_buffer > 5); /* some works passed their table as parameters, others in a buffer */
+  assert_true(with_params > 5 && with_buffer > 5); /* tables were passed as parameters and in a buffer */
 }
 
 typedef struct fill_model {
@@ -91,7 +91,7 @@ GPU_CASE(kernel_fills_equal_a_model) {
   }
 }
 
-/* Two large entries of many blocks lie between small and empty entries. Each block must find its entry. */
+/* Among small and empty entries are two large ones with many blocks each. Every block must find its entry. */
 GPU_CASE(kernel_blocks_find_their_entries) {
   enum { BYTES = 100000, SMALL = 24, COUNT = 21 };
   tdict_kernel_work work;
@@ -116,7 +116,8 @@ GPU_CASE(kernel_blocks_find_their_entries) {
   run_check_and_close(&a, &work);
 }
 
-/* A check finds the index of the first bad position in each list. Lists are in the work or in device memory. */
+/* A check returns the index of the first bad position in each list. Half of the lists are in the work, half in device
+ * memory. */
 GPU_CASE(kernel_checks_find_the_first_bad_position) {
   enum { LISTS = 30, MOST = 5000 };
   rng r = {3};
@@ -153,8 +154,8 @@ GPU_CASE(kernel_checks_find_the_first_bad_position) {
   run_check_and_close(&a, &work);
 }
 
-/* Checks gathers with checked lists. A gather replaces a bad position with 0, and reports the index of the first row
- * with a bad position. A guarded gather copies no row of an entry with a bad position. */
+/* Tests gathers that check their lists. A gather uses position 0 instead of a bad one, and reports the index of the
+ * first row with a bad position. A guarded gather copies nothing for an entry that has a bad position. */
 static void check_copies(bool is_guarded) {
   enum { ENTRIES = 40, SIZE = 9, MOST = 3000 };
   rng r = {8};
@@ -247,8 +248,8 @@ CASE(kernel_divides_exactly) {
   }
 }
 
-/* In a large entry, each block handles several batches. Running such an entry takes long, so the case sets this number
- * of batches in a smaller entry. */
+/* In a large entry, each block handles several batches. Because running a large entry takes long, the case writes the
+ * number of batches into a smaller entry. */
 GPU_CASE(kernel_blocks_with_several_batches) {
   enum { UNITS = 100001, BATCHES = 3 };
   tdict_kernel_work work;
@@ -288,7 +289,7 @@ GPU_CASE(kernel_repeats_copies) {
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
   td_ok(tdict_kernel_repeat(&work, a.dst.data, a.src.data, &is_done, err));
   assert_false(is_done); /* no copy has been added yet */
-  /* The first entry has another layout. A repeat of the first layout instead of the last would fail the case. */
+  /* The first entry has another layout, so the case fails if the first layout is repeated instead of the last. */
   const int64_t small[] = {1, 16};
   tdict_kernel_move first = move;
   first.dst = (char *)a.dst.data + 1024 * 100;
@@ -384,7 +385,7 @@ CASE(kernel_units_are_as_wide_as_possible) {
       {4096, 8192, {8, 32}, {32, 1}, {36, 1}, 1, 4, 64, 2},   /* rows of the source begin at multiples of 4 */
       {4096, 8192, {8, 32}, {64, 2}, {64, 2}, 2, 16, 32, 1},  /* elements of 2 bytes */
       {4096, 8192, {8, 32}, {64, 2}, {2, 16}, 2, 2, 256, 2},  /* a transposed source */
-      {4096, 8192, {8, 1}, {48, 7}, {-48, 9}, 48, 16, 24, 2}, /* strides of dimensions of size 1 do not count */
+      {4096, 8192, {8, 1}, {48, 7}, {-48, 9}, 48, 16, 24, 2}, /* the stride of a dimension of size 1 is ignored */
       {4096, 8192, {8, 0}, {48, 16}, {48, 16}, 16, 16, 0, 2}, /* no elements */
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -1,4 +1,4 @@
-/* A second JSON reader for tests, recursive and slow. Follows the grammar of RFC 8259 rule by rule. */
+/* A slow, recursive JSON validator for tests. Follows the grammar of RFC 8259 rule by rule. */
 #ifndef TDICT_TESTS_CORE_LEAVES_NAIVE_JSON_H
 #define TDICT_TESTS_CORE_LEAVES_NAIVE_JSON_H
 
@@ -22,7 +22,7 @@ static inline bool naive_is(naive *n, const char *text) {
   n->at += length;
   return true;
 }
-/* Decodes a character. Returns its code point, or -1 if the bytes are not UTF-8. */
+/* Decodes the next character. Returns its code point, or -1 if the bytes are not valid UTF-8. */
 static inline int32_t naive_char(naive *n) {
   static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   if (n->at == n->end) return -1;

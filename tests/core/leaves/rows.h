@@ -1,5 +1,5 @@
-/* Rows of different lengths in plain arrays, to compare ragged leaves with. The caller releases what these functions
- * return. Thread rule: the main thread. */
+/* Plain arrays of rows of different lengths, with which ragged leaves are compared. The caller releases what these
+ * functions return. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_LEAVES_ROWS_H
 #define TDICT_TESTS_CORE_LEAVES_ROWS_H
 
@@ -8,7 +8,7 @@
 
 enum { MOST_ROWS = 40 };
 typedef struct rows {
-  int64_t count, width; /* width: numbers in each element of a row */
+  int64_t count, width; /* width: floats in each element of a row */
   int64_t length[MOST_ROWS];
   float *value[MOST_ROWS]; /* length * width numbers */
 } rows;
@@ -105,7 +105,7 @@ static inline tdict_ragged *rows_get(const tdict_tree *td, const char *path) {
   return td_made(ragged, tdict_get_ragged(td, path, &made, err));
 }
 
-/* Checks that a tensor has the numbers of row `i`. */
+/* Checks that a tensor equals row `i`. */
 static inline void rows_check_row(const place *w, const rows *want, int64_t i, const tdict_tensor *got) {
   assert_int_equal(tdict_tensor_ndim(got), 2);
   assert_int_equal(tdict_tensor_shape(got)[0], want->length[i]);
@@ -113,7 +113,8 @@ static inline void rows_check_row(const place *w, const rows *want, int64_t i, c
   scoped_bytes found = read_elements(w, got);
   assert_memory_equal(found, want->value[i], (size_t)(want->length[i] * want->width) * sizeof(float));
 }
-/* Checks that a leaf has these rows: its values, its offsets and the results of its functions. */
+/* Checks that a ragged leaf equals these rows: its values, its offsets, and what the functions for ragged leaves
+ * return. */
 static inline void rows_check(const place *w, const rows *want, const tdict_ragged *got) {
   const tdict_tensor *values = tdict_ragged_get_info(got).values, *offsets = tdict_ragged_get_info(got).offsets;
   assert_int_equal(tdict_ragged_get_info(got).num_rows, want->count);

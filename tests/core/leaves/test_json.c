@@ -1,10 +1,10 @@
-/* Tests the readers of UTF-8 and JSON with tables of texts, and compares them with a second reader on random texts.
- * Each text ends where its memory ends, so that a sanitizer reports reads past the end. */
+/* Tests the UTF-8 and JSON readers with tables of strings, and compares them with naive_json.h on random input. Each
+ * JSON string has a buffer of its exact length, so that a sanitizer reports reads past the end. */
 #include "core/leaves/json.h"
 #include "naive_json.h"
 #include "support/test.h"
 
-/* Validates a copy of the text whose memory ends with the text, so that a sanitizer reports reads past the end. */
+/* Validates a copy of `bytes` in a buffer of its exact length. */
 static bool is_json(const void *bytes, size_t length, tdict_json_fault *fault) {
   scoped_chars copy = td_alloc(length ? length : 1);
   if (length) memcpy(copy, bytes, length);
@@ -133,7 +133,7 @@ CASE(json_refuses) {
   assert_int_equal(fault.at, 1);
 }
 
-/* 512 levels of arrays or objects are accepted, and 513 are refused. */
+/* Arrays or objects may be nested 512 levels deep, but not 513. */
 CASE(json_has_a_depth) {
   enum { MOST = TDICT_JSON_MOST_DEPTH };
   char text[8 * (MOST + 1)];
@@ -154,7 +154,7 @@ CASE(json_has_a_depth) {
   }
 }
 
-/* Compares the readers on random sequences of tokens. Most of the texts are nearly valid JSON. */
+/* Compares both readers on random sequences of JSON tokens. */
 CASE(json_agrees_with_a_second_reader) {
   static const char *const pieces[] = {"{",   "}",       "[",       "]",       ",",      ":",    "\"a\"",    "\"\"",
                                        "1",   "-0.5e+1", "true",    " ",       "\n",     "null", "\"\\n\"",  "\"",
@@ -198,7 +198,7 @@ CASE(utf8_is_checked) {
     if (c >= 0x80) text[n++] = (char)(0x80 | (c & 0x3f));
     const bool is_surrogate = c >= 0xd800 && c <= 0xdfff;
     if (tdict_utf8_length(text, (size_t)n) != (is_surrogate ? 0 : (size_t)n)) fail_msg("U+%04x", (unsigned)c);
-    if (n > 1) assert_int_equal(tdict_utf8_length(text, (size_t)n - 1), 0); /* cut */
+    if (n > 1) assert_int_equal(tdict_utf8_length(text, (size_t)n - 1), 0); /* truncated */
   }
   /* Decode random bytes with both readers. */
   unsigned char bytes[64];

@@ -1,5 +1,5 @@
 /* Tests value leaves in operations on trees and in transfers. An operation must move the values of a column as it moves
- * the elements of a tensor: see ops_put_values(). */
+ * the elements of a tensor. */
 #include "core/ops/rig.h"
 
 static const tdict_nontensor *values_of(const tdict_tree *td, const char *path) {
@@ -8,7 +8,7 @@ static const tdict_nontensor *values_of(const tdict_tree *td, const char *path) 
   return object;
 }
 
-/* Checks the shape and the texts of a leaf. `wanted` has the texts in C order, separated by blanks. */
+/* Checks the shape and the texts of a leaf. `wanted` lists the texts in C order, separated by spaces. */
 static void check_texts(const tdict_tree *td, const char *path, int ndim, const int64_t *shape, const char *wanted) {
   const tdict_nontensor *values = values_of(td, path);
   const int64_t *sizes = NULL;
@@ -116,7 +116,7 @@ CASE(values_are_joined) {
   scoped_tree a = column_of(2, six, "same"), b = column_of(2, six + 2, "same"), c = column_of(1, six + 4, "other");
   scoped_tree out = joined(a, b, true, 0);
   CHECK_TEXTS(out, "s", "a b c d", 2, 2);
-  CHECK_TEXTS(out, "w", "same same same same", 2, 2); /* equal values also become a column, as in TensorDict */
+  CHECK_TEXTS(out, "w", "same same same same", 2, 2); /* equal values become a column too, as in TensorDict */
   tdict_release(out);
   out = joined(a, b, true, 1);
   CHECK_TEXTS(out, "s", "a c b d", 2, 2);
@@ -180,7 +180,7 @@ CASE(values_of_changed_children) {
   td_fails_at(TDICT_ESHAPE, "[3]", "kid.s", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   const tdict_tree *both[] = {td, td};
   td_fails_at(TDICT_ESHAPE, "[3]", "kid.s", tdict_stack(both, 2, NULL, NULL, &out, err));
-  /* The other functions that put leaves into a node check the column, too. */
+  /* Update, set_tree and set_batch_size check the column too. */
   scoped_tree loose = td_made(tree, tdict_create(1, (const int64_t[]){4}, &made, err));
   td_fails(TDICT_ESHAPE, "[3]", tdict_update(loose, kid, NULL, 0, err));
   td_fails(TDICT_ESHAPE, "[3]", tdict_set_tree(loose, "x", kid, err));
@@ -238,7 +238,7 @@ CASE(values_are_compared) {
     for (int k = 0; k < COUNT; k++) assert_int_equal(tdict_equal(trees[i], trees[k]), i == k);
     scoped_tree again = help_tree_without_batch();
     td_ok(tdict_set_values(again, "x", &all[i], TDICT_WHOLE_TREE, err));
-    assert_true(tdict_equal(trees[i], again)); /* another object */
+    assert_true(tdict_equal(trees[i], again)); /* a different object */
   }
   for (int i = 0; i < COUNT; i++) tdict_release(trees[i]);
   check_difference(&all[1], &all[12], "value: true and false");
@@ -308,7 +308,7 @@ CASE(values_are_skipped_by_visits) {
   assert_ptr_equal(values_of(out, "s"), values_of(td, "s"));
 }
 
-/* Functions that write in place accept values that are equal to those in the tree. */
+/* tdict_copy() and tdict_update_in_place() accept values that equal those in the tree, but cannot write others. */
 CASE(values_are_not_written) {
   static const char advice[] = "tdict_set_values() or tdict_set_texts()";
   scoped_tree td = tree_of_six(), same = tree_of_six(), other = tree_of_six(), row = NULL, text_only = TREE(2, 3);
@@ -326,7 +326,7 @@ CASE(values_are_not_written) {
   assert_non_null(strstr(td_last_error.message, advice));
   assert_memory_equal(tdict_const_data(td, "t"), tdict_const_data(same, "t"), 24); /* checked before the first write */
   td_fails(TDICT_ENOTSUP, advice, tdict_update_in_place(td, other, NULL, 0, err));
-  /* Rows of a column cannot be written, even if they are equal. */
+  /* An index cannot write to a column, even if the values are equal. */
   td_fails_at(TDICT_ENOTSUP, advice, "s", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), same, NULL, err));
   td_fails(TDICT_ENOTSUP, advice, tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), td, NULL, err));
   td_fails(TDICT_ENOTSUP, advice, tdict_index_into(NULL, td, same, TDICT_INDEX(TDICT_ALL), NULL, err));
@@ -368,7 +368,7 @@ CASE(values_survive_enomem_in_operations) {
   RIG_WITHOUT_MEMORY(td, tdict_cat(both, 2, NULL, NULL, &out, err));
 }
 
-/* Every mode of transfer passes on values. The values stay in host memory. */
+/* Values are part of the result in every transfer mode. They stay in host memory. */
 DEVICE_CASE(values_are_transferred) {
   static const int32_t modes[] = {TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING, TDICT_MODE_NON_BLOCKING_PIN};
   rig r = {td_context(NULL), NULL};

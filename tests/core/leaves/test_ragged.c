@@ -1,4 +1,4 @@
-/* Tests how ragged leaves are created and how their rows are read. Compares them with plain arrays of rows. */
+/* Tests creating ragged leaves and reading their rows. Compares them with plain arrays of rows. */
 #include "rows.h"
 
 static tdict_tensor *integers(tdict_dtype dtype, int count, const int64_t *values) {
@@ -32,7 +32,7 @@ DEVICE_CASE(ragged_create_shares) {
 }
 
 CASE(ragged_create_takes_any_layout) {
-  /* the values have permuted dimensions, and the offsets a stride of two */
+  /* the values are a permuted view, and the offsets have a stride of 2 */
   scoped_tensor base = TENSOR(2, 5), values = NULL, all = INTEGERS(0, 7, 2, 7, 2, 7, 5, 7), offsets = NULL;
   scoped_ragged leaf = NULL;
   td_ok(tdict_tensor_permute(base, 2, (const int[]){1, 0}, &values, err));
@@ -161,7 +161,7 @@ CASE(ragged_from_rows_refuses) {
 }
 
 CASE(ragged_offsets_must_fit) {
-  /* 2^31 elements of size 0, which need no memory */
+  /* 2^31 elements of 0 bytes, which need no memory */
   const int64_t huge[] = {INT64_C(1) << 31, 0}, most[] = {INT64_MAX, 0}, strides[] = {0, 1};
   tdict_ragged_options o = tdict_ragged_options_default();
   tdict_ragged *leaf = NULL;

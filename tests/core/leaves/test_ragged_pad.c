@@ -30,7 +30,7 @@ static tdict_tensor *padded_of(const rows *r, int64_t longest, tdict_memory *mem
   td_ok(tdict_tensor_from_array(TDICT_F32, COUNTS(r->count, longest, r->width), all, &t, err));
   return in_memory(t, memory);
 }
-/* Makes the lengths of the rows as int64 (`kind` 0) or int32 (1), or as a mask of bool (2) or uint8 (3). */
+/* Returns the lengths of the rows as an int64 (`kind` 0) or int32 (1) tensor, or as a mask of bool (2) or uint8 (3). */
 static tdict_tensor *lengths_of(const rows *r, int64_t longest, int kind, tdict_memory *memory) {
   int32_t narrow[MOST_ROWS];
   unsigned char mask[MOST_ROWS * 16] = {0};
@@ -72,7 +72,7 @@ DEVICE_CASE(ragged_to_padded_fills) {
     const int64_t longest = longest_of(&r), shape[] = {i, longest, r.width};
     scoped_ragged leaf = rows_make(&r, TDICT_I64, memory);
     scoped_tensor padded = NULL, mask = NULL;
-    const float rest = w.gpu ? 0 : 2.5f; /* device memory can only be filled with equal bytes */
+    const float rest = w.gpu ? 0 : 2.5f; /* device memory can only be filled with a repeated byte */
     td_ok(tdict_ragged_to_padded(leaf, (double)rest, NULL, &padded, i % 3 ? &mask : NULL, err));
     assert_int_equal(tdict_tensor_ndim(padded), 3);
     assert_memory_equal(tdict_tensor_shape(padded), shape, sizeof shape);
@@ -141,7 +141,7 @@ CASE(ragged_padded_refuses) {
   td_fails(TDICT_EDTYPE, "offsets_dtype is float32", tdict_ragged_from_padded(padded, lengths, &o, &leaf, err));
   assert_null(leaf);
   td_fails(TDICT_EINVAL, "ragged is NULL", tdict_ragged_to_padded(NULL, 0, NULL, &out, NULL, err));
-  td_ok(tdict_ragged_from_rows(&lengths, 1, NULL, &leaf, err)); /* one row of int64 */
+  td_ok(tdict_ragged_from_rows(&lengths, 1, NULL, &leaf, err)); /* a leaf with one row, of int64 */
   td_fails(TDICT_EINVAL, "padded is NULL", tdict_ragged_to_padded(leaf, 0, NULL, NULL, NULL, err));
   td_fails(TDICT_EOVERFLOW, "int64 does not hold 1e+30", tdict_ragged_to_padded(leaf, 1e30, NULL, &out, NULL, err));
   assert_null(out);

@@ -9,7 +9,7 @@ CASE(ragged_set_and_get) {
   assert_ptr_equal(rows_get(td, "n.x"), leaf);
   assert_ptr_equal(tdict_object_type(td, "n.x"), tdict_ragged_type());
   td_ok(tdict_set_ragged(td, "n.x", leaf, err));  /* sets the same leaf again */
-  td_ok(tdict_set_ragged(plain, "a", leaf, err)); /* also in a second tree, which has no batch dimensions */
+  td_ok(tdict_set_ragged(plain, "a", leaf, err)); /* and in a second tree, which has no batch dimensions */
   td_ok(tdict_set_ragged(plain, "b", wrong, err));
   tdict_entry entry;
   td_ok(tdict_get_entry(td, "n.x", &entry, err));
@@ -193,7 +193,7 @@ DEVICE_CASE(ragged_stack_makes_leaves) {
   for (int n = 0; n < 6; n++) {
     scoped_rows r = rows_random(5, 2);
     tdict_tree *samples[5], *out = NULL;
-    if (n == 5) { /* rows of equal length become a tensor */
+    if (n == 5) { /* rows of equal length are stacked into a tensor */
       rows_free(&r);
       r = rows_of(2, COUNTS(3, 3, 3, 3, 3));
     }
@@ -247,7 +247,7 @@ CASE(ragged_stack_refuses) {
   td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_cat(one, 1, &o, NULL, &out, err));
   td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_cat_into(batched, one, 1, &o, NULL, err));
   td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_stack_into(batched, items, 2, &o, NULL, err));
-  /* a child with a batch dimension of its own cannot hold a ragged leaf */
+  /* a child that has a batch dimension itself cannot get a ragged leaf */
   for (int i = 0; i < 2; i++)
     td_ok(tdict_set_batch_size(td_child(samples[i], "n"), 1, (const int64_t[]){i ? 3 : 1}, err));
   td_fails(TDICT_ESHAPE, "batch size is [2, 1], the object has [2]", tdict_stack(items, 2, &o, NULL, &out, err));
@@ -361,7 +361,7 @@ CASE(ragged_values_are_converted) {
   tdict_release(out);
   TD_WITHOUT_MEMORY(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   tdict_release(out);
-  td_ok(tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err)); /* the leaf already has this dtype */
+  td_ok(tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err)); /* the leaf already has dtype float32 */
   assert_ptr_equal(tdict_ragged_get_info(rows_get(out, "n.x")).values,
                    tdict_ragged_get_info(rows_get(td, "n.x")).values);
 }

@@ -28,13 +28,13 @@ DEVICE_CASE(ragged_rows_are_written) {
     replace_row(&r, first, &fresh, first);
     rows_check_at(&w, &r, td, "n.x");
     tdict_release(part);
-    /* consecutive rows */
+    /* write the rows from `first` to the end */
     td_ok(tdict_index_get(NULL, new_rows, TDICT_INDEX(TDICT_RANGE(first, TDICT_NONE, 1)), NULL, &part, err));
     td_ok(tdict_write_rows(td, first, part, err));
     for (int64_t k = first; k < r.count; k++) replace_row(&r, k, &fresh, k);
     rows_check_at(&w, &r, td, "n.x");
     tdict_release(part);
-    /* write all rows: by an index, by copy or by update */
+    /* write all rows with index_set, copy or update_in_place */
     for (int64_t k = 0; k < r.count; k++)
       for (int64_t j = 0; j < fresh.length[k] * 2; j++) fresh.value[k][j] += 1;
     tdict_tree *again = rows_tree(&fresh, MEMORY(w));
@@ -63,7 +63,7 @@ CASE(ragged_lists_are_written) {
     }
     tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
     td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, count)), value, NULL, err));
-    for (int64_t k = 0; k < count; k++) replace_row(&r, list[k], &fresh, k); /* the last value of each row remains */
+    for (int64_t k = 0; k < count; k++) replace_row(&r, list[k], &fresh, k); /* the last value listed for a row wins */
     rows_check_at(&w, &r, td, "n.x");
     /* read the rows into an existing leaf */
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, count)), NULL, &out, err));
@@ -101,7 +101,7 @@ CASE(ragged_one_row_is_repeated) {
   rows_check_and_release(&w, &r, td);
 }
 
-/* tdict_cat_into() writes the rows of three trees one after another. The offsets may have different dtypes. */
+/* tdict_cat_into() writes the rows of three trees one after another, even if their offsets have different dtypes. */
 DEVICE_CASE(ragged_cat_into_writes_rows) {
   scoped_place w = open_place();
   for (int n = 0; n < 20; n++) {
@@ -119,7 +119,7 @@ DEVICE_CASE(ragged_cat_into_writes_rows) {
     td_ok(tdict_cat_into(td, (const tdict_tree *const *)items, 3, NULL, NULL, err));
     rows_check_at(&w, &all, td, "n.x");
     assert_ptr_equal(tdict_ragged_get_info(rows_get(td, "n.x")).values, values);
-    td_ok(tdict_cat_into(td, (const tdict_tree *const[]){td}, 1, NULL, NULL, err)); /* onto itself */
+    td_ok(tdict_cat_into(td, (const tdict_tree *const[]){td}, 1, NULL, NULL, err)); /* the tree is its own source */
     rows_check_at(&w, &all, td, "n.x");
     for (int i = 0; i < 3; i++) rows_check_and_release(&w, &parts[i], items[i]);
     rows_check_and_release(&w, &all, td);
@@ -138,7 +138,7 @@ CASE(ragged_cat_into_refuses) {
   td_fails_at(TDICT_ESHAPE, "row 2 has length 4, but row 0 of the other side has 2", "n.x",
               tdict_cat_into(longer, both, 2, NULL, NULL, err));
   td_fails_at(TDICT_ESHAPE, "has shape", "n.x.values", tdict_cat_into(td, misfit, 2, NULL, NULL, err));
-  rows_check_at(&w, &r, td, "n.x"); /* nothing of the first tree was written */
+  rows_check_at(&w, &r, td, "n.x"); /* no row of the first tree was written */
   TD_WITHOUT_MEMORY_THEN(tdict_cat_into(td, both, 2, NULL, NULL, err), rows_check_at(&w, &r, td, "n.x"));
   /* a child whose leaf has more rows than its tree */
   td_ok(tdict_set_batch_size(td_child(second, "n"), 0, NULL, err));
@@ -155,7 +155,7 @@ CASE(ragged_writes_refuse) {
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL), *row = NULL;
   tdict_tree *plain = TREE(3), *empty = TREE(3), *objects = TREE(3);
   const int64_t two[] = {0, 1};
-  /* the tensor "t" comes first, but must not change, either */
+  /* the tensor "t" comes before the ragged leaf, but must not change either */
   td_ok(tdict_fill(value, NULL, 0, NULL, err));
   td_fails(TDICT_ESHAPE, "row 1 has length 1, but row 1 of the other side has 2", tdict_copy(td, value, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
@@ -179,7 +179,7 @@ CASE(ragged_writes_refuse) {
   assert_int_equal(tdict_num_keys(empty), 0);
   tdict_ragged *leaf = rows_make(&r, TDICT_I64, NULL);
   td_ok(tdict_delete(row, "t", err));
-  td_ok(tdict_set_ragged(row, "n.x", leaf, err)); /* three rows, but two are selected */
+  td_ok(tdict_set_ragged(row, "n.x", leaf, err)); /* a leaf of three rows for two selected rows */
   td_fails(TDICT_ESHAPE, "2 rows are selected, but the other leaf has 3",
            tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(two, 2)), row, NULL, err));
   tdict_ragged_release(leaf);
@@ -193,7 +193,7 @@ CASE(ragged_writes_refuse) {
   rows_check_and_release(&w, &r, td);
 }
 
-/* A child that was changed through its handle no longer has as many rows as its parent. */
+/* The child "n" is changed through its own handle, so that its ragged leaf has more rows than the tree. */
 CASE(ragged_changed_child_is_refused) {
   scoped_place w = open_place();
   scoped_rows r = rows_of(1, COUNTS(2, 1)), other = rows_of(1, COUNTS(1, 1, 1));
@@ -235,7 +235,7 @@ static const tdict_builtin fixed_type = {.type = {.struct_size = sizeof fixed_ty
                                          .mark = &tdict_builtin_mark,
                                          .batch = no_batch};
 
-/* Writes in place refuse objects of a built-in type that has no function for writing. */
+/* Objects of a built-in type without a function for writing cannot be written in place. */
 CASE(builtin_without_pair_is_not_written) {
   scoped_tree td = td_tree("[2] a:f32[2]"), value = td_tree("[2] a:f32[2]"), row = NULL;
   td_ok(tdict_set_object(td, "n.x", &fixed_type.type, malloc(1), err));

@@ -1,4 +1,4 @@
-/* Tests unbatched leaves. Operations on batch dimensions share their tensor. Other operations use its elements. */
+/* Tests unbatched leaves. Operations on batch dimensions share the leaf's tensor. Other operations use its elements. */
 #include "core/ops/rig.h"
 
 static tdict_tensor *unbatched(const tdict_tree *td, const char *path) {
@@ -123,7 +123,7 @@ DEVICE_CASE(unbatched_is_copied_and_compared) {
   assert_true(found.differs);
   assert_string_equal(found.path, "n.u.tensor");
   assert_int_equal(found.index[0] * 5 + found.index[1], 19);
-  /* Writing a whole tree writes the elements. */
+  /* A write to the whole tree also writes the elements of the unbatched tensor. */
   const tdict_tensor *u = unbatched(td, "n.u");
   td_ok(tdict_copy(td, other, NULL, err));
   assert_true(tdict_equal(td, other));
@@ -137,9 +137,9 @@ CASE(unbatched_is_not_written_in_part) {
   rig r = {NULL, NULL};
   scoped_tree td = make_tree(&r), equal = twin_of(&r, td, false), row = NULL, dst = TREE(2, 2, 3);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
-  td_ok(tdict_write_rows(td, 1, row, err)); /* the same tensor */
+  td_ok(tdict_write_rows(td, 1, row, err)); /* `row` has the same object */
   tdict_tensor *u = unbatched(td, "n.u");
-  td_ok(tdict_set_unbatched(row, "n.u", u, err)); /* in another object */
+  td_ok(tdict_set_unbatched(row, "n.u", u, err)); /* the same tensor in a new object */
   td_ok(tdict_write_rows(td, 1, row, err));
   td_fails_at(TDICT_ENOTSUP, "belongs to all elements of the tree", "n.u",
               tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), equal, NULL, err));
@@ -267,5 +267,6 @@ DEVICE_CASE(unbatched_is_transferred) {
   td_ok(tdict_transfer_into(context, dst, changed, NULL, err));
   td_ok(tdict_to_device(context, dst, tdict_cpu(), NULL, &back, err));
   assert_true(tdict_equal(back, changed));
-  assert_int_equal(tdict_equal(back, src), td_device().type == TDICT_DEVICE_CPU); /* `dst` shares tensors on the host */
+  /* On the CPU, `dst` shares its tensors with `src`, so `src` has changed too. */
+  assert_int_equal(tdict_equal(back, src), td_device().type == TDICT_DEVICE_CPU);
 }

@@ -1,5 +1,5 @@
-/* Tests the functions that set and return text, numbers and JSON. They must return values as they were set, and can
- * return each error that the header names. */
+/* Tests the functions that set and return text, numbers and JSON. Values must be returned as they were set. Also tests
+ * the errors that the header lists. */
 #include <math.h>
 
 #include "core/ops/rig.h"
@@ -80,7 +80,7 @@ CASE(texts_come_back) {
   assert_string_equal(text, " [1]");
 }
 
-/* A column has one value in a tree without batch dimensions, and none in a tree without elements. */
+/* In a tree without batch dimensions, a column has one value. In a tree without elements, it has none. */
 CASE(values_of_special_trees) {
   scoped_tree none = help_tree_without_batch(), empty = TREE(3, 0);
   const char *text = NULL;
@@ -203,7 +203,7 @@ CASE(values_survive_enomem) {
   assert_string_equal(text, "after");
 }
 
-/* Setting a million texts makes at most 5 allocations. */
+/* Setting a column of a million texts makes at most 5 allocations. */
 CASE(texts_are_packed) {
   enum { COUNT = 1000000 };
   scoped_tree td = TREE(COUNT);

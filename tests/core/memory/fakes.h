@@ -37,7 +37,7 @@ static inline void fake_fence_init(fake_fence *f) {
   atomic_init(&f->done, false);
 }
 static inline void fake_fence_end(fake_fence *f) { atomic_store(&f->done, true); }
-/* Waits until another thread waits for the fence. */
+/* Returns as soon as another thread waits for the fence. */
 static inline void fake_fence_await_waiter(fake_fence *f) {
   while (atomic_load(&f->waits) == 0) usleep(100);
 }
@@ -47,8 +47,8 @@ static inline void *fake_fence_end_later(void *user) {
   return NULL;
 }
 
-/* A pinner over malloc. `registers_left` and `allocates_left` are the numbers of calls that succeed before all others
- * fail (-1: all calls succeed). */
+/* A pinner that uses malloc. `registers_left` and `allocates_left` count the calls that still succeed before all later
+ * ones fail (-1: all calls succeed). */
 typedef struct fake_pinner {
   atomic_int refs, registers, unregisters, allocates, frees, unbounds;
   int unbound_node, unbound_code;
@@ -117,7 +117,7 @@ static inline tdict_pinner fake_pinner_init(fake_pinner *p, tdict_pool *pool) {
   return (tdict_pinner){&ops, p, pool, NULL, -1, 0, NULL};
 }
 
-/* A fake memory over malloc that records its calls. */
+/* A fake tdict_memory that uses malloc and records its calls. */
 typedef struct fake_memory {
   tdict_memory memory; /* first */
   tdict_memory_ops ops;

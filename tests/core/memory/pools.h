@@ -1,4 +1,4 @@
-/* Makes pinned pools over a pinner that fails on request. */
+/* Makes pinned pools whose pinner fails on request. */
 #ifndef TDICT_TESTS_CORE_MEMORY_POOLS_H
 #define TDICT_TESTS_CORE_MEMORY_POOLS_H
 

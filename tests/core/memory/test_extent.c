@@ -1,4 +1,4 @@
-/* Compares extents and sets of extents with an array that has a flag for each byte. */
+/* Compares extents and sets of extents with an array of flags, one per byte. */
 #include "core/memory/extent.h"
 
 #include "core/memory/storage.h"
@@ -45,7 +45,7 @@ CASE(extent_overlap_is_exact_for_one_pitch) {
   assert_true(known > 10000);
 }
 
-/* Extents without gaps: the set has exactly the bytes that were added and not removed. */
+/* Extents without gaps: the set has exactly the bytes that were added and not removed again. */
 CASE(extent_set_is_exact) {
   uint32_t seed = 11;
   for (int round = 0; round < 200; round++) {
@@ -127,7 +127,7 @@ CASE(storage_without_memory_for_its_list_is_lost) {
     tdict_storage_lose_all(s);
     assert_true(is_lost(s, 99, 100));
     td_fail_alloc(0, true);
-    tdict_storage_regain(s, &b); /* without memory, all bytes stay lost */
+    tdict_storage_regain(s, &b); /* the allocation fails, so all bytes stay lost */
     (void)td_fail_alloc_stop();
     assert_true(is_lost(s, 20, 30));
     tdict_storage_regain(s, &all);

@@ -19,7 +19,8 @@ static tdict_status fail_wait(tdict_fence *fence, void *device, void *stream, td
   return tdict_fail(error, TDICT_EDEVICE, "the wait failed");
 }
 
-/* A set keeps each fence once and waits for all of them. If a stream cannot wait for a fence, the host waits for it. */
+/* A set keeps each fence once and waits for all fences. If a stream cannot wait for a fence, the calling thread waits
+ * for it. */
 CASE(fences_wait_for_each_fence) {
   static const tdict_fence_ops kinds[] = {{fake_poll, fake_wait, queue_wait, fake_retain, fake_release},
                                           {fake_poll, fake_wait, NULL, fake_retain, fake_release}};
@@ -50,7 +51,7 @@ CASE(fences_wait_for_each_fence) {
   for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].fake.refs), 1);
 }
 
-/* If a wait cannot be queued, the call fails. The host must not wait instead. */
+/* If queuing a wait on the stream fails, the call fails. The calling thread must not wait instead. */
 CASE(fences_report_failed_waits) {
   static const tdict_fence_ops kind = {fake_poll, fake_wait, fail_wait, fake_retain, fake_release};
   queued_fence fences[3];
@@ -68,7 +69,7 @@ CASE(fences_report_failed_waits) {
   tdict_fences_reset(&set);
 }
 
-/* If an allocation fails, the set keeps the fences that it has, and waiting on a stream fails. */
+/* If an allocation fails, the set keeps the fences that it already has, and tdict_fences_wait_on_stream() fails. */
 CASE(fences_survive_enomem) {
   fake_fence fences[5];
   for (int left = 0; left < 2; left++) {

@@ -1,4 +1,4 @@
-/* Tests the cache: which freed blocks serve again, and when the kept block is freed. */
+/* Tests the cache of host memory: when a freed block is reused, and when the kept block is freed. */
 #include "core/memory/host_cache.h"
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ static tdict_host_cache *new_cache(void) {
   td_ok(tdict_host_cache_create(&cache, err));
   return cache;
 }
-/* Creates a block, writes its first byte, and frees the block. Returns its address. */
+/* Allocates a block, writes its first byte, and frees it. Returns its address. */
 static void *write_and_free(tdict_host_cache *cache) {
   tdict_storage *s = new_block(cache, BLOCK);
   void *data = s->data;
@@ -59,7 +59,7 @@ CASE(host_cache_block_of_another_size_is_not_used) {
   }
 }
 
-/* The later block is kept, and the earlier one is freed. */
+/* Of two freed blocks, the cache keeps the one that was freed last. */
 CASE(host_cache_keeps_one_block) {
   tdict_host_cache *cache = new_cache();
   tdict_storage *first = new_block(cache, BLOCK), *second = new_block(cache, BLOCK);
@@ -73,10 +73,11 @@ CASE(host_cache_keeps_one_block) {
   tdict_host_cache_close(cache);
 }
 
-/* The system may take the pages of a kept block. Locked pages cannot be taken, so such a block is not kept. */
+/* The kernel may reclaim the pages of a kept block. It cannot reclaim locked pages, so a block with locked pages is not
+ * kept. */
 CASE(host_cache_does_not_keep_locked_pages) {
 #if SANITIZED
-  skip(); /* there mlock() does nothing */
+  skip(); /* mlock() does nothing under a sanitizer */
 #endif
   tdict_host_cache *cache = new_cache();
   tdict_storage *s = new_block(cache, TDICT_HOST_CACHE_FROM);
@@ -123,7 +124,7 @@ static void *use_often(void *user) {
     td_ok(tdict_host_cache_storage(user, TDICT_HOST_CACHE_FROM, &s, err));
     _Atomic(int) *word = s->data;
     atomic_store_explicit(word, i, memory_order_relaxed);
-    assert_int_equal(atomic_load_explicit(word, memory_order_relaxed), i); /* no other thread has the block */
+    assert_int_equal(atomic_load_explicit(word, memory_order_relaxed), i); /* the block has only one user */
     tdict_storage_release(s);
   }
   return NULL;

@@ -1,4 +1,5 @@
-/* Tests which pinned block is taken, what is left, and which blocks are joined. The addresses are never accessed. */
+/* Tests which free block is chosen, what remains of it, and which blocks are merged. The memory at the addresses is
+ * never accessed. */
 #include "core/memory/pinned_blocks.h"
 
 #include "support/test.h"
@@ -32,7 +33,7 @@ CASE(pinned_blocks_best_fit_and_newest) {
   tdict_pinned_block *runs[4];
   static const size_t pages[] = {6, 4, 9, 4};
   for (int i = 0; i < 4; i++) runs[i] = new_run(&list, BASE + (uintptr_t)i * 100 * PAGE, pages[i], SIZE_MAX);
-  assert_ptr_equal(take(&list, 5), runs[0]); /* the newer run of nine pages fits, too, but is larger */
+  assert_ptr_equal(take(&list, 5), runs[0]); /* the newer run of nine pages also fits, but is larger */
   assert_ptr_equal(take(&list, 4), runs[3]); /* the newer of two runs of this size */
   assert_ptr_equal(take(&list, 3), runs[1]);
   assert_null(tdict_blocks_take(&list, 2 * PAGE, 8 * PAGE, 0)); /* the run of nine pages is too large to be cut */
@@ -47,13 +48,13 @@ CASE(pinned_blocks_best_fit_and_newest) {
   assert_null(list.newest);
 }
 
-/* A block that fits into a piece must lie in one registration, so that one driver call can copy it. */
+/* A block that fits into a piece must lie within one registered piece, so that one driver call can copy it. */
 CASE(pinned_blocks_cross_no_border) {
   enum { PIECE = 8 };
   tdict_block_list list = {NULL, NULL};
   tdict_pinned_block *run = new_run(&list, BASE, 3 * PIECE, PIECE * PAGE), *b[5];
   b[0] = take(&list, 5);
-  b[1] = take(&list, 4); /* the three pages before the border are too few */
+  b[1] = take(&list, 4); /* only three pages are left before the border */
   assert_ptr_equal(b[1]->data, (char *)BASE + PIECE * PAGE);
   b[2] = take(&list, 3);
   assert_ptr_equal(b[2]->data, (char *)BASE + 5 * PAGE);
@@ -61,7 +62,7 @@ CASE(pinned_blocks_cross_no_border) {
   assert_ptr_equal(b[3]->data, (char *)BASE + 2 * PIECE * PAGE);
   assert_null(take(&list, 5));
   for (int i = 0; i < 4; i++) tdict_blocks_give(&list, b[i]);
-  b[4] = take(&list, PIECE + 1); /* longer than a piece, so it crosses a border anyway */
+  b[4] = take(&list, PIECE + 1); /* longer than a piece, so it must cross a border */
   assert_ptr_equal(b[4]->data, (char *)BASE);
   tdict_blocks_give(&list, b[4]);
   drop(&list, run);
@@ -90,7 +91,7 @@ CASE(pinned_blocks_survive_enomem) {
   td_fail_alloc_stop();
 }
 
-/* Compares the blocks with a map of pages. No page is taken twice or lost, and returned blocks are joined again. */
+/* Compares the blocks with a map of pages. No page is taken twice or lost, and freed blocks are merged again. */
 CASE(pinned_blocks_random) {
   enum { PAGES = 200, PIECE = 32, LIVE = 24 };
   tdict_block_list list = {NULL, NULL};

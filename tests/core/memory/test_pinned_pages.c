@@ -29,7 +29,7 @@ CASE(pinned_pages_small_blocks_come_from_the_driver) {
   assert_int_equal(atomic_load(&fake.frees), 5);
 }
 
-/* Accepts a registration only if all pages are resident. Otherwise the driver would fault them in one by one. */
+/* Accepts a registration only if all pages are resident, because the driver would fault in other pages one by one. */
 static tdict_status all_resident(void *pages, size_t bytes) {
   scoped_bytes there = calloc(bytes / PAGE, 1);
   bool all = there && mincore(pages, bytes, there) == 0;
@@ -83,7 +83,7 @@ CASE(pinned_pages_come_from_the_driver_when_registering_fails) {
   tdict_pinned_pages_put(&pinner, &pages);
   assert_int_equal(atomic_load(&fake.unregisters), 0);
   assert_int_equal(atomic_load(&fake.frees), 1);
-  fake.allocates_left = 0; /* the driver fails, too, else it could map memory at the address of the released pages */
+  fake.allocates_left = 0; /* the driver fails too; it might otherwise reuse the released addresses */
   td_fails(TDICT_ENOMEM, "allocate refused", tdict_pinned_pages_get(&pinner, 64 * (size_t)HUGE_PAGE, &pages, err));
   assert_int_equal(td_last_error.native, 2);
   assert_false(is_mapped(refused_pages));
@@ -96,7 +96,7 @@ CASE(pinned_pages_refuse_what_does_not_fit) {
   td_fails(TDICT_EOVERFLOW, "do not fit", tdict_pinned_pages_get(&pinner, SIZE_MAX, &pages, err));
   td_fails(TDICT_EOVERFLOW, "do not fit", tdict_pinned_pages_get(&pinner, SIZE_MAX / 2 + 2, &pages, err));
   assert_int_equal(atomic_load(&fake.allocates), 0);
-  /* Memory of this size cannot be mapped, so the driver is asked, and nothing is registered. */
+  /* mmap() fails for this size, so the pages are requested from the driver, and nothing is registered. */
   fake.allocates_left = 0;
   td_fails(TDICT_ENOMEM, "allocate refused", tdict_pinned_pages_get(&pinner, (size_t)1 << 60, &pages, err));
   assert_int_equal(atomic_load(&fake.registers), 0);
@@ -133,7 +133,8 @@ static tdict_pinner noting_pinner(fake_pinner *fake, tdict_pool *pool, size_t pi
   return pinner;
 }
 
-/* Checks which parts are registered, with and without a thread pool, and that all pages were touched before. */
+/* Checks which ranges are registered, with and without a thread pool. `wanted` is the number of registrations. All
+ * pages of a range must be resident when it is registered. */
 static void check_registered(size_t bytes, size_t piece, int wanted) {
   for (int threads = 0; threads < 5; threads += 4) {
     fake_pinner fake;
@@ -180,7 +181,7 @@ CASE(pinned_pages_fall_back_to_small_pieces) {
     assert_int_equal(pages.way, TDICT_PINNED_SMALL);
     assert_int_equal(pages.piece, TDICT_PINNED_GRAIN);
     assert_int_equal((uintptr_t)pages.data % TDICT_PINNED_GRAIN, 0);
-    assert_int_equal(asked.count, 7); /* the first registration is refused, then six succeed */
+    assert_int_equal(asked.count, 7); /* one refused registration, and six that succeed */
     assert_int_equal(asked.bytes[6], 3 * PAGE);
     assert_int_equal(atomic_load(&fake.allocates), pieces[i] ? 0 : 1);
     tdict_pinned_pages_put(&pinner, &pages);
@@ -219,8 +220,8 @@ CASE(pinned_pages_unregister_pieces_on_failure) {
   }
 }
 
-/* Replaces syscall(), which the library calls here only for mbind(). Returns what the test has set, or makes the real
- * call. */
+/* Replaces syscall(), which the library calls here only for mbind(). Fails with bound.refuse_with, succeeds without
+ * effect if this is 0, or makes the real call if bound.real is set. */
 enum { WORD = 8 * sizeof(unsigned long), WORDS = 1024 / WORD };
 static struct {
   int count, mode, refuse_with;
@@ -261,7 +262,7 @@ CASE(pinned_pages_prefer_their_node) {
       bound.refuse_with = refused ? EPERM : 0;
       pinner.node = nodes[i];
       td_ok(tdict_pinned_pages_get(&pinner, PAGE, &small, err));
-      assert_int_equal(bound.count, 0); /* the driver's */
+      assert_int_equal(bound.count, 0); /* the driver allocates small blocks, so mbind() is not called */
       td_ok(tdict_pinned_pages_get(&pinner, 2 * HUGE_PAGE + PAGE, &pages, err));
       assert_int_equal(pages.way, TDICT_PINNED_REGISTERED);
       assert_int_equal(small.node, nodes[i]);
@@ -285,7 +286,7 @@ CASE(pinned_pages_prefer_their_node) {
     }
 }
 
-/* Asks the system for the node of each page. Every machine has node 0. */
+/* Asks the kernel for the node of each page. Every machine has node 0. */
 CASE(pinned_pages_are_bound_by_the_system) {
   fake_pinner fake;
   tdict_pinned_pages pages;

@@ -1,5 +1,5 @@
 /* Tests the pinned pool with a pinner that fails on request and with fences that the test completes. Also tests the
- * limit through public functions. */
+ * option pinned_bytes of a context. */
 #include "core/memory/pinned_pool.h"
 
 #include "core/memory/pools.h"
@@ -41,7 +41,7 @@ CASE(pinned_pool_cuts_and_joins) {
   char *data = a.data;
   give(memory, &a);
   a = take(memory, 3 * PAGE);
-  b = take(memory, 4 * PAGE + 1); /* takes all that is left */
+  b = take(memory, 4 * PAGE + 1); /* takes all five remaining pages */
   assert_ptr_equal(a.data, data);
   assert_ptr_equal(b.data, data + 3 * PAGE);
   assert_int_equal(a.bytes, 3 * PAGE);
@@ -54,7 +54,7 @@ CASE(pinned_pool_cuts_and_joins) {
   tdict_pinned_pool_trim(memory, 0); /* the run is kept, because one of its blocks is live */
   assert_int_equal(td_memory_counts(memory).cached_bytes, 6 * PAGE);
   give(memory, &c);
-  a = take(memory, 8 * PAGE); /* the run is whole again */
+  a = take(memory, 8 * PAGE); /* the blocks have been merged again */
   assert_ptr_equal(a.data, data);
   assert_int_equal(td_memory_counts(memory).num_allocations, 5);
   assert_int_equal(td_memory_counts(memory).num_reused, 4);
@@ -65,7 +65,7 @@ CASE(pinned_pool_cuts_and_joins) {
   assert_int_equal(atomic_load(&fake.frees), 1);
 }
 
-/* A small block gets its own pages. If it were cut from a much larger run, the run could not be used as a whole. */
+/* A small block is not cut from a much larger run, because the run could then not be used as a whole. */
 CASE(pinned_pool_leaves_much_larger_blocks_alone) {
   scoped_own_pool memory = open_pool(100 * PAGE);
   tdict_block large = take(memory, 17 * PAGE), small;
@@ -79,7 +79,7 @@ CASE(pinned_pool_leaves_much_larger_blocks_alone) {
   give(memory, &second);
   give(memory, &other);
   give(memory, &small);
-  fake.allocates_left = 0; /* now the driver cannot pin more pages, either */
+  fake.allocates_left = 0; /* now the driver cannot pin more pages either */
   large = take(memory, 82 * PAGE);
   small = take(memory, PAGE);
   second = take(memory, PAGE);
@@ -110,7 +110,7 @@ CASE(pinned_pool_keeps_nodes_apart) {
   assert_int_equal(td_memory_counts(memory).num_reused, 0);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 4 * PAGE);
   give(memory, &one);
-  for (int i = 0; i < 2; i++) { /* each node gets its own block, also if a smaller block is wanted */
+  for (int i = 0; i < 2; i++) { /* each node reuses its own cached block, even for a smaller request */
     one = take_on(memory, (size_t)(4 - i) * PAGE, 1);
     zero = i ? take_on(memory, 4 * PAGE, 0) : take_on(memory, 4 * PAGE, -1);
     assert_ptr_equal(zero.data, data[0]);
@@ -129,7 +129,7 @@ CASE(pinned_pool_keeps_nodes_apart) {
   one = take_on(memory, 4 * PAGE, 1);
   assert_ptr_equal(one.data, data[1]);
   data[1] = other.data;
-  other = take_on(memory, 3 * PAGE, 1); /* a run that is too large to be cut is used before a run of another node */
+  other = take_on(memory, 3 * PAGE, 1); /* a run that is too large to be cut is preferred to one of another node */
   assert_ptr_equal(other.data, data[1]);
   give(memory, &zero);
   give(memory, &one);
@@ -165,7 +165,7 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
   fake_fence_end(&second);
   tdict_block c = take(memory, PAGE);
   assert_ptr_not_equal(c.data, data);
-  tdict_pinned_pool_trim(memory, 0); /* the block is not returned to the driver, either */
+  tdict_pinned_pool_trim(memory, 0); /* the driver does not get the block back either */
   assert_int_equal(td_memory_counts(memory).cached_bytes, PAGE);
   assert_int_equal(atomic_load(&fake.frees), 0);
   fake_fence_end(&first);
@@ -175,7 +175,7 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
   assert_int_equal(atomic_load(&first.waits) + atomic_load(&second.waits), 0);
   give(memory, &b);
   give(memory, &c);
-  give(memory, &d); /* its earlier fences have no effect any more */
+  give(memory, &d); /* its earlier fences no longer matter */
   a = take(memory, PAGE);
   give(memory, &a);
   close_pool(memory);
@@ -266,7 +266,7 @@ CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
   enum { COUNT = 100 };
   scoped_own_pool memory = open_pool(0);
   static tdict_block blocks[COUNT];
-  for (int i = 0; i < COUNT; i++) blocks[i] = take(memory, MIB); /* 100 MiB live, from the driver */
+  for (int i = 0; i < COUNT; i++) blocks[i] = take(memory, MIB); /* 100 MiB are live */
   for (int i = 0; i < COUNT; i++) give(memory, &blocks[i]);
   assert_int_equal(td_memory_counts(memory).cached_bytes, (size_t)COUNT * MIB);
   tdict_block other = take(memory, MIB + PAGE);
@@ -284,7 +284,7 @@ CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
 
 CASE(pinned_pool_always_keeps_64_mib) {
   scoped_own_pool memory = open_pool(0);
-  for (int i = 100; i > 0; i--) { /* too large for earlier blocks: 80 MiB are allocated, but less than 1 MiB is live */
+  for (int i = 100; i > 0; i--) { /* no cached block fits, so 80 MiB are allocated, but at most 1 MiB is live */
     tdict_block a = take(memory, MIB - (size_t)i * PAGE);
     give(memory, &a);
   }
@@ -304,7 +304,7 @@ CASE(pinned_pool_trim_gives_the_oldest_back_first) {
   for (int i = 1; i < 4; i++) give(memory, &blocks[i]);
   tdict_pinned_pool_trim(memory, SIZE_MAX);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE);
-  tdict_pinned_pool_trim(memory, 9 * PAGE); /* frees the second block */
+  tdict_pinned_pool_trim(memory, 9 * PAGE); /* frees the second block, which is the oldest unused one */
   assert_int_equal(td_memory_counts(memory).cached_bytes, 8 * PAGE);
   assert_int_equal(atomic_load(&fake.allocated_bytes), 8 * PAGE);
   tdict_pinned_pool_trim(memory, 0);
@@ -341,7 +341,7 @@ CASE(pinned_pool_refusal_changes_no_count) {
   tdict_memory *memory = open_pool(2 * HUGE_PAGE); /* the refused bytes must not count */
   tdict_block a = take(memory, HUGE_PAGE);
   fake.registers_left = fake.allocates_left = 0;
-  check_refused(memory, HUGE_PAGE, TDICT_ENOMEM, "allocate refused"); /* neither way of pinning works */
+  check_refused(memory, HUGE_PAGE, TDICT_ENOMEM, "allocate refused"); /* both registering and allocating fail */
   check_refused(memory, PAGE, TDICT_ENOMEM, "allocate refused");
   check_refused(memory, SIZE_MAX, TDICT_EOVERFLOW, "do not fit");
   td_fail_alloc(0, true);
@@ -363,7 +363,7 @@ CASE(pinned_pool_refusal_changes_no_count) {
   assert_int_equal(atomic_load(&fake.refs), 0);
 }
 
-/* The cache may hold the memory that the driver lacks, so the pool empties the cache before it refuses. */
+/* The cache may hold the memory that the driver lacks, so the pool empties its cache before it refuses a request. */
 CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   tdict_memory *memory = open_pool(0);
   tdict_block a = take(memory, 2 * PAGE);
@@ -371,7 +371,7 @@ CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   fake.registers_left = fake.allocates_left = 0;
   tdict_block block;
   td_fails(TDICT_ENOMEM, "allocate refused", memory->ops->allocate(memory, 3 * PAGE, &block, err));
-  assert_int_equal(atomic_load(&fake.allocates), 3); /* once more after the cache was emptied */
+  assert_int_equal(atomic_load(&fake.allocates), 3); /* the third call follows the emptying of the cache */
   assert_int_equal(atomic_load(&fake.frees), 1);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   memory->ops->release(memory);
@@ -427,7 +427,7 @@ CASE(pinned_pool_logs_each_fallback_once) {
   tdict_log_release(pinner.log);
 }
 
-/* A program sees the limit: tensors and trees over the limit are refused, and the pool can still be used. */
+/* Pinned tensors and trees that exceed the option pinned_bytes are refused, and the pool can still be used. */
 GPU_CASE(pinned_pool_limit) {
   scoped_context c = td_context(td_options(tdict_context_options, pinned_bytes = (size_t)MIB));
   scoped_tensor half = NULL, more = NULL;
@@ -442,7 +442,7 @@ GPU_CASE(pinned_pool_limit) {
   td_fails(TDICT_ENOMEM, "pinned_bytes", tdict_pin_memory(c, td, NULL, &pinned, err));
   assert_null(pinned);
   assert_int_equal(td_memory_counts(tdict_pinned_memory(c)).live_bytes, MIB / 2);
-  td_release(half); /* the cached block has another size: trimmed at once to obey the limit */
+  td_release(half); /* the next call must free this cached block to stay within the limit */
   td_ok(tdict_pin_memory(c, td, NULL, &pinned, err));
   assert_memory_equal(tdict_const_data(pinned, "more"), tdict_tensor_const_data(more), (size_t)large[0]);
   assert_true(td_memory_counts(tdict_pinned_memory(c)).peak_bytes <= MIB);

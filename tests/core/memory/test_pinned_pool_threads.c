@@ -1,16 +1,17 @@
-/* Tests a pinned pool with a limit, from which several threads allocate. */
+/* Tests a pinned pool with a limit while several threads allocate from it. */
 
 #include "core/memory/pools.h"
 #include "support/threads.h"
 
-/* While one allocation is not complete, other allocations get only the rest of the limit. */
+/* Until an allocation is complete, others get only what it leaves of the limit. Both allocations below are made during
+ * the first one. */
 static tdict_memory *limited;
 static tdict_block between;
 static tdict_status second, third;
 static tdict_status allocate_meanwhile(void *pages, size_t bytes) {
   tdict_block none;
   (void)pages, (void)bytes;
-  assert_int_equal(td_memory_counts(limited).live_bytes, 0); /* the running allocation is not counted yet */
+  assert_int_equal(td_memory_counts(limited).live_bytes, 0); /* the first allocation does not count as live yet */
   second = limited->ops->allocate(limited, HUGE_PAGE - PAGE, &between, NULL);
   third = limited->ops->allocate(limited, 1, &none, NULL);
   return TDICT_OK;
@@ -57,7 +58,8 @@ typedef struct taker {
   bool trims;
   atomic_int refused, wrong;
 } taker;
-/* Takes up to 4 pages at a time and checks the limit of 6. With `trims`, takes up to 12 pages and sometimes trims. */
+/* Takes up to 4 pages at a time and checks the limit of 6 pages. If `trims` is true, takes up to 12 pages and sometimes
+ * trims the pool. */
 static void *take_often(void *user) {
   taker *t = user;
   for (int i = 0; i < (t->trims ? 200 : 300); i++) {
@@ -67,7 +69,7 @@ static void *take_often(void *user) {
       atomic_fetch_add(&t->refused, 1);
       continue;
     }
-    memset(block.data, i, block.bytes); /* if another thread also has the block, a sanitizer reports a race */
+    memset(block.data, i, block.bytes); /* a sanitizer reports a race if another thread also has the block */
     tdict_memory_counts n = td_memory_counts(t->memory);
     if (!t->trims && n.live_bytes + n.cached_bytes > 6 * PAGE) atomic_fetch_add(&t->wrong, 1);
     if (t->trims && i % 16 == 0) tdict_pinned_pool_trim(t->memory, 0);
@@ -89,7 +91,8 @@ CASE(pinned_pool_limit_holds_for_many_threads) {
   close_pool(t.memory);
 }
 
-/* Pages count against the limit until they are unpinned. Blocks of many sizes force each other out of the cache. */
+/* Pages count against the limit until they are unpinned. The blocks have many sizes, so that they evict each other from
+ * the cache. */
 CASE(pinned_pool_limit_holds_at_every_moment) {
   taker t = {.memory = open_pool(16 * PAGE), .trims = true};
   atomic_init(&t.refused, 0);

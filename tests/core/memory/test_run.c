@@ -1,4 +1,4 @@
-/* Tests tdict_run: options that a call does not use, and the number of threads. */
+/* Tests tdict_run: options that a function does not use, and the number of threads. */
 #include "support/test.h"
 
 /* The options of a tdict_run, as bits of `uses`, and the calls that take a tdict_run. */
@@ -133,7 +133,7 @@ static bool is_zero(const tdict_tree *td) {
   return nonzero == 0;
 }
 
-/* Each call gets one option that it does not use. The message names the option, and nothing is written. */
+/* A call with an option that the function does not use fails. The message names the option, and nothing is written. */
 CASE(run_names_unused_options) {
   static const char *const names[] = {"num_threads", "stream", "memory"};
   scoped_context context = NULL;

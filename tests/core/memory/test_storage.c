@@ -16,7 +16,7 @@ CASE(storage_plain_is_aligned_and_zeroed) {
   static const size_t sizes[] = {
       1, 63, 64, 65, 4096, 65535, 65536, 100003, (4 << 20) + 1, 9000001, (size_t)32 << 20, 40000003};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    for (int again = 0; again < 3; again++) { /* from the second round on, malloc returns memory that is not zero */
+    for (int again = 0; again < 3; again++) { /* from the second round on, malloc may return memory that is not zero */
       scoped_storage s = td_made(storage, tdict_storage_create(NULL, sizes[i], true, &made, err));
       assert_int_equal((uintptr_t)s->data % 256, 0);
       assert_int_equal(s->bytes, sizes[i]);
@@ -31,14 +31,14 @@ CASE(storage_plain_is_aligned_and_zeroed) {
 /* Freed memory is reused, because touching new pages costs as much as copying into them. */
 CASE(storage_plain_pages_are_reused) {
 #if SANITIZED
-  skip(); /* sanitizers keep freed memory, to find later uses */
+  skip(); /* sanitizers hold freed memory back to detect later accesses */
 #endif
   static const size_t sizes[] = {65536, 300001, 2000000, 10948608, (size_t)31 << 20};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     struct rusage before, after;
     for (int again = 0; again < 4; again++) { /* after the first round, malloc takes such a block from the heap */
       scoped_storage s = NULL;
-      void *small = malloc(300); /* a small allocation before each block, as in a program */
+      void *small = malloc(300); /* as in a program, which also makes small allocations */
       assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
       td_ok(tdict_storage_create(NULL, sizes[i], false, &s, err));
       memset(s->data, 0xA5, sizes[i]);
@@ -176,7 +176,8 @@ static int gather_all(tdict_storage *s, bool to_write, gathered *g) {
   tdict_storage_each_before(s, to_write, gather, g);
   return g->count;
 }
-/* Returns true if only `wanted` is waited for, or nothing if `wanted` is NULL. Ignores `except`. */
+/* Returns true if `wanted` is the only fence to wait for, or if there is none and `wanted` is NULL. Ignores
+ * `except`. */
 static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence *except, const fake_fence *wanted) {
   gathered g;
   int num_wanted = 0, num_others = 0;
@@ -211,10 +212,10 @@ CASE(storage_readers_and_writers_conflict) {
   tdict_storage_detach(&w);
   assert_true(stands_in_the_way(s, true, NULL, NULL));
   assert_true(tdict_storage_is_idle(s));
-  assert_int_equal(atomic_load(&reader.refs), 1); /* marks count nothing */
+  assert_int_equal(atomic_load(&reader.refs), 1); /* a mark holds no reference */
   assert_true(tdict_storage_attach_if_idle(&w) && !tdict_storage_attach_if_idle(&r));
   tdict_storage_attach(&r);
-  assert_true(stands_in_the_way(s, false, NULL, &writer)); /* found although the reader was attached later */
+  assert_true(stands_in_the_way(s, false, NULL, &writer)); /* found even though a reader was attached later */
   tdict_storage_detach(&w);
   assert_true(stands_in_the_way(s, false, NULL, NULL));
   tdict_storage_detach(&r);
@@ -258,7 +259,7 @@ typedef struct user_of_bytes {
 static void *use_then_end(void *user) {
   user_of_bytes *u = user;
   fake_fence_await_waiter(&u->fence);
-  *(int64_t *)u->node.storage->data = u->value; /* not atomic: the wait must order this write before the read */
+  *(int64_t *)u->node.storage->data = u->value; /* not atomic: the wait must order the test's read after this write */
   tdict_storage_detach(&u->node);
   fake_fence_end(&u->fence);
   return NULL;
@@ -284,8 +285,8 @@ CASE(storage_wait_waits_for_conflicting_fences) {
   }
 }
 
-/* Uses the storage in a child that was forked while one of the storage's lists was locked. The child must ignore the
- * lock, because nobody would release it. */
+/* Uses the storage in a child process that was forked while a list of the storage was locked. The child must ignore the
+ * lock, because no thread in the child can release it. */
 static void live_in_fork(tdict_storage *s) {
   fake_fence own;
   alarm(10);
@@ -393,8 +394,8 @@ CASE(storage_add_survives_enomem) {
   fake_fence fences[5];
   tdict_storage *s = td_made(storage, tdict_storage_create(NULL, 64, false, &made, err));
   for (int i = 0; i < 5; i++) {
-    fake_fence_init(&fences[i]); /* not done, because uses that are done are dropped and make room */
-    if (i == 0 || i == 4) {      /* the first call makes room for four */
+    fake_fence_init(&fences[i]); /* not complete, because completed uses are dropped and make room */
+    if (i == 0 || i == 4) {      /* the first use allocates room for four */
       td_fail_alloc(0, true);
       td_fails(TDICT_ENOMEM, "use", tdict_storage_add(s, &fences[i].fence, TDICT_USE_READS, err));
       td_fail_alloc_stop();
@@ -425,7 +426,7 @@ CASE(storage_uses_replace_earlier_uses) {
   tdict_storage_collect(s[1], true, &after);
   assert_int_equal(after.count, 2);
   td_ok(tdict_storage_add_all(s, 2, &fences[LAST].fence, TDICT_USE_WRITES, &after, err));
-  assert_true(s[0]->num_uses == 2 && s[1]->num_uses == 1); /* OTHER stays, because it is not in `after` */
+  assert_true(s[0]->num_uses == 2 && s[1]->num_uses == 1); /* OTHER is kept, because it is not in `after` */
   for (int i = 0; i < 2; i++) tdict_storage_collect(s[i], false, &before);
   assert_true(before.count == 1 && tdict_fences_has(&before, &fences[LAST].fence));
   for (int i = 0; i < NUM; i++) fake_fence_end(&fences[i]);
@@ -445,7 +446,7 @@ static void count_fence(void *user, tdict_fence *fence) {
   ++*(int *)user;
 }
 
-/* Bytes of the program are released only after their last use has ended. */
+/* The release callback for the program's bytes is called only after their last use has ended. */
 CASE(storage_release_callback_follows_uses) {
   fake_fence fence;
   tdict_storage *s = NULL;
@@ -462,7 +463,7 @@ CASE(storage_release_callback_follows_uses) {
   assert_int_equal(atomic_load(&fence.refs), 1);
 }
 
-/* Readers also wait for work that fills the bytes. Returning the bytes to the program does not wait for this work. */
+/* Readers also wait for a TDICT_USE_FILLS use. Returning the bytes to the program does not wait for it. */
 CASE(storage_fillers_hold_readers) {
   fake_fence filler, use;
   char bytes[16];
@@ -500,7 +501,7 @@ CASE(storage_fillers_hold_readers) {
   assert_int_equal(atomic_load(&filler.refs), 1);
 }
 
-/* Readers wait for writes by the library. Returning the bytes to the program also waits for these writes. */
+/* Readers wait for a TDICT_USE_WRITES use. Returning the bytes to the program also waits for it. */
 CASE(storage_writers_hold_readers_and_the_end) {
   fake_fence filler, writer;
   tdict_storage *s = NULL;

@@ -1,5 +1,5 @@
-/* Makes random trees on the device of a case, each with a plain model. Some of their tensors are on the host. Elements
- * are written and read without library functions. Thread rule: the main thread. */
+/* Makes random trees on the device of a case, each with a plain model. Some tensors are on the host. Elements are
+ * written and read without library functions. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_MODEL_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_MODEL_H
 
@@ -27,7 +27,7 @@ typedef struct model {
   tdict_gpu *gpu; /* borrowed from the context */
   size_t delay_bytes;
   tdict_tensor *delay_from, *delay_to;
-  int delayed; /* how many more operations must not wait for work on a stream */
+  int delayed; /* how many of the next operations must not wait for work on a stream */
 } model;
 
 static inline model *model_open(void) {
@@ -44,7 +44,7 @@ static inline model *model_open(void) {
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &count, m->memory, &m->delay_from, err));
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &count, tdict_pinned_memory(m->context), &m->delay_to, err));
   raw_memory *raw = raw_open(m->context, td_device());
-  raw_fill(raw, m->delay_from->data, 0, m->delay_bytes); /* a sanitizer for GPU code reports reads of undefined bytes */
+  raw_fill(raw, m->delay_from->data, 0, m->delay_bytes); /* compute-sanitizer reports reads of uninitialized bytes */
   m->raw = raw;
   for (int i = 0; i < MODEL_STREAMS; i++) td_ok(tdict_stream_create(m->context, td_device(), &m->streams[i], err));
   return m;
@@ -68,9 +68,9 @@ static inline void model_close(model *m) {
   free(m);
 }
 
-/* Delays a random stream by a copy to the host that takes about a millisecond. The next `operations` calls must not
- * wait for work on a stream. Work on the other stream runs first, unless the library orders it after work on the
- * delayed stream. */
+/* Delays a random stream by a copy to the host that takes about a millisecond. The next `operations` operations must
+ * not wait for a stream. Work on the other stream runs first, unless the library orders it after work on the delayed
+ * stream. */
 static inline void model_delay(model *m, int operations) {
   tdict_gpu_scope scope;
   tdict_driver *d = m->gpu->driver;
@@ -80,7 +80,7 @@ static inline void model_delay(model *m, int operations) {
   tdict_gpu_leave(m->gpu, &scope);
   m->delayed = operations;
 }
-/* Chooses a stream. Returns NULL for a call that waits. */
+/* Chooses a stream. Returns NULL if the next call must be blocking, which cannot happen while a stream is delayed. */
 static inline const tdict_stream *model_stream(model *m) {
   const int64_t i = pick(&m->r, 0, m->delayed ? MODEL_STREAMS - 1 : 2 * MODEL_STREAMS - 1);
   return i < MODEL_STREAMS ? &m->streams[i] : NULL;
@@ -95,7 +95,8 @@ typedef struct tensor_form {
   bool is_mask;    /* each byte is 0 or 1 */
 } tensor_form;
 
-/* A random layout, in elements: dimensions in any order, gaps, and negative strides. */
+/* A random layout, in elements: dimensions in any order, gaps, and strides that are negative or, if the form allows it,
+ * 0. */
 typedef struct model_layout {
   int64_t strides[PLAIN_DIMS], low, high; /* the lowest and the highest offset of an element */
 } model_layout;
@@ -162,13 +163,14 @@ static inline tdict_tensor *model_tensor(model *m, const tensor_form *f, plain_a
   return t;
 }
 
-/* Makes a slot with the batch size, keys, dtypes, shapes and places of `form`, whose arrays need no elements. */
+/* Makes a tree and its model with the batch size, keys, dtypes, shapes and places of `form`. The arrays of `form` need
+ * no bytes. */
 static inline slot model_tree(model *m, const plain_tree *form, bool may_repeat) {
   slot s = {help_tree(form->nb, form->bs), *form};
   int64_t more[PLAIN_DIMS];
   memcpy(more, form->bs, sizeof more);
   more[form->nb] = form->more;
-  for (int i = 0; i < PLAIN_LEAVES; i++) { /* the keys get the order of the leaves */
+  for (int i = 0; i < PLAIN_LEAVES; i++) { /* sets the keys in the order of the leaves */
     if (i == 1) td_put_tree(s.tree, "n", help_tree(form->nb, form->bs));
     if (i == 2) td_put_tree(s.tree, "n.m", help_tree(form->nb + 1, more));
     if (!form->has[i]) continue;
@@ -179,7 +181,7 @@ static inline slot model_tree(model *m, const plain_tree *form, bool may_repeat)
   return s;
 }
 
-/* Chooses the shape of a leaf. Returns false if there are too many elements. */
+/* Chooses the shape of a leaf. Returns false if the leaf has too many elements. */
 static inline bool model_shape(rng *r, const plain_tree *form, int leaf, plain_array *a) {
   a->ndim = form->nb + (leaf == 2);
   memcpy(a->shape, form->bs, sizeof a->shape);
@@ -210,7 +212,7 @@ static inline plain_tree model_form(rng *r) {
   } while (plain_total(&form) > 10 * MODEL_ELEMENTS);
   return form;
 }
-/* In one of four calls, moves some leaves of the form from the host to the device or back. */
+/* In one of four calls, changes the place of some leaves of the form between host and device. */
 static inline void model_move_leaves(rng *r, plain_tree *form) {
   const bool moves = pick(r, 0, 3) == 0;
   for (int i = 0; i < PLAIN_LEAVES; i++)
@@ -269,7 +271,7 @@ static inline void model_check(const model *m, const slot *s) {
   }
 }
 
-/* Puts a result into a random slot, sometimes after a check. Drops a result that is too large. */
+/* Moves a result to a random slot, sometimes after a check. Releases a result that is too large. */
 static inline void model_keep(model *m, slot *s) {
   if (pick(&m->r, 0, 1)) model_check(m, s);
   if (plain_total(&s->plain) > MODEL_MOST_ELEMENTS || s->plain.nb > MODEL_MOST_DIMS) {

@@ -1,5 +1,5 @@
-/* Makes random indices, and their plans for the plain model. Lists and masks are on the host or on the device. Thread
- * rule: the main thread. */
+/* Makes random indices, and the plans that apply them to the plain model. Lists and masks are on the host or on the
+ * device. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_MODEL_INDEX_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_MODEL_INDEX_H
 
@@ -13,8 +13,8 @@ typedef struct model_index {
   int64_t *arrays[PLAIN_LISTS];
   tdict_tensor *tensors[PLAIN_LISTS];
   bool is_distinct;   /* no element is selected twice */
-  bool wants_bad;     /* one position must be outside its dimension, if the index has positions */
-  char refusal[100];  /* the wanted error message, or "" if all positions are good */
+  bool wants_bad;     /* the index still needs a position outside its dimension */
+  char refusal[100];  /* the expected error message, or "" if all positions are good */
   int64_t count;      /* number of positions in the lists; -1 if there is no list yet */
   int ranges, before; /* dimensions without a list: so far, and before the first list */
   int last;           /* dimensions without a list before the last list */
@@ -53,7 +53,7 @@ static inline tdict_tensor *position_tensor(model *m, const int64_t *positions, 
   const int64_t all = count * width + 1;
   tdict_tensor *base = NULL, *t = NULL;
   TD_FREED int64_t *spread = td_alloc((size_t)all * sizeof *spread);
-  for (int64_t i = 0; i < all; i++) spread[i] = INT64_MAX; /* no good position */
+  for (int64_t i = 0; i < all; i++) spread[i] = INT64_MAX; /* an invalid position */
   for (int64_t i = 0; i < count; i++) spread[step < 0 ? count - 1 - i : i * step] = positions[i];
   td_ok(tdict_tensor_empty(TDICT_I64, 1, &all, on_host ? NULL : m->memory, &base, err));
   if (on_host)
@@ -134,7 +134,7 @@ static inline void add_whole(model_index *x, const plain_tree *p, int from, int 
     x->plan.dim[x->plan.ndim++] = (plain_dim){.src = d, .size = p->bs[d], .step = 1};
 }
 
-/* Makes a random index for a tree with batch dimensions. The caller must set is_distinct and wants_bad before. */
+/* Makes a random index for a tree with batch dimensions. The caller has set is_distinct and wants_bad. */
 static inline void model_index_make(model *m, const plain_tree *p, model_index *x) {
   bool has_rest = false;
   x->count = -1;
@@ -158,7 +158,7 @@ static inline void model_index_make(model *m, const plain_tree *p, model_index *
     } else if (kind == 7 && takes_list && x->count < 0) {
       d += add_mask(m, x, d, p);
     } else if (kind == 8 && !has_rest) {
-      const int end = (int)pick(&m->r, d, p->nb); /* the following items must use all dimensions from `end` on */
+      const int end = (int)pick(&m->r, d, p->nb); /* the items after TDICT_REST use the dimensions from `end` on */
       tdict_indices_add(&x->index, TDICT_REST);
       add_whole(x, p, d, end);
       has_rest = true;
@@ -167,7 +167,7 @@ static inline void model_index_make(model *m, const plain_tree *p, model_index *
       add_range(m, x, d, size);
       d++;
     }
-    if (!has_rest && pick(&m->r, 0, 7) == 0) { /* the index ends here, so the other dimensions stay whole */
+    if (!has_rest && pick(&m->r, 0, 7) == 0) { /* the index ends here, so it selects all of the other dimensions */
       add_whole(x, p, d, p->nb);
       d = p->nb;
     }

@@ -37,7 +37,7 @@ typedef struct pair {
 static inline void pair_release(pair *p) { td_release(p->host, p->device); }
 #define scoped_pair TD_SCOPED(pair_release, pair)
 
-/* Writes the elements of a host tensor in C order to a new tensor on the device. */
+/* Copies a contiguous host tensor to a new tensor on the device. */
 static inline tdict_tensor *to_device(const world *w, tdict_tensor *host) {
   tdict_tensor *t = NULL;
   td_ok(tdict_tensor_empty(tdict_tensor_dtype(host), tdict_tensor_ndim(host), tdict_tensor_shape(host), w->memory, &t,
@@ -52,7 +52,7 @@ typedef struct layout {
   int ndim;
   const int64_t *shape;
 } layout;
-/* Sets equal random tensors in both trees. */
+/* Sets a random tensor in the host tree, and an equal one in the device tree. */
 static inline void add_tensors(const world *w, pair *p, const char *path, layout l, uint64_t seed) {
   tdict_tensor *host = td_made(tensor, tdict_tensor_empty(l.dtype, l.ndim, l.shape, NULL, &made, err));
   if (tdict_tensor_bytes(host)) td_fill_random(tdict_tensor_data(host), tdict_tensor_bytes(host), seed);
@@ -84,7 +84,7 @@ static inline pair pair_make(const world *w, int nb, const int64_t *bs, uint64_t
   return p;
 }
 
-/* Replaces both trees with views. The same random index and order of dimensions are used for both. */
+/* Replaces both trees with the same random view: a permutation of the batch dimensions, or slices. */
 static inline void pair_view(rng *r, pair *p) {
   int order[PAIR_DIMS];
   pair made = {NULL, NULL};
@@ -107,7 +107,7 @@ static inline void pair_view(rng *r, pair *p) {
   *p = made;
 }
 
-/* Makes a random pair. Often its trees are views. */
+/* Makes a random pair. In two of three pairs, the trees are views. */
 static inline pair pair_random(const world *w, uint64_t shape_seed, uint64_t data) {
   rng r = {shape_seed * 3 + 1};
   int64_t bs[PAIR_DIMS];
@@ -118,7 +118,8 @@ static inline pair pair_random(const world *w, uint64_t shape_seed, uint64_t dat
   return p;
 }
 
-/* Returns a copy of the bytes from the lowest to the highest element. *first is the offset of element 0 in the copy. */
+/* Returns a copy of the bytes from the lowest to the highest element. Sets *first to the offset of element 0 in the
+ * copy. */
 static inline unsigned char *read_span(const world *w, const tdict_tensor *t, int64_t *first) {
   int64_t low, end;
   assert_true(
@@ -133,7 +134,7 @@ static inline unsigned char *read_span(const world *w, const tdict_tensor *t, in
   return bytes;
 }
 
-/* True while results of conversions are compared, because the payload of a NaN is unspecified. */
+/* True while results of conversions are compared, because a conversion may change the payload of a NaN. */
 static bool nans_are_equal;
 static inline bool are_nans(tdict_dtype dtype, const void *a, const void *b) {
   double x[2], y[2];
@@ -215,7 +216,8 @@ static inline tdict_index random_range(rng *r, int64_t size) {
   return pick(r, 0, 3) ? TDICT_RANGE(start, stop, steps[pick(r, 0, 5)]) : TDICT_ALL;
 }
 
-/* Makes a list of positions: an array, or a tensor on the host or the device. If `is_distinct`, none is repeated. */
+/* Makes a list of positions: an array, or a tensor on the host or the device. If `is_distinct` is true, no position is
+ * repeated. */
 static inline tdict_index random_list(rng *r, const world *w, random_index *out, int64_t size, int64_t count,
                                       bool is_distinct) {
   const int n = out->index.count;
@@ -260,7 +262,7 @@ static inline void make_index(rng *r, const world *w, const tdict_tree *td, bool
       const int64_t most = is_distinct && is_first ? bs[d] : 12;
       int64_t wanted = is_first ? pick(r, 0, most) : pick(r, 0, 2) ? count : 1;
       if (count == 1 && !is_distinct && pick(r, 0, 1)) wanted = pick(r, 1, most);
-      if (is_distinct && !is_first && count > bs[d]) wanted = count; /* positions of other lists may repeat */
+      if (is_distinct && !is_first && count > bs[d]) wanted = count; /* lists after the first may repeat positions */
       item = random_list(r, w, out, bs[d], wanted, is_distinct && is_first);
       if (is_first || count == 1) count = wanted;
     } else if (kind == 6 && count < 0) {

@@ -1,5 +1,5 @@
-/* A plain model of tensors and trees: bytes in host memory, in which elements are found by their index. Views share the
- * bytes of their tensor, as in the library. Uses no library code. Thread rule: one thread. */
+/* A plain model of tensors and trees: bytes in host memory, with elements located by their index. Views share the bytes
+ * of their tensor, as in the library. The model uses no library code. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_H
 
@@ -12,7 +12,7 @@ enum { PLAIN_DIMS = 14, PLAIN_LEAVES = 5, PLAIN_ITEM = 32 /* bytes of the larges
 /* The bytes of one storage, or of a part of a storage that no other tensor uses. */
 typedef struct plain_bytes {
   int refs;
-  bool has_loose_nans; /* the payloads of NaNs are unspecified, because a conversion has written them */
+  bool has_loose_nans; /* NaNs may have any payload, because a conversion wrote them */
   unsigned char *at;
 } plain_bytes;
 typedef struct plain_array {
@@ -24,7 +24,7 @@ typedef struct plain_array {
   bool on_host;
 } plain_array;
 
-/* A tree with some of five leaves. Leaf 2 is in a child tree with one more batch dimension. */
+/* A tree with some or all of five leaves. Leaf 2 is in a child tree with one more batch dimension. */
 static const char *const plain_paths[PLAIN_LEAVES] = {"a", "n.b", "n.m.c", "d", "e"};
 typedef struct plain_tree {
   int nb;
@@ -96,7 +96,7 @@ static inline void plain_copy_element(plain_array *dst, const int64_t *to, const
   memmove(plain_at(dst, to), plain_at(src, from), plain_item(dst->dtype));
   dst->bytes->has_loose_nans |= src->bytes->has_loose_nans;
 }
-/* Copies between arrays of equal shapes. */
+/* Copies all elements. The arrays must have the same shape. */
 static inline void plain_copy(plain_array *dst, const plain_array *src) {
   PLAIN_EACH(dst->ndim, dst->shape, i) plain_copy_element(dst, i, src, i);
 }
@@ -113,7 +113,7 @@ static inline bool plain_is_contiguous(const plain_array *a) {
     if (a->shape[d] != 1 && a->strides[d] != step) return false;
   return true;
 }
-/* Returns true if two elements of a leaf can be at one address. */
+/* Returns true if elements of a leaf share an address. */
 static inline bool plain_repeats(const plain_tree *p) {
   for (int i = 0; i < PLAIN_LEAVES; i++)
     for (int d = 0; p->has[i] && d < p->leaf[i].ndim; d++)
@@ -127,7 +127,8 @@ static inline int64_t plain_total(const plain_tree *p) {
   return total;
 }
 
-/* plain_parts() describes a dtype, or the parts of a complex dtype. Returns NULL if the dtype has several lanes. */
+/* plain_parts() describes a dtype or, if it is complex, the dtype of its parts. Returns NULL if the dtype has several
+ * lanes. */
 static inline bool plain_is_complex(tdict_dtype dtype) { return dtype == TDICT_C64 || dtype == TDICT_C128; }
 static inline const naive_dtype *plain_parts(tdict_dtype dtype) {
   if (dtype == TDICT_C64) return naive_find(TDICT_F32);
@@ -148,7 +149,7 @@ static inline bool plain_convert(tdict_dtype to, void *dst, tdict_dtype from, co
   const naive_dtype *t = plain_parts(to), *f = plain_parts(from);
   for (int part = 0; part <= plain_is_complex(to); part++) {
     uint64_t bits = 0, from_bits = part == 0 || plain_is_complex(from) ? naive_load(f, src, (size_t)part) : 0;
-    if (part && !plain_is_complex(from)) /* converts from a real number, so the imaginary part is 0 */
+    if (part && !plain_is_complex(from)) /* the source is real, so the imaginary part is 0 */
       bits = 0;
     else if (!naive_convert(t, f, from_bits, &bits))
       return false;
@@ -156,7 +157,8 @@ static inline bool plain_convert(tdict_dtype to, void *dst, tdict_dtype from, co
   }
   return true;
 }
-/* Returns true if the bits are equal, or if NaNs are in the same parts and their payloads are unspecified. */
+/* Returns true if the bits are equal, or if they differ only in payloads of NaNs, which a conversion may have
+ * changed. */
 static inline bool plain_equal(const plain_array *a, const void *x, const void *y) {
   const naive_dtype *d = plain_parts(a->dtype);
   if (memcmp(x, y, plain_item(a->dtype)) == 0) return true;

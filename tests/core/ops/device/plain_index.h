@@ -1,4 +1,4 @@
-/* Indices for the plain model of plain.h. They find the source of each element in a result, by the rules of PyTorch.
+/* Indices for the plain model of plain.h. A plan gives the source of each element of a result, by PyTorch's rules.
  * Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_INDEX_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_INDEX_H
@@ -21,14 +21,14 @@ typedef struct plain_plan {
   int ndim_in, ndim, num_lists;
   plain_dim dim[PLAIN_DIMS];
   plain_list list[PLAIN_LISTS];
-  int64_t fixed[PLAIN_DIMS]; /* the position in each dimension that an item of the index removes */
+  int64_t fixed[PLAIN_DIMS]; /* the position in each dimension that TDICT_AT() removes */
 } plain_plan;
 
 static inline void plain_plan_drop(plain_plan *p) {
   for (int k = 0; k < p->num_lists; k++) free(p->list[k].positions);
 }
 
-/* Adds the dimension of the lists to the result. `ranges_before` counts the dimensions before the first list.
+/* Adds the dimension that all lists share to the result. `ranges_before` counts the dimensions before the first list.
  * `is_split` is true if another dimension is between two lists. */
 static inline void plain_place_lists(plain_plan *p, int ranges_before, bool is_split) {
   int64_t count = 1;
@@ -40,7 +40,7 @@ static inline void plain_place_lists(plain_plan *p, int ranges_before, bool is_s
   p->dim[at] = (plain_dim){.src = PLAIN_LISTED, .size = count};
 }
 
-/* Computes the start and the size as Python's slice.indices() does. */
+/* Computes the start and the size of a range as Python's slice.indices() does. */
 static inline plain_dim plain_range(int src, int64_t size, int64_t start, int64_t stop, int64_t step) {
   const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
   plain_dim d = {.src = src, .step = step};
@@ -66,7 +66,7 @@ static inline int plain_shape_of(const plain_plan *p, const plain_array *a, int6
   return ndim;
 }
 
-/* Converts an index of the result to an index of the tree's tensor. */
+/* Converts an index into the result to an index into the source array. */
 static inline void plain_locate(const plain_plan *p, const plain_array *a, const int64_t *result, int64_t *indexed) {
   memcpy(indexed, p->fixed, (size_t)p->ndim_in * sizeof *indexed);
   for (int d = 0; d < p->ndim; d++) {
@@ -110,7 +110,8 @@ static inline plain_array plain_get(const plain_plan *p, const plain_array *a) {
   return view;
 }
 
-/* Writes `value` to the selected elements. If `value` has fewer dimensions, it is repeated along the leading ones. */
+/* Writes `value` to the selected elements. If `value` has fewer dimensions, it is repeated along the leading
+ * dimensions. */
 static inline void plain_set(const plain_plan *p, plain_array *a, const plain_array *value) {
   int64_t shape[PLAIN_DIMS];
   const int ndim = plain_shape_of(p, a, shape), missing = ndim - value->ndim;

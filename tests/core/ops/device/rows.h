@@ -13,7 +13,7 @@ static inline tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t numbe
   put_number(w, t, number);
   return t;
 }
-/* Returns a copy of a place whose tensors are made in host memory. */
+/* Returns a copy of `w` that makes tensors in host memory. */
 static inline place host_of(place w) {
   w.memory = NULL;
   return w;
@@ -25,19 +25,19 @@ static inline tdict_tree *rows_tree(const place *w, int64_t rows, uint64_t numbe
   for (uint64_t i = 0; i < 5; i++) td_put(td, paths[i], rows_on(w, rows, number + i));
   return td;
 }
-/* Fills the tensors of a tree from rows_tree() with random bytes. Tensor i has the seed `number` + i. */
+/* Fills the tensors of a tree made by rows_tree() with random bytes. Tensor i gets the seed `number` + i. */
 static inline void number_rows(const place *w, const tdict_tree *td, uint64_t number) {
   static const char *const paths[] = {"a", "b", "n.c", "n.d", "e"};
   for (uint64_t i = 0; i < 5; i++) put_number(w, td_leaf(td, paths[i]), number + i);
 }
-/* Resumes a held device as soon as all other threads wait. */
+/* Resumes a held device as soon as all other threads sleep. */
 static inline void *resume_later(void *user) {
   const place *w = user;
   td_rest();
   if (tdict_sim_resume(w->c, NULL) != TDICT_OK) abort();
   return NULL;
 }
-/* Checks that row `at` of a tensor equals row `from` of the random rows with seed `number`. */
+/* Checks that row `at` of a tensor equals row `from` of `rows` random rows with seed `number`. */
 static inline void check_row(const place *w, tdict_tensor *t, int64_t at, int64_t rows, uint64_t number, int64_t from) {
   TD_FREED int32_t *wanted = malloc((size_t)rows * 24), *found = (int32_t *)(void *)get_bytes(w, t);
   td_fill_random(wanted, (size_t)rows * 24, number);
@@ -80,8 +80,8 @@ static inline void end_blocked(const place *w, blocked *b) {
   kernel_end(&b->k);
 }
 
-/* Checks that reading `read` and writing `written` wait for the blocked stream. Then opens the gate, releases `out` and
- * returns the copy of `read` on the host. */
+/* Checks that a read of `read` and a write to `written` wait for the blocked stream. Then releases `out`, opens the
+ * gate and returns the copy of `read` on the host. */
 static inline tdict_tree *pass_gate(const place *w, blocked *b, const tdict_tree *read, tdict_tree *out,
                                     const tdict_tree *fresh, tdict_tree *written) {
   const tdict_transfer_options o = threads(1);

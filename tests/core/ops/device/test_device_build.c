@@ -1,4 +1,5 @@
-/* Tests launches that tdict_moves_build() prepares: their number, elements, moves added later, failing allocations. */
+/* Tests tdict_moves_build(), which prepares a launch before tdict_moves_run(): the copied elements, moves added after
+ * the build, and failing allocations. */
 #include "core/ops/device/moves.h"
 
 #include "core/ops/device/rows.h"
@@ -6,7 +7,7 @@
 
 enum { NUM_JOINS = 20, MOST_ROWS = 5, MOST_COLUMNS = 9 };
 
-/* A join along dimension 1: two sources are copied side by side into a destination. */
+/* A join along dimension 1, which copies two sources side by side into a destination. */
 typedef struct side_by_side {
   int64_t rows, columns[2];
   int32_t elements[2][MOST_ROWS * MOST_COLUMNS]; /* of the sources, in C order */
@@ -67,7 +68,7 @@ static void joins_add(joins *j, int begin, int end) {
   for (int i = begin; i < end; i++)
     for (int k = 0; k < 2; k++) td_ok(tdict_moves_copy(&j->moves, j->all[i].part[k], j->all[i].src[k], err));
 }
-/* Checks that all joins before `end` are done, and no others. */
+/* Checks that exactly the joins before `end` are done. */
 static void joins_check(const joins *j, int end) {
   for (int i = 0; i < NUM_JOINS; i++)
     if (is_joined(&j->w, &j->all[i]) != (i < end)) fail_msg("join %d of %d", i, end);
@@ -114,7 +115,7 @@ SIM_CASE(device_build_saves_work_of_run) {
     joins_check(j, NUM_JOINS);
     joins_close(j);
   }
-  assert_true(allocs[1] + 3 <= allocs[0]); /* the build has allocated entries, results and body */
+  assert_true(allocs[1] + 3 <= allocs[0]); /* the build has already allocated entries, results and body */
 }
 
 SIM_CASE(device_build_has_later_moves) {
@@ -124,7 +125,7 @@ SIM_CASE(device_build_has_later_moves) {
   joins_add(j, 5, 11);
   td_ok(tdict_moves_run(&j->moves, err));
   joins_check(j, 11);
-  /* The struct is empty now, but can still be used. */
+  /* The run has emptied the struct, which can still be used. */
   td_ok(tdict_moves_build(&j->moves, err));
   td_ok(tdict_moves_run(&j->moves, err));
   joins_add(j, 11, 16);
@@ -139,7 +140,7 @@ SIM_CASE(device_build_without_memory) {
   TD_WITHOUT_MEMORY_THEN(tdict_moves_build(&j->moves, err), assert_int_equal(j->moves.num_built, 0));
   td_ok(tdict_moves_build(&j->moves, err)); /* a second build replaces the first */
   joins_check(j, 0);
-  tdict_moves_reset(&j->moves); /* leaks nothing */
+  tdict_moves_reset(&j->moves); /* a sanitizer reports what this call does not free */
   assert_int_equal(j->moves.num_built, 0);
   joins_add(j, 0, 4);
   td_fail_alloc(0, true);

@@ -1,9 +1,10 @@
-/* Tests operations on device trees while driver calls fail: each call once, loading the kernels, and launches. */
+/* Tests operations on device trees with injected faults: each driver call fails once, and the kernels cannot be
+ * loaded. */
 #include "context.h"
 #include "core/ops/device/ways.h"
 #include "support/driver_fault.h"
 
-/* A context over a simulated driver that fails on demand. */
+/* A context on a simulated driver that fails on demand. */
 typedef struct faults {
   tdict_driver *inner, *d;
   place w;
@@ -32,7 +33,7 @@ static void faults_close(faults *f) {
 }
 #define scoped_faults TD_SCOPED(faults_close, faults)
 
-/* Converts each leaf by tdict_tensor_to_dtype(). The result equals that of WAY_TO_DTYPE. */
+/* Converts each leaf with tdict_tensor_to_dtype(). Makes the same tree as WAY_TO_DTYPE. */
 static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error *err) {
   tdict_tree *made = NULL;
   tdict_status status = tdict_create(0, NULL, &made, err);
@@ -48,8 +49,8 @@ static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error
   return status;
 }
 
-/* Makes the n-th driver call of an operation fail. The operation must succeed, or return the driver's code with nothing
- * queued. After a failure, the same operation must succeed. Returns false if there are fewer calls. */
+/* Makes the n-th driver call of an operation fail. The operation must succeed, or return the driver's code with no work
+ * queued. After a failure, it must succeed when it is repeated. Returns false if the operation makes fewer calls. */
 static bool fail_once(tree_way way, bool by_tensor, bool on_stream, int64_t n, int *num_failed) {
   scoped_faults f;
   scoped_tree out = NULL;
@@ -102,7 +103,7 @@ SIM_CASE(device_tensor_to_dtype_without_memory) {
   ways_check(&f.t, WAY_TO_DTYPE, out);
 }
 
-/* The driver fails to load the kernels or to find their functions. When it works again, the operation succeeds. */
+/* The driver fails to load the kernels or to find their functions. Once it works again, the operation succeeds. */
 SIM_CASE(device_ops_with_failing_modules) {
   for (tree_way way = 0; way < NUM_WAYS; way++)
     for (int64_t n = 1; n <= 5; n++) {

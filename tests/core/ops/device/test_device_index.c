@@ -1,5 +1,5 @@
-/* Tests indices on device trees: random indices give the same results as on the host, errors change nothing, and one
- * launch suffices for all leaves. */
+/* Tests indices on device trees: random indices have the same results as on the host, failed calls change nothing, and
+ * one launch handles all leaves. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 #include "core/ops/twins.h"
@@ -24,7 +24,7 @@ GPU_CASE(device_index_get_equals_host) {
   assert_true(num_lists > NUM_SEEDS / 4 && num_on_device > NUM_SEEDS / 8);
 }
 
-/* Writes the rows that an index selects. If `into` is true, reads them into existing rows instead. */
+/* Compares tdict_index_set(), or tdict_index_into() if `into` is true, on the device with the same call on the host. */
 static void check_writes(const world *w, bool into) {
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
@@ -99,7 +99,7 @@ SIM_CASE(device_index_launches_once_for_all_leaves) {
   shim_end(&s, w.d);
 }
 
-/* Reading lost rows is refused. Rows that are written again can be read. */
+/* Lost rows cannot be read until they are written again. */
 SIM_CASE(device_index_refuses_lost_rows) {
   scoped_place w = place_open(2);
   const int64_t good[] = {3, 4}, bad[] = {4, 9};
@@ -140,7 +140,7 @@ SIM_CASE(device_index_takes_mixed_trees) {
     check_row(&w, td_leaf(out, "e"), i, 40, 5, list[i]);
   }
   tdict_release(out);
-  td_put(few, "a", rows_on(&host, 3, 62)); /* is copied from the host to the device */
+  td_put(few, "a", rows_on(&host, 3, 62)); /* a host tensor, which is copied to the device */
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), few, NULL, err));
   for (int i = 0; i < 3; i++) {
     check_row(&w, td_leaf(td, "h"), list[i], 3, 61, i);
@@ -177,7 +177,7 @@ SIM_CASE(device_index_on_stream_refuses) {
               tdict_index_get(NULL, both.td, TDICT_INDEX(TDICT_LIST(((int64_t[]){1}), 1)), &o, &out, err));
   assert_null(out);
   end_twins(&both);
-  td_ok(tdict_set_text(td, "text", "whole", err)); /* stays on the host */
+  td_ok(tdict_set_text(td, "text", "whole", err)); /* a value, which stays on the host */
   tdict_release(td_made(tree, tdict_index_get(NULL, td, index, &o, &made, err)));
   tdict_stream_destroy(w.c, s);
 }
@@ -208,7 +208,7 @@ SIM_CASE(device_index_fails_whole) {
   TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, index, few, NULL, err));
   TD_WITHOUT_MEMORY_THEN(tdict_index_get(NULL, td, index, NULL, &out, err), assert_null(out));
   tdict_release(out);
-  /* If memory for recording the use is missing, the call waits for the launch instead. */
+  /* If the allocation for recording the use fails, the call waits for the launch instead. */
   int num_succeeded = 0;
   for (int64_t n = 0; num_succeeded < 2; n++) {
     tdict_error err = {0};
@@ -252,7 +252,7 @@ SIM_CASE(device_index_checks_lists) {
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &o, &out, err));
     assert_int_equal(num_launches, 1); /* the launch that copies checks the list */
     assert_true(
-        tdict_storage_has_no_uses(lists[0]->storage)); /* the call has waited for the launch, also on a stream */
+        tdict_storage_has_no_uses(lists[0]->storage)); /* the call has waited for the launch, even on a stream */
     shim_end(&s, w.d);
     sync_stream(&w, stream);
     check_row(&w, td_leaf(out, "e"), 0, 40, 5, 9);
@@ -359,8 +359,8 @@ GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
   }
 }
 
-/* A launch that writes its own list cannot also check it, so an earlier launch does. On a stream, the call does not
- * wait for a large copy. */
+/* An earlier launch checks the list in two cases: if the copy overwrites the list, and if a copy on a stream is so
+ * large that the call does not wait for it. */
 SIM_CASE(device_index_checks_lists_by_a_launch_before) {
   const int64_t two[] = {1, 0}, count = 2, shape[] = {2, 34 << 20};
   scoped_place w = place_open(2);
@@ -380,7 +380,7 @@ SIM_CASE(device_index_checks_lists_by_a_launch_before) {
   td_ok(tdict_set(large, "leaf", leaf, err));
   td_ok(tdict_index_get(NULL, large, TDICT_INDEX(TDICT_LIST_OF(list)), &o, &out, err));
   assert_int_equal(num_launches, 4);
-  assert_false(tdict_storage_has_no_uses(list->storage)); /* a later write of the list waits for the copy */
+  assert_false(tdict_storage_has_no_uses(list->storage)); /* a later write to the list waits for the copy */
   sync_stream(&w, stream);
   shim_end(&s, w.d);
 }
@@ -402,7 +402,7 @@ GPU_CASE(device_index_checks_lists_without_elements) {
   assert_int_equal(tdict_batch_size(out)[0], 2);
 }
 
-/* If the driver cannot compile kernels, lists are refused, and the driver copies slices. */
+/* If the driver cannot compile kernels, lists are refused, but slices are copied by driver calls. */
 SIM_CASE(device_index_without_compiler) {
   scoped_place w = place_open(2);
   shim s;

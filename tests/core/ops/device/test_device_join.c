@@ -63,7 +63,7 @@ GPU_CASE(device_join_equals_host) {
   }
 }
 
-/* Makes two trees of 40 rows and, if the function needs a destination, their join. */
+/* Makes two trees of 40 rows and, if the function writes to an existing tree, a destination. */
 static void open_items(const place *w, join_way way, tdict_tree *items[2], tdict_tree **out) {
   items[0] = rows_tree(w, 40, 1);
   items[1] = rows_tree(w, 40, 11);
@@ -148,7 +148,7 @@ SIM_CASE(device_join_fails_whole) {
   tdict_stream_destroy(w.c, stream);
 }
 
-/* If the driver cannot compile kernels, the elements are copied by calls of the driver. */
+/* If the driver cannot compile kernels, driver calls copy the elements. */
 SIM_CASE(device_join_without_compiler) {
   scoped_place w = place_open(2);
   shim s;

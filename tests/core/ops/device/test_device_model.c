@@ -1,11 +1,11 @@
 /* Runs random operations on random trees on a device and on a plain model (plain.h), and compares statuses, paths,
- * shapes and elements. Calls wait or are queued on one of two streams. Most results are compared only after several
- * calls. `--ops N` sets the number of operations, and `--seed S` the first seed. */
+ * shapes and elements. Each call is blocking or queued on one of two streams. Most results are compared only after
+ * several more calls. `--ops N` sets the number of operations, and `--seed S` the first seed. */
 #include "core/ops/device/model_index.h"
 
 enum { EPISODE = 400, DEFAULT_OPS = 4000, MOST_ITEMS = 3, CHECK_ALL = 16 };
 
-/* What a call must return. */
+/* The expected result of a call. */
 typedef struct wanted {
   tdict_status status;
   const char *text;        /* part of the message; NULL: any message */
@@ -39,7 +39,7 @@ static void check_status(const wanted *w, tdict_status found, const tdict_error 
   if (names_path && !has_path) fail_msg("path '%s' with '%s'", e->path, e->message);
 }
 
-/* Returns what a copy must return. On a stream, a copy between the host and a device is refused. */
+/* Returns the expected result of a copy. On a stream, a copy between the host and a device is refused. */
 static wanted wanted_of_copy(const plain_tree *to, const plain_tree *from, const tdict_stream *s) {
   wanted w = {.status = TDICT_OK};
   for (int i = 0; i < PLAIN_LEAVES && s && w.status == TDICT_OK; i++) {
@@ -69,7 +69,7 @@ static slot *slot_with_batch(model *m) {
   }
   return s;
 }
-/* Returns a slot that can be written: no two elements of a leaf have the same address. */
+/* Returns a slot whose tree can be written, because no two elements of a leaf have the same address. */
 static slot *slot_to_write(model *m, bool has_batch) {
   slot *s = has_batch ? slot_with_batch(m) : any_slot(m);
   if (plain_repeats(&s->plain)) {
@@ -80,7 +80,7 @@ static slot *slot_to_write(model *m, bool has_batch) {
   return s;
 }
 
-/* Returns the form of tree[index]. */
+/* Returns the form of the tree that `plan` selects from `p`. Its arrays have no bytes of their own. */
 static plain_tree indexed_form(const plain_plan *plan, const plain_tree *p) {
   plain_tree form = {.nb = plan->ndim, .more = p->more};
   for (int d = 0; d < plan->ndim; d++) form.bs[d] = plan->dim[d].size;
@@ -133,7 +133,8 @@ static void get_into(model *m) {
   }
 }
 
-/* Removes some leaves and leading batch dimensions. The value is then repeated along these dimensions. */
+/* Removes some leaves and leading batch dimensions from the form of a value, which is then repeated along these
+ * dimensions. */
 static void shorten(model *m, plain_tree *form) {
   const int cut = pick(&m->r, 0, 3) ? 0 : (int)pick(&m->r, 0, form->nb);
   form->nb -= cut;
@@ -168,7 +169,7 @@ static void set_by_index(model *m) {
 typedef struct join {
   bool is_stack, is_into;
   int dim, count;
-  slot items[MOST_ITEMS]; /* items[0] is a copy of one of the model's slots, which keeps the tree */
+  slot items[MOST_ITEMS]; /* items[0] is a shallow copy of a model slot, which still owns the tree */
 } join;
 static void make_items(model *m, join *j) {
   slot *s = any_slot(m);
@@ -252,7 +253,7 @@ static void join_trees(model *m) {
   }
 }
 
-/* Makes a deep copy of a tree, or copies only the tensors that are not contiguous. */
+/* Calls tdict_clone_deep(), or tdict_contiguous(), which copies only tensors that are not contiguous. */
 static void clone_tree(model *m) {
   slot *s = any_slot(m), out = {NULL, s->plain};
   const tdict_stream *stream = model_stream(m);
@@ -287,7 +288,7 @@ static void copy_tree(model *m) {
   if (w.status != TDICT_OK || pick(&m->r, 0, 1)) model_check(m, s);
 }
 
-/* Converts a number to an element of a dtype, as tdict_fill() must. */
+/* Converts a number to an element of a dtype. Returns the status that tdict_fill() must return. */
 static tdict_status element_of(tdict_dtype dtype, double value, void *element) {
   memset(element, 0, PLAIN_ITEM);
   if (value == 0) return TDICT_OK;
@@ -330,8 +331,8 @@ static bool convert_leaf(tdict_dtype dtype, const plain_array *a, plain_array *o
   PLAIN_EACH(a->ndim, a->shape, k) fits = fits && plain_convert(dtype, plain_at(out, k), a->dtype, plain_at(a, k));
   return fits;
 }
-/* Converts all leaves. Returns what the conversion must return. Leaves on the host and leaves on the device are
- * converted separately, so the error may name the first bad leaf of either place. */
+/* Converts all leaves. Returns the expected result of the conversion. Leaves on the host and on the device are
+ * converted separately, so the error may name the first bad leaf in either place. */
 static wanted convert_all(const plain_tree *p, tdict_dtype dtype, bool floats_only, plain_tree *out) {
   wanted w = {.status = TDICT_OK};
   bool on_host[2] = {false, false};
@@ -352,7 +353,7 @@ static wanted convert_all(const plain_tree *p, tdict_dtype dtype, bool floats_on
       out->leaf[i] = plain_share(a);
     } else if (!convert_leaf(dtype, a, &out->leaf[i])) {
       w.status = TDICT_EOVERFLOW;
-      w.path[i] = !on_host[a->on_host]; /* only the first bad leaf of its place */
+      w.path[i] = !on_host[a->on_host]; /* true for the first bad leaf in each place */
       on_host[a->on_host] = true;
     }
   }
@@ -375,7 +376,7 @@ static void convert_tree(model *m) {
     slot_drop(&out);
 }
 
-/* Makes a view with another order of the dimensions, or with more dimensions along which elements repeat. */
+/* Makes a view: permutes the batch dimensions, or expands dimensions, sometimes after adding a leading one. */
 static void view_tree(model *m) {
   slot *s = any_slot(m), out = {NULL, s->plain};
   plain_tree *p = &out.plain;

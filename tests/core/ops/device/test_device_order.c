@@ -1,8 +1,8 @@
-/* Tests copies by indices on a device: how they are ordered with transfers, uses and work of the program. */
+/* Tests the order of index copies on a device relative to transfers, recorded uses, and work of the program. */
 #include "core/ops/device/rows.h"
 #include "support/threads.h"
 
-/* The call returns while its stream is blocked. Reading the result and writing the source wait for the launch. */
+/* The call returns while its stream is blocked. A read of the result and a write to the source wait for the launch. */
 SIM_CASE(device_index_get_on_stream_is_ordered) {
   scoped_place w = place_open(2);
   const place host = host_of(w);
@@ -39,7 +39,8 @@ SIM_CASE(device_index_on_stream_keeps_memory) {
   end_blocked(&w, &b);
 }
 
-/* A writing call only queues its launch. Later reads wait for the launch. */
+/* On a stream, tdict_index_set() and tdict_index_into() only queue a launch. A later read of the destination waits for
+ * the launch. */
 SIM_CASE(device_index_set_on_stream_is_ordered) {
   for (int into = 0; into < 2; into++) {
     scoped_place w = place_open(2);
@@ -184,8 +185,8 @@ SIM_CASE(device_index_waits_for_transfers) {
   }
 }
 
-/* If memory for the use of a launch is missing, the call waits for the launch. The device is slow, so the case would
- * notice a call that does not wait. */
+/* If the allocation for recording a use fails, the call waits for the launch. The device is slow, so that the case
+ * would notice a call that does not wait. */
 SIM_CASE(device_index_waits_without_memory) {
   tdict_context_options options = place_options(2);
   options.sim = td_options(tdict_sim_options, latency_ns = 3000000);
@@ -239,7 +240,8 @@ SIM_CASE(device_index_lists_are_ordered) {
   kernel_end(&k[1]);
 }
 
-/* One call writes a list on another stream. A call that reads the list must wait for the first call. */
+/* A call on one stream writes a list, and a call on another stream reads it. The second call must wait for the
+ * first. */
 SIM_CASE(device_index_waits_for_writes_of_its_list) {
   scoped_place w = place_sim(2, 0, 2);
   const int64_t before[] = {1, 2, 3}, later[] = {9, 0, 33}, three = 3;
@@ -273,7 +275,7 @@ static tdict_tree *many_leaves(const place *w) {
 }
 static int count_uses(tdict_tree *td) { return td_leaf(td, "k0")->storage->num_uses; }
 
-/* The leaves of a tree are in one storage, which gets one use from each launch. */
+/* All leaves of a tree are in one storage, to which each launch adds one use. */
 SIM_CASE(device_ops_on_stream_add_one_use) {
   scoped_place w = place_open(2);
   tdict_tree *separate = many_leaves(&w), *items[NUM_ITEMS], *out[3];
@@ -293,7 +295,7 @@ SIM_CASE(device_ops_on_stream_add_one_use) {
   td_ok(tdict_clone_deep(items[1], TD_ON(b.s), &out[2], err));
   assert_int_equal(count_uses(items[1]), 2);
   td_ok(tdict_fill(items[1], NULL, 7, TD_ON(b.s), err));
-  assert_int_equal(count_uses(items[1]), 1); /* the fill ends after the uses that read, and replaces them */
+  assert_int_equal(count_uses(items[1]), 1); /* the fill runs after the reads, so its use replaces theirs */
   unblock(&b);
   end_blocked(&w, &b);
   check_row(&w, td_leaf(out[0], "k63"), 3 + 1, 3, 63, 1);
@@ -310,8 +312,8 @@ static tdict_cu count_poll(tdict_driver *d, tdict_cu_event event) {
   return real_ops->event_query(d, event);
 }
 
-/* Each leaf has its own storage. The number of driver calls must not grow with the number of leaves, neither while uses
- * are pending nor after they have ended. */
+/* Each leaf has its own storage, but the number of event queries must not grow with the number of leaves, whether uses
+ * are pending or have ended. */
 SIM_CASE(device_ops_on_stream_poll_seldom) {
   scoped_place w = place_open(2);
   tdict_tree *td = many_leaves(&w), *out[3];
@@ -353,8 +355,8 @@ pid_t __wrap_getpid(void) {
   return __real_getpid();
 }
 
-/* Many calls are queued on one stream, and none has ended. Each leaf has its own storage, but the number of driver
- * calls and system calls in a call must not grow with the number of leaves. */
+/* Many calls are queued on one stream, and none has run. Each leaf has its own storage, but the number of driver and
+ * getpid() calls per call must not grow with the number of leaves. */
 SIM_CASE(device_ops_on_stream_in_a_row_poll_seldom) {
   enum { NUM_ROUNDS = 10, MOST = NUM_LEAVES / 2 };
   scoped_place w = place_open(2);

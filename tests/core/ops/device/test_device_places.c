@@ -4,7 +4,8 @@
 #include "core/ops/device/ways.h"
 #include "support/threads.h"
 
-/* The simulator cannot capture, so the test replaces the driver call that returns the capture status of a stream. */
+/* The simulator cannot capture streams, so the test replaces the driver call that returns the capture status of a
+ * stream. */
 static _Atomic(void *) captured;
 static shim capture_shim;
 static tdict_cu report_capture(tdict_driver *d, tdict_cu_stream s, int *status) {
@@ -26,7 +27,7 @@ SIM_CASE(device_ops_refuse_capture) {
     td_fails(TDICT_ECAPTURE, "the stream is being captured", ways_call(&t, way, &s, &out, err));
     assert_null(out);
     ways_check_untouched(&t);
-    /* Calls that wait and calls on other streams still work. */
+    /* Blocking calls and calls on other streams still work. */
     for (int other = 0; other < 2; other++) {
       td_ok(ways_call(&t, way, other ? &free_stream : NULL, &out, err));
       sync_stream(&w, free_stream);
@@ -88,7 +89,7 @@ CUDA_CASE(device_ops_keep_a_capture_valid) {
   place_close(&w);
 }
 
-/* Without a stream, there is one launch for each of two devices. A stream of either device is refused. */
+/* Without a stream, each operation makes one launch on each device. On a stream, it is refused. */
 SIM_CASE(device_ops_of_two_devices) {
   scoped_place w = place_sim(2, 0, 2);
   scoped_raw raw = raw_open(w.c, tdict_sim(1));
@@ -106,7 +107,7 @@ SIM_CASE(device_ops_of_two_devices) {
     ways_check_untouched(&t);
     begin_counting(&s, &w);
     td_ok(ways_call(&t, way, NULL, &out, err));
-    assert_int_equal(num_launches, 2); /* the list needs no launch of its own for the check */
+    assert_int_equal(num_launches, 2); /* checking the list needs no extra launch */
     shim_end(&s, w.d);
     ways_check(&t, way, out);
     tdict_release(out);
@@ -114,7 +115,7 @@ SIM_CASE(device_ops_of_two_devices) {
   }
 }
 
-/* The trees have tensors on the host and on the device. With a stream, each tensor is handled where it is. */
+/* The trees have tensors on the host and on the device. All operations work on them, even with a stream. */
 SIM_CASE(device_ops_of_host_and_device) {
   scoped_place w = place_open(2);
   const place host = host_of(w);
@@ -130,7 +131,7 @@ SIM_CASE(device_ops_of_host_and_device) {
     }
 }
 
-/* Makes a tensor over the bytes of `t`, as device memory of the program. */
+/* Wraps the bytes of `t` in a new tensor, as if they were device memory of the program. */
 static tdict_tensor *as_program_memory(const tdict_tensor *t, void (*release)(void *user), void *user) {
   tdict_tensor *made = NULL;
   tdict_tensor_desc desc = tdict_tensor_desc_default();
@@ -199,11 +200,11 @@ GPU_CASE(device_ops_on_memory_of_the_program) {
   }
 }
 
-/* Called when the library returns the memory to the program, which must be after the queued launch. */
+/* Called when the library returns the memory to the program. This must not happen before the queued launch has run. */
 static void note_release(void *user) {
   blocked *b = user;
   assert_true(atomic_load(&b->gate.open) && atomic_load(&b->k.done));
-  b->t = NULL; /* noted */
+  b->t = NULL; /* tells the case that this function was called */
 }
 static void *open_gate_later(void *user) {
   td_rest();
@@ -222,7 +223,7 @@ SIM_CASE(device_ops_keep_memory_of_the_program) {
     td_put(*changed, "e", as_program_memory(td_leaf(writes ? t.other : t.td, "e"), note_release, &b));
     td_ok(ways_call(&u, WAY_COPY, &b.s, NULL, err));
     pthread_t opener = td_start(open_gate_later, &b);
-    tdict_release(*changed); /* waits */
+    tdict_release(*changed); /* waits for the launch */
     assert_null(b.t);
     assert_int_equal(pthread_join(opener, NULL), 0);
     b.t = gate_tensor;

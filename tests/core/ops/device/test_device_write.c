@@ -82,7 +82,7 @@ static trees trees_open(const place *w) {
 }
 static void trees_close(trees *t) { td_release(t->td, t->view, t->other); }
 #define scoped_trees TD_SCOPED(trees_close, trees)
-/* Checks row 4 of the leaf "e" of the result. */
+/* Checks row 4 of the leaf "e" of a result, or all its elements after a fill. */
 static void check_result(const place *w, const tdict_tree *result, int way) {
   tdict_tensor *e = td_leaf(result, "e");
   if (way != FILL) {
@@ -149,7 +149,7 @@ SIM_CASE(device_writes_fail_whole) {
   td_fails_at(TDICT_ENOTSUP, "copy: from cpu to sim:0", "h", tdict_copy(t.other, t.td, TD_ON(stream), err));
   td_ok(tdict_copy(t.other, t.td, NULL, err));
   tdict_tree *out = NULL;
-  td_ok(tdict_clone_deep(t.td, TD_ON(stream), &out, err)); /* the copy of a tensor is on the device of the tensor */
+  td_ok(tdict_clone_deep(t.td, TD_ON(stream), &out, err)); /* each copy is on the device of its source */
   check_row(&w, td_leaf(out, "h"), 4, 40, 60, 4);
   sync_stream(&w, stream);
   check_row(&w, td_leaf(out, "e"), 4, 40, 5, 4);
@@ -159,7 +159,7 @@ SIM_CASE(device_writes_fail_whole) {
   place_close(&w);
 }
 
-/* If the driver cannot compile kernels, its own copies and fills are used. */
+/* If the driver cannot compile kernels, the driver's own copy and fill functions are used. */
 SIM_CASE(device_writes_without_compiler) {
   scoped_place w = place_open(2);
   shim s;

@@ -1,5 +1,5 @@
-/* Calls operations on device trees of rows, and checks the results. Leaves "b" and "n.d" may be in another place than
- * the other leaves. Each case releases what it makes. */
+/* Calls operations on device trees of rows, and checks the results. The leaves "b" and "n.d" may be in a different
+ * place from the others. Each case releases what it makes. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
 
@@ -28,7 +28,7 @@ static const char *const way_paths[] = {"a", "b", "n.c", "n.d", "e"};
 static const int64_t way_rows[] = {9, 0, 33};
 
 /* The trees of all operations: two of 40 rows, a view of the first in reverse order, one of 3 rows, and the
- * destinations of joins. If a tree has number k, leaf i has random bytes of seed k + i. */
+ * destinations of joins. In the tree with number k, leaf i has random bytes with seed k + i. */
 typedef struct ways {
   place w[2]; /* the place of most leaves, and the place of "b" and "n.d" */
   tdict_tree *td, *other, *view, *few, *stacked, *joined;
@@ -75,7 +75,7 @@ static inline ways ways_open(const place *w, const place *second) {
 static inline void ways_close(ways *t) { td_release(t->list, t->td, t->other, t->view, t->few, t->stacked, t->joined); }
 #define scoped_ways TD_SCOPED(ways_close, ways)
 
-/* Calls the operation, which waits if `s` is NULL. Operations that return a new tree set *out. */
+/* Calls the operation on the stream `s`, or blocks if `s` is NULL. Operations that make a new tree set *out. */
 static inline tdict_status ways_call(const ways *t, tree_way way, const tdict_stream *s, tdict_tree **out,
                                      tdict_error *err) {
   const tdict_run *run = TD_ON_IF(s);

@@ -1,4 +1,4 @@
-/* Tests which indices return views, which return copies and which are refused, on each device. */
+/* Tests which indices return views, which return copies, and which are refused, on each device. */
 
 #include "core/ops/rig.h"
 #include "support/threads.h"
@@ -73,7 +73,7 @@ DEVICE_CASE(index_rest) {
   check(&r, t, td, TDICT_INDEX(TDICT_AT(1), TDICT_REST, TDICT_AT(-1)), &map);
 }
 
-/* A tree without batch dimensions has nothing to select, but can get new dimensions. */
+/* In a tree without batch dimensions, an index cannot select anything, but it can add dimensions. */
 DEVICE_CASE(index_without_batch_dimensions) {
   scoped_rig r = rig_open();
   m_tree *t = m_tree_make(0, NULL);
@@ -181,8 +181,8 @@ CASE(index_mask_copies) {
   check(&r, t, td, TDICT_INDEX(TDICT_MASK(mask)), &map);
 }
 
-/* Lists and masks are paired: element i of the result comes from position i of each. The result has one dimension for
- * all of them. It is in their place if they are adjacent, else it comes first. */
+/* Lists and masks are paired: element i of the result comes from position i of each. All of them make one dimension of
+ * the result. It takes their place if they are adjacent, and otherwise comes first. */
 CASE(index_lists_are_paired) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 2);
@@ -241,7 +241,7 @@ CASE(index_lists_are_written) {
   td_ok(tdict_index_set(NULL, td, index, value, NULL, err));
   td_ok(tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_true(tdict_equal(got, value));
-  for (int64_t i = 0; i < 3; i++) /* and nothing else */
+  for (int64_t i = 0; i < 3; i++) /* no other element has changed */
     for (int64_t j = 0; j < 4; j++) {
       scoped_tree now = get(td, TDICT_INDEX(TDICT_AT(i), TDICT_AT(j)));
       scoped_tree then = get(before, TDICT_INDEX(TDICT_AT(i), TDICT_AT(j)));
@@ -249,7 +249,7 @@ CASE(index_lists_are_written) {
     }
   scoped_tensor numbers = td_made(tensor, tdict_tensor_clone(td_leaf(value, "a"), NULL, &made, err));
   td_ok(tdict_fill(td, NULL, 0, NULL, err));
-  td_ok(tdict_write(td, "a", index, numbers, err)); /* of one tensor */
+  td_ok(tdict_write(td, "a", index, numbers, err)); /* writes one tensor only */
   assert_true(((const float *)tdict_const_data(td, "a"))[2 * 4 + 1] ==
               ((const float *)tdict_const_data(value, "a"))[0]);
   assert_true(((const float *)tdict_const_data(td, "a"))[0 * 4 + 3] ==

@@ -50,7 +50,7 @@ static tdict_tree *tree_over(tdict_tensor *t) {
   return td;
 }
 
-/* Makes a tensor of random elements, whose dimensions are in any order in memory. */
+/* Makes a tensor of random elements. Its dimensions have a random order in memory. */
 static tdict_tensor *any_tensor(naive_random *r, tdict_dtype dtype) {
   static const int orders[][4] = {{0, 1, 2, 3}, {2, 1, 0, 3}, {3, 1, 2, 0}, {1, 0, 3, 2}};
   int64_t shape[4];
@@ -153,7 +153,7 @@ CASE(index_copy_refuses_lost_bytes) {
   tdict_storage_lose_all(mine);
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_null(got);
-  td_ok(tdict_index_set(NULL, td, index, value, NULL, err)); /* the row between these rows is still lost */
+  td_ok(tdict_index_set(NULL, td, index, value, NULL, err)); /* row 1 is still lost */
   td_ok(tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_null(tdict_tensor_const_data(x));
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(&(int64_t){1}, 1)), part, NULL, err));
@@ -162,7 +162,7 @@ CASE(index_copy_refuses_lost_bytes) {
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_set(NULL, td, index, value, NULL, err));
 }
 
-/* Lost rows of a column can be read again as soon as they are written, in any order. */
+/* Lost rows of a column can be read again as soon as they have been written, in any order. */
 CASE(lost_rows_are_restored_in_any_order) {
   enum { ROWS = 100 };
   int64_t positions[ROWS];

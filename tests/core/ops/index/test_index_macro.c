@@ -30,5 +30,5 @@ CASE(index_costs_one_slab) {
     td_fail_alloc_stop();
   }
   assert_int_equal(seen[0], seen[1]);
-  assert_int_equal(seen[1], 3); /* the slab, the node and the list of the node */
+  assert_int_equal(seen[1], 3); /* the slab, the node, and its list of leaves */
 }

@@ -1,6 +1,6 @@
 /* Tests copies by lists and masks on pool threads. Results are compared with plain loops. Most cases replace the
- * parallel loop by a loop on the calling thread that runs the parts in reverse order. If two parts wrote the same
- * element, the wrong value would then remain. */
+ * parallel loop with a loop on the calling thread that runs the parts in reverse order. If two parts wrote the same
+ * element, the wrong value would remain. */
 #include "core/ops/index/index_plan.h"
 #include "core/ops/rig.h"
 #include "core/ops/visit.h"
@@ -42,8 +42,8 @@ static tdict_run helped(void) {
 }
 
 enum { ROWS, COLUMNS, PAIRS, ROW_MASK, CELL_MASK, KINDS };
-/* An index of a tree with batch size `sizes`. Depending on the kind, row (i, j) of the result is row (rows[i], j), (i,
- * columns[j]) or (rows[i], columns[i]) of the tree. */
+/* An index into a tree with batch size `sizes`. Depending on the kind, row (i, j) of the result is row (rows[i], j),
+ * (i, columns[j]) or (rows[i], columns[i]) of the tree. */
 typedef struct plan {
   int kind;
   int64_t sizes[2], count, *rows, *columns;
@@ -130,7 +130,7 @@ static void model_copy(const plan *p, tdict_tensor *whole, tdict_tensor *part, b
       }
 }
 
-/* Makes a random tensor whose shape is `sizes` and then `width`. Sometimes permutes its dimensions in memory. */
+/* Makes a random tensor whose shape is `sizes` followed by `width`. Sometimes permutes its dimensions in memory. */
 static tdict_tensor *make_tensor(naive_random *r, tdict_dtype dtype, int ndim, const int64_t *sizes, int64_t width) {
   int64_t shape[3];
   int order[3], turned[3];
@@ -200,7 +200,8 @@ static tdict_tree *make_rows(int64_t rows, int64_t width, uint64_t seed) {
   return td;
 }
 
-/* Writes rows by a list and compares them with a loop. Returns the number of parts, or 0 if no parallel loop ran. */
+/* Writes rows by a list, and compares the result with a plain loop. Returns the number of parts, or 0 if no parallel
+ * loop ran. */
 static long write_rows(tdict_context *context, int64_t rows, int64_t width, const int64_t *at, int64_t count) {
   scoped_tree td = make_rows(rows, width, 5), value = make_rows(count, width, 6);
   scoped_tensor model = naive_tensor(TDICT_U8, COUNTS(rows, width), 5);
@@ -214,7 +215,8 @@ static long write_rows(tdict_context *context, int64_t rows, int64_t width, cons
   return loop.parts;
 }
 
-/* If a list repeats a row, the last value must remain. Then threads divide only long rows, each by its bytes. */
+/* If a list repeats a row, the last value must remain. Only long rows are then copied in parallel: each part copies the
+ * same range of bytes in every row. */
 CASE(index_set_with_keeps_the_last_of_a_row) {
   enum { COUNT = 6000, ROWS_LEFT = 8000, WIDTH = 512, LONG = 96 << 10 };
   static int64_t at[COUNT];
@@ -226,7 +228,7 @@ CASE(index_set_with_keeps_the_last_of_a_row) {
   for (int i = 0; i < 50; i++) at[i] = naive_below(&r, 10);
   assert_int_equal(write_rows(context, 10, LONG, at, 1), 0); /* too few bytes */
   assert_true(write_rows(context, 10, LONG, at, 50) > 1);
-  for (int i = 0; i < COUNT; i++) at[i] = (int64_t)i * 7 % ROWS_LEFT; /* distinct: 7 does not divide 8000 */
+  for (int i = 0; i < COUNT; i++) at[i] = (int64_t)i * 7 % ROWS_LEFT; /* distinct, because 7 and 8000 are coprime */
   assert_true(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT) > 1);
   at[COUNT / 2] -= ROWS_LEFT; /* the same row, counted from the end */
   assert_true(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT) > 1);
@@ -238,7 +240,7 @@ CASE(index_set_with_keeps_the_last_of_a_row) {
   assert_int_equal(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT), 0);
 }
 
-/* Compares the search for repeated positions with a search of all pairs. */
+/* Compares the library's search for repeated positions with a comparison of all pairs. */
 CASE(index_plan_finds_distinct_lists) {
   enum { MOST = 40 };
   const int64_t size = 1 << 22;
@@ -271,7 +273,7 @@ CASE(index_plan_finds_distinct_lists) {
   assert_true(num_distinct > 200 && num_distinct < 1900);
 }
 
-/* A pair of lists repeats an element only if both positions are the same. */
+/* Two lists select an element twice only if the same pair of positions occurs twice. */
 CASE(index_set_with_pairs_repeats) {
   enum { SIDE = 80, COUNT = SIDE * SIDE / 2, WIDTH = 1024 };
   static int64_t rows[COUNT], columns[COUNT];
@@ -292,7 +294,8 @@ CASE(index_set_with_pairs_repeats) {
   }
 }
 
-/* If rows of the destination share elements, or both trees do, the calling thread copies in order. */
+/* If rows of the destination share elements, or if source and destination do, only the calling thread copies, in
+ * order. */
 CASE(index_with_divides_only_separate_elements) {
   enum { COUNT = 4000, WIDTH = 1024 };
   static int64_t at[COUNT];
@@ -323,7 +326,7 @@ CASE(index_with_divides_only_separate_elements) {
   assert_int_equal(loop.parts, 0);
 }
 
-/* Small copies use no other thread, and neither do calls without a context or with num_threads 0. */
+/* Small copies, calls without a context, and calls with num_threads 0 use only the calling thread. */
 CASE(index_with_uses_threads_for_large_copies) {
   enum { COUNT = 4096, WIDTH = 1024 };
   static int64_t at[COUNT];
@@ -360,7 +363,7 @@ CASE(index_with_uses_threads_for_large_copies) {
   assert_int_equal(loop.parts, 0);
 }
 
-/* If an allocation fails, no element has been written. */
+/* If an allocation fails, no element is written. */
 CASE(index_set_with_survives_enomem) {
   enum { COUNT = 4096, WIDTH = 1024 };
   static int64_t at[COUNT];
@@ -381,7 +384,7 @@ typedef struct job {
   const tdict_indices *index;
 } job;
 
-/* Reads rows on the thread that visits a tensor. */
+/* A visitor that reads rows. */
 static tdict_status read_rows(void *user, const tdict_leaves *at, tdict_error *err) {
   const job *j = user;
   scoped_tree out = NULL;

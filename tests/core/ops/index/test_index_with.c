@@ -73,13 +73,13 @@ SIM_CASE(index_with_copies_to_a_memory) {
     check_places(out);
     rig_shares(out, td, false);
     tdict_release(td);
-    if (i % 10 == 0) m_check(rig_mapped(t, &c.map), out); /* the copies outlive their source */
+    if (i % 10 == 0) m_check(rig_mapped(t, &c.map), out); /* the copies are valid after their source is released */
     tdict_release(out);
     m_reset();
   }
 }
 
-/* Without a memory, the options do not change the result: views, or copies in plain memory. */
+/* Without a memory in the options, the results are views, or copies in plain memory, as usual. */
 SIM_CASE(index_with_defaults_is_index_get) {
   const int64_t rows[] = {2, 0};
   m_tree *t = SAMPLE(3, 4);
@@ -231,7 +231,7 @@ static tdict_status count_index(const void *self, int64_t i, void **out, tdict_e
   return TDICT_EHOOK;
 }
 
-/* The hook `index` cannot allocate from a memory, so the object is indexed through its tensors. */
+/* The hook `index` cannot allocate from a given memory, so the tensors of the object are indexed instead. */
 SIM_CASE(index_with_uses_tensors_of_objects) {
   tdict_type type = thing_flat;
   scoped_context context = td_context(NULL);
@@ -262,7 +262,7 @@ SIM_CASE(index_with_uses_tensors_of_objects) {
   assert_int_equal(thing_count(), 0);
 }
 
-/* For objects of built-in types, the option `memory` changes nothing. */
+/* The option `memory` does not change the values of objects of built-in types. */
 SIM_CASE(index_with_indexes_built_in_objects) {
   static const int64_t rows[] = {2, 0, 2};
   const char *const texts[] = {"a", "bc", "def"};
