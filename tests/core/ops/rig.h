@@ -35,7 +35,7 @@ static inline tdict_status rig_to_host(void *user, const tdict_leaves *at, tdict
   return tdict_tensor_clone(at->tensors[0], NULL, out, err);
 }
 
-/* Checks that the tree has the keys, shapes and elements of the model and, on the host, still the same addresses. */
+/* Checks that the tree has the keys, shapes and elements of the model and, on the host, that no address has changed. */
 static inline void rig_check(const rig *r, const m_tree *t, const tdict_tree *td) {
   scoped_tree host = NULL;
   const tdict_tree *trees[1] = {td};
@@ -61,8 +61,8 @@ static inline m_array *rig_array(tdict_dtype dtype, const m_tree *t, int extra, 
   return a;
 }
 
-/* Makes a model tree with a: f32; n.b: i64 of 3; n.m.u: u8 of 2 x 2; and the empty tree e. n.m has an additional batch
- * dimension of size 2. */
+/* Makes a model tree with the leaves a: float32 scalars; n.b: int64 [3]; n.m.u: uint8 [2, 2]; and the empty tree e. The
+ * first 2 of n.m.u is an additional batch dimension of n.m. */
 #define SAMPLE(...) rig_sample(COUNTS(__VA_ARGS__))
 static inline m_tree *rig_sample(int nb, const int64_t *bs) {
   m_tree *t = m_tree_make(nb, bs), *n = m_tree_make(nb, bs), *m = m_tree_make(nb, bs);
@@ -83,7 +83,8 @@ static inline m_tree *rig_mapped(const m_tree *t, m_map *map) {
   return made;
 }
 
-/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`. Count -1 removes the dimension. */
+/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`. If `count` is -1, removes the
+ * dimension. */
 static inline void rig_cut(m_map *map, int dim, int64_t start, int64_t step, int64_t count) {
   map->start[dim] = start;
   map->step[dim] = step;
@@ -97,7 +98,7 @@ static inline void rig_cut(m_map *map, int dim, int64_t start, int64_t step, int
   memmove(map->shape + gone, map->shape + gone + 1, (size_t)(map->out_ndim - gone - 1) * sizeof *map->shape);
   map->out_ndim--;
 }
-/* Adds a dimension to the result before dimension `at`. */
+/* Adds a dimension of size `count` to the result, before dimension `at`. */
 static inline void rig_insert(m_map *map, int at, int64_t count) {
   for (int d = 0; d < map->in; d++) map->out[d] += map->out[d] >= at;
   memmove(map->shape + at + 1, map->shape + at, (size_t)(map->out_ndim - at) * sizeof *map->shape);
@@ -115,7 +116,7 @@ static inline m_array *rig_new_array(const m_array *a, void *user) {
 }
 static inline m_tree *rig_like(const m_tree *t) { return m_tree_each(t, t->nb, t->nb, t->bs, rig_new_array, NULL); }
 
-/* Checks that tensors at the same path of two trees share a storage, or do not if `wanted` is false. */
+/* Checks whether tensors at the same path of two trees share a storage, as `wanted` says. */
 static inline void rig_shares(const tdict_tree *a, const tdict_tree *b, bool wanted) {
   static const char *const paths[] = {"a", "n.b", "n.m.u"};
   for (int i = 0; i < 3; i++)

@@ -7,8 +7,8 @@ static tdict_tensor *byte_tensor(const rig *r, int ndim, const int64_t *shape) {
   return td_made(tensor, tdict_tensor_zeros(TDICT_U8, ndim, shape, r->memory, &made, err));
 }
 
-/* Makes a tree [3, 2] with "a" and "n.a", both [3, 2]. The batch size of "n" is changed to [], and "n.y" has one
- * element. */
+/* Makes a tree [3, 2] with "a" and "n.a", both [3, 2]. Then changes the batch size of "n" to [] and adds the scalar
+ * "n.y". */
 static tdict_tree *shrunk(const rig *r) {
   const int64_t shape[] = {3, 2};
   tdict_tree *td = TREE(3, 2), *n = NULL;
@@ -20,7 +20,7 @@ static tdict_tree *shrunk(const rig *r) {
   return td;
 }
 
-/* An object type whose object is a tree, which `flatten` returns. */
+/* An object type whose objects are trees. `flatten` returns the tree itself. */
 static tdict_status show_tree(const void *self, tdict_tree **out, tdict_error *err) {
   (void)err;
   *out = tdict_retain((const tdict_tree *)self);
@@ -35,7 +35,8 @@ static void end_tree(void *self) { tdict_release(self); }
 static const tdict_type tree_type =
     TD_TYPE(.name = "tree", .release = end_tree, .flatten = show_tree, .unflatten = keep_tree);
 
-/* Checks that the call returns ESHAPE at "n.y" with both shapes, and writes no result. */
+/* Checks that the call fails with TDICT_ESHAPE at "n.y", that the message has both shapes, and that there is no
+ * result. */
 #define MISMATCH(made, call)                                          \
   do {                                                                \
     td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", (call)); \
@@ -83,7 +84,7 @@ DEVICE_CASE(changed_child_is_not_reshaped) {
   tdict_release(td);
 }
 
-/* A changed child is refused in any of the joined trees, for a new result and for an existing tree. */
+/* A changed child is refused in any of the joined trees, whether the result is new or an existing tree. */
 DEVICE_CASE(changed_child_is_not_joined) {
   scoped_rig r = rig_open();
   tdict_tree *made = NULL;
@@ -129,14 +130,14 @@ DEVICE_CASE(changed_child_of_two_trees_is_refused) {
               tdict_index_get(NULL, b, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
   td_ok(tdict_index_get(NULL, a, TDICT_INDEX(TDICT_AT(1)), NULL, &made, err));
   tdict_release(made);
-  /* A batch size that fits again repairs the tree. */
+  /* Setting a batch size that fits repairs the tree. */
   td_ok(tdict_delete(a, "c.y", err));
   td_ok(tdict_set_batch_size(b, 1, (const int64_t[]){3}, err));
   td_put(b, "c.y", byte_tensor(&r, 1, (const int64_t[]){3}));
   td_ok(tdict_index_get(NULL, b, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
 }
 
-/* Only tensors are checked. In a result, a child with another batch size gets the batch size of its parent. */
+/* Only tensors are checked. In a result, a child whose batch size does not fit gets the batch size of its parent. */
 CASE(changed_child_gets_the_parent_batch_size) {
   scoped_tree td = td_tree("[2] n.x:f32[2,5] n.m.z:f32[2]"), made = NULL;
   td_put_tree(td, "e", TREE(2, 4));
@@ -201,8 +202,8 @@ static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, t
   return tdict_pad_sequence(both, 2, NULL, NULL, out, err);
 }
 
-/* Functions that use the batch size of the parent return a child whose batch size begins with it. All others keep the
- * batch size of the child. */
+/* In results of functions that use the parent's batch size, the child's batch size begins with it. All other functions
+ * keep the batch size of the child. */
 CASE(changed_child_keeps_its_batch_size) {
   scoped_tree td = td_tree("[1,3] a:f32[1,3] d.x:f32[1,3,2]");
   td_ok(tdict_set_batch_size(td_child(td, "d"), 1, (const int64_t[]){1}, err));
@@ -215,7 +216,8 @@ CASE(changed_child_keeps_its_batch_size) {
   }
 }
 
-/* Functions that do not use the batch size still work, so such a tree can be read, copied and repaired. */
+/* Functions that do not use the batch size still work, so a tree with a changed child can be read, copied and
+ * repaired. */
 DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   scoped_rig r = rig_open();
   scoped_tree td = shrunk(&r), made = NULL;
@@ -237,7 +239,7 @@ DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
 }
 
-/* A tensor that moves to the root must fit its batch size and device. */
+/* A tensor that moves to the root must fit the batch size and the device of the root. */
 CASE(changed_child_is_not_flattened) {
   const rig host = {NULL, NULL};
   const tdict_device cpu = tdict_cpu();

@@ -50,7 +50,7 @@ DEVICE_CASE(clone_deep_copies) {
   td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not change the copy */
   rig_check(&r, made, out);
   td_release(out);
-  if (r.context) { /* pinned memory is on the host, so the device of the tree changes */
+  if (r.context) { /* pinned memory is on the host, so the tree's device becomes the CPU */
     td_ok(tdict_clone_deep(td, TD_IN(tdict_pinned_memory(r.context)), &out, err));
     assert_true(tdict_tensor_is_pinned(td_leaf(out, "n.m.u")));
     assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, tdict_cpu()));
@@ -90,7 +90,7 @@ static tdict_tree *flat_tree(void) {
   return td;
 }
 
-/* The tensor and the trees that the changes need. They are made before allocations fail. */
+/* The tensor and the trees that the changes need. They are made before allocations are set to fail. */
 typedef struct material {
   tdict_tensor *tensor;
   tdict_tree *tree, *part;
@@ -147,7 +147,7 @@ static material open_material(void) {
 }
 static void close_material(material *m) { td_release(m->tensor, m->tree, m->part); }
 
-/* Clones share one list of leaves, but a change of one must not appear in the others. */
+/* Clones share one list of leaves, but a change to one tree must not appear in the others. */
 CASE(clone_and_original_change_independently) {
   material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++)
@@ -168,7 +168,7 @@ CASE(clone_and_original_change_independently) {
   close_material(&m);
 }
 
-/* If the allocation of its own list of leaves fails, a clone and its source must stay unchanged. */
+/* If a clone cannot allocate its own list of leaves, the clone and its source must stay unchanged. */
 CASE(clone_changes_survive_enomem) {
   material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++) TD_SWEEP(s) {
@@ -186,7 +186,7 @@ typedef struct cloner {
   bool good;
 } cloner;
 
-/* Clones a tree while other threads read and clone it, and changes the clones. */
+/* Clones a tree that other threads also read and clone, and changes the clones. */
 static void *clone_and_change(void *user) {
   cloner *c = user;
   c->good = true;
@@ -251,7 +251,7 @@ DEVICE_CASE(consolidate_copies_into_one_storage) {
     scoped_tree td = rig_tree(&r, t), turned = NULL, out = NULL;
     tdict_device device = td_device();
     td_ok(tdict_set_device(td, &device, err));
-    td_ok(tdict_transpose(td, 0, 1, &turned, err)); /* so the tensors are strided */
+    td_ok(tdict_transpose(td, 0, 1, &turned, err)); /* makes the tensors strided */
     m_tree *made = rig_mapped(t, &map);
     made->locked = true;
     td_ok(tdict_consolidate(turned, memories[i], &out, err));
@@ -285,7 +285,7 @@ CASE(consolidate_separates_shared_bytes) {
   td_ok(tdict_consolidated_bytes(out, &bytes, err));
   const unsigned char *all = tdict_tensor_const_data(bytes);
   for (int i = 0; i < 3; i++) assert_memory_equal(all + 256 * i, x->data, tdict_tensor_bytes(x));
-  memset(tdict_tensor_data(td_leaf(out, "left.x")), 7, tdict_tensor_bytes(x)); /* elements may be written */
+  memset(tdict_tensor_data(td_leaf(out, "left.x")), 7, tdict_tensor_bytes(x)); /* its elements may be written */
   assert_int_equal(all[0], 7);
   assert_memory_equal(all + 256, x->data, tdict_tensor_bytes(x));
   td_ok(tdict_consolidate(out, NULL, &again, err)); /* copies again */
@@ -319,7 +319,7 @@ CASE(consolidate_refuses) {
   assert_int_equal(ends, 1);
 }
 
-/* Text, numbers and JSON are shared, as in TensorDict. A tree that has only text can be consolidated, too. */
+/* Text, numbers and JSON are shared, as in TensorDict. A tree that has only text can also be consolidated. */
 CASE(consolidate_shares_values) {
   scoped_tree td = TREE(2), out = NULL;
   static const char *const texts[] = {"p", "q"};
@@ -361,7 +361,7 @@ CASE(consolidate_survives_enomem) {
   assert_true(tdict_is_consolidated(out));
 }
 
-/* A tree is consolidated until it is unlocked, itself or through a parent. Its copies, views and children are not. */
+/* A tree stays consolidated until it or a parent is unlocked. Its copies, views and children are not consolidated. */
 CASE(consolidated_until_unlocked) {
   scoped_tree td = TREE(2), parent = TREE(2), out = NULL;
   tdict_tree *other = NULL;

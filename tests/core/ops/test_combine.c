@@ -19,7 +19,7 @@ static void items_close(items *all) {
 #define scoped_items TD_SCOPED(items_close, items)
 #define TREES(all) (const tdict_tree *const *)(all).td
 
-/* The argument of join_array(): what to join, how, and the number of the next array. */
+/* The argument of join_array(): what to join and how, and the index of the next array. */
 typedef struct joining {
   const items *all;
   int dim, next;
@@ -73,7 +73,7 @@ DEVICE_CASE(stack_one_storage) {
   td_ok(tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_true(tdict_tensor_shares_storage(td_leaf(out, "a"), td_leaf(out, "n.m.u")));
   tdict_release(out);
-  if (r.context) { /* pinned memory, from any device */
+  if (r.context) { /* a result in pinned memory, whatever the device of the trees */
     run.memory = tdict_pinned_memory(r.context);
     td_ok(tdict_stack(TREES(all), ITEMS, &o, &run, &out, err));
     assert_true(tdict_tensor_is_pinned(td_leaf(out, "a")));
@@ -132,14 +132,14 @@ GPU_CASE(stack_refuses_mixed_devices) {
   scoped_tree host = ops_tree(model), there = rig_tree(&r, model), out = NULL, into = NULL;
   const tdict_tree *both[] = {there, host}, *same[] = {host, host};
   tdict_run o = tdict_run_default();
-  for (int way = 0; way < 2; way++) { /* the second round gives a memory for the result, which changes nothing */
+  for (int way = 0; way < 2; way++) { /* even with a memory for the result, in the second round */
     td_fails_at(TDICT_EWRONGDEVICE, "on cpu in tree 1", "a", tdict_stack(both, 2, NULL, &o, &out, err));
     td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_cat(both, 2, NULL, &o, &out, err));
     td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_pad_sequence(both, 2, NULL, &o, &out, err));
     assert_null(out);
     o.memory = r.memory;
   }
-  td_ok(tdict_stack(same, 2, NULL, &o, &out, err)); /* host items, but a result on the device */
+  td_ok(tdict_stack(same, 2, NULL, &o, &out, err)); /* host trees, but a result on the device */
   td_ok(tdict_stack(same, 2, NULL, NULL, &into, err));
   td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack_into(into, both, 2, NULL, NULL, err));
   td_ok(tdict_stack_into(out, same, 2, NULL, NULL, err));
@@ -174,7 +174,7 @@ DEVICE_CASE(stack_into_keeps_addresses) {
   for (int i = 0; i < count; i++)
     for (int64_t k = 0; k < to[i]->n; k++) m_write(to[i]->cells[k], m_value(from[i]->cells[k]));
   old->locked = true;
-  rig_check(&r, old, out); /* on the host, also checks that no address has changed */
+  rig_check(&r, old, out); /* on the host, this also checks that no address has changed */
 }
 
 DEVICE_CASE(stack_into_refuses) {

@@ -59,16 +59,16 @@ DEVICE_CASE(compare_finds_first_difference) {
 
 CASE(compare_equal) {
   scoped_tree a = numbers(), b = NULL, turned = NULL;
-  td_ok(tdict_select(a, (const char *const[]){"n", "x"}, 2, true, &b, err)); /* another order */
+  td_ok(tdict_select(a, (const char *const[]){"n", "x"}, 2, true, &b, err)); /* in another order */
   assert_true(tdict_equal(a, b));
   tdict_lock(b);
   assert_true(tdict_equal(a, b));
   td_ok(tdict_clone_deep(a, NULL, &turned, err));
-  ((float *)tdict_data(turned, "x"))[0] = -0.0f; /* values, not bytes */
+  ((float *)tdict_data(turned, "x"))[0] = -0.0f; /* equal as a value, but not as bytes */
   assert_true(tdict_equal(a, turned));
   ((int64_t *)tdict_data(turned, "n.i"))[0] = INT64_C(1) << 62;
   assert_false(tdict_equal(a, turned));
-  ((int64_t *)tdict_data(a, "n.i"))[0] = (INT64_C(1) << 62) + 1; /* not compared as doubles */
+  ((int64_t *)tdict_data(a, "n.i"))[0] = (INT64_C(1) << 62) + 1; /* a double could not represent this */
   assert_false(tdict_equal(a, turned));
   assert_false(tdict_equal(a, NULL));
 }
@@ -91,7 +91,7 @@ CASE(compare_uses_tolerances) {
   assert_false(differ(a, b, &o).differs);
 }
 
-/* A bool is true if its byte is not 0, also when a tolerance is given. */
+/* A bool is true if its byte is not 0, even if a tolerance is given. */
 CASE(compare_takes_bools_as_truth) {
   static const unsigned char bytes[][2] = {{1, 2}, {255, 1}, {0, 1}};
   for (size_t i = 0; i < 3; i++) {
@@ -155,7 +155,7 @@ CASE(compare_nan) {
   assert_true(differ(a, b, &o).differs);
 }
 
-/* Numbers of all dtypes are compared by value. A small difference is within the tolerance, and a large one is not. */
+/* Numbers of all dtypes are compared by value, within the tolerance. */
 CASE(compare_reads_all_dtypes) {
   static const struct {
     tdict_dtype dtype;

@@ -1,4 +1,4 @@
-/* Makes random operations on trees and on a plain model (tests/support/model.h), and compares statuses, keys, shapes,
+/* Runs random operations on trees and on a plain model (tests/support/model.h), and compares statuses, keys, shapes,
  * elements and addresses. For long runs (docs/container.md), the environment variable TDICT_OPS sets the number of
  * operations, and TDICT_SEED the first seed. */
 #include "support/ops.h"

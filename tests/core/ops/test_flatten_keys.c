@@ -1,9 +1,9 @@
-/* Tests that nested keys are flattened, and that flat keys are nested. */
+/* Tests tdict_flatten_keys() and tdict_unflatten_keys(). */
 #include "rig.h"
 
 CASE(flatten_keys_flattens) {
   scoped_tree td = ops_tree(SAMPLE(3)), out = td_made(tree, tdict_flatten_keys(td, NULL, &made, err));
-  help_paths(out, "a n\\.b n\\.m\\.u"); /* e was empty */
+  help_paths(out, "a n\\.b n\\.m\\.u"); /* the empty tree e is dropped */
   assert_string_equal(tdict_get_entry_at(out, 2).key, "n.m.u");
   assert_ptr_equal(td_leaf(out, "n\\.m\\.u"), td_leaf(td, "n.m.u"));
   assert_int_equal(tdict_batch_ndim(out), 1);
@@ -35,7 +35,8 @@ CASE(unflatten_keys_unflattens) {
   help_paths(out, "a n n.b n.m n.m.u e");
 }
 
-/* The order of keys is that of TensorDict: first unsplit keys, then new trees in the order of the split keys. */
+/* Keys are ordered as in TensorDict: first the keys that are not split, then new trees in the order of the split
+ * keys. */
 CASE(unflatten_keys_puts_split_keys_last) {
   static const char *const keys[] = {"a\\.b", "z", "k\\.n", "a\\.c", "y\\.u\\.v", "k.old", "q"};
   scoped_tree td = TREE(3), out = NULL;
@@ -44,7 +45,7 @@ CASE(unflatten_keys_puts_split_keys_last) {
   help_paths(out, "z k k.old k.n q a a.b a.c y y.u y.u.v");
 }
 
-/* Five keys in any order must give the same tree. Some keys name a tree, into which other keys are put. */
+/* Five keys must give the same tree in any order. Some of the keys name a tree into which others are put. */
 CASE(unflatten_keys_merges_in_every_order) {
   static const char *const keys[] = {"a\\.b", "a.c", "a\\.t", "a\\.t\\.u", "x\\.y\\.z"};
   static const char *const wanted[] = {"a.b", "a.c", "a.t.own", "a.t.u", "x.y.z"};
@@ -71,7 +72,7 @@ CASE(unflatten_keys_merges_in_every_order) {
   for (int i = 0; i < KEYS; i++) tdict_tensor_release(tensors[i]);
 }
 
-/* A tree that another child also holds is copied, so that no tree contains itself. */
+/* The tree "y" gets the key "back" from "y\.back". "y" is copied first, because it would otherwise contain itself. */
 CASE(unflatten_keys_makes_no_cycles) {
   scoped_tree td = TREE(3), x = TREE(3), y = TREE(3), out = NULL;
   td_ok(tdict_set_tree(x, "holds", y, err));
@@ -92,7 +93,7 @@ CASE(unflatten_keys_refuses) {
     td_put(td, bad[i][1], TENSOR(3));
     char *before = help_snapshot(td);
     td_fails(TDICT_EEXIST, "unflatten_keys", tdict_unflatten_keys(td, NULL, &out, err));
-    assert_string_equal(td_last_error.path, bad[i][strlen(bad[i][1]) > strlen(bad[i][0])]); /* the longer one */
+    assert_string_equal(td_last_error.path, bad[i][strlen(bad[i][1]) > strlen(bad[i][0])]); /* the longer key */
     help_unchanged(td, before);
   }
   static const char *const empty[] = {"\\.a", "a\\.", "a\\.\\.b"};
@@ -105,7 +106,8 @@ CASE(unflatten_keys_refuses) {
   assert_null(out);
 }
 
-/* An existing tree may have more batch dimensions than the node. Tensors without these dimensions are refused. */
+/* The existing child "x" may have more batch dimensions than its parent. Tensors that lack these dimensions are
+ * refused. */
 CASE(unflatten_keys_keeps_batch_sizes) {
   const int64_t two[] = {2}, two_three[] = {2, 3}, good[] = {2, 3, 4}, bad[] = {2, 5};
   scoped_tree td = NULL, child = NULL;

@@ -127,7 +127,7 @@ CASE(assign_replaces_entries) {
   td_ok(tdict_select(from, PATHS("n", "a"), true, &part, err));
   tdict_lock(part);
   td_ok(tdict_assign(f.n, part, err));
-  /* Both trees see the new entries in the same node, and the former child has not changed. */
+  /* Both trees have the new entries, because they hold the same node. The former child has not changed. */
   assert_ptr_equal(td_child(f.td, "n"), f.n);
   assert_ptr_equal(td_child(f.other, "n"), f.n);
   help_paths(f.td, "a n n.n n.n.b n.n.m n.n.m.u n.a e");
@@ -142,7 +142,7 @@ CASE(assign_replaces_entries) {
   td_ok(tdict_unlock(part, err));
 }
 
-/* The source may be above or below the tree. */
+/* The source may be an ancestor or a descendant of the tree. */
 CASE(assign_takes_trees_above_and_below) {
   scoped_family f = family_open();
   td_ok(tdict_assign(f.n, f.td, err));
@@ -158,7 +158,7 @@ DEVICE_CASE(assign_keeps_batch_size_and_device) {
   scoped_tree td = TREE(3);
   tdict_tree *child = NULL;
   scoped_tree other = rig_tree(&r, SAMPLE(3, 2)), bare = help_tree_without_batch();
-  td_ok(tdict_set_tree(other, "n.bare", bare, err)); /* gets [3, 2] */
+  td_ok(tdict_set_tree(other, "n.bare", bare, err)); /* gets the batch size [3, 2] */
   child = td_child(other, "n.bare");
   td_ok(tdict_set_batch_size(child, 0, NULL, err));
   td_ok(tdict_set_device(td, &(tdict_device){td_device().type, td_device().index}, err));
@@ -208,7 +208,7 @@ CASE(assign_changes_nothing_on_failure) {
   td_fails(TDICT_ELOCKED, "locked", tdict_assign(f.td, f.td, err));
   td_ok(tdict_unlock(f.td, err));
   help_unchanged(f.td, before);
-  tdict_lock(f.n); /* a locked child is replaced, and not changed */
+  tdict_lock(f.n); /* a locked child is replaced, not changed */
   RIG_WITHOUT_MEMORY(f.td, tdict_assign(f.td, from, err));
   help_paths(f.td, "a n n.b n.m n.m.u e");
   assert_ptr_equal(td_leaf(f.td, "n.m.u"), td_leaf(from, "n.m.u"));

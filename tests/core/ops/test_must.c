@@ -1,4 +1,4 @@
-/* Tests each area of TensorDict's behaviour on every device, with one case for each row of the table in
+/* Tests each area of TensorDict's behavior on every device. There is one case for each row of the table in
  * docs/container.md. Other files test details and errors. */
 #include "rig.h"
 #include "tdict/debug.h"
@@ -15,7 +15,7 @@ static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const
 }
 #define NEW(r, ...) new_tensor(r, TDICT_F32, COUNTS(__VA_ARGS__))
 
-/* Returns the address of a tensor's elements, also in device memory. */
+/* Returns the address of a tensor's elements, even in device memory. */
 static const void *address(const tdict_tree *td, const char *path) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor_get_desc(td_leaf(td, path), &v);
@@ -61,7 +61,7 @@ DEVICE_CASE(must_device) {
   const tdict_device here = td_device(), other = tdict_sim(7);
   td_put(td, "a", NEW(&r, 2));
   tdict_tensor *far = help_tensor_on(other, COUNTS(2, 0));
-  td_ok(tdict_set(td, "far", far, err)); /* the tree has no device, so leaves may be on any */
+  td_ok(tdict_set(td, "far", far, err)); /* the tree has no device, so its leaves may be on any device */
   td_fails(TDICT_EWRONGDEVICE, "sim:7", tdict_set_device(td, &here, err));
   td_ok(tdict_delete(td, "far", err));
   td_ok(tdict_set_device(td, &here, err));
@@ -88,7 +88,7 @@ DEVICE_CASE(must_get_delete_pop_rename_has) {
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_pop(td, "x", &got, err));
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_rename(td, "x", "y", false, err));
   td_fails(TDICT_EEXIST, "taken", tdict_rename(td, "b", "c", true, err));
-  td_ok(tdict_rename(td, "b", "c", false, err)); /* replaces */
+  td_ok(tdict_rename(td, "b", "c", false, err)); /* replaces "c" */
   help_paths(td, "n n.a c");
   assert_true(tdict_has(td, "n.a") && !tdict_has(td, "b"));
   td_ok(tdict_pop(td, "c", &got, err));
@@ -147,7 +147,7 @@ DEVICE_CASE(must_update) {
   td_put(src, "d", NEW(&r, 2));
   scoped_tree wrong = TREE(3);
   td_put(wrong, "d", NEW(&r, 3));
-  td_fails(TDICT_ESHAPE, "[3]", tdict_update(td, wrong, NULL, 0, err)); /* all or nothing */
+  td_fails(TDICT_ESHAPE, "[3]", tdict_update(td, wrong, NULL, 0, err)); /* changes nothing */
   td_fails(TDICT_ENOTFOUND, "no such key", tdict_update_in_place(td, src, NULL, 0, err));
   help_unchanged(td, before);
   td_ok(tdict_update_in_place(td, src, (const char *const[]){"n", "c"}, 2, err));
@@ -215,7 +215,7 @@ DEVICE_CASE(must_index) {
   td_fails(TDICT_EINVAL, "TDICT_REST is used twice",
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_REST, TDICT_REST), NULL, &out, err));
   scoped_tree row = rig_tree(&r, rig_like(SAMPLE(4)));
-  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), row, NULL, err)); /* repeated */
+  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), row, NULL, err)); /* the value is repeated */
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   assert_true(tdict_equal(out, row));
 }
@@ -238,7 +238,7 @@ DEVICE_CASE(must_change_shape) {
   for (int i = 0; i < 9; i++) {
     assert_int_equal(tdict_batch_ndim(outs[i]), ndims[i]);
     rig_shares(outs[i], td, true);
-    assert_int_equal(tdict_tensor_ndim(td_leaf(outs[i], "n.b")), ndims[i] + 1); /* features stay */
+    assert_int_equal(tdict_tensor_ndim(td_leaf(outs[i], "n.b")), ndims[i] + 1); /* feature dimensions are kept */
   }
   assert_true(tdict_equal(outs[5], td));
   for (int i = 0; i < 9; i++) tdict_release(outs[i]);
@@ -280,8 +280,8 @@ DEVICE_CASE(must_preallocate) {
   scoped_tree td = NULL, empty = TREE(4), row = NULL, got = NULL;
   td_ok(tdict_create_from(fields, 2, 1, (const int64_t[]){4}, r.memory, &td, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
-  td_ok(tdict_write_rows(empty, 2, row, err)); /* allocates */
-  assert_true(tdict_equal(empty, td));         /* zeroed */
+  td_ok(tdict_write_rows(empty, 2, row, err)); /* allocates the leaves */
+  assert_true(tdict_equal(empty, td));         /* their elements are 0 */
   tdict_release(row);
   td_ok(tdict_create_from(fields, 2, 0, NULL, r.memory, &row, err));
   scoped_tensor obs = NEW(&r, 3);
@@ -312,7 +312,7 @@ DEVICE_CASE(must_lock) {
   td_fails(TDICT_ELOCKED, "", tdict_set(td, "a", t, err));
   td_fails(TDICT_ELOCKED, "", tdict_delete(td, "n.b", err));
   td_fails(TDICT_ELOCKED, "", tdict_unlock(td_child(td, "n"), err));
-  td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* but elements may be written */
+  td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* elements may be written */
   td_ok(tdict_clone(td, &out, err));
   assert_false(tdict_is_locked(out));
   td_release(out);
@@ -341,7 +341,7 @@ DEVICE_CASE(must_walk_and_apply) {
   assert_int_equal(tdict_bytes(td), 3 * 4 + 3 * 3 * 8 + 3 * 2 * 2);
   td_put(out, "again", tdict_tensor_retain(td_leaf(out, "a")));
   td_ok(tdict_unique_bytes(out, &bytes, err));
-  assert_int_equal(bytes, tdict_bytes(td)); /* shared elements count once, and clones have their own */
+  assert_int_equal(bytes, tdict_bytes(td)); /* shared elements count only once */
   assert_int_equal(tdict_depth(td), 2);
   assert_false((tdict_num_leaves(td) + tdict_num_objects(td) == 0));
   assert_true((tdict_num_leaves(td_child(td, "e")) + tdict_num_objects(td_child(td, "e")) == 0));

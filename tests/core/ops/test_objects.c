@@ -1,6 +1,6 @@
-/* Tests objects in every operation. An operation uses an object's hooks or tensors, or fails and names the missing
- * hook. Each operation runs on a tree with an object and on a tree that has the object's tensors in its place. Both
- * results must be equal. */
+/* Tests objects in every operation. An operation uses the hooks or the tensors of an object. If it can use neither, it
+ * fails and names the missing hook. Each operation runs on a tree with an object and on a tree that has the object's
+ * tensors in its place. Both results must be equal. */
 #include "twins.h"
 
 typedef tdict_status (*operation)(const tdict_tree *td, tdict_tree **out, tdict_error *err);
@@ -131,7 +131,7 @@ DEVICE_CASE(objects_pass_as_tensors) {
   for (int i = 0; i < OPERATIONS; i++)
     if (!skipped(&r, &operations[i])) run_both(&operations[i], &w, &flat_type);
   scoped_tree copy = NULL;
-  td_ok(tdict_clone_deep(w.td, TD_IN(r.memory), &copy, err)); /* also with a given memory */
+  td_ok(tdict_clone_deep(w.td, TD_IN(r.memory), &copy, err)); /* works with a given memory too */
   assert_true(tdict_device_equal(tdict_tensor_device(thing_at(copy, &flat_type)->b), td_device()));
 }
 
@@ -145,11 +145,11 @@ DEVICE_CASE(objects_pass_by_hooks) {
       run_both(&operations[i], &w, type);
       assert_true(calls[operations[i].hook] > before);
     }
-    assert_int_equal(calls[HOOK_FLATTEN] + calls[HOOK_UNFLATTEN], 0); /* the operation's own hook is preferred */
+    assert_int_equal(calls[HOOK_FLATTEN] + calls[HOOK_UNFLATTEN], 0); /* the other hooks are preferred to these */
   }
 }
 
-/* Hooks cannot use a given memory, so objects that have `flatten` are copied through their tensors. */
+/* Hooks cannot allocate from a given memory, so the tensors of objects that have `flatten` are copied instead. */
 CASE(objects_are_copied_to_the_given_memory) {
   rig r = {NULL, NULL};
   tdict_context *context = NULL;
@@ -165,7 +165,7 @@ CASE(objects_are_copied_to_the_given_memory) {
   td_release(copy, stacked);
   end_twins(&w);
   w = make_twins(&r, &hooks_type);
-  td_ok(tdict_clone_deep(w.td, TD_IN(j.memory), &copy, err)); /* the type has no flatten, so the hook is used */
+  td_ok(tdict_clone_deep(w.td, TD_IN(j.memory), &copy, err)); /* the type has no flatten, so its clone hook is used */
   assert_false(tdict_tensor_is_pinned(thing_at(copy, &hooks_type)->a));
   assert_int_equal(calls[HOOK_CLONE], 1);
   tdict_release(copy);
@@ -255,7 +255,7 @@ CASE(object_hook_errors_are_returned) {
       expect_failure(o, &w, TDICT_EIO, "the disk is gone");
       failure = -7;
       expect_failure(o, &w, TDICT_EHOOK, "returned -7");
-      failure = TDICT_OK; /* now the hook succeeds, but returns no object */
+      failure = TDICT_OK; /* now the hook returns TDICT_OK, but no object */
       expect_failure(o, &w, TDICT_EHOOK, "and no result");
       failing = -1;
     }
@@ -295,7 +295,7 @@ CASE(objects_of_two_types_are_refused) {
   assert_null(out);
 }
 
-/* If an object is handled through its tensors, they must have the batch size. */
+/* If an operation uses the tensors of an object, they must have the batch size of the tree. */
 CASE(objects_with_another_batch_size_are_refused) {
   tdict_tree *td = TREE(2, 3), *out = NULL;
   td_ok(tdict_set_object(td, "o", &flat_type, thing_create(TENSOR(2, 3), TENSOR(5)), err));
@@ -305,7 +305,7 @@ CASE(objects_with_another_batch_size_are_refused) {
     td_fails_at(TDICT_ESHAPE, "batch size is [2, 3], tensor has shape [5]", "o.b", run(td, &out, err));
   }
   td_fails(TDICT_ESHAPE, "[5]", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), td, NULL, err));
-  td_ok(do_clone_deep(td, &out, err)); /* any shape is allowed, because the batch dimensions do not change */
+  td_ok(do_clone_deep(td, &out, err)); /* any shape is allowed if the batch dimensions do not change */
   assert_true(tdict_equal(td, out));
   td_ok(tdict_copy(td, out, NULL, err));
   tdict_release(out);
@@ -338,7 +338,7 @@ DEVICE_CASE(objects_compared) {
   assert_string_equal(found.message, "objects of type flat and both");
   td_ok(tdict_get_difference(w.td, w.plain, NULL, &found, err));
   assert_string_equal(found.message, "an object of type flat and a tree");
-  assert_true(tdict_equal(bare.td, bare.td)); /* an object equals itself, without a call of a hook */
+  assert_true(tdict_equal(bare.td, bare.td)); /* an object equals itself; no hook is called */
   tdict_release(copy);
   td_ok(tdict_clone(bare.td, &copy, err));
   td_ok(tdict_set_object(copy, "n.o", &bare_type,

@@ -1,4 +1,4 @@
-/* Tests that objects are written in place through their tensors, or refused before a byte is written. See
+/* Tests that writes in place write the tensors of objects, or fail before a byte is written. See also
  * test_objects.c. */
 #include "twins.h"
 
@@ -39,7 +39,7 @@ WRITING(set_object, tdict_fill(td, "n.o", 0, NULL, err))
 static const struct {
   const char *name;
   writing run;
-  bool device_kept; /* trees on a device can be written, too */
+  bool device_kept; /* also works on device trees */
 } writings[] = {{"range", set_range, true},       {"row", set_row, true},       {"rows", set_rows, true},
                 {"repeated", set_repeated, true}, {"stack", set_stacked, true}, {"cat", set_joined, true},
                 {"picked", set_picked, true},     {"copy", set_all, true},      {"update", set_some, true},
@@ -55,7 +55,7 @@ DEVICE_CASE(objects_written_as_tensors) {
     scoped_tree mine = NULL; /* a copy of the plain twin with its own elements */
     td_ok(tdict_clone_deep(w.plain, NULL, &mine, err));
     print_message("%s\n", writings[i].name);
-    tdict_lock(w.td); /* allowed when locked */
+    tdict_lock(w.td); /* locked trees may be written */
     td_ok(writings[i].run(w.td, from.td, err));
     td_ok(writings[i].run(mine, from.plain, err));
     assert_ptr_equal(thing_at(w.td, &flat_type), object);
@@ -74,7 +74,7 @@ CASE(objects_are_written_all_or_none) {
       const tdict_type *type = way == 0 ? &bare_type : &flat_type;
       scoped_twins w = make_twins(&r, type), from = make_twins(&r, way == 1 ? &both_type : type);
       bool fills = i >= 8;
-      if (fills && way == 1) continue; /* no second tree */
+      if (fills && way == 1) continue; /* a fill has no second tree */
       scoped_tree before = td_made(tree, tdict_clone_deep(w.plain, NULL, &made, err));
       print_message("%s %d\n", writings[i].name, way);
       if (way == 2) failing = HOOK_FLATTEN, failure = TDICT_EIO;
@@ -94,7 +94,7 @@ CASE(objects_are_written_all_or_none) {
     }
 }
 
-/* Writing the first row creates objects with all rows. */
+/* The first tdict_write_rows() to an empty tree creates objects with all rows. */
 DEVICE_CASE(objects_are_preallocated) {
   scoped_thing_rig r = rig_open();
   scoped_twins w = make_twins(&r, &flat_type);

@@ -1,4 +1,5 @@
-/* Tests tdict_pack_sequence(), which joins sequences of different lengths. Compares the result with a plain loop. */
+/* Tests tdict_pack_sequence(), which concatenates sequences of different lengths. Compares the result with a plain
+ * loop. */
 #include "rig.h"
 #include "support/things.h"
 #include "tdict/debug.h"
@@ -23,7 +24,7 @@ static tdict_tensor *tensor_of(tdict_dtype dtype, int ndim, const int64_t *shape
 static tdict_tree *tree_of(const sample *s) {
   tdict_tree *td = help_tree_without_batch();
   td_put(td, "tokens", tensor_of(TDICT_I64, COUNTS(s->length), s->tokens));
-  float swapped[EMBED * 64]; /* with these strides, the source is not contiguous */
+  float swapped[EMBED * 64]; /* transposed, so that the source is not contiguous */
   for (int64_t k = 0; k < s->length; k++)
     for (int e = 0; e < EMBED; e++) swapped[e * s->length + k] = s->embed[k][e];
   tdict_tensor *t = tensor_of(TDICT_F32, COUNTS(EMBED, s->length), swapped), *view = NULL;
@@ -62,7 +63,8 @@ static const void *elements_of(const tdict_tree *td, const char *path, tdict_dty
   return tdict_tensor_const_data(t);
 }
 
-/* Compares a packed tree with the samples. `tokens` and `rows` are its wanted sizes. The rest must be the pad value. */
+/* Compares a packed tree with the samples. The tree must have `tokens` tokens and `rows` rows. Those beyond the samples
+ * must have the pad value. */
 static void check_packed(const tdict_tree *out, const sample *s, int count, const tdict_pack_options *o, int64_t tokens,
                          int64_t rows) {
   const int32_t *offsets = elements_of(out, o->cu_seqlens, TDICT_I32, COUNTS(rows + 1));
@@ -125,7 +127,7 @@ CASE(pack_sequence_matches_a_loop) {
   }
 }
 
-/* The batch sizes of the samples do not appear in the result. */
+/* The result has no batch dimensions, even if the samples have some. */
 CASE(pack_sequence_ignores_batch_sizes) {
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
   for (int i = 0; i < 2; i++) td_put(td[i], "n.x", TENSOR(i + 2, 4));
@@ -219,7 +221,7 @@ CASE(pack_sequence_refuses_options) {
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
 }
 
-/* Checks that packing x [2] and y [2, 3] with a second tree is refused because of the second tree's `y`. */
+/* Checks that a tree with x [2] and y [2, 3] cannot be packed together with a second tree that has this `y`. */
 static void refuse_second(tdict_status status, const char *text, const char *path, tdict_tensor *y) {
   scoped_tree a = help_tree_without_batch(), b = help_tree_without_batch();
   tdict_tree *out = NULL;

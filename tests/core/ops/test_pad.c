@@ -48,7 +48,7 @@ CASE(pad_sequence_converts_the_value) {
 
 DEVICE_CASE(pad_sequence_pads_8_bit_floats) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2};
-  static const unsigned char three[] = {68, 66}; /* as PyTorch stores 3 */
+  static const unsigned char three[] = {68, 66}; /* the bytes of 3 in PyTorch */
   scoped_rig r = rig_open();
   for (int d = 0; d < 2; d++) {
     tdict_tree *td[2], *out = NULL;
@@ -130,7 +130,7 @@ DEVICE_CASE(pad_sequence_pads_samples) {
   }
 }
 
-/* The first batch dimension of a child may be the sequence. The result must still be a valid tree. */
+/* The dimension that is padded may be a batch dimension of a child. The result must still be a valid tree. */
 DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
   scoped_rig r = rig_open();
   tdict_tree *td[2], *out = NULL, *row = NULL;
@@ -178,7 +178,8 @@ DEVICE_CASE(pad_sequence_refuses) {
   assert_null(out);
 }
 
-/* Copies a mask to the host and compares it with the lengths. Each step of a sequence has `width` elements. */
+/* Copies a mask to the host and compares it with the lengths. The mask has `width` elements for each step of a
+ * sequence. */
 static void check_mask(const tdict_tree *out, const char *path, const int64_t *lengths, int64_t width) {
   tdict_tensor *mask = td_made(tensor, tdict_get(out, path, &made, err)), *host = NULL;
   assert_true(tdict_tensor_dtype(mask) == TDICT_BOOL);
@@ -209,7 +210,7 @@ DEVICE_CASE(pad_sequence_makes_a_mask) {
       check_mask(out, path, lengths, 2);
     }
     assert_int_equal(tdict_num_leaves(out), 2 * tdict_num_leaves(plain));
-    snprintf(path, sizeof path, "%s.n.m", paths[i]); /* masks lack the additional batch dimension of this node */
+    snprintf(path, sizeof path, "%s.n.m", paths[i]); /* the masks lack the third batch dimension of this node */
     assert_int_equal(tdict_batch_ndim(td_child(out, path)), 3);
     tdict_release(out);
   }

@@ -46,7 +46,7 @@ DEVICE_CASE(shape_view_refuses_strides) {
   scoped_tree td = rig_tree(&r, SAMPLE(4, 6)), turned = NULL, out = NULL;
   td_ok(tdict_transpose(td, 0, 1, &turned, err));
   td_fails_at(TDICT_ESHAPE, "reshape copies", "a", tdict_reshape_view(turned, COUNTS(24), &out, err));
-  td_ok(tdict_reshape_view(turned, COUNTS(3, 2, 4), &out, err)); /* possible with these strides */
+  td_ok(tdict_reshape_view(turned, COUNTS(3, 2, 4), &out, err)); /* these strides allow a view */
   rig_shares(td, out, true);
 }
 
@@ -203,7 +203,7 @@ DEVICE_CASE(shape_keeps_locks) {
   assert_false(tdict_is_locked(rows[0]) || tdict_is_locked(rows[1]));
   td_release(rows[0], rows[1]);
   td_ok(tdict_unlock(td, err));
-  tdict_lock(td_child(td, "n")); /* a part only */
+  tdict_lock(td_child(td, "n")); /* locks only this child */
   td_ok(tdict_unsqueeze(td, 0, &out, err));
   assert_false(tdict_is_locked(out));
   assert_true(tdict_is_locked(td_child(out, "n")) && tdict_is_locked(td_child(out, "n.m")));
@@ -217,7 +217,7 @@ DEVICE_CASE(shape_views_share) {
   tdict_tensor_get_desc(td_leaf(td, "n.b"), &was);
   tdict_tensor_get_desc(td_leaf(out, "n.b"), &is);
   assert_ptr_equal(was.data, is.data);
-  td_ok(tdict_fill(out, NULL, 0, NULL, err)); /* written through */
+  td_ok(tdict_fill(out, NULL, 0, NULL, err)); /* also writes the elements of `td` */
   tdict_release(out);
   m_tree *t = SAMPLE(4, 3), *zero = m_tree_make(2, t->bs);
   m_put(zero, "a", m_array_make(TDICT_F32, 2, t->bs), NULL);
@@ -227,7 +227,7 @@ DEVICE_CASE(shape_views_share) {
   rig_check(&r, zero, out);
 }
 
-/* Views of tensors with equal shapes keep the strides, address and storage of their own tensor. */
+/* Views of tensors with equal shapes have the strides, address and storage of their own source. */
 CASE(shape_views_of_equal_shapes_keep_their_strides) {
   static const int turn[] = {1, 0};
   scoped_tree td = TREE(4), out = NULL;
@@ -246,7 +246,8 @@ CASE(shape_views_of_equal_shapes_keep_their_strides) {
   }
 }
 
-/* Views of tensors with one layout are made in one loop. An empty slot, an object and a child end it. */
+/* Views of consecutive tensors with the same layout are made in one loop. An empty slot, an object or a child ends the
+ * loop. */
 CASE(shape_views_of_neighbours) {
   static const char *const paths[] = {"a", "b", "c", "d", "n.a", "n.b", "e", "f"};
   enum { NUM_PATHS = sizeof paths / sizeof *paths };
@@ -272,7 +273,7 @@ CASE(shape_views_of_neighbours) {
   }
 }
 
-/* One allocation for all tensors, and two per node, for any number of them. */
+/* However many tensors there are, they take one allocation, and each node takes two. */
 CASE(shape_costs_one_slab) {
   scoped_tree few = TREE(4, 2), many = TREE(4, 2);
   tdict_tree *out = NULL;
@@ -323,7 +324,7 @@ CASE(shape_survives_enomem) {
   td_release(out, turned, td);
 }
 
-/* The tree has no elements, but the product of the other sizes would overflow. */
+/* The tree has no elements, but the product of the sizes that are not 0 would overflow. */
 CASE(shape_refuses_sizes_that_overflow) {
   const int64_t most = (int64_t)1 << 40;
   scoped_tree td = td_tree("[0] x:f32[0,3]"), out = NULL;

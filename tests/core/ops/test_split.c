@@ -1,4 +1,4 @@
-/* Tests cutting trees along a batch dimension on each device. */
+/* Tests splitting trees along a batch dimension on each device. */
 #include "rig.h"
 
 enum { ROOM = 12 };
@@ -45,7 +45,7 @@ DEVICE_CASE(split_every) {
   assert_int_equal(count, 1);
   check(&r, t, td, 0, out, (const int64_t[]){7});
   count = ROOM;
-  td_ok(tdict_split_every(td, 0, (7 + 5 - 1) / 5, out, &count, err)); /* the size for at most five pieces, here four */
+  td_ok(tdict_split_every(td, 0, (7 + 5 - 1) / 5, out, &count, err)); /* at most five pieces; here, there are four */
   assert_int_equal(count, 4);
   check(&r, t, td, 0, out, (const int64_t[]){2, 2, 2, 1});
   tdict_release(td);
@@ -129,7 +129,7 @@ CASE(split_refuses) {
   assert_int_equal(count, 1);
   td_ok(tdict_split(td, 0, (const int64_t[]){3, 1}, NULL, (count = 2, &count), err));
   assert_int_equal(count, 2);
-  count = 0; /* not read, because only the number is wanted */
+  count = 0; /* not read, because the call only counts the pieces */
   td_ok(tdict_split_every(td, 0, 1, NULL, &count, err));
   assert_int_equal(count, 4);
   assert_null(out[0]);
@@ -141,7 +141,7 @@ CASE(split_all_or_nothing) {
   size_t count = ROOM;
   memset(out, 0xA5, sizeof out);
   tdict_tree *untouched = out[0];
-  td_fail_alloc(9, true); /* an allocation for the third piece */
+  td_fail_alloc(9, true); /* fails an allocation for the third piece */
   tdict_status status = tdict_unbind(td, 0, out, &count, NULL);
   assert_true(td_fail_alloc_stop());
   assert_int_equal(status, TDICT_ENOMEM);

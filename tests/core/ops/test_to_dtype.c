@@ -4,8 +4,7 @@
 #include "core/tensor/tensor.h"
 #include "twins.h"
 
-/* Makes a tree with a: float32; n.b: small int64 of 3; n.m.u: uint8 of 2 x 2, with an additional batch dimension; and
- * the empty tree e. */
+/* Makes the tree SAMPLE(2, 3) with small integers in n.b and fractions in a. */
 static tdict_tree *numbers(void) {
   m_tree *t = SAMPLE(2, 3);
   tdict_tree *td = ops_tree(t);
@@ -59,7 +58,7 @@ CASE(to_dtype_filters) {
   asked a = {"n.b", ""};
   tdict_dtype_options o = td_with(tdict_dtype_options, filter = is_wanted, user = &a);
   td_ok(tdict_to_dtype(td, TDICT_I16, &o, NULL, &out, err));
-  assert_string_equal(a.paths, "a n.b n.m.u "); /* each once */
+  assert_string_equal(a.paths, "a n.b n.m.u "); /* each leaf is asked about once */
   assert_ptr_equal(td_leaf(out, "a"), td_leaf(td, "a"));
   assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
   const int16_t *b = tdict_data(out, "n.b");
@@ -129,7 +128,7 @@ GPU_CASE(to_dtype_shares_on_devices) {
   assert_string_equal(td_last_error.path, "n.b");
   o.filter = is_wanted;
   o.user = &a;
-  td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err)); /* nothing is converted, so the tree keeps its device */
+  td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err)); /* no tensor is converted, so the tree keeps its device */
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
   assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
   td_release(out, td);

@@ -1,5 +1,5 @@
 /* Tests operations on trees whose leaves are not in memory. Operations that need no elements must work. All others must
- * fail with the path of the leaf. No operation may read a file. */
+ * fail with the path of the leaf. No operation may read the file. */
 #include "core/tree/text.h"
 #include "support/unloaded.h"
 
@@ -38,7 +38,7 @@ static void rig_close(rig *r) {
 }
 #define scoped_rig TD_SCOPED(rig_close, rig)
 
-/* Reads the bytes of an unloaded leaf as a transfer does, and compares them. The leaf must be in C order. */
+/* Reads the bytes of an unloaded leaf as a transfer does, and checks them. The leaf must be in C order. */
 static void check_bytes(const tdict_tensor *t, const void *wanted) {
   const size_t bytes = tdict_tensor_bytes(t);
   scoped_bytes got = td_alloc(bytes + 1);
@@ -90,10 +90,10 @@ CASE(unloaded_tensor_is_made_inside_its_storage) {
                                          &none, err));
   assert_null(none);
   none = disk_add(&d, bytes, sizeof bytes, "y");
-  assert_ptr_not_equal(none->data, s->data); /* unique, because addresses of leaves are used in hash tables */
+  assert_ptr_not_equal(none->data, s->data); /* unique, because hash tables use the addresses of leaves as keys */
 }
 
-/* A read succeeds, or returns the error of the callback. */
+/* A read succeeds, or fails with the error of the callback. */
 CASE(unloaded_storage_reads_or_fails) {
   scoped_disk d = disk_open();
   unsigned char bytes[64], got[64];
@@ -129,7 +129,7 @@ CASE(unloaded_trees_are_arranged) {
   check_bytes(td_leaf(out, "file.matrix"), matrix + 4 * 15);
   r->d.begun = 0;
   tdict_release(out);
-  /* without rows, accessors also return NULL */
+  /* accessors return NULL even for a leaf without rows */
   td_ok(tdict_index_get(NULL, r->twin, TDICT_INDEX(TDICT_RANGE(3, 3, 1)), NULL, &out, err));
   assert_null(tdict_const_data(out, "file.matrix"));
   tdict_release(out);
@@ -165,7 +165,7 @@ CASE(unloaded_trees_are_arranged) {
   rig_close(r);
 }
 
-/* Checks that the call fails, and names the leaf. */
+/* Checks that the call fails because the elements are in a file, and that the error names the leaf. */
 #define REFUSED(path_, call)                                                         \
   do {                                                                               \
     td_fails(TDICT_EINVAL, "the elements are in a file; load the tree first", call); \
@@ -211,7 +211,7 @@ CASE(unloaded_elements_are_refused) {
   td_fails(TDICT_EREADONLY, "", tdict_fill(r->twin, NULL, 0, NULL, err));
   assert_null(out);
   assert_null(made);
-  assert_true(tdict_equal(deep, r->tree)); /* no destination was written */
+  assert_true(tdict_equal(deep, r->tree)); /* the refused calls wrote nothing */
   tdict_release(deep);
   rig_close(r);
 }

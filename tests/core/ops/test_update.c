@@ -19,7 +19,7 @@ DEVICE_CASE(update_merges) {
   m_put(m_find(t, "n")->tree, "z", z, NULL);
   rig_check(&r, t, td);
   help_paths(td, "a n n.b n.m n.m.u n.z e");
-  assert_ptr_equal(td_child(td, "n"), n); /* existing trees stay */
+  assert_ptr_equal(td_child(td, "n"), n); /* the existing child is kept */
   assert_ptr_equal(td_leaf(td, "a"), a);
   assert_ptr_equal(td_leaf(td, "n.z"), td_leaf(from, "n.z"));
   assert_ptr_not_equal(td_child(td, "n.m"), td_child(from, "n.m"));
@@ -57,12 +57,12 @@ CASE(update_makes_no_cycle) {
   help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t");
   td_ok(tdict_update(td, td_child(td, "p"), NULL, 0, err)); /* the source is a child of the destination */
   help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t t k k.t");
-  td_ok(tdict_update(p, td, NULL, 0, err)); /* the source holds the destination */
+  td_ok(tdict_update(p, td, NULL, 0, err)); /* the source contains the destination */
   assert_true(tdict_has(p, "p.k.t") && !tdict_has(p, "p.p"));
 }
 
 CASE(update_merges_twice_into_one_child) {
-  /* a tree at two paths of the destination gets the keys of both */
+  /* a tree at two paths of the destination gets the keys that the source has at both paths */
   scoped_tree td = TREE(2), from = TREE(2), n = TREE(2);
   td_ok(tdict_set_tree(td, "x", n, err));
   td_ok(tdict_set_tree(td, "y", n, err));

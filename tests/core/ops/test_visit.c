@@ -1,4 +1,4 @@
-/* Tests functions that are called for each tensor of trees, on the calling thread and on a pool. */
+/* Tests functions that call a visitor for each tensor of trees, on the calling thread or on a pool. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -32,7 +32,7 @@ static tdict_status subtract(void *user, const tdict_leaves *at, tdict_error *er
 CASE(visit_passes_every_tensor) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *other = NULL;
   seen s = {.calls = 0};
-  const char *const paths[] = {"n", "e", "a"}; /* the same keys in another order */
+  const char *const paths[] = {"n", "e", "a"}; /* `other` has the same keys in another order */
   td_ok(tdict_select(td, paths, 3, true, &other, err));
   const tdict_tree *both[] = {td, other};
   td_ok(tdict_visit(NULL, both, 2, look, &s, NULL, err));
@@ -40,7 +40,7 @@ CASE(visit_passes_every_tensor) {
   assert_int_equal(s.trees, 2);
   free(s.text.text);
   td_release(td, other);
-  /* a call gets the tensors of one path */
+  /* each call gets the tensors at one path */
   scoped_tree x = td_tree("[4] p:f32[4] q:f32[4]"), y = td_tree("[4] q:f32[4] p:f32[4]");
   const tdict_tree *pair[] = {x, y};
   td_ok(tdict_visit(NULL, pair, 2, subtract, NULL, NULL, err));
@@ -90,7 +90,7 @@ CASE(visit_stops) {
 
 enum { MANY = 300 };
 typedef struct crowd {
-  _Atomic(int) calls, others; /* all calls, and those on other threads than the caller */
+  _Atomic(int) calls, others; /* all calls, and calls on threads other than the caller */
   pthread_t caller;
   int fail_from;
 } crowd;
@@ -153,7 +153,7 @@ CASE(apply_makes_a_tree) {
   assert_false(tdict_is_locked(out));
   assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
   assert_int_equal(tdict_batch_ndim(td_child(out, "n.m")), 2);
-  td_put(out, "n.m.v", TENSOR(3, 2)); /* a node that has lost a key can get a new one */
+  td_put(out, "n.m.v", TENSOR(3, 2)); /* keys can be added to a node that has lost one */
   help_paths(td, "a n n.b n.m n.m.u e");
 }
 
@@ -214,7 +214,7 @@ CASE(tree_depth_and_empty) {
   assert_int_equal(tdict_depth(empty), 2);
 }
 
-/* Visitors that return the number in `user`, which may not be a status. */
+/* Visitors that return the number in `user`, even if it is not a status. */
 static tdict_status answer_number(void *user, const tdict_leaves *at, tdict_error *err) {
   (void)at, (void)err;
   return (tdict_status) * (int *)user;

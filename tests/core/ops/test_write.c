@@ -21,7 +21,7 @@ DEVICE_CASE(write_keeps_address) {
   td_ok(tdict_write(td, "n.b", NULL, value, err));
   take_values(array_at(t, 1), new);
   rig_check(&r, t, td);
-  td_ok(tdict_write(td, "n.b", NULL, td_leaf(td, "n.b"), err)); /* itself */
+  td_ok(tdict_write(td, "n.b", NULL, td_leaf(td, "n.b"), err)); /* the destination itself */
   rig_check(&r, t, td);
   help_unchanged(td, before);
 }
@@ -64,7 +64,7 @@ DEVICE_CASE(write_at_writes_elements) {
   td_ok(tdict_write(td, "n.b", TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(1, TDICT_NONE, 1)), value, err));
   take_values(part, new);
   rig_check(&r, t, td);
-  map = m_map_whole(2, b->shape); /* a value with fewer dimensions is repeated */
+  map = m_map_whole(2, b->shape); /* the value has fewer dimensions, so it is repeated */
   rig_cut(&map, 1, 0, 2, 2);
   td_ok(tdict_write(td, "n.b", TDICT_INDEX(TDICT_REST, TDICT_RANGE(0, 3, 2)), value, err));
   take_values(m_array_map(b, &map), new);
@@ -204,7 +204,7 @@ DEVICE_CASE(copy_copies_every_element) {
   td_ok(tdict_copy(td, from, NULL, err));
   take_tree(t, value);
   rig_check(&r, t, td);
-  td_ok(tdict_copy(back, td, NULL, err)); /* from the device */
+  td_ok(tdict_copy(back, td, NULL, err)); /* copies from the device */
   tdict_difference found;
   td_ok(tdict_get_difference(back, from, td_options(tdict_difference_options, nan_equal = true), &found, err));
   if (found.differs) fail_msg("%s: %s", found.path, found.message);

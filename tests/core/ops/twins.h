@@ -9,7 +9,7 @@
 enum { HOOK_FLATTEN, HOOK_UNFLATTEN, HOOK_CLONE, HOOK_INDEX, HOOK_STACK, HOOKS };
 static int calls[HOOKS];
 static int failing = -1;        /* the hook that fails */
-static int failure = TDICT_EIO; /* the status that it returns; with TDICT_OK, it returns no result */
+static int failure = TDICT_EIO; /* the status that this hook returns; with TDICT_OK, it sets no result */
 static bool flat_has_object;
 
 static inline bool fails(int hook, tdict_status *status, tdict_error *err) {
@@ -39,7 +39,7 @@ static inline tdict_status hook_unflatten(const void *self, const tdict_tree *tr
   return fails(HOOK_UNFLATTEN, &status, err) ? status : thing_flat.unflatten(self, tree, out, err);
 }
 
-/* Makes an object from a tree, and releases the tree. */
+/* Makes an object from a tree if `status` is TDICT_OK, and releases the tree. */
 static inline tdict_status thing_of(tdict_tree *tree, tdict_status status, void **out, tdict_error *err) {
   if (status == TDICT_OK) status = thing_flat.unflatten(NULL, tree, out, err);
   tdict_release(tree);
@@ -131,8 +131,8 @@ static inline const thing *thing_at(const tdict_tree *td, const tdict_type *type
   return object;
 }
 
-/* Checks that the shapes and elements of two results are equal. Tensor `a` of both results shares its storage with the
- * source in `of`, or neither does. */
+/* Checks that two results have equal shapes and elements. Tensor `a` must share its storage with the source in `of`
+ * either in both results or in neither. */
 static inline void agree(const tdict_tree *td, const tdict_tree *plain, const twins *of, const tdict_type *type) {
   const thing *object = thing_at(td, type), *before = thing_at(of->td, type);
   scoped_tree got = help_tree_without_batch(), wanted = help_tree_without_batch();

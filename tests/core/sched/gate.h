@@ -1,4 +1,4 @@
-/* A task that blocks a pool thread until the test opens a gate, and tasks that record the order in which they run. */
+/* A task that blocks a pool thread until the test opens a gate, and tasks that record their order of execution. */
 #ifndef TDICT_TESTS_CORE_SCHED_GATE_H
 #define TDICT_TESTS_CORE_SCHED_GATE_H
 
@@ -29,7 +29,7 @@ static inline void pool_gate_open(pool_gate *g) { atomic_store(&g->open, true); 
 typedef struct noted {
   tdict_task task; /* first */
   atomic_int *next;
-  int order; /* -1: has not run */
+  int order; /* -1: the task has not run */
 } noted;
 static inline void noted_run(tdict_task *task) {
   noted *n = (noted *)task;

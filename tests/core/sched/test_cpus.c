@@ -1,4 +1,4 @@
-/* Tests sets of processors on machines with any number of processors. */
+/* Tests how sets of processors are read, counted and formatted, as on machines with up to 8192 processors. */
 #include "support/test.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ int __real_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *out);
 int __wrap_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *out);
 int __wrap_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *out) {
   if (num_cpus == 0) return __real_sched_getaffinity(pid, bytes, out);
-  /* as in Linux, the set must have room for all processors of the machine */
+  /* as on Linux, `out` must have room for all processors of the machine */
   if (num_cpus < 0 || bytes * 8 < (size_t)num_cpus) return errno = EINVAL, -1;
   memset(out, 0, bytes);
   for (int i = 0; i < num_cpus; i++) CPU_SET_S((size_t)i, bytes, out);
@@ -38,7 +38,7 @@ CASE(cpus_of_large_machines_are_counted) {
   }
 }
 
-/* If the affinity set cannot be read, all processors that are online count. */
+/* If the affinity set cannot be read, all online processors are counted. */
 CASE(cpus_are_counted_without_a_set) {
   tdict_cpus cpus;
   num_cpus = -1;

@@ -23,7 +23,7 @@ CASE(latch_waits_for_all) {
   tdict_latch_down(&latch);
   assert_true(tdict_latch_is_zero(&latch));
   assert_true(tdict_latch_wait(&latch, INT64_MAX));
-  assert_true(tdict_latch_wait(&latch, 0)); /* the deadline has passed, but the count is 0 */
+  assert_true(tdict_latch_wait(&latch, 0)); /* the count is 0, so a past deadline does not matter */
   tdict_latch_destroy(&latch);
 }
 
@@ -43,7 +43,7 @@ CASE(latch_times_out_by_the_monotonic_clock) {
   tdict_latch_destroy(&latch);
 }
 
-/* tdict_latch_spin() ends at its deadline or when the count is 0. It does not say which. */
+/* tdict_latch_spin() returns at its deadline or when the count is 0, whichever comes first. */
 CASE(latch_spin_ends) {
   tdict_latch latch;
   tdict_latch_init(&latch, 1);
@@ -52,7 +52,7 @@ CASE(latch_spin_ends) {
   assert_in_range(tdict_now_ns() - begin, 3000000, INT64_C(20) * 1000000000);
   assert_false(tdict_latch_is_zero(&latch));
   pthread_t thread = td_start(count_down, &latch);
-  tdict_latch_spin(&latch, INT64_MAX); /* without the thread, this call would never return */
+  tdict_latch_spin(&latch, INT64_MAX); /* returns because the thread counts down */
   assert_true(tdict_latch_is_zero(&latch));
   pthread_join(thread, NULL);
   tdict_latch_spin(&latch, 0);
@@ -77,7 +77,7 @@ CASE(latch_wakes_every_waiter) {
   pthread_t threads[THREADS];
   tdict_latch_init(&latch, 1);
   for (int i = 0; i < THREADS; i++) threads[i] = td_start(wait_long, &latch);
-  td_rest(); /* until all wait */
+  td_rest(); /* returns when all threads wait */
   int64_t begin = tdict_now_ns();
   tdict_latch_down(&latch);
   for (int i = 0; i < THREADS; i++) {
@@ -89,7 +89,8 @@ CASE(latch_wakes_every_waiter) {
   tdict_latch_destroy(&latch);
 }
 
-/* The waiter may free a latch as soon as its wait ends. Sanitizers report a later access by the other thread. */
+/* A latch may be freed as soon as its count is 0. A sanitizer reports a later access by the thread that counted
+ * down. */
 CASE(latch_may_be_destroyed_after_a_wait) {
   for (int i = 0; i < 300; i++) {
     tdict_latch *latch = malloc(sizeof *latch);

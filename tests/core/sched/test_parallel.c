@@ -1,5 +1,5 @@
-/* Tests the parallel loop: each index is visited once, the right threads take part, and the loop does not wait for busy
- * threads. */
+/* Tests the parallel loop: each index is visited once, only the expected threads take part, and the loop does not wait
+ * for busy threads. */
 #include "support/test.h"
 
 #include <limits.h>
@@ -89,7 +89,7 @@ typedef struct inside {
   tdict_latch done;
 } inside;
 static void visit_slowly(void *user, long i) {
-  td_rest(); /* gives idle threads time to help, if they are asked */
+  td_rest(); /* gives idle threads time to join in, so that the case would notice them */
   visit(user, i);
 }
 static void loop_inside(tdict_task *task) {

@@ -27,7 +27,7 @@ static tdict_pool *open_pool(int num_threads) {
   return pool;
 }
 
-/* The case sets more processors than this machine may have. The pool does not check the set. */
+/* The set may have more processors than this machine. The pool does not check it. */
 CASE(pool_leaves_reserved_cpus_free) {
   static const int cpus[] = {1, 2, 3, 4, 8, 16}, one_left[] = {1, 2, 3, 3, 7, 15}, two_left[] = {1, 2, 3, 2, 6, 14};
   scoped_pool pool = open_pool(2);
@@ -78,14 +78,14 @@ CASE(pool_threads_take_no_signals) {
   pthread_sigmask(SIG_SETMASK, NULL, &after);
   for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
     if (!sigismember(&m.mask, programs[i])) fail_msg("signal %d is open", programs[i]);
-    assert_int_equal(sigismember(&after, programs[i]), sigismember(&before, programs[i])); /* the caller's */
+    assert_int_equal(sigismember(&after, programs[i]), sigismember(&before, programs[i])); /* not changed */
   }
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) assert_false(sigismember(&m.mask, own[i]));
 }
 
 CASE(pool_remove_returns_unstarted_tasks) {
   enum { COUNT = 7 };
-  static const int taken[] = {3, 0, 6, 1, 5}; /* the middle, the first, the last, and neighbours of those */
+  static const int taken[] = {3, 0, 6, 1, 5}; /* a task in the middle, the first, the last, and their neighbors */
   tdict_pool *pool = open_pool(1);
   pool_gate gate;
   atomic_int next;
@@ -123,7 +123,7 @@ CASE(pool_remove_of_all_leaves_a_working_queue) {
 
 static void *open_both(void *user) {
   pool_gate *gates = user;
-  td_rest(); /* until tdict_pool_destroy() waits */
+  td_rest(); /* returns when tdict_pool_destroy() waits */
   for (int i = 0; i < 2; i++) pool_gate_open(&gates[i]);
   return NULL;
 }
@@ -170,7 +170,7 @@ CASE(pool_task_may_submit_and_free_itself) {
     *c = (chain){{.run = run_chain}, pool, &runs, 20};
     tdict_pool_submit(pool, &c->task);
   }
-  tdict_pool_destroy(pool); /* returns only after the last link of each chain */
+  tdict_pool_destroy(pool); /* returns only after the last task of each chain */
   assert_int_equal(atomic_load(&runs), 210);
 }
 
@@ -199,12 +199,13 @@ CASE(pool_knows_its_threads) {
 CASE(pool_threads_run_concurrently) {
   enum { THREADS = 5 };
   pool_gate gates[THREADS];
-  scoped_pool pool = open_pool(THREADS); /* declared after the gates, so the threads end before the gates are freed */
+  scoped_pool pool = open_pool(THREADS); /* declared after the gates, so that the pool is destroyed before them */
   for (int i = 0; i < THREADS; i++) pool_gate_close(pool, &gates[i]); /* each gate needs its own thread */
   for (int i = 0; i < THREADS; i++) pool_gate_open(&gates[i]);
 }
 
-/* The quota limits the number of processors, even if the set is changed later, but not the number of threads. */
+/* The quota limits the number of processors that the pool uses, even if the set changes later, but not the number of
+ * threads. */
 CASE(pool_uses_as_many_cpus_as_the_quota) {
   scoped_pool pool = open_pool(4);
   tdict_cpus set = td_cpus(0, 15);
@@ -240,7 +241,7 @@ static int count_threads(void) {
 }
 
 CASE(pool_create_leaves_no_thread_behind) {
-  tdict_pool *pool = open_pool(1); /* with the first thread, a sanitizer may start a thread of its own */
+  tdict_pool *pool = open_pool(1); /* a sanitizer may start its own thread together with the first one */
   td_release(pool);
   int before = count_threads();
   for (int n = 0; n < 4; n++) {
@@ -252,7 +253,7 @@ CASE(pool_create_leaves_no_thread_behind) {
     assert_null(pool);
   }
   for (int i = 0; i < 2000 && count_threads() > before; i++)
-    usleep(1000); /* a joined thread may remain in /proc for a while, so `before` may count one too many */
+    usleep(1000); /* a joined thread may stay in /proc for a while, so `before` may be one too high */
   assert_in_range(count_threads(), 1, before);
 }
 
@@ -299,8 +300,8 @@ static void note_thread(tdict_task *task) {
   atomic_store(&w->done, true);
 }
 
-/* If tasks come one at a time, the thread that slept last nearly always runs the next task. On a busy machine, another
- * thread may be faster. A pool that takes the threads in turn would fail this case. */
+/* If tasks come one at a time, the thread that went to sleep last nearly always runs the next task. On a busy machine,
+ * another thread may be faster. A pool that wakes its threads in turn would fail this case. */
 CASE(pool_wakes_the_last_sleeper) {
   enum { THREADS = 12, TASKS = 120 };
   scoped_pool pool = open_pool(THREADS);
@@ -329,7 +330,7 @@ int __wrap_pthread_cond_signal(pthread_cond_t *condition) {
   return __real_pthread_cond_signal(condition);
 }
 
-/* A task that ends when `count` tasks have run at the same time. */
+/* A task that ends once `count` tasks are running at the same time. */
 typedef struct meeting {
   tdict_task task; /* first */
   atomic_int *arrived;
@@ -344,7 +345,7 @@ static void meet(tdict_task *task) {
   atomic_fetch_add(arrived, 1);
 }
 
-/* The threads wake each other in a chain, so the caller signals at most one thread in each call. */
+/* The threads wake each other in a chain, so each call signals at most one thread. */
 CASE(pool_wakes_a_chain) {
   enum { THREADS = 14, ROUNDS_OF_TASKS = 60 };
   scoped_pool pool = open_pool(THREADS);
@@ -355,7 +356,7 @@ CASE(pool_wakes_a_chain) {
     const int count = 1 + random % THREADS;
     meeting meetings[THREADS];
     atomic_int arrived = 0;
-    usleep(round % 3 ? 1000 : 0); /* after 1 ms most threads sleep, else some still spin */
+    usleep(round % 3 ? 1000 : 0); /* after 1 ms, most threads sleep; without it, some still spin */
     tdict_pool_set_max_spinning(pool, THREADS);
     for (int i = 0; i < count; i++) {
       meetings[i] = (meeting){.task = {.run = meet}, .arrived = &arrived, .count = count};
@@ -369,7 +370,7 @@ CASE(pool_wakes_a_chain) {
     assert_true(atomic_load(&num_signals) <= 1 + round % 2);
     while (atomic_load(&arrived) < 2 * count) usleep(50);
   }
-  /* waking threads without submitting a task does not delay the destruction of the pool */
+  /* threads that are woken without a task do not delay the destruction of the pool */
   tdict_pool_wake_chain(pool, THREADS);
 }
 

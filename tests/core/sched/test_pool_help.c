@@ -1,5 +1,5 @@
-/* Tests tdict_pool_help(): a thread that waits runs queued tasks that never wait, and tasks of its own that may wait.
- * Also tests the pointer that a thread can store. */
+/* Tests tdict_pool_help(): a waiting thread runs queued tasks that never wait, and tasks that may wait if it owns them.
+ * Also tests the pointer that each thread can store. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -31,17 +31,17 @@ CASE(pool_help_runs_tasks_that_never_wait) {
   assert_int_equal(tasks[2].order, 2);
   assert_true(tdict_pool_help(pool, &me));
   assert_int_equal(tasks[5].order, 3);
-  assert_false(tdict_pool_help(pool, &me)); /* the other tasks may wait and have no owner, so only the pool runs them */
+  assert_false(tdict_pool_help(pool, &me)); /* tasks 0 and 4 may wait and have no owner, so only the pool runs them */
   assert_false(tdict_pool_help(pool, NULL));
   assert_int_equal(tasks[0].order, -1);
   assert_int_equal(tasks[4].order, -1);
   pool_gate_open(&gate);
-  tdict_pool_destroy(pool); /* the pool runs the other tasks in order */
+  tdict_pool_destroy(pool); /* the pool thread runs the other tasks in order */
   assert_int_equal(tasks[0].order, 4);
   assert_int_equal(tasks[4].order, 5);
 }
 
-/* A task that a helper has run is no longer in the queue. */
+/* A task that tdict_pool_help() has run is no longer in the queue. */
 CASE(pool_help_dequeues_its_task) {
   tdict_pool *pool = open_pool(1);
   pool_gate gate;

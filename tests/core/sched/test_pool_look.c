@@ -1,5 +1,5 @@
-/* Tests pool threads that spin for tasks before they sleep, or are woken to spin. No task may be missed, and spinning
- * must end. The tests set how many threads spin, because on two CPUs the default would be none. */
+/* Tests pool threads that spin before they sleep, or that are woken to spin. No task may be missed, and spinning must
+ * end. The cases set how many threads may spin, because the default is none on two CPUs. */
 #include "support/test.h"
 
 #include <time.h>
@@ -21,8 +21,8 @@ typedef struct submitter {
   noted tasks[ROUNDS];
 } submitter;
 
-/* Submits tasks and waits for them. Sometimes sleeps first, so that pool threads fall asleep. If a task is missed, this
- * function does not return. */
+/* Submits tasks and waits for them. Sometimes sleeps first, so that pool threads fall asleep. Never returns if a task
+ * is missed. */
 static void *submit_and_wait(void *user) {
   submitter *s = user;
   for (int i = 0; i < ROUNDS; i++) {
@@ -30,7 +30,7 @@ static void *submit_and_wait(void *user) {
     if (i % 3) tdict_pool_wake(s->pool, i % 5);
     if (i % 7 == 0) usleep(50);
     noted_submit(s->pool, &s->tasks[i], &s->runs);
-    if (i % 4 == 0) continue; /* submits several tasks before it waits */
+    if (i % 4 == 0) continue; /* waits only after several tasks have been submitted */
     while (atomic_load(&s->runs) <= i) sched_yield();
   }
   while (atomic_load(&s->runs) < ROUNDS) sched_yield();
@@ -67,7 +67,7 @@ CASE(pool_spinning_ends) {
   usleep(20000);
   const double before = cpu_seconds();
   usleep(200000);
-  assert_true(cpu_seconds() - before < 0.1); /* four threads that spin would take 0.8 s, or 0.4 s on two CPUs */
+  assert_true(cpu_seconds() - before < 0.1); /* four spinning threads would use 0.8 s, or 0.4 s on two CPUs */
 }
 
 CASE(pool_spinning_ends_with_the_pool) {

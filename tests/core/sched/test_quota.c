@@ -73,19 +73,19 @@ CASE(quota_of_version_1) {
   begin(v1_mounts, v1_groups);
   put("/sys/fs/cgroup/cpu,cpuacct/jobs/one/cpu.cfs_quota_us", "250000\n");
   put("/sys/fs/cgroup/cpu,cpuacct/jobs/one/cpu.cfs_period_us", "100000\n");
-  put("/sys/fs/cgroup/cpuset/jobs/one/cpu.cfs_quota_us", "100000\n"); /* of another controller */
+  put("/sys/fs/cgroup/cpuset/jobs/one/cpu.cfs_quota_us", "100000\n"); /* belongs to another controller */
   put("/sys/fs/cgroup/cpuset/jobs/one/cpu.cfs_period_us", "100000\n");
   assert_int_equal(end(), 3);
   begin(v1_mounts, v1_groups);
   put("/sys/fs/cgroup/cpu,cpuacct/jobs/one/cpu.cfs_quota_us", "-1\n");
   put("/sys/fs/cgroup/cpu,cpuacct/jobs/one/cpu.cfs_period_us", "100000\n");
   assert_int_equal(end(), 0);
-  begin(v1_mounts, v1_groups); /* without the period */
+  begin(v1_mounts, v1_groups); /* without a period */
   put("/sys/fs/cgroup/cpu,cpuacct/jobs/one/cpu.cfs_quota_us", "100000\n");
   assert_int_equal(end(), 0);
 }
 
-/* In both versions, the smallest quota on the path of the cgroup counts. */
+/* In both versions of cgroups, the smallest quota on the path to the cgroup counts. */
 CASE(quota_of_nested_groups) {
   begin(v2_mount, "0::/a/b/c\n");
   put("/sys/fs/cgroup/a/cpu.max", "300000 100000\n");
@@ -101,8 +101,8 @@ CASE(quota_of_nested_groups) {
   assert_int_equal(end(), 7);
 }
 
-/* In a container, only the container's part of the hierarchy is mounted. The path of the cgroup can be complete, can
- * begin at the container's root, or can lead out of it. */
+/* In a container, only the container's part of the hierarchy is mounted. The path in /proc/self/cgroup can be complete,
+ * can begin at the container's root, or can lead out of it. */
 CASE(quota_in_containers) {
   static const char inside[] = "30 22 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
   static const char *const groups[] = {"0::/docker/abc\n", "0::/docker/abc/inner\n", "0::/\n", "0::/../other\n",
@@ -115,7 +115,7 @@ CASE(quota_in_containers) {
   }
 }
 
-/* If both versions are mounted, the smaller quota counts. */
+/* If both versions of cgroups are mounted, the smaller quota counts. */
 CASE(quota_of_both_versions) {
   char mounts[1024], groups[256];
   snprintf(mounts, sizeof mounts, "%s%s", v1_mounts, "33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");

@@ -10,7 +10,7 @@ static inline tdict_schema *rig_export(const tdict_tree *tree) {
 static inline tdict_schema *rig_read(const void *blob, size_t bytes) {
   return td_made(schema, tdict_schema_read(blob, bytes, &made, err));
 }
-/* Returns a schema's blob in memory of its exact size, so that a sanitizer reports longer reads. */
+/* Returns the schema's blob in a buffer of its exact size, so that a sanitizer reports reads past the end. */
 static inline uint8_t *rig_blob(const tdict_schema *s, size_t *bytes) {
   *bytes = tdict_schema_write(s, NULL, 0);
   uint8_t *blob = td_alloc(*bytes);
@@ -40,7 +40,7 @@ static inline tdict_tree *rig_tree(int *thing) {
   return td;
 }
 
-/* The blob of rig_tree() with the object, written by hand. */
+/* The expected blob of a tree from rig_tree() with the object. */
 static const uint8_t rig_bytes[] = {
     't', 'd', 's', 'c', 1,   0,   0,   0,   2, 2, 3,          /* head, batch size */
     2,   'o', 'b', 's', 0,   1,   4,                          /* obs */

@@ -1,4 +1,4 @@
-/* Tests blobs from untrusted sources: round trips, attacks, blobs cut at each byte, and blobs with changed bytes. */
+/* Tests reading blobs from untrusted sources: round trips, attacks, truncated blobs, and blobs with changed bytes. */
 #include "rig.h"
 
 #define HEAD "tdsc\1\0\0\0"
@@ -69,7 +69,7 @@ CASE(schema_read_refuses) {
   td_fails(TDICT_EFORMAT, "wanted at most 2147483647", tdict_schema_read(rig_bytes, (size_t)1 << 31, &s, err));
   td_fails(TDICT_ENOTSUP, "the version is 2, this library reads version 1",
            tdict_schema_read(BLOB("tdsc\2\0\0\0anything"), &s, err));
-  /* The same key in two trees is allowed. */
+  /* Two trees may contain the same key. */
   static const char twice[] = HEAD "\0\2a\0\0\3a\0b\0\0\2b\0\0\3a\0b\0\0\0";
   tdict_schema_release(rig_read(BLOB(twice)));
 }
@@ -93,7 +93,8 @@ CASE(schema_read_limits_depth) {
   }
 }
 
-/* Reads a blob. If it is accepted, the schema must write the same bytes. If not, the error must contain an offset. */
+/* Reads a blob. If the blob is accepted, the schema must write the same bytes. If not, the error must contain an
+ * offset. */
 static void try_blob(const uint8_t *blob, size_t bytes) {
   tdict_schema *s = NULL;
   tdict_error error = {0};
@@ -111,7 +112,7 @@ static void try_blob(const uint8_t *blob, size_t bytes) {
 }
 
 CASE(schema_read_is_canonical) {
-  for (size_t n = 0; n < sizeof rig_bytes; n++) { /* the blob is refused if it is cut at any byte */
+  for (size_t n = 0; n < sizeof rig_bytes; n++) { /* every truncated blob is refused */
     tdict_schema *s = NULL;
     uint8_t *exact = malloc(n ? n : 1);
     memcpy(exact, rig_bytes, n);

@@ -1,10 +1,10 @@
-/* Tests the path and the text of the first difference between two schemas. */
+/* Tests the path and the message of the first difference between two schemas. */
 #include "rig.h"
 
 static void differ(tdict_tree *a, tdict_tree *b, const char *path, const char *message) {
   scoped_schema s = rig_export(a), t = rig_export(b);
   tdict_schema_difference d;
-  memset(&d, 'x', sizeof d); /* always written */
+  memset(&d, 'x', sizeof d); /* the call must overwrite this */
   assert_int_equal(tdict_schema_equal(s, t, &d), message == NULL);
   assert_string_equal(d.path, path);
   assert_string_equal(d.message, message ? message : "");

@@ -1,4 +1,4 @@
-/* Tests trees that are created from schemas: their storage, shapes and batch sizes, and what is refused. */
+/* Tests creating trees from schemas: their storage, shapes and batch sizes, and what is refused. */
 
 #include "core/schema/create.h"
 #include "core/schema/schema.h"
@@ -15,7 +15,7 @@ static void check_shape(const tdict_tree *td, const char *path, tdict_dtype dtyp
   assert_true(tdict_tensor_is_contiguous(t));
 }
 
-/* Checks that export(create(read(write(export(tree))))) equals export(tree). */
+/* Checks that a schema is unchanged after it is written, read, made into a tree and exported from that tree. */
 static void check_law(const tdict_tree *td) {
   size_t bytes;
   scoped_schema first = rig_export(td);
@@ -108,7 +108,7 @@ CASE(schema_measures_its_tensors) {
   }
 }
 
-/* The total size of two tensors of 2^62 bytes is too large. */
+/* Each of two tensors may have 2^62 bytes, but their sum is too large. */
 CASE(schema_that_is_too_large_has_no_tree) {
   const uint8_t blob[] = {
       't', 'd', 's', 'c', 1, 0, 0, 0, 0,                                              /* no batch size */
@@ -124,7 +124,7 @@ CASE(schema_that_is_too_large_has_no_tree) {
   assert_null(made);
 }
 
-/* The second pass is likely to reuse storages that the first pass has filled. All bytes must be zero again. */
+/* The second pass probably reuses memory that the first pass has filled. All bytes must be 0 again. */
 CASE(schema_create_zeroes) {
   enum { TREES = 64 };
   tdict_tree *td = rig_tree(NULL), *made[TREES];
@@ -246,7 +246,7 @@ static int grow_randomly(tdict_tree *td, uint64_t seed, int depth) {
   uint8_t r[16];
   int added = 0;
   td_fill_random(r, sizeof r, seed);
-  const int count = r[0] % 14; /* tables of more than 8 keys have an index */
+  const int count = r[0] % 14; /* tables with more than 8 keys have an index */
   for (int i = 0; i < count; i++) {
     const char *key = td_text("k%d", (r[1 + i % 8] + 31 * i) % 1000);
     if (tdict_has(td, key)) continue;
@@ -289,7 +289,7 @@ CASE(schema_create_again_makes_separate_trees) {
   }
 }
 
-/* For another batch size, all sizes are computed again, even if the batch size begins with the schema's batch size. */
+/* If another batch size is given, all sizes are computed again, even if it is a prefix of the schema's batch size. */
 CASE(schema_create_again_measures_other_sizes) {
   scoped_tree td = td_tree("[50,60] r:f32[50,60] p:f32[50,60,20]"), made = NULL;
   scoped_schema s = rig_export(td);
@@ -313,7 +313,7 @@ CASE(schema_create_again_measures_other_sizes) {
   }
 }
 
-/* Creates trees from one new schema on several threads. */
+/* Several threads create trees from the same new schema. */
 typedef struct creator {
   const tdict_schema *schema;
   int failures;

@@ -1,4 +1,4 @@
-/* Tests schemas of trees: their bytes, the batch sizes of children, and what is refused. */
+/* Tests exporting the schemas of trees: their bytes, the batch sizes of children, and what is refused. */
 #include "rig.h"
 
 CASE(schema_export_writes_the_blob) {
@@ -29,8 +29,8 @@ CASE(schema_export_ignores_what_it_has_not) {
   assert_true(tdict_schema_equal(s, t, NULL));
 }
 
-/* A child is changed through its own handle. If it still fits, its entry gets the batch size of its parent. If not, the
- * error has the path of the leaf. */
+/* A child is changed through its own handle. If its tensors still fit, its entry gets the batch size of its parent. If
+ * not, the error has the path of the tensor. */
 CASE(schema_export_changed_children) {
   scoped_tree td = TREE(2, 3);
   tdict_tree *child = td_put_tree(td, "n", TREE(2, 3, 4)), *below = td_put_tree(child, "m", TREE(2, 3, 4));

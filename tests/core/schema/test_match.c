@@ -1,9 +1,9 @@
-/* Tests which trees match a schema: exactly those whose own schema has the same bytes. */
+/* Tests tdict_schema_matches(), which must return true exactly for trees whose own schema equals the schema. */
 #include "core/schema/schema.h"
 #include "rig.h"
 #include "support/random.h"
 
-/* How a random tree differs from the unchanged tree. The change is made to entry number `changed_at`. */
+/* How a random tree differs from the unchanged tree with the same seed. Entry number `changed_at` is changed. */
 typedef enum change {
   CHANGE_KEY,
   CHANGE_KEY_LENGTH,
@@ -12,8 +12,8 @@ typedef enum change {
   CHANGE_NDIM,
   CHANGE_KIND,
   CHANGE_OMIT,
-  CHANGE_ADD,   /* another entry follows */
-  CHANGE_ORDER, /* the entry moves to the end of its tree */
+  CHANGE_ADD,   /* another entry is added */
+  CHANGE_ORDER, /* the first entry of the tree moves to the end */
   CHANGE_BATCH_SIZE,
   CHANGE_BATCH_NDIM,
   CHANGE_TYPE_NAME,
@@ -68,7 +68,7 @@ static void put_child(grower *g, bool is_here, tdict_tree *tree, const char *key
 static void put_entry(grower *g, tdict_tree *tree, int i, int depth) {
   const bool is_here = g->count++ == g->changed_at;
   const int kind = depth < 4 ? (int)pick(&g->random, 0, 4) : 0;
-  static int ends; /* objects count their destruction here, but no test reads the number */
+  static int ends; /* incremented when objects are released, but never read */
   char key[24];
   snprintf(key, sizeof key, "%s%d", changes(g, is_here, CHANGE_KEY) ? "c" : "k", i);
   if (changes(g, is_here, CHANGE_KEY_LENGTH)) strcat(key, "x");
@@ -90,7 +90,7 @@ static void put_entry(grower *g, tdict_tree *tree, int i, int depth) {
     td_put_tree(tree, "more", help_tree(tdict_batch_ndim(tree), tdict_batch_size(tree)));
 }
 
-/* Moves the first entry to the end. */
+/* Moves the entry "k0" to the end, if it is a tensor. */
 static void move_first(tdict_tree *tree) {
   tdict_tensor *t = NULL;
   if (tdict_get(tree, "k0", &t, NULL) != TDICT_OK) return;
@@ -117,7 +117,7 @@ static tdict_tree *grown(uint64_t seed, change c, int changed_at, bool *did_chan
   return tree;
 }
 
-/* Compares trees, each with one change, with the schema of the unchanged tree. */
+/* Matches trees that have one change each with the schema of the unchanged tree. */
 CASE(schema_matches_exactly_the_trees_with_equal_schemas) {
   int differences[NUM_CHANGES] = {0}, equal = 0;
   for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -163,7 +163,7 @@ CASE(schema_matches_changed_children) {
   assert_false(tdict_schema_matches(s, td));
 }
 
-/* The same entries at different depths: "x" follows the empty tree "n", or is in it. */
+/* The same entries at different depths: "x" comes after the empty tree "n", or is in it. */
 CASE(schema_matches_the_depth_of_each_entry) {
   scoped_tree after = TREE(2), inside = TREE(2);
   td_put_tree(after, "n", TREE(2));
@@ -181,7 +181,7 @@ CASE(schema_matches_the_batch_size_of_the_root) {
   assert_false(tdict_schema_matches(s, three) || tdict_schema_matches(s, more));
 }
 
-/* The walk allocates memory only for deep trees. If the allocation fails, tdict_schema_matches() returns false. */
+/* tdict_schema_matches() allocates memory only for deep trees. If an allocation fails, it returns false. */
 CASE(schema_matches_without_memory) {
   tdict_tree *td = TREE(2), *at = td;
   for (int i = 0; i < 20; i++) at = td_put_tree(at, "d", TREE(2));

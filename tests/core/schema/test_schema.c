@@ -1,4 +1,4 @@
-/* Tests entries, paths, references, equality and hashes of schemas. */
+/* Tests entries, paths, reference counts, equality and hashes of schemas. */
 #include "rig.h"
 
 CASE(schema_lists_entries) {

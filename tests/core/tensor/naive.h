@@ -1,5 +1,5 @@
-/* Slow, simple versions of library functions, for comparison. They handle elements one by one, by index, and do not use
- * the library's layout code. Thread rule: one thread. */
+/* Slow, simple versions of library functions, for comparison. They locate each element by its index, and do not use the
+ * library's layout code. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_TENSOR_NAIVE_H
 #define TDICT_TESTS_CORE_TENSOR_NAIVE_H
 
@@ -13,10 +13,11 @@ static inline uint64_t naive_next(naive_random *r) {
   td_fill_random(&value, sizeof value, ++r->state);
   return value;
 }
-/* 0 to count - 1. */
+/* Returns a random number from 0 to count - 1. */
 static inline int64_t naive_below(naive_random *r, int64_t count) { return (int64_t)(naive_next(r) % (uint64_t)count); }
 
-/* A random layout: dimensions in any order, gaps, strides of any sign and, if wanted, strides of zero. */
+/* A layout in elements. Random ones have dimensions in any order, gaps, strides of either sign and, if `zeros` is true,
+ * strides of 0. */
 typedef struct naive_layout {
   int ndim;
   int64_t shape[8], strides[8];
@@ -70,7 +71,7 @@ static inline int64_t naive_offset(int ndim, const int64_t *strides, const int64
   return at;
 }
 
-/* Copies element by element, or row by row if the elements of a row are adjacent in both layouts. */
+/* Copies element by element, or row by row if the rows of both layouts are contiguous. */
 static inline void naive_copy(const naive_layout *dst_layout, void *dst, const naive_layout *src_layout,
                               const void *src, size_t item) {
   const int last = dst_layout->ndim - 1;
@@ -95,7 +96,7 @@ static inline naive_layout naive_layout_of(const tdict_tensor *t) {
   return layout;
 }
 
-/* Makes a tensor in plain memory. Its elements are random, and depend only on the seed. */
+/* Makes a tensor in plain memory. Its elements are random bytes that depend only on the seed. */
 static inline tdict_tensor *naive_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, uint64_t seed) {
   tdict_tensor *t = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err));
   if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), seed);

@@ -1,5 +1,5 @@
-/* Converts single elements slowly, for comparison. Values are exact, in long double. The nearest float is found by a
- * search among all numbers of its dtype. Uses no library code. Thread rule: one thread. */
+/* Converts single elements slowly, for comparison. Values are held exactly in a long double. The nearest float is found
+ * by a binary search among all numbers of its dtype. Uses no library code. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
 #define TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
 
@@ -63,10 +63,10 @@ static inline long double naive_value(const naive_dtype *d, uint64_t bits) {
   return is_negative ? -value : value;
 }
 
-/* Returns the bits of the nearest float, searched for among all magnitudes. At a tie, returns the even float. */
+/* Returns the bits of the nearest float. At a tie, returns the even float. */
 static inline uint64_t naive_float(const naive_dtype *d, long double value) {
   const uint64_t sign = signbit(value) ? (uint64_t)1 << (d->bits - 1) : 0, top = naive_top(d);
-  uint64_t low = 0, high = top; /* the value is at least that of `low`, and below that of `high` */
+  uint64_t low = 0, high = top; /* the float of `low` is at most `value`, and that of `high` is greater */
   if (isnan(value)) return ((uint64_t)1 << (d->bits - 1)) - 1;
   if (value < 0) value = -value;
   if (value >= naive_magnitude(d, top)) return sign | top;
@@ -135,10 +135,10 @@ static inline uint64_t naive_bits(naive_random *r, const naive_dtype *d) {
   switch (naive_below(r, 5)) {
   case 0:
     return random & mask;
-  case 1: /* a limit of an integer dtype, or a neighbour of it */
+  case 1: /* a limit of an integer dtype, or a number near it */
     value = ldexpl(1, (int)naive_below(r, 66) - 1) + (long double)((int)naive_below(r, 5) - 2) / 2;
     break;
-  case 2: /* a float of another dtype, or the middle between two of them */
+  case 2: /* a float of another dtype, or the midpoint of two such floats */
     if (other->kind == 'f') value = (value + naive_magnitude(other, random % top + 1)) / 2;
     break;
   case 3:

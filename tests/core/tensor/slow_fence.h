@@ -11,7 +11,7 @@
 
 #include "core/memory/storage.h"
 
-/* A fence that another thread ends. `ended` is set just before the mark is removed. */
+/* A fence that another thread completes. `ended` is set just before the mark on the storage is removed. */
 typedef struct slow_fence {
   tdict_fence fence;
   tdict_fence_node node;

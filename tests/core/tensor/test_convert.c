@@ -1,5 +1,5 @@
-/* Tests conversions of elements between all pairs of dtypes, with rounding to floats of 16 and 8 bits, and truncation
- * to integers. Compares them with the slow conversion of naive_convert.h. */
+/* Tests conversions of elements between all pairs of dtypes, including rounding to 16-bit and 8-bit floats and
+ * truncation to integers. Compares them with the slow conversion of naive_convert.h. */
 #include "naive_convert.h"
 
 #include "core/kernel/work.h"
@@ -9,7 +9,7 @@ static bool convert_double(tdict_dtype dtype, double value, void *element) {
   return tdict_convert_simple(dtype, element, TDICT_F64, &value, 1) == 1;
 }
 
-/* Returns the value of a float with `places` bits besides the sign, `mantissa` of them for the mantissa. */
+/* Returns the value of a float that has `places` bits besides the sign. `mantissa` of these bits are the mantissa. */
 static double decode_of(unsigned bits, int places, int mantissa) {
   int exponent_bits = places - mantissa, exponent = (int)(bits >> mantissa) & ((1 << exponent_bits) - 1);
   int bias = (1 << (exponent_bits - 1)) - 1;
@@ -73,18 +73,18 @@ CASE(convert_bfloat16_to_nearest_even) {
   check_16_bits(TDICT_BF16, 7);
   assert_int_equal(encode(TDICT_BF16, 1), 0x3f80);
   assert_int_equal(encode(TDICT_BF16, 3.140625), 0x4049);
-  /* rounding to float32 first would return the tie, which would then be rounded to even */
+  /* rounding to float32 first would result in the tie, which would then be rounded to even */
   assert_int_equal(encode(TDICT_BF16, beside(1.00390625, true)), 0x3f81);
 }
 
 static unsigned encode_8(tdict_dtype dtype, double value) {
   unsigned char bits[2] = {0, 0xA5};
   assert_true(convert_double(dtype, value, bits));
-  assert_int_equal(bits[1], 0xA5); /* one byte only */
+  assert_int_equal(bits[1], 0xA5); /* only one byte is written */
   return bits[0];
 }
 
-/* Checks the rounding to all floats of an 8-bit dtype. `top` is the smallest magnitude that is not finite. */
+/* Checks rounding to each float of an 8-bit dtype. `top` is the smallest magnitude that is not finite. */
 static void check_8_bits(tdict_dtype dtype, int mantissa, unsigned top) {
   for (unsigned bits = 0; bits < top; bits++) {
     double value = decode_of(bits, 7, mantissa), middle = (value + decode_of(bits + 1, 7, mantissa)) / 2;
@@ -121,7 +121,7 @@ CASE(convert_wide_floats) {
 CASE(convert_integers_at_their_borders) {
   static const struct {
     tdict_dtype dtype;
-    double lowest, highest; /* the lowest and highest numbers that fit; the next ones do not */
+    double lowest, highest; /* the lowest and highest integers that fit */
   } types[] = {{TDICT_I8, -128, 127},
                {TDICT_U8, 0, 255},
                {TDICT_I16, -32768, 32767},
@@ -166,7 +166,7 @@ CASE(convert_64_bits_at_their_borders) {
 
 enum { COUNT = 700 };
 
-/* Checks that the first `count` elements of `dst` are the converted elements of `src`. */
+/* Checks that the first `count` elements of `dst` are the elements of `src` after conversion. */
 static void check_elements(const naive_dtype *to, const void *dst, const naive_dtype *from, const void *src,
                            size_t count) {
   for (size_t i = 0; i < count; i++) {
@@ -184,7 +184,8 @@ static bool fits(const naive_dtype *to, const naive_dtype *from, const void *src
   return naive_convert(to, from, naive_load(from, src, i), &unused);
 }
 
-/* Converts an array whose elements all fit, then one with an element that does not fit. Returns 0 if all can fit. */
+/* Converts an array whose elements all fit, then one with elements that do not fit. Returns 0 if no such element was
+ * found. */
 static int check_pair(naive_random *r, const naive_dtype *to, const naive_dtype *from) {
   char src[COUNT * 8 + 1], dst[COUNT * 8 + 1];
   uint64_t refused = 0;
@@ -215,7 +216,8 @@ CASE(convert_all_pairs) {
   assert_true(refused > 80);
 }
 
-/* Converts each 16-bit and 8-bit float to a double and back. Also converts doubles around the middle of two floats. */
+/* Converts each 16-bit and 8-bit float to a double and back. Also converts doubles at and next to the midpoint of two
+ * neighboring floats. */
 CASE(convert_every_small_float) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2, TDICT_F16, TDICT_BF16};
   for (int i = 0; i < 4; i++) {
@@ -238,7 +240,7 @@ CASE(convert_every_small_float) {
   }
 }
 
-/* The last numbers in each range are converted, and the first numbers outside are refused. */
+/* For each integer dtype, numbers just inside its range are converted, and numbers just outside are refused. */
 CASE(convert_ranges_end_exactly) {
   const struct {
     tdict_dtype to;
@@ -262,7 +264,7 @@ CASE(convert_ranges_end_exactly) {
   }
 }
 
-/* Numbers next to a tie of the destination. Rounding to float32 or double first would return the tie. */
+/* Converts numbers next to a tie of the destination. Rounding to float32 or double first would result in the tie. */
 CASE(convert_rounds_once) {
   const int64_t integers[] = {(INT64_C(1) << 40) + (INT64_C(1) << 32) + 1, (INT64_C(1) << 62) + (INT64_C(1) << 38) + 1,
                               -(INT64_C(1) << 62) - (INT64_C(1) << 38) - 1};

@@ -1,4 +1,4 @@
-/* Tests conversions of whole tensors: strides, waits and errors. Compares elements with conversions by the compiler. */
+/* Tests conversions of whole tensors: strides, waits and errors. Compares elements with C conversions. */
 #include <math.h>
 
 #include "core/tensor/tensor.h"
@@ -7,7 +7,8 @@
 #include "support/float_env.h"
 #include "support/threads.h"
 
-/* Makes a tensor of the given layout over new memory, which is filled with 0xA5. Its lowest element is at *memory. */
+/* Makes a tensor of the given layout in new memory, which is filled with 0xA5. Sets *memory to the address of the
+ * lowest element. */
 static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, char **memory) {
   const size_t item = tdict_dtype_bytes(dtype);
   *memory = malloc((size_t)(layout->end - layout->low + 1) * item);
@@ -18,7 +19,8 @@ static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, 
   return td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
 }
 
-/* Converts int32 to double with random strides on both sides. Compares elements, and all bytes around them. */
+/* Converts int32 to double with random strides on both sides. Also checks that the bytes between and after the elements
+ * do not change. */
 CASE(convert_any_strides) {
   naive_random r = {0x57e1de};
   int64_t elements = 0;
@@ -72,14 +74,14 @@ CASE(convert_makes_tensors) {
   assert_int_equal(tdict_tensor_shape(empty)[0], 3);
 }
 
-/* Checks that converting a tensor with `number` as element [3, 4] fails with `text`. */
+/* Checks that converting a tensor with `number` as element [3, 4] fails, and that the message contains `text`. */
 static void refuse_number(double number, tdict_dtype from, tdict_dtype to, const char *text) {
   scoped_tensor wide = NULL, t = NULL, cut = NULL;
   tdict_tensor *out = NULL;
   double *numbers;
   td_ok(tdict_tensor_zeros(TDICT_F64, TDICT_SHAPE(40, 80), NULL, &wide, err));
   numbers = tdict_tensor_data(wide);
-  numbers[7 * 80 + 9] = number; /* element [3, 4] of the slice below: every second row and column from [1, 1] */
+  numbers[7 * 80 + 9] = number; /* element [3, 4] of the slice below, which takes every second row and column */
   numbers[20 * 80 + 20] = number;
   td_ok(tdict_tensor_to_dtype(wide, from, NULL, &t, err));
   td_ok(tdict_tensor_slice(t, &(tdict_tensor_range){0, 1, 20, 2}, &cut, err));
@@ -137,7 +139,7 @@ GPU_CASE(convert_refuses_devices) {
            tdict_tensor_to_dtype(device, TDICT_F32, TD_IN(tdict_pinned_memory(context)), &out, err));
   td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_tensor_to_dtype(host, TDICT_F64, TD_IN(memory), &out, err));
   assert_null(out);
-  td_ok(tdict_tensor_to_dtype(device, TDICT_I32, NULL, &out, err)); /* nothing to convert */
+  td_ok(tdict_tensor_to_dtype(device, TDICT_I32, NULL, &out, err)); /* same dtype, so there is nothing to convert */
   assert_ptr_equal(out, device);
   td_ok(tdict_tensor_to_dtype(host, TDICT_F64, TD_IN(tdict_pinned_memory(context)), &pinned, err));
   assert_true(tdict_tensor_is_pinned(pinned));

@@ -1,4 +1,5 @@
-/* Vector instructions must give the same results as the plain conversion, at any address and for any count. */
+/* Tests that conversions with vector instructions have the same results as the plain conversion, at any address and for
+ * any count. */
 #include "naive_convert.h"
 
 #include "core/tensor/convert.h"
@@ -65,7 +66,7 @@ static void each_pair(void (*check)(naive_random *r, tdict_stream_kind kind, con
 
 CASE(convert_vectors_agree) { each_pair(check_kind); }
 
-/* Checks large results. They are written by streaming stores, except the elements before the first full cache line. */
+/* Checks results that are large enough for streaming stores, at aligned and unaligned addresses. */
 static void check_large(naive_random *r, tdict_stream_kind kind, const naive_dtype *to, const naive_dtype *from) {
   enum { PERIOD = 4099 };
   const size_t from_bytes = (size_t)(from->bits / 8), to_bytes = (size_t)(to->bits / 8);
@@ -86,7 +87,8 @@ static void check_large(naive_random *r, tdict_stream_kind kind, const naive_dty
 }
 CASE(convert_large_results) { each_pair(check_large); }
 
-/* Checks that the first element that does not fit is found at any place in a vector and after the last vector. */
+/* Checks that the first element that does not fit is found at any position, both within a vector and after the last
+ * full one. */
 static void check_refused(naive_random *r, tdict_stream_kind kind, const naive_dtype *to, const naive_dtype *from) {
   static const double floats[] = {2147483648.0, -2147483904.0, (double)NAN, (double)INFINITY, -(double)INFINITY};
   static const int64_t integers[] = {INT64_C(2147483648), INT64_C(-2147483649), INT64_MIN, INT64_MAX};

@@ -43,8 +43,7 @@ static tdict_tensor *wander(naive_random *r, tdict_tensor *t) {
   return t;
 }
 
-/* Makes a view of the given shape, over a larger storage that is filled with 0xA5. Slices and permutations give the
- * view random strides. */
+/* Makes a view of the given shape, with random strides, into a larger storage that is filled with 0xA5. */
 static tdict_tensor *room_for(naive_random *r, tdict_dtype dtype, const naive_layout *shape) {
   int order[8], inverse[8];
   int64_t turned[8];
@@ -98,7 +97,7 @@ CASE(tensor_copy_any_strides) {
     elements += src_layout.numel;
     strided += !tdict_tensor_is_contiguous(src) && !tdict_tensor_is_contiguous(dst);
   }
-  assert_true(elements > 100000 && strided > 2000); /* enough of the random cases are not trivial */
+  assert_true(elements > 100000 && strided > 2000); /* enough of the copies were not trivial */
 }
 
 CASE(tensor_copy_broadcasts_zero_strides) {
@@ -170,7 +169,7 @@ CASE(tensor_copy_refuses) {
   td_fails(TDICT_EINVAL, "src is NULL", tdict_tensor_copy(src, NULL, err));
 }
 
-/* A fake device. Its addresses are addresses of the host plus 2^62, which the processor cannot access. */
+/* A fake device. Its addresses are host addresses plus 2^62, which the processor cannot access. */
 typedef struct fake_memory {
   tdict_memory base;
   int refs, allocated, num_copies[3];
@@ -229,7 +228,7 @@ CASE(tensor_copy_uses_the_memorys_copy) {
   td_ok(tdict_tensor_clone(twin, NULL, &back, err));
   assert_int_equal(f.num_copies[TDICT_COPY_OUT], 1);
   check_same(back, turned);
-  /* tdict_tensor_contiguous(): the result is in the memory of the device */
+  /* the result of tdict_tensor_contiguous() is in the memory of the device */
   tdict_tensor *dev_turned = NULL, *dev_plain = NULL, *shared = NULL, *again = NULL;
   td_ok(tdict_tensor_permute(dev, 2, turn, &dev_turned, err));
   td_ok(tdict_tensor_contiguous(dev_turned, &dev_plain, err));
@@ -313,7 +312,7 @@ CASE(tensor_clone_refuses) {
   assert_int_equal(full.refs, 0);
 }
 
-/* Checks that a copy waits for a transfer that uses its source or its destination. */
+/* Checks that a copy waits for a transfer that uses `used`. */
 static void check_waits(tdict_tensor *used, bool writes, tdict_tensor *dst, const tdict_tensor *src) {
   scoped_slow_fence transfer;
   begin_use(&transfer, used->storage, writes);
@@ -329,7 +328,7 @@ CASE(tensor_copy_waits_for_transfers) {
   check_waits(b, true, a, b);
   check_waits(a, false, a, b);
   check_waits(a, true, a, b);
-  begin_use(&reader, b->storage, false); /* readers do not wait for each other, and this one has not ended */
+  begin_use(&reader, b->storage, false); /* a reader that has not ended; the copy only reads `b`, so it does not wait */
   td_ok(tdict_tensor_copy(a, b, err));
   reader.thread = td_start(end_later, &reader);
 }

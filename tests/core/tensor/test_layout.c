@@ -1,4 +1,4 @@
-/* Tests computations with shapes and strides, and the walk over rectangles. */
+/* Tests computations with shapes and strides, and splitting copies into rectangles. */
 #include "naive.h"
 
 #include "core/tensor/layout.h"
@@ -98,7 +98,7 @@ CASE(pair_merges_adjacent_dimensions) {
   assert_int_equal(pair.ndim, 1);
   assert_int_equal(pair.shape[0], 1);
   assert_int_equal(pair.run_bytes, 96);
-  /* rows with a gap after each: the two outer dimensions cannot be merged, because 3 * 5 is not 20 */
+  /* each row is followed by a gap; the outer dimensions cannot be merged, because 3 * 5 is not 20 */
   tdict_pair_init(&pair, 4, shape, NULL, rows, 4);
   assert_int_equal(pair.run_bytes, 16);
   assert_int_equal(pair.ndim, 2);
@@ -179,7 +179,7 @@ static tdict_status copy_bytes(void *user, const tdict_rect *rect, tdict_error *
   return TDICT_OK;
 }
 
-/* Two buffers with additional bytes around their layouts. */
+/* Source and destination buffers with extra bytes before and after their layouts. */
 enum { ROOM = 64 };
 typedef struct sides {
   naive_layout dst, src;

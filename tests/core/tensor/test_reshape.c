@@ -11,7 +11,7 @@ static tdict_tensor *counting(int ndim, const int64_t *shape) {
   return t;
 }
 
-/* Returns element `number` in C order, found by shape and strides. */
+/* Returns element `number` in C order, using shape and strides. */
 static int32_t element(const tdict_tensor *t, int64_t number) {
   int32_t value;
   int64_t at = 0;
@@ -31,10 +31,10 @@ CASE(tensor_reshape_views_or_copies) {
   assert_true(tdict_tensor_ndim(view) == 3 && tdict_tensor_shape(view)[1] == 4);
   for (int64_t i = 0; i < 24; i++) assert_int_equal(element(view, i), i);
   td_ok(tdict_tensor_permute(t, 2, order, &turned, err));
-  td_ok(tdict_tensor_reshape(turned, TDICT_SHAPE(24), &copy, err)); /* no strides describe this shape */
+  td_ok(tdict_tensor_reshape(turned, TDICT_SHAPE(24), &copy, err)); /* a copy: no strides describe it */
   assert_false(tdict_tensor_shares_storage(t, copy));
   for (int64_t i = 0; i < 24; i++) assert_int_equal(element(copy, i), element(turned, i));
-  td_ok(tdict_tensor_reshape(turned, TDICT_SHAPE(2, 3, 4), &again, err)); /* this shape has strides */
+  td_ok(tdict_tensor_reshape(turned, TDICT_SHAPE(2, 3, 4), &again, err)); /* a view: strides describe it */
   assert_true(tdict_tensor_shares_storage(t, again));
   for (int64_t i = 0; i < 24; i++) assert_int_equal(element(again, i), element(turned, i));
 }

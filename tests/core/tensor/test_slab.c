@@ -68,7 +68,7 @@ CASE(slab_releases_many_references_at_once) {
   assert_int_equal(released, 1);
 }
 
-/* A tensor may have as many dimensions and elements as the tensor before it, but another shape. */
+/* A tensor gets its own shape, even if it has as many dimensions and elements as the tensor before it. */
 CASE(slab_tensors_like_others_have_their_shapes) {
   static unsigned char data[3][12];
   const int64_t shapes[3][2] = {{3, 4}, {3, 4}, {4, 3}};
@@ -92,7 +92,8 @@ CASE(slab_tensors_like_others_have_their_shapes) {
   tdict_slab_release(slab, slab->refs);
 }
 
-/* A repeated view has the layout of another view, but its own address and its own reference. */
+/* tdict_slab_add_repeated() makes a view that has the layout of another view, but its own address and its own
+ * reference. */
 CASE(slab_repeats_views) {
   enum { VIEWS = 60 };
   unsigned char data[2][4096];

@@ -1,11 +1,11 @@
-/* Tests creating and describing tensors, their reference counts, accessors that wait, and failing allocations. */
+/* Tests creating and describing tensors, reference counts, accessors that wait, and failing allocations. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"
 #include "slow_fence.h"
 #include "support/threads.h"
 
-/* A table of the functions that make tensors, because they all return the same errors. */
+/* Functions that make tensors. They are tested in a loop, because they all return the same errors. */
 static const unsigned char an_element[16 * 8] = {1, 2, 3};
 static tdict_status make_empty(tdict_dtype d, int n, const int64_t *shape, tdict_tensor **out, tdict_error *err) {
   return tdict_tensor_empty(d, n, shape, NULL, out, err);
@@ -119,7 +119,7 @@ CASE(tensor_empty_is_aligned) {
 
 CASE(tensor_zeros_are_zero) {
   const int64_t shape[] = {37, 11};
-  for (int round = 0; round < 20; round++) { /* likely reuses the memory that the released tensor has filled */
+  for (int round = 0; round < 20; round++) { /* probably reuses the memory of the released random tensor */
     tdict_tensor_release(naive_tensor(TDICT_F32, 2, shape, (uint64_t)round));
     scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, 2, shape, NULL, &made, err));
     const unsigned char *data = tdict_tensor_const_data(t);
@@ -219,7 +219,7 @@ CASE(tensor_from_data_shares) {
   tdict_tensor_release(whole);
   td_fails(TDICT_ESHAPE, "storage", tdict_tensor_as_strided(t, &layout, -6, &whole, err));
   tdict_tensor_release(t);
-  /* a storage larger than the shape needs, a shorter struct of an older header, and no elements */
+  /* a storage larger than the shape needs, the shorter struct of an older header, and no elements */
   v = (tdict_tensor_desc){offsetof(tdict_tensor_desc, flags), data, tdict_cpu(), TDICT_F32, 1, shape, NULL, 24, 0xFF};
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
   assert_int_equal(t->storage->bytes, 24);
@@ -300,7 +300,7 @@ CASE(tensor_from_data_refuses) {
   refuse_view(TDICT_ESHAPE, "23", (v = good, v.storage_bytes = 23, &v));
   refuse_view(TDICT_EOVERFLOW, "address", (v = good, v.storage_bytes = SIZE_MAX - 8, &v));
   refuse_view(TDICT_EOVERFLOW, "address", (v = good, v.strides = back, v.storage_bytes = 0, v.data = (void *)8, &v));
-  /* layouts that just fit */
+  /* layouts that just fit the storage */
   tdict_tensor *t = NULL;
   td_ok(tdict_tensor_from_data((v = good, v.strides = wide, v.storage_bytes = 0, &v), NULL, NULL, &t, err));
   assert_int_equal(t->storage->bytes, 68);

@@ -1,4 +1,5 @@
-/* Tests building tensors in one storage: offsets, elements, sizes whose sum overflows, and failing allocations. */
+/* Tests building several tensors in one storage: offsets, elements, sizes whose sum overflows, and failing
+ * allocations. */
 #include "core/tensor/tensor_builder.h"
 
 #include "support/test.h"

@@ -18,7 +18,8 @@ static void check_equal(const tdict_tensor *a, const tdict_tensor *b) {
   assert_memory_equal(tdict_tensor_const_data(a), tdict_tensor_const_data(b), tdict_tensor_bytes(a));
 }
 
-/* Copies to the device, on the device and back to the host. Uses whole tensors, and views on one side or both. */
+/* Copies to the device, on the device and back to the host. Copies whole tensors, and strided views on one or both
+ * sides. */
 static void copy_round(tdict_memory *device, tdict_memory *host_memory, tdict_dtype dtype, uint64_t seed) {
   const int64_t shape[] = {9, 7}, small[] = {3, 5};
   tdict_tensor *random = naive_tensor(dtype, 2, shape, seed), *source = NULL, *there = NULL, *twin = NULL, *back = NULL;
@@ -66,7 +67,7 @@ GPU_CASE(tensor_copy_devices) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor_get_desc(dev, &v);
   assert_true(tdict_device_equal(v.device, td_device()));
-  /* the same memory, wrapped without a context: it can be copied on the device, but not to the host */
+  /* the same memory, wrapped without a context, can be copied on the device, but not to the host */
   tdict_tensor *foreign = td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err)), *twin = NULL;
   td_ok(tdict_tensor_clone(foreign, device, &twin, err));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_tensor_copy(host, foreign, err));
@@ -107,7 +108,7 @@ static void refuse_all(tdict_memory *memory) {
   tdict_tensor *t = mark, *host = naive_tensor(TDICT_F32, 1, shape, 1);
   assert_non_null(memory);
   td_fails(TDICT_ENODEVICE, "", tdict_tensor_empty(TDICT_F32, 1, shape, memory, &t, err));
-  assert_true(strlen(td_last_error.message) > 10); /* the reason */
+  assert_true(strlen(td_last_error.message) > 10); /* the message has a reason */
   td_fails(TDICT_ENODEVICE, "", tdict_tensor_empty(TDICT_F32, 1, none, memory, &t, err));
   td_fails(TDICT_ENODEVICE, "", tdict_tensor_zeros(TDICT_F32, 1, shape, memory, &t, err));
   td_fails(TDICT_ENODEVICE, "", tdict_tensor_clone(host, memory, &t, err));
@@ -123,7 +124,7 @@ CASE(memory_of_absent_device) {
   const int64_t shape[] = {4};
   scoped_tensor t = NULL;
   tdict_error why = {0};
-  /* On a machine with a GPU, pinned memory exists, too. */
+  /* A machine with a GPU also has pinned memory. */
   if (tdict_tensor_empty(TDICT_F32, 1, shape, tdict_device_memory(context, tdict_cuda(0)), &t, &why) != TDICT_OK) {
     assert_int_equal(why.status, TDICT_ENODEVICE);
     refuse_all(tdict_pinned_memory(context));

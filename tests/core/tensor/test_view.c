@@ -14,7 +14,7 @@ static int32_t element(const tdict_tensor *t, const int64_t *index) {
   return value;
 }
 
-/* 0, 1, 2, ... in any shape. */
+/* Makes an int32 tensor with the elements 0, 1, 2, ... in C order. */
 static tdict_tensor *counting(int ndim, const int64_t *shape) {
   tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_I32, ndim, shape, NULL, &made, err));
   int32_t *data = tdict_tensor_data(t);
@@ -83,7 +83,7 @@ CASE(tensor_get_desc) {
     unsigned char after[8];
   } old;
   memset(&old, 0xA5, sizeof old);
-  old.v.struct_size = offsetof(tdict_tensor_desc, storage_bytes); /* as in a program with an older header */
+  old.v.struct_size = offsetof(tdict_tensor_desc, storage_bytes); /* as in a program built with an older header */
   tdict_tensor_get_desc(t, &old.v);
   assert_int_equal(old.v.ndim, 1);
   assert_int_equal(old.v.flags, 0xA5A5A5A5u);
@@ -91,7 +91,7 @@ CASE(tensor_get_desc) {
 
 static tdict_tensor_desc layout_of(int ndim, const int64_t *shape, const int64_t *strides) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = (void *)(uintptr_t)0xA5A5; /* must not be read, because only shape and strides count */
+  v.data = (void *)(uintptr_t)0xA5A5; /* must not be used; only shape and strides matter */
   v.dtype = 0;
   v.flags = 0xFFu;
   v.device.type = 99;
@@ -108,7 +108,7 @@ CASE(tensor_as_strided_views) {
   td_ok(tdict_tensor_as_strided(t, &layout, 1, &v, err));
   for (int64_t i = 0; i < 4; i++)
     for (int64_t j = 0; j < 3; j++) assert_int_equal(element(v, (const int64_t[]){i, j}), 1 + 2 * i + j);
-  /* offsets count from the view's first element, not from the storage's */
+  /* offsets are relative to the first element of `v`, not to the storage */
   layout = layout_of(2, windows, back);
   td_ok(tdict_tensor_as_strided(v, &layout, 8, &w, err));
   for (int64_t i = 0; i < 4; i++)
@@ -122,7 +122,7 @@ CASE(tensor_as_strided_views) {
   td_ok(tdict_tensor_as_strided(v, &layout, 8, &w, err));
   assert_int_equal(element(w, NULL), 9);
   tdict_tensor_release(w);
-  /* a struct of an older header, which ends before storage_bytes */
+  /* the struct of an older header, which ends before storage_bytes */
   layout = layout_of(1, ten, NULL);
   layout.struct_size = offsetof(tdict_tensor_desc, storage_bytes);
   td_ok(tdict_tensor_as_strided(t, &layout, 0, &w, err));
@@ -151,7 +151,7 @@ CASE(tensor_as_strided_refuses) {
   layout = layout_of(2, two, far);
   td_fails(TDICT_EOVERFLOW, "63 bits", tdict_tensor_as_strided(t, &layout, 0, &v, err));
   layout = layout_of(2, two, tens);
-  td_fails(TDICT_ESHAPE, "storage", tdict_tensor_as_strided(t, &layout, 0, &v, err)); /* 5 + 4 * 2 is beyond 9 */
+  td_fails(TDICT_ESHAPE, "storage", tdict_tensor_as_strided(t, &layout, 0, &v, err)); /* the last element would be 13 */
   layout = layout_of(1, negative, NULL);
   td_fails(TDICT_EINVAL, "shape[0] is -1", tdict_tensor_as_strided(t, &layout, 0, &v, err));
   layout = layout_of(33, ten, NULL);

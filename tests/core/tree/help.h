@@ -30,7 +30,7 @@ static inline tdict_tree *help_deep_tree(int levels) {
   return td;
 }
 
-/* Makes a tensor that claims to be on a simulated or cuda device. Nothing may access its elements. */
+/* Makes a tensor that claims to be on the given device. Nothing may access its elements. */
 static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const int64_t *shape) {
   static char place[4096];
   tdict_tensor *t = NULL;
@@ -109,7 +109,8 @@ static inline tdict_status help_visit(void *user, const tdict_entry *entry, tdic
   return TDICT_OK;
 }
 
-/* Returns all properties of a tree except its elements, to be compared after a call. The caller frees the text. */
+/* Returns a string with all properties of a tree except its elements, to be compared later. The caller frees the
+ * string. */
 static inline char *help_snapshot(const tdict_tree *td) {
   help_text all = {NULL, 0, 0, true};
   help_add_node(&all, td);
@@ -125,7 +126,7 @@ static inline void help_unchanged(const tdict_tree *td, char *before) {
   help_is(td, before);
   free(before);
 }
-/* Checks the paths of a tree. `wanted` has them in the order of a walk, separated by blanks. */
+/* Checks the paths of a tree. `wanted` lists them in the order of a walk, separated by spaces. */
 static inline void help_paths(const tdict_tree *td, const char *wanted) {
   help_text all = {NULL, 0, 0, false};
   td_ok(tdict_walk(td, help_visit, &all, err));

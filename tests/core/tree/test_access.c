@@ -11,7 +11,7 @@ CASE(tree_get_borrows) {
   td_ok(tdict_set(td, "a", t, err));
   td_ok(tdict_set_tree(td, "c", child, err));
   td_ok(tdict_set(td, "c.x.y", other, err));
-  for (int i = 0; i < 1000; i++) { /* borrowed references, so one release is enough; see tree_reference_counts */
+  for (int i = 0; i < 1000; i++) { /* the references are borrowed, so they are not released */
     td_ok(tdict_get(td, "a", &found, err));
     assert_ptr_equal(found, t);
     td_ok(tdict_get(td, "c.x.y", &found, err));

@@ -1,5 +1,5 @@
-/* Tests trees that are set in other trees. They take the batch size and the device of their parent, or are refused.
- * Also tests cycles. */
+/* Tests setting trees in other trees. The child gets the batch size and the device of its parent, or is refused. Also
+ * tests cycles. */
 #include "core/tree/agree.h"
 
 #include "help.h"
@@ -29,9 +29,9 @@ CASE(tree_set_tree_grows_batch) {
   assert_ptr_equal(td_leaf(td, "c.x"), x); /* the tensors are shared */
   assert_ptr_equal(td_leaf(td, "c.n.m.z"), z);
   help_paths(td, "c c.x c.n c.n.m c.n.m.z c.long c.long.y");
-  td_put(td, "c.new", TENSOR(4, 3)); /* changes of the copy do not change `child` */
+  td_put(td, "c.new", TENSOR(4, 3)); /* `child` is independent of its copy */
   assert_false(tdict_has(child, "new"));
-  /* A child that already agrees is not copied. */
+  /* A child that already has the batch size and the device is not copied. */
   td_ok(tdict_set_device(exact, &cpu, err));
   td_ok(tdict_set_device(longer, &cpu, err));
   td_ok(tdict_set_tree(td, "exact", exact, err));
@@ -42,7 +42,7 @@ CASE(tree_set_tree_grows_batch) {
   assert_true(tdict_has(td, "exact.later"));
 }
 
-/* If memory runs out, the error has the path of the child or of a tree below it. */
+/* If an allocation fails, the error has the path of the child or of a tree below it. */
 CASE(tree_set_tree_names_the_child_without_memory) {
   enum { DEPTH = 40 };
   scoped_tree td = TREE(4, 3), child = TREE(4);
@@ -58,7 +58,7 @@ CASE(tree_set_tree_names_the_child_without_memory) {
   assert_int_equal(tdict_batch_ndim(td_child(td, "a.c")), 2);
 }
 
-/* An empty tree fits everywhere. If its batch size differs, a copy with the batch size of the new parent is set. */
+/* An empty tree fits everywhere. If its batch size does not fit, a copy with the parent's batch size is set instead. */
 CASE(tree_set_tree_takes_empty_children) {
   scoped_tree td = TREE(4), child = TREE(5, 2);
   td_put_tree(child, "n", TREE(5, 2, 1));
@@ -72,7 +72,7 @@ CASE(tree_set_tree_takes_empty_children) {
   assert_int_equal(tdict_batch_size(td_child(child, "n"))[0], 5);
 }
 
-/* A tree at two paths of a child is at two paths of the copy, and is copied only once. */
+/* A tree that is at two paths of a child is copied only once, and its copy is at both paths. */
 CASE(tree_set_tree_copies_shared_trees_once) {
   enum { LEVELS = 60 }; /* 2^60 paths lead to the last tree */
   scoped_tree td = TREE(2, 3), child = td_tree("[2] x:f32[2,3]");
@@ -136,14 +136,15 @@ CASE(tree_set_tree_refuses_cycle) {
   td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(td, "n.m.new.up", td, err));
   td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(m, "up", m, err));
   td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(n, "up", other, err));
-  td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(n, "m", td, err)); /* also if td replaces m */
+  td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(n, "m", td, err)); /* even if td would replace m */
   help_unchanged(other, before);
   td_ok(tdict_set_tree(td, "n", m, err)); /* m does not contain td, so m can replace n */
   help_paths(td, "n n.x");
-  td_ok(tdict_set_tree(td, "twice", m, err)); /* m can also be there twice */
+  td_ok(tdict_set_tree(td, "twice", m, err)); /* m can also be in td twice */
 }
 
-/* A copy with more batch dimensions shares no nodes, so keys and locks of the original do not appear in it. */
+/* A copy with more batch dimensions shares no nodes with the original, so later keys and locks of the original do not
+ * affect it. */
 CASE(tree_set_tree_copies_all_nodes) {
   scoped_tree td = TREE(2, 3), child = td_tree("[2] short.x:f32[2,3]"), renamed = TREE(2);
   td_put_tree(child, "long", TREE(2, 3));
@@ -163,7 +164,7 @@ CASE(tree_set_tree_copies_all_nodes) {
   assert_false(tdict_is_locked(td_child(child, "long.deep")));
   assert_true(tdict_is_locked(td_child(td, "c.long.deep")));
   td_ok(tdict_unlock(td, err));
-  /* The same is true if the tree is moved by tdict_rename(). */
+  /* The same is true if tdict_rename() moves the tree. */
   td_ok(tdict_set_tree(renamed, "from", child, err));
   td_ok(tdict_set_tree(renamed, "to", td, err));
   td_ok(tdict_rename(renamed, "from", "to.c2", false, err));

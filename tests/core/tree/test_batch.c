@@ -24,7 +24,7 @@ CASE(tree_set_batch_size) {
   expect_batch(td_child(td, "n"), COUNTS(4));
   expect_batch(td_child(td, "n.m"), COUNTS(4));
   expect_batch(td_child(td, "n.long"), COUNTS(4, 3, 6));
-  expect_batch(td_child(td, "empty"), COUNTS(4)); /* an empty tree takes any batch size */
+  expect_batch(td_child(td, "empty"), COUNTS(4)); /* an empty tree takes its parent's batch size */
   td_ok(tdict_set_batch_size(td, COUNTS(4, 3), err));
   expect_batch(td_child(td, "n.m"), COUNTS(4, 3));
   td_ok(tdict_set_batch_size(td, 0, NULL, err)); /* batch sizes of children do not shrink */
@@ -32,7 +32,7 @@ CASE(tree_set_batch_size) {
   expect_batch(td_child(td, "n.m"), COUNTS(4, 3));
   td_put(td, "free", TENSOR(9));
   td_ok(tdict_delete(td, "free", err));
-  /* The given sizes may be the array of a node that the call changes. */
+  /* The sizes may be passed in the array of a node that the call changes. */
   td_ok(tdict_set_batch_size(td, 2, tdict_batch_size(td_child(td, "n.m")), err));
   td_ok(tdict_set_batch_size(td, 1, tdict_batch_size(td), err));
   expect_batch(td, COUNTS(4));
@@ -112,7 +112,7 @@ CASE(tree_device_refuses) {
   scoped_tree n = tdict_retain(td_child(td, "n"));
   tdict_lock(n);
   td_fails_at(TDICT_ELOCKED, "locked", "n", tdict_set_device(td, &cpu, err));
-  td_ok(tdict_set_device(td, NULL, err)); /* nothing changes below */
+  td_ok(tdict_set_device(td, NULL, err)); /* the locked child has no device, so it does not change */
   td_ok(tdict_unlock(n, err));
   td_ok(tdict_set_device(td, &cpu, err));
   tdict_lock(n);
@@ -120,7 +120,7 @@ CASE(tree_device_refuses) {
   assert_true(tdict_get_device(td, NULL) && tdict_get_device(n, NULL));
 }
 
-/* The trees are so deep, and shared so often, that visiting all nodes needs memory. */
+/* The tree is so deep, and its nodes are shared so often, that visiting all nodes needs memory. */
 CASE(tree_batch_and_device_survive_enomem) {
   const tdict_device cpu = tdict_cpu();
   scoped_tree td = TREE(2);

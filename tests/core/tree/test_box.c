@@ -72,7 +72,7 @@ CASE(box_wraps_the_result_of_a_hook) {
   assert_true(td_fail_alloc_stop());
   assert_int_equal(status, TDICT_ENOMEM);
   assert_null(out);
-  assert_int_equal(given_ends, 2); /* nobody else would */
+  assert_int_equal(given_ends, 2); /* the failed call has released the object */
   assert_int_equal(ends, 0);
   tdict_box_release(box);
   assert_int_equal(ends, 1);
@@ -123,7 +123,7 @@ static void *use(void *argument) {
     scoped_tree child = NULL;
     if (tdict_get_tree(j->td, "n", &child, NULL) != TDICT_OK) j->wrong++;
     child = tdict_retain(child);
-    scoped_tree own = NULL; /* a copy of the child's node, which also holds the box */
+    scoped_tree own = NULL; /* gets a copy of the child's node, which also holds the box */
     if (tdict_create(1, (const int64_t[]){2}, &own, NULL) != TDICT_OK) j->wrong++;
     if (tdict_set_tree(own, "copy", child, NULL) != TDICT_OK) j->wrong++;
     if (tdict_get_object(own, "copy.o", &shared_type, &object, NULL) != TDICT_OK) j->wrong++;
@@ -134,7 +134,8 @@ static void *use(void *argument) {
   return NULL;
 }
 
-/* Releases a shared object on several threads. The last release must end the object, and only once. */
+/* Releases the box of a shared object on several threads. The last release must call the release hook, and only
+ * once. */
 static void count_across_threads(void) {
   shared s = {0};
   tdict_tree *td = help_tree_without_batch();

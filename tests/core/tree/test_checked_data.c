@@ -1,4 +1,4 @@
-/* Tests the accessors that check a dtype and a shape: their results, and the errors for tensors that differ. */
+/* Tests the accessors that check the dtype and the shape: their results, and the errors if either differs. */
 #include "core/tensor/tensor.h"
 #include "help.h"
 
@@ -22,7 +22,7 @@ static const question questions[] = {
     {"x", TDICT_F32, 3, {3, 4, -1}, TDICT_ESHAPE, "wanted [3, 4, -1]"},
     {"x", TDICT_F32, 0, {0}, TDICT_ESHAPE, "wanted []"},
     {"x", TDICT_F16, 2, {3, 4}, TDICT_EDTYPE, "the tensor has the dtype float32, wanted float16"},
-    {"x", TDICT_I32, 1, {7}, TDICT_EDTYPE, "wanted int32"}, /* has the same size */
+    {"x", TDICT_I32, 1, {7}, TDICT_EDTYPE, "wanted int32"}, /* a dtype of the same size */
     {"n.s", TDICT_I64, 0, {0}, TDICT_OK, ""},
     {"empty", TDICT_U8, 2, {0, -1}, TDICT_OK, ""},
     {"y", TDICT_F32, 2, {3, 4}, TDICT_ENOTFOUND, "'y' is not a key of the tree; keys: x, "},

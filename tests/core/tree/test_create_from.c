@@ -1,4 +1,4 @@
-/* Tests trees that are created from fields: one aligned storage of zeros, the order of keys, and refused fields. */
+/* Tests creating trees from fields: one aligned storage of zeros, the order of keys, and refused fields. */
 #include "core/tensor/tensor.h"
 #include "help.h"
 #include "tdict/debug.h"
@@ -33,7 +33,7 @@ static void check(const tdict_tree *td) {
 }
 
 CASE(tree_create_from_one_storage) {
-  void *dirty = malloc(400000); /* malloc may return this memory again, which is not zero */
+  void *dirty = malloc(400000); /* malloc may return this memory, which is not zero, again */
   memset(dirty, 0xA5, 400000);
   free(dirty);
   scoped_tree td = td_made(tree, tdict_create_from(fields, FIELDS, COUNTS(4, 2), NULL, &made, err));
@@ -45,7 +45,7 @@ CASE(tree_create_from_one_storage) {
     const unsigned char *bytes = tdict_const_data(td, fields[i].path);
     for (size_t k = 0; k < tdict_tensor_bytes(td_leaf(td, fields[i].path)); k++) assert_int_equal(bytes[k], 0);
   }
-  /* Write all bytes of each tensor. The tensors must not overlap. */
+  /* The tensors must not overlap, so fill all of them before checking any. */
   for (size_t i = 0; i < FIELDS; i++)
     td_fill_random(tdict_data(td, fields[i].path), tdict_tensor_bytes(td_leaf(td, fields[i].path)), i + 1);
   for (size_t i = 0; i < FIELDS; i++) {
@@ -84,7 +84,7 @@ DEVICE_CASE(tree_create_from_device_memory) {
 }
 
 typedef struct refusal {
-  tdict_field field; /* follows the fields "a" and "n.x" */
+  tdict_field field; /* the third field, after "a" and "n.x" */
   tdict_status status;
   const char *text;
 } refusal;
@@ -141,7 +141,7 @@ CASE(field_macro_counts) {
   assert_string_equal(table[6].path, "f");
 }
 
-/* A size after the first `ndim` sizes is refused, because the program has usually forgotten to set ndim. */
+/* A nonzero size after the first `ndim` sizes is refused, because the program has probably forgotten to set ndim. */
 CASE(tree_create_from_refuses_shape_beyond_ndim) {
   for (int32_t ndim = 0; ndim < 6; ndim++) {
     for (int extra = ndim; extra < 6; extra++) {

@@ -1,4 +1,4 @@
-/* Tests what set, delete, pop and rename do, and what they refuse. */
+/* Tests set, delete, pop and rename, and what they refuse. */
 #include "help.h"
 
 CASE(tree_set_makes_nodes) {
@@ -169,31 +169,31 @@ CASE(tree_rename) {
   scoped_tree td = td_tree("[2] a:f32[2] b:f32[2,2] n.x:f32[2,3] c:f32[2,4]");
   tdict_tensor *b = td_leaf(td, "b"), *x = td_leaf(td, "n.x"), *c = td_leaf(td, "c");
   tdict_tree *n = td_child(td, "n");
-  td_ok(tdict_rename(td, "b", "bee", true, err)); /* keeps its place */
+  td_ok(tdict_rename(td, "b", "bee", true, err)); /* keeps its position */
   help_paths(td, "a bee n n.x c");
   assert_ptr_equal(td_leaf(td, "bee"), b);
   td_ok(tdict_rename(td, "bee", "a", false, err)); /* replaces "a", and keeps its own position */
   help_paths(td, "a n n.x c");
   assert_ptr_equal(td_leaf(td, "a"), b);
-  td_ok(tdict_rename(td, "c", "n.new.c", true, err)); /* makes nodes */
+  td_ok(tdict_rename(td, "c", "n.new.c", true, err)); /* creates the node "n.new" */
   help_paths(td, "a n n.x n.new n.new.c");
   assert_ptr_equal(td_leaf(td, "n.new.c"), c);
   td_ok(tdict_rename(td, "n", "moved.n", true, err)); /* moves a whole tree */
   assert_ptr_equal(td_child(td, "moved.n"), n);
   help_paths(td, "a moved moved.n moved.n.x moved.n.new moved.n.new.c");
-  td_ok(tdict_rename(td, "moved.n.x", "a", false, err)); /* to a path that has an entry */
+  td_ok(tdict_rename(td, "moved.n.x", "a", false, err)); /* replaces the entry "a" */
   assert_ptr_equal(td_leaf(td, "a"), x);
   help_paths(td, "a moved moved.n moved.n.new moved.n.new.c");
   td_ok(tdict_rename(td, "moved.n.new.c", "moved", false, err)); /* replaces the tree that contains the entry */
   assert_ptr_equal(td_leaf(td, "moved"), c);
   help_paths(td, "a moved");
-  td_ok(tdict_rename(td, "a", "a", true, err)); /* to its own path */
+  td_ok(tdict_rename(td, "a", "a", true, err)); /* to the same path */
   td_ok(tdict_rename(td, "a", "h\\.0", true, err));
   assert_string_equal(tdict_get_entry_at(td, 0).key, "h.0");
 }
 
-/* An entry that moves must fit the batch size and device of its new parent. As with tdict_set_tree(), a tree can be
- * copied to get more batch dimensions. */
+/* An entry that moves must fit the batch size and device of its new parent. As in tdict_set_tree(), a tree that has too
+ * few batch dimensions is copied. */
 CASE(tree_rename_adapts_to_the_new_parent) {
   scoped_tree td = TREE(2);
   td_put_tree(td, "long", TREE(2, 3));
@@ -217,7 +217,7 @@ CASE(tree_rename_refuses) {
   td_fails(TDICT_EINVAL, "below", tdict_rename(td, "n", "n.new", false, err));
   td_fails(TDICT_EINVAL, "below", tdict_rename(td, "a", "a.b", false, err));
   td_fails(TDICT_EINVAL, "is, or contains, the tree",
-           tdict_rename(td, "n", "alias.n", false, err)); /* by another way */
+           tdict_rename(td, "n", "alias.n", false, err)); /* "alias" is another path to the same tree */
   td_fails(TDICT_ETYPE, "'b' is a tensor", tdict_rename(td, "a", "b.x", false, err));
   td_fails(TDICT_ETYPE, "'b' is a tensor", tdict_rename(td, "b.x", "c", false, err));
   td_fails(TDICT_ENOTFOUND, "'c'", tdict_rename(td, "c", "d", false, err));

@@ -1,5 +1,5 @@
-/* Makes the same random changes in a tree and in a plain model, which is a list of nodes with lists of entries.
- * Compares the results of each step, and from time to time the whole trees. */
+/* Makes the same random changes to a tree and to a plain model, in which each node is an array of entries. Compares the
+ * status of each step, and the whole trees after every 16 steps. */
 #include "help.h"
 #include "tdict/path.h"
 
@@ -8,7 +8,7 @@ enum { OPERATIONS = 20000, KEYS = 9, MOST_ENTRIES = KEYS, MOST_DEPTH = 4 };
 typedef struct model model;
 typedef struct entry {
   int key;
-  tdict_tensor *tensor; /* borrowed: the test holds all tensors until its end */
+  tdict_tensor *tensor; /* borrowed from `tensors` */
   model *child;
   help_thing *object; /* owned by the tree */
 } entry;
@@ -19,7 +19,7 @@ struct model {
 
 static const char *const keys[KEYS] = {"a", "b", "h\\.0", "long key number one", "\\\\", "e", "f", "g", "i"};
 static tdict_tensor *tensors[16];
-static int made, ended; /* objects */
+static int made, ended; /* numbers of objects */
 static const tdict_type type = TD_TYPE(.name = "thing", .release = help_end_thing);
 static uint64_t state = 20240607;
 
@@ -62,8 +62,8 @@ static way pick_way(void) {
   return w;
 }
 
-/* Follows a path. Returns OK, ENOTFOUND, or ETYPE if the path leads through a tensor or object. Sets *at to the last
- * node, and *used and *found to the index and the entry of the last key that was looked up. */
+/* Follows a path. Returns TDICT_OK, TDICT_ENOTFOUND, or TDICT_ETYPE if the path leads through a tensor or an object.
+ * Sets *at to the last node, and *used and *found to the index and the entry of the last key that was looked up. */
 static tdict_status follow(model *root, const way *w, model **at, entry **found, int *used) {
   *at = root;
   for (int i = 0; i < w->count; i++) {
@@ -220,7 +220,7 @@ static tdict_status change(pair *p, unsigned what, tdict_status *wanted) {
   if (what < 14) {
     bool safe = pick(2) == 1;
     if (w.count + to.count > MOST_DEPTH + 1) to.count = 1, snprintf(to.path, sizeof to.path, "%s", keys[to.keys[0]]);
-    if (p->locked) { /* it is unspecified whether the lock or another error comes first */
+    if (p->locked) { /* the call may report the lock or another error */
       status = tdict_rename(p->td, w.path, to.path, safe, NULL);
       *wanted = status == TDICT_OK ? TDICT_ELOCKED : status;
       return status;
@@ -279,7 +279,7 @@ CASE(tree_random_changes_match_a_model) {
     counts[status]++;
     if (i % 16) continue;
     compare(p.td, p.root);
-    assert_int_equal(count_objects(p.root), made - ended); /* each removed object was released once */
+    assert_int_equal(count_objects(p.root), made - ended); /* each removed object has been released exactly once */
     assert_int_equal(count_objects(p.root), tdict_num_objects(p.td));
     help_text all = {NULL, 0, 0, false};
     append(&all, p.root, "");

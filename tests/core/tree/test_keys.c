@@ -1,4 +1,4 @@
-/* Tests key tables: searches, order, deletions, renames, copies, compaction, and their costs. */
+/* Tests key tables: searching, order, deletions, renames, copies, compaction, and the cost of these. */
 #include "core/tree/keys.h"
 
 #include "support/test.h"
@@ -113,7 +113,7 @@ CASE(keys_copy_is_private) {
   tdict_keys_release(copy);
 }
 
-/* After many renames and deletions, the bytes of old names must not stay allocated. */
+/* The bytes of old names must not accumulate over many renames and deletions. */
 CASE(keys_free_the_names_of_deleted_keys) {
   tdict_keys *keys = tdict_keys_create();
   uintptr_t leaves[8] = {0};
@@ -162,7 +162,7 @@ CASE(keys_add_survives_enomem) {
   tdict_keys_release(keys);
 }
 
-/* Adding 100,000 keys takes fewer than 200 allocations, and a search reads fewer than 3 cells on average. */
+/* Adding 100,000 keys makes fewer than 200 allocations. A search then reads fewer than 3 cells on average. */
 CASE(keys_cost_is_constant_per_key) {
   enum { COUNT = 100000 };
   tdict_keys *keys = tdict_keys_create();
@@ -174,7 +174,7 @@ CASE(keys_cost_is_constant_per_key) {
   }
   td_fail_alloc_stop();
   assert_true(td_allocs_seen() < 200);
-  /* Count the probes in the index itself. The hash must spread names that differ only in their last digits. */
+  /* Compute the probes from the index. The hash must spread names that differ only in their last digits. */
   uint64_t probes = 0;
   for (uint32_t at = 0; at < keys->cap_index; at++)
     if (keys->index[at])
@@ -183,7 +183,7 @@ CASE(keys_cost_is_constant_per_key) {
   tdict_keys_release(keys);
 }
 
-/* Returns how many cells a search for one key reads on average, in an index of `count` names. */
+/* Returns the average number of cells that a search for an existing key reads in an index of `count` names. */
 static double probes_of(const char *format, unsigned count) {
   tdict_keys *keys = tdict_keys_create();
   char name[80];
@@ -200,7 +200,8 @@ static double probes_of(const char *format, unsigned count) {
   return (double)probes / count;
 }
 
-/* Similar names must be spread like random ones. Then a search reads 1.5 cells on average if half of them are used. */
+/* Similar names must be spread about as well as random ones, for which a search in a half-full index reads 1.5 cells on
+ * average. */
 CASE(keys_hash_spreads_similar_names) {
   static const char *const formats[] = {"%u",
                                         "%x",
@@ -219,10 +220,10 @@ CASE(keys_hash_spreads_similar_names) {
     for (unsigned count = 1000; count <= 50000; count *= 7) assert_true(probes_of(formats[i], count) < 1.7);
 }
 
-/* tdict_name_read() reads whole words. It must agree with a byte loop and read no byte after the end. */
+/* tdict_name_read() reads whole words. It must have the results of a byte loop, and must not read past the end. */
 CASE(name_read_matches_a_byte_loop) {
   for (size_t length = 1; length <= 40; length++) {
-    scoped_chars text = malloc(length); /* of exactly this size, so that a sanitizer reports reads past it */
+    scoped_chars text = malloc(length); /* the exact size, so that a sanitizer reports reads past the end */
     for (size_t stop = 0; stop <= length; stop++)
       for (int with = 0; with < 2; with++) {
         for (size_t i = 0; i < length; i++) text[i] = (char)(i % 3 == 0 ? 0xae + (int)i : 'a' + (int)(i % 26));
@@ -261,12 +262,12 @@ CASE(name_join_matches_the_joined_text) {
     }
 }
 
-/* Names with equal hashes are distinguished by their bytes, whatever their length. */
+/* Names of any length with equal hashes are distinguished by their bytes. */
 CASE(keys_with_equal_hashes_are_told_apart) {
   static const size_t lengths[] = {1, 3, 4, 7, 8, 9, 15, 16, 17, 40};
   tdict_keys *keys = tdict_keys_create();
   char text[40];
-  for (size_t i = 0; i < 100; i++) { /* more than the library searches without an index */
+  for (size_t i = 0; i < 100; i++) { /* so many that the table has an index */
     memset(text, 'n', sizeof text);
     const size_t length = lengths[i % 10];
     text[(i / 10) % length] = (char)('a' + i / 10);

@@ -1,4 +1,4 @@
-/* Tests locks: which changes they forbid, which trees they lock, and how they are removed. */
+/* Tests locks: which changes they forbid, which trees are locked, and what unlocks them. */
 #include "core/tree/node.h"
 
 #include "help.h"
@@ -54,7 +54,7 @@ CASE(tree_lock_of_a_child_leaves_its_parent_unlocked) {
 
 CASE(tree_unlock) {
   scoped_tree td = TREE(2), second = TREE(2), shared = TREE(2);
-  td_ok(tdict_unlock(td, err)); /* unlocked stays so */
+  td_ok(tdict_unlock(td, err)); /* no effect on an unlocked tree */
   assert_false(tdict_is_locked(td));
   td_put(shared, "low.x", TENSOR(2));
   td_ok(tdict_set_tree(td, "s", shared, err));
@@ -70,7 +70,7 @@ CASE(tree_unlock) {
   assert_true(tdict_is_locked(shared) && tdict_is_locked(low));
   td_ok(tdict_unlock(second, err));
   assert_false(tdict_is_locked(shared) || tdict_is_locked(low));
-  /* A child that was locked itself before is unlocked together with its parent. */
+  /* A child that had its own lock is unlocked together with its parent. */
   tdict_lock(low);
   tdict_lock(td);
   td_ok(tdict_unlock(td, err));
@@ -94,7 +94,7 @@ CASE(tree_unlock_refuses_child) {
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(n, err));
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(deep, err));
-  tdict_lock(deep); /* its own lock does not change this */
+  tdict_lock(deep); /* locking it directly does not change this */
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(deep, err));
   assert_true(tdict_is_locked(n) && tdict_is_locked(deep));
   td_fails(TDICT_EINVAL, "NULL", tdict_unlock(NULL, err));
@@ -110,7 +110,7 @@ CASE(tree_lock_ends_with_the_last_reference) {
   tdict_lock(second);
   tdict_release(td);
   assert_false(tdict_is_locked(n));
-  assert_true(tdict_is_locked(deep)); /* by the second */
+  assert_true(tdict_is_locked(deep)); /* `second` still locks it */
   tdict_release(second);
   assert_false(tdict_is_locked(deep));
   td_ok(tdict_delete(n, "deep.x", err));

@@ -90,7 +90,7 @@ CASE(node_like_shares_keys_until_a_change) {
   tdict_release(like);
 }
 
-/* Deleted keys must not keep slots or memory, and the other keys keep their order. */
+/* Slots of deleted keys must be reclaimed, and the other keys must keep their order. */
 CASE(node_compacts_deleted_slots) {
   scoped_tree td = help_tree_without_batch();
   scoped_tensor t = TENSOR(1);
@@ -106,7 +106,7 @@ CASE(node_compacts_deleted_slots) {
   }
   assert_int_equal(tdict_num_keys(td), 10);
   help_paths(td, "k0 k1 k2 k3 k4 k995 k996 k997 k998 k999");
-  for (int i = 0; i < 1000; i++) { /* renaming over another key also leaves a hole */
+  for (int i = 0; i < 1000; i++) { /* a rename that replaces a key also leaves a hole */
     td_ok(tdict_set(td, "over", t, err));
     td_ok(tdict_rename(td, "k4", "over", false, err));
     td_ok(tdict_rename(td, "over", "k4", true, err));
@@ -135,7 +135,7 @@ CASE(node_path_is_cut_like_error_paths) {
         assert_string_equal(path, text);
         continue;
       }
-      /* Only the first 122 and the last 122 bytes are kept, as in tdict_error.path. */
+      /* Only the first 122 and the last 122 bytes remain, as in tdict_error.path. */
       assert_int_equal(strlen(path), 247);
       assert_memory_equal(path, text, 122);
       assert_memory_equal(path + 122, "...", 3);
@@ -149,7 +149,7 @@ CASE(node_path_is_cut_like_error_paths) {
 enum { THREADS = 4, ROUNDS = 2000 };
 typedef struct worker {
   tdict_tree *shared;
-  tdict_tree *mine[ROUNDS]; /* locked trees that hold `shared` */
+  tdict_tree *mine[ROUNDS]; /* locked trees that contain `shared` */
   int64_t failures;
 } worker;
 
@@ -165,7 +165,7 @@ static void *count_and_read(void *user) {
   return NULL;
 }
 
-/* Several threads read a shared tree, and release locked trees that hold it. */
+/* Several threads read a shared tree, and release locked trees that contain it. */
 CASE(tree_reference_counts_are_thread_safe) {
   static worker workers[THREADS];
   pthread_t threads[THREADS];
@@ -190,11 +190,11 @@ CASE(tree_reference_counts_are_thread_safe) {
   assert_int_equal(n->locks_above, 0);
 }
 
-/* Functions that visit all nodes must not use up the stack in a tree of 100,000 levels. */
+/* Functions that visit all nodes must not overflow the stack in a tree of 100,000 levels. */
 CASE(tree_of_great_depth_needs_no_recursion) {
   enum { LEVELS = 100000 };
   scoped_tree td = td_tree("[2] leaf:f32[2,3]");
-  for (int i = 0; i < 101; i++) { /* each call looks for cycles in all nodes below, so few levels are added here */
+  for (int i = 0; i < 101; i++) { /* each call looks for cycles in all nodes below, so only a few are made here */
     tdict_tree *above = TREE(2);
     td_put_tree(above, "d", td);
     td = above;
@@ -234,7 +234,8 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   assert_true(tdict_get_device(low, NULL));
 }
 
-/* A changed clone gets its own list of leaves. The list must not grow in a chain of such clones. */
+/* A clone that is changed gets its own list of leaves. The list must not grow if changed clones are cloned again and
+ * again. */
 CASE(node_copies_do_not_grow) {
   scoped_tree td = td_tree("[3] a:f32[3]");
   for (int i = 0; i < 100; i++) {

@@ -1,8 +1,8 @@
-/* Tests objects in trees: how they are set, read, replaced and released, and how other functions treat them. */
+/* Tests objects in trees: setting, reading, replacing and releasing them, and how other functions treat them. */
 #include "help.h"
 #include "tdict/debug.h"
 
-static int asked; /* calls of hooks that must not be called here */
+static int asked; /* number of calls to hooks that must not be called */
 static tdict_status never_move(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   (void)self, (void)hook, (void)out, (void)err;
   asked++;
@@ -31,7 +31,7 @@ static const tdict_type thing_type =
 static const tdict_type bare_type = TD_TYPE(.name = "bare", .release = help_end_thing);
 static const tdict_type twin_type = TD_TYPE(.name = "thing", .release = help_end_thing);
 
-/* Sets a new object of thing_type. Its release increases *ends. */
+/* Sets a new object of thing_type. Its release hook increments *ends. */
 static help_thing *put(tdict_tree *td, const char *path, int *ends) {
   help_thing *thing = help_make_thing(ends, 0, NULL);
   td_ok(tdict_set_object(td, path, &thing_type, thing, err));
@@ -50,7 +50,7 @@ CASE(object_set_takes_ownership) {
   td_put(td, "z", TENSOR(4, 3));
   help_paths(td, "a n n.m\\.0 n.m\\.0.o z");
   assert_ptr_equal(get(td, "n.m\\.0.o"), thing);
-  assert_int_equal(tdict_batch_ndim(td_child(td, "n.m\\.0")), 2); /* new nodes are the same as for a tensor */
+  assert_int_equal(tdict_batch_ndim(td_child(td, "n.m\\.0")), 2); /* nodes are created as for a tensor */
   for (int i = 0; i < 3; i++) td_ok(tdict_set_object(td, "n.m\\.0.o", &thing_type, thing, err)); /* by itself */
   assert_ptr_equal(get(td, "n.m\\.0.o"), thing);
   assert_int_equal(first, 0);
@@ -84,13 +84,13 @@ CASE(object_released_once) {
   put(td, "o", &kept);
   assert_int_equal(ends[n++], 1);
   put(td, "x", &ends[n]);
-  td_ok(tdict_rename(td, "o", "x", false, err)); /* in one node */
+  td_ok(tdict_rename(td, "o", "x", false, err)); /* within one node */
   assert_int_equal(ends[n++], 1);
   put(td, "n.x", &ends[n]);
-  td_ok(tdict_rename(td, "x", "n.x", false, err)); /* to another one */
+  td_ok(tdict_rename(td, "x", "n.x", false, err)); /* to another node */
   assert_int_equal(ends[n++], 1);
   put(td, "m.x", &ends[n]);
-  td_ok(tdict_delete(td, "m", err)); /* with its tree */
+  td_ok(tdict_delete(td, "m", err)); /* together with its tree */
   assert_int_equal(ends[n++], 1);
   put(td, "m.x", &ends[n]);
   td_ok(tdict_pop_tree(td, "m", &popped, err));
@@ -98,7 +98,7 @@ CASE(object_released_once) {
   tdict_release(popped);
   assert_int_equal(ends[n++], 1);
   put(td, "last.of.all", &ends[n]);
-  assert_int_equal(kept, 0); /* renamed twice */
+  assert_int_equal(kept, 0); /* was renamed twice, but not released */
   tdict_release(td);
   assert_int_equal(ends[n++], 1);
   assert_int_equal(n, WAYS);
@@ -106,7 +106,7 @@ CASE(object_released_once) {
   for (int i = 0; i < WAYS; i++) assert_int_equal(ends[i], 1);
 }
 
-/* Trees that hold the same node, and nodes that share leaves, share the box of the object. */
+/* Trees that contain the same node, and nodes that share leaves, share the box of the object. */
 CASE(object_shared_by_trees) {
   int ends = 0;
   tdict_tree *one = TREE(4), *two = TREE(4), *child = TREE(4), *longer = TREE(4, 3);
@@ -315,7 +315,7 @@ CASE(object_is_exempt_from_batch_size_and_device) {
   assert_int_equal(ends, 2);
 }
 
-/* A type's struct may be shorter than the library's. Each struct ends where its memory ends. */
+/* The program's tdict_type may be shorter than the library's. Each struct is in a buffer of its exact size. */
 CASE(object_type_with_a_shorter_struct) {
   const size_t least = offsetof(tdict_type, release) + sizeof thing_type.release;
   for (size_t bytes = least; bytes <= sizeof thing_type; bytes++) {
@@ -398,7 +398,7 @@ CASE(object_is_counted_in_leaves_and_bytes) {
   assert_int_equal(tdict_num_objects(td), 0);
   td_put(td, "n.t", TENSOR(2, 3, 5));
   td_ok(tdict_set_object(td, "n.o", &thing_type, help_make_thing(&ends, 1000, NULL), err));
-  td_ok(tdict_set_object(td, "n.m.o", &bare_type, help_make_thing(&ends, 500, NULL), err)); /* says no bytes */
+  td_ok(tdict_set_object(td, "n.m.o", &bare_type, help_make_thing(&ends, 500, NULL), err)); /* no bytes hook */
   td_ok(tdict_set_object(td, "o", &thing_type, help_make_thing(&ends, 20, NULL), err));
   const size_t tensor = 30 * sizeof(float);
   assert_int_equal(tdict_num_leaves(td), 1);
@@ -414,7 +414,7 @@ CASE(object_is_counted_in_leaves_and_bytes) {
   td_ok(tdict_set_tree(td, "longer.n", td_child(td, "n"), err)); /* a copy that shares the leaves */
   assert_int_equal(tdict_num_objects(td), 7);
   assert_int_equal(unique_bytes(td), tensor + 1020);
-  td_fail_alloc(0, true); /* remembering which objects were counted needs memory, too */
+  td_fail_alloc(0, true); /* remembering which objects were counted needs memory */
   size_t bytes = 77;
   tdict_status status = tdict_unique_bytes(td, &bytes, NULL);
   assert_true(td_fail_alloc_stop());
@@ -425,7 +425,7 @@ CASE(object_is_counted_in_leaves_and_bytes) {
   assert_int_equal(ends, 3);
 }
 
-/* A print hook that breaks its contract: the text has no 0 at the end, and the returned length is wrong. */
+/* A print hook that breaks its contract: the string is not terminated, and the returned length is wrong. */
 static size_t bad_print(const void *self, char *buffer, size_t bytes) {
   (void)self;
   memset(buffer, 'x', bytes);
@@ -450,7 +450,7 @@ CASE(object_is_printed) {
                             "    o      object cr\\x0dopper\n"
                             "    e      object thing\n"
                             "1 tensor, 3 objects, 64 bytes\n");
-  for (size_t bytes = 0; bytes < sizeof text / 8; bytes++) { /* cut as by snprintf() */
+  for (size_t bytes = 0; bytes < sizeof text / 8; bytes++) { /* truncated as by snprintf() */
     char cut[sizeof text / 8 + 1];
     memset(cut, 0xA5, sizeof cut);
     assert_int_equal(tdict_format(td, cut, bytes), strlen(text));
@@ -488,7 +488,7 @@ CASE(object_set_survives_enomem) {
   }
   td_ok(tdict_set_tree(holder, "n", td_child(td, "n"), err)); /* a copy that shares the key table */
   memset(path, 'k', sizeof path - 1);
-  memcpy(path, "n.a.\\b", 6); /* an escaped key that is too long for the buffer of a path */
+  memcpy(path, "n.a.\\b", 6); /* the escaped key is too long for the buffer in a tdict_path */
   path[sizeof path - 1] = 0;
   put(td, "old", &old_ends);
   static const char *const old = "old";
@@ -517,14 +517,14 @@ CASE(object_set_survives_enomem) {
     assert_ptr_equal(get(td, paths[i]), thing);
   }
   assert_true(met[0] > 5);
-  assert_int_equal(met[1], 1); /* only the box */
+  assert_int_equal(met[1], 1); /* the only allocation is the box */
   assert_int_equal(old_ends, 1);
   help_paths(holder, "n n.k0 n.k1 n.k2 n.k3 n.k4 n.k5 n.k6 n.k7");
   td_release(holder, td);
   assert_int_equal(ends, 2);
 }
 
-/* Functions that only move keys share the box, and call no function of the type. */
+/* Functions that only move keys share the box, and call no hook. */
 CASE(object_moves_with_keys) {
   int ends = 0;
   tdict_tree *td = TREE(2), *to = TREE(2), *outs[8] = {NULL};

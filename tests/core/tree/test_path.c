@@ -1,4 +1,4 @@
-/* Tests paths: which texts are valid, escaping and joining keys, and reading key by key. */
+/* Tests paths: which strings are valid, escaping and joining keys, and reading a path key by key. */
 #include "core/tree/path.h"
 
 #include "help.h"
@@ -95,7 +95,7 @@ CASE(path_reads_long_escaped_keys) {
     assert_false(path.last);
     td_ok(tdict_path_next(&path, err));
     assert_true(path.last && path.name.length == 3 && memcmp(path.name.text, "end", 3) == 0);
-    path.rest = text; /* again, with the memory that the path already has */
+    path.rest = text; /* again, reusing the memory of the path */
     td_ok(tdict_path_next(&path, err));
     assert_memory_equal(path.name.text, key, length);
     tdict_path_reset(&path);
@@ -111,7 +111,7 @@ CASE(path_reads_long_escaped_keys) {
   tdict_path_reset(&path);
 }
 
-/* Keys without a backslash need no allocation, and neither do short keys with one. */
+/* Reading a key allocates nothing if it has no backslash or is short. */
 CASE(path_reads_without_allocating) {
   char text[700];
   memset(text, 'k', sizeof text);

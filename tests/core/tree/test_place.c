@@ -1,12 +1,12 @@
-/* Tests changes of trees while allocations fail. A change that fails must not change the tree. */
+/* Tests changes to trees while allocations fail. A failed call must not change the tree. */
 #include "core/tree/node.h"
 
 #include "help.h"
 
 typedef tdict_status (*operation)(tdict_tree *td, void *with, tdict_error *err);
 
-/* Makes each allocation of an operation fail, alone and together with all later ones. Each run gets a new tree, which a
- * failure must not change. Then the operation must succeed on it. Returns the number of allocations. */
+/* Makes each allocation of an operation fail, alone and together with all later ones. Each run gets a new tree. The
+ * failed operation must not change the tree, and must then succeed on it. Returns the number of allocations. */
 static int64_t sweep(tdict_tree *(*make)(void), operation op, void *with) {
   for (int64_t n = 0;; n++) {
     bool done = false;
@@ -26,7 +26,7 @@ static int64_t sweep(tdict_tree *(*make)(void), operation op, void *with) {
         assert_int_equal(error.status, TDICT_ENOMEM);
         assert_true(error.message[0] != 0);
         help_unchanged(td, before);
-        td_ok(op(td, with, err)); /* works as soon as there is memory */
+        td_ok(op(td, with, err)); /* succeeds once there is memory */
       }
     }
     if (done) return n;
@@ -35,7 +35,7 @@ static int64_t sweep(tdict_tree *(*make)(void), operation op, void *with) {
 
 static tdict_tree *empty(void) { return TREE(2, 3); }
 
-static tdict_tree *full(void) { /* one more key makes both arrays of the node and the index grow */
+static tdict_tree *full(void) { /* one more key makes the node's two arrays and the index grow */
   tdict_tree *td = TREE(2, 3);
   scoped_tensor t = TENSOR(2, 3);
   for (int i = 0; i < 15; i++) td_ok(tdict_set(td, td_text("key %d", i), t, err));
@@ -83,7 +83,7 @@ static tdict_status set_child(tdict_tree *td, void *with, tdict_error *err) {
 
 CASE(tree_set_tree_survives_enomem) {
   tdict_tree *child = TREE(2), *node = child;
-  for (int i = 0; i < 40; i++) { /* so deep, and shared so often, that visiting all nodes needs memory */
+  for (int i = 0; i < 40; i++) { /* so deep, with shared nodes, that visiting all nodes needs memory */
     td_put_tree(node, "d", TREE(2));
     td_ok(tdict_set_tree(node, "again", td_child(node, "d"), err));
     node = td_child(node, "d");

@@ -47,7 +47,7 @@ CASE(tree_format) {
   expect(td, sample_text);
   expect(empty, "tree batch=[]\n0 tensors, 0 bytes\n");
   char buffer[sizeof sample_text + 8];
-  for (size_t bytes = 0; bytes <= sizeof buffer; bytes++) { /* cut like snprintf's */
+  for (size_t bytes = 0; bytes <= sizeof buffer; bytes++) { /* truncated as by snprintf() */
     memset(buffer, 0xA5, sizeof buffer);
     assert_int_equal(tdict_format(td, buffer, bytes), sizeof sample_text - 1);
     size_t shown = bytes == 0 ? 0 : bytes < sizeof sample_text ? bytes - 1 : sizeof sample_text - 1;
@@ -70,7 +70,7 @@ CASE(tree_format_cuts_long_trees) {
 }
 
 /* A leaf is marked as shared if its bytes overlap those of another leaf of the tree, even if that leaf is not shown.
- * Leaves that only have the same storage are not marked. */
+ * Leaves that share only the storage, but no bytes, are not marked. */
 CASE(tree_format_marks_shared) {
   scoped_tree td = td_tree("[4] alone:f32[4]"), rows = NULL;
   tdict_tensor *twice = td_put(td, "twice", TENSOR(4, 2));
@@ -98,13 +98,13 @@ CASE(tree_format_marks_shared) {
                 "3 tensors, 11 bytes\n");
   td_release(first, apart);
   for (int i = 0; i < 150; i++) td_put(td, td_text("k%d", i), TENSOR(4));
-  td_ok(tdict_set(td, "last", td_leaf(td, "alone"), err)); /* is not shown, because the text has too many lines */
+  td_ok(tdict_set(td, "last", td_leaf(td, "alone"), err)); /* comes after the last line that is shown */
   scoped_chars text = text_of(td);
   assert_non_null(strstr(text, "  alone  float32 [4]    cpu shared\n"));
   assert_non_null(strstr(text, "  twice  float32 [4, 2] cpu\n"));
 }
 
-/* A long key or shape does not widen the columns. Only its own line is not aligned. */
+/* A long key or shape does not widen the columns. Only the line of that leaf is not aligned. */
 CASE(tree_format_keeps_columns_narrow) {
   scoped_tree td = help_tree_without_batch();
   char name[101];

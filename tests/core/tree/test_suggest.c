@@ -1,9 +1,9 @@
-/* Tests the part of a message that suggests keys for a missing key. */
+/* Tests the part of an error message that suggests keys if a key is missing. */
 #include "help.h"
 
 #include "core/tree/suggest.h"
 
-/* Returns the text for a key that is missing in a tree with these keys. */
+/* Returns the suggestion for a key that is missing in a tree with these keys. */
 static const char *suggest(const char *const *names, size_t count, const char *asked, size_t bytes) {
   static char text[400];
   tdict_keys *keys = tdict_keys_create();

@@ -1,4 +1,4 @@
-/* Tests the text of shapes. */
+/* Tests formatting shapes. */
 #include "core/tree/text.h"
 
 #include "support/test.h"

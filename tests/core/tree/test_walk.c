@@ -1,4 +1,4 @@
-/* Tests walks: the order and contents of entries, visitors that stop a walk, and the sums of leaves and bytes. */
+/* Tests walks: the order and contents of entries, visitors that stop a walk, and the numbers of leaves and bytes. */
 #include "help.h"
 #include "tdict/debug.h"
 
@@ -162,13 +162,13 @@ CASE(tree_counts_bytes) {
   td_ok(tdict_set_tree(td, "n2", td_child(td, "n"), err));
   assert_int_equal(tdict_bytes(td), leaves + (6 + 12) * sizeof(float));
   assert_int_equal(unique_bytes(td), leaves);
-  /* For a view, tdict_bytes() counts its elements, but tdict_unique_bytes() counts its whole storage. */
+  /* For a view, tdict_bytes() counts only its elements, but tdict_unique_bytes() counts the whole storage. */
   tdict_tensor *whole = TENSOR(2, 100), *part = NULL;
   const tdict_tensor_range range = {1, 10, 5, 2};
   td_ok(tdict_tensor_slice(whole, &range, &part, err));
   td_put(td, "n.part", part);
   tdict_tensor_release(whole);
-  assert_int_equal(tdict_bytes(td), leaves + (6 + 12 + 20) * sizeof(float)); /* also part of n2 */
+  assert_int_equal(tdict_bytes(td), leaves + (6 + 12 + 20) * sizeof(float)); /* the third tensor is also in n2 */
   assert_int_equal(unique_bytes(td), leaves + 200 * sizeof(float));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_unique_bytes(td, NULL, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_unique_bytes(NULL, &(size_t){0}, err));
