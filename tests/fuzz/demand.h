@@ -1,5 +1,5 @@
-/* Checks for fuzz targets. scripts/fuzz builds the targets with libFuzzer. CTest builds them with replay.c and runs the
- * corpus. Thread rule: one thread. */
+/* Checks for fuzz targets. scripts/fuzz builds the targets with libFuzzer. CTest runs targets that are built with
+ * replay.c over the corpus. Thread rule: one thread. */
 #ifndef TDICT_TESTS_FUZZ_DEMAND_H
 #define TDICT_TESTS_FUZZ_DEMAND_H
 
@@ -17,7 +17,7 @@ void fuzz_print_counts(void);
 /* How many inputs the library accepted and refused. */
 static long long accepted, refused;
 
-/* Prints the text and ends the program if the condition is false. */
+/* If the condition is false, prints `text` and aborts the program. */
 static inline void demand(int holds, const char *text) {
   if (holds) return;
   fprintf(stderr, "%s\n", text);

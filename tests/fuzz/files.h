@@ -13,7 +13,7 @@
 static long long written, appended;
 static char folder[64];
 
-/* Returns the path of a file in the folder, in one of four buffers. */
+/* Returns the path of a file in the folder. The string is valid until the fourth call after this one. */
 static inline const char *in_folder(const char *name) {
   static char paths[4][160];
   static int next;
@@ -34,7 +34,7 @@ void fuzz_print_counts(void) {
   snprintf(command, sizeof command, "rm -rf %s", folder);
   if (system(command) != 0) fprintf(stderr, "%s stays\n", folder);
 }
-/* Makes the folder in the first call. Returns false in later calls. */
+/* Makes the folder and returns true in the first call. Later calls return false. */
 static inline bool make_folder(void) {
   if (folder[0]) return false;
   snprintf(folder, sizeof folder, "%s/tdict-fuzz.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
@@ -43,7 +43,8 @@ static inline bool make_folder(void) {
   return true;
 }
 
-/* Saves a tree in a format, and opens the new file. Returns NULL if the format cannot hold the tree. */
+/* Saves a tree in a format, opens the new file, and compares the numbers of leaves, objects and bytes. Returns NULL if
+ * the format cannot hold the tree. */
 static inline tdict_tree *write_again(const tdict_tree *tree, tdict_file_format format) {
   const bool is_of_tensordict = format == TDICT_FORMAT_CONSOLIDATED || format == TDICT_FORMAT_TDZ;
   const bool has_crc = format == TDICT_FORMAT_NPY || format == TDICT_FORMAT_NPZ;

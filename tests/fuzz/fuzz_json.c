@@ -1,5 +1,5 @@
 /* Fuzzes the readers of JSON and UTF-8, and compares them with a second reader (tests/core/leaves/naive_json.h). A
- * different result ends the program. The values of valid texts are read, too. Thread rule: one thread. */
+ * different result aborts the program. If the input is valid, its values are read too. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static void complain(const char *who, const uint8_t *bytes, size_t count, bool i
   abort();
 }
 
-/* Visits the members of a container. The container must end after its last member. */
+/* Visits the members of an array or object. Each must end before the array or object does. */
 static void read_members(tdict_json value) {
   tdict_json_cursor cursor = tdict_json_enter(value);
   tdict_json key, member;
@@ -26,8 +26,8 @@ static void read_members(tdict_json value) {
   if (tdict_json_count(value) != members) abort();
 }
 
-/* Reads each value of a text that tdict_json_open() accepts. If the text is written, read and written again, both new
- * texts must be equal. */
+/* Reads each value of an input that tdict_json_open() accepts. If the document is written, read and written again, both
+ * outputs must be equal. */
 static void read_values(const uint8_t *bytes, size_t count, bool is_valid) {
   tdict_json_document document, again;
   tdict_json_fault fault;
@@ -63,7 +63,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   if (is_valid != naive_json(bytes, count, TDICT_JSON_MOST_DEPTH))
     complain("the second reader", bytes, count, is_valid);
   if (is_valid && tdict_utf8_length((const char *)bytes, count) != count) complain("UTF-8", bytes, count, is_valid);
-  /* The bytes before a fault are the beginning of a valid text. So a text that is cut there can only be too short. */
+  /* The bytes before a fault are a prefix of valid JSON, so the only fault of an input that is truncated there can be
+   * its end. */
   if (!is_valid && fault.at < count) {
     tdict_json_fault shorter = {0, NULL};
     const bool is_begin = tdict_json_is_valid((const char *)bytes, fault.at, &shorter);

@@ -1,9 +1,9 @@
-/* Fuzzes NumPy files: the input is a whole .npy or .npz file. A tree that is opened is written to a .npz file, which is
- * opened and compared. A tree of one array is also written to a .npy file and opened. If a file is refused, there must
+/* Fuzzes NumPy files: the input is a whole .npy or .npz file. If a tree is opened, it is written to a .npz file, opened
+ * again and compared. A tree with one array is also written to a .npy file and opened. If a file is refused, there must
  * be a message. Thread rule: one thread. */
 #include "files.h"
 
-/* Opens the input, with nested or with flat names, and with or without a check of the checksums. */
+/* Opens the input with nested or flat names, and with or without comparing the checksums. */
 static tdict_status open_input(bool flat, bool check_crc, tdict_tree **out) {
   const char *input = in_folder("input");
   tdict_error error = {0};

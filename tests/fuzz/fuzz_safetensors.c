@@ -1,6 +1,6 @@
-/* Fuzzes safetensors files. The first byte chooses how the other bytes become a file: as the whole file, as a header,
- * as TensorDict's entry in a file of four tensors, or as an index of two shards. A tree that is opened is written,
- * opened again and compared. If a file is refused, there must be a message. Thread rule: one thread. */
+/* Fuzzes safetensors files. The first byte chooses what the bytes from the third on become: a whole file, a header,
+ * TensorDict's entry in a file of four tensors, or the index of two shards. If a tree is opened, it is written, opened
+ * again and compared. If a file is refused, there must be a message. Thread rule: one thread. */
 #include <sys/mman.h>
 
 #include "files.h"
@@ -16,7 +16,7 @@ static void put_header(int fd, const char *header, size_t count) {
   put(fd, header, count);
 }
 
-/* Writes a file that has the text as TensorDict's entry in its metadata. */
+/* Writes a file with `text` as TensorDict's entry in its metadata. */
 static void put_structure(int fd, const uint8_t *text, size_t count) {
   static const char tensors[] = "\"}, \"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
                                 "\"b\":{\"dtype\":\"I64\",\"shape\":[3],\"data_offsets\":[24,48]},"

@@ -1,17 +1,17 @@
-/* Fuzzes schema blobs. If a blob is accepted, the schema writes the same bytes, all its entries can be read, and the
- * tree that it makes has the same schema. If a blob is refused, the message must have an offset. Thread rule: one
- * thread. */
+/* Fuzzes schema blobs. If a blob is accepted, the schema must write the same bytes, all entries must be readable, and
+ * the tree made from it must have the same schema. If a blob is refused, the message must contain an offset. Thread
+ * rule: one thread. */
 #include "demand.h"
 #include "tdict/schema.h"
 #include "tdict/tdict.h"
 
-enum { MOST_BYTES = 1 << 20 }; /* for each tree that the target makes */
+enum { MOST_BYTES = 1 << 20 }; /* schemas with more bytes are not made into trees */
 
 static long long trees;
 
 void fuzz_print_counts(void) { fprintf(stderr, "%lld accepted, %lld refused, %lld trees\n", accepted, refused, trees); }
 
-/* Returns the sum of the bytes of all tensors. Stops counting soon after MOST_BYTES. */
+/* Reads the entries, and returns the total size of the tensors in bytes. Stops once the sum exceeds MOST_BYTES. */
 static size_t sum_bytes(const tdict_schema *s) {
   size_t sum = 0;
   for (size_t i = 0; i < tdict_schema_get_info(s).num_entries && sum <= MOST_BYTES; i++) {

@@ -1,7 +1,7 @@
 /* Fuzzes TensorDict files. The first byte chooses what the other bytes are: the JSON of a consolidated file, a whole
  * consolidated file, the meta.json of a directory with some files, the meta.json of a folder in this directory, or the
- * meta.json of an archive with the same files. A tree that is opened is written to a consolidated file and to an
- * archive, opened again and compared. Rows are appended to the directory. If a file is refused, there must be a
+ * meta.json of an archive with the same files. If a tree is opened, it is written to a consolidated file and to an
+ * archive, opened again and compared. A directory is also appended to itself. If a file is refused, there must be a
  * message. Thread rule: one thread. */
 #include <sys/stat.h>
 
@@ -17,7 +17,7 @@ static const char value_meta[] = "{\"_type\":\"<class 'tensordict.tensorclass.No
 static const char stack_meta[] = "{\"_type\":\"<class 'tensordict.tensorclass.NonTensorStack'>\",\"stack_dim\":0,"
                                  "\"data\":[\"a\",null]}";
 
-/* Makes the directory and its folders. Each has the files x and y of 8 bytes. */
+/* Makes the directory and its folders. Each of them has the files x.memmap and y.memmap of 8 bytes. */
 static void make_directory(void) {
   static const char *const folders[] = {"d", "d/n", "d/0", "d/1", "d/v", "d/s"};
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
@@ -39,7 +39,7 @@ static void put_metas(void) {
   put_file("d/s/meta.json", stack_meta, sizeof stack_meta - 1);
 }
 
-/* Writes an archive whose meta.json has this text. */
+/* Writes an archive whose top meta.json is `text`. */
 static void put_archive(const uint8_t *text, size_t count) {
   static image m;
   m.count = m.entries = 0;

@@ -1,4 +1,4 @@
-/* Runs a fuzz target over files, as libFuzzer does with a corpus. For compilers that have no libFuzzer.
+/* Runs a fuzz target over files, as libFuzzer runs it over a corpus. For compilers without libFuzzer.
  * usage: PROGRAM FILE... */
 #include <stdint.h>
 #include <stdio.h>

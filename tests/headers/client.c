@@ -1,7 +1,7 @@
 /* A program that uses the public headers. It is compiled as C99 and, by client.cpp, as C++11, both with -pedantic, so
  * it uses only what both languages have. It is linked with the shared library and runs on the simulated device. The
  * gate `headers` fails if a macro or an inline function of include/ is missing here.
- * It only checks that calls succeed. Other tests check what the calls do. */
+ * It mainly checks that calls succeed. Other tests check what the calls do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static void check(int good, const char *what, int line) {
 #define OK(call) check((call) == TDICT_OK, #call, __LINE__)
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
 
-/* Returns a tree that several parts of the client use. */
+/* Returns the tree on which several parts of the client work. */
 static tdict_tree *make_tree(tdict_memory *memory) {
   static const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, 5), {"done", TDICT_BOOL, 0, {0, 0, 0, 0, 0, 0}}};
   const int64_t batch[1] = {8};

@@ -1,12 +1,13 @@
-/* Runs the client on a thread with a pending cancellation, which ends the thread at its first cancellation point. Calls
- * of tdict contain no cancellation point, except a few calls that wait. So the client must return. */
+/* Runs the client on a thread with a pending cancellation, which ends the thread at its first cancellation point. Only
+ * a few tdict functions that wait are cancellation points. They are listed below and not cancelled here, so the client
+ * must return. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* C library functions that the client calls and that are cancellation points. */
+/* C library functions called by the client that are cancellation points. */
 #define KEPT(type, call)                                     \
   __extension__({                                            \
     int before;                                              \
@@ -51,6 +52,6 @@ int main(void) {
   if (pthread_create(&thread, NULL, run_cancelled, &result) != 0) return 1;
   pthread_join(thread, NULL);
   if (has_returned) return result;
-  fprintf(stderr, "client_cancelled: a call of the library was cancelled\n");
+  fprintf(stderr, "client_cancelled: the thread was cancelled inside a library call\n");
   return 1;
 }

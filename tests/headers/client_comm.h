@@ -1,4 +1,4 @@
-/* The part of client.c that uses tdict/comm.h, with a table of one rank. */
+/* The part of client.c that uses tdict/comm.h, with a communicator of one rank. */
 static tdict_status one_exchange(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                  tdict_error *err) {
   (void)self, (void)timeout_ns, (void)err;

@@ -1,4 +1,4 @@
-/* The part of client.c that uses tdict/comm_mpi.h, in builds with a library for MPI. Does not start MPI. */
+/* The part of client.c that uses tdict/comm_mpi.h, in builds that have MPI. Does not initialize MPI. */
 #if WITH_MPI
 #include "tdict/comm_mpi.h"
 

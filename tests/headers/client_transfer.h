@@ -87,7 +87,7 @@ static tdict_status move_holder(const void *self, const tdict_hook *hook, void *
 }
 
 static void use_hooks(tdict_context *context) {
-  const tdict_hook none = tdict_hook_default(); /* as in a program that tests the hooks of a type */
+  const tdict_hook none = tdict_hook_default(); /* a program uses this to test the hooks of its types */
   const int64_t shape[1] = {8};
   tdict_type type = tdict_type_default();
   tdict_tree *td = NULL, *moved = NULL;
@@ -123,7 +123,7 @@ static void use_order(tdict_context *context, const tdict_tree *host) {
   OK(tdict_record_stream(device, stream, &last_error));
   OK(tdict_future_wait_source(future, &last_error));
   OK(tdict_future_wait(future, NULL, &last_error));
-  tdict_future_cancel(future); /* too late */
+  tdict_future_cancel(future); /* has no effect, because the transfer has ended */
   TRUE(tdict_future_state(future) != TDICT_FUTURE_CANCELLED);
   tdict_future_release(future);
   tdict_release(device);

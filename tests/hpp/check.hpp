@@ -9,7 +9,7 @@
 #define CHECK(condition) assert_true((condition) ? 1 : 0)
 
 #if TDICT_HPP_EXCEPTIONS
-/* Calls `function`, which must throw an error with this status and path and a message that contains `text`. */
+/* Checks that `function` throws an error with this status and path, and that the message contains `text`. */
 template <class F> static void check_throws(tdict_status status, const char *path, const char *text, F function) {
   try {
     function();

@@ -1,5 +1,5 @@
-/* A user's program, which can use only the installed library. Moves a tree to the simulated device and back, and
- * compares the bytes. */
+/* A user's program, which uses only the installed package. Moves a tree to the simulated device and back, and compares
+ * the bytes. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-"""Functions for testing the program tdict: read and write safetensors files without tdict, run tdict, run a case."""
+"""Functions for testing the program tdict: read and write safetensors files with Python, run tdict, and run a case."""
 
 import json
 import os
@@ -20,7 +20,8 @@ def pack(dtype, numbers):
 
 
 def write_file(path, tensors, root=None, metadata=None):
-    """Writes {name: (dtype, shape, bytes)}. `root` is the root in TensorDict's entry. `metadata` has the other entries."""
+    """Writes a safetensors file. `tensors` is {name: (dtype, shape, bytes)}, `root` the root in TensorDict's entry of
+    the metadata."""
     header, offset = {}, 0
     entries = dict(metadata or {})
     if root:
@@ -37,7 +38,7 @@ def write_file(path, tensors, root=None, metadata=None):
 
 
 def read_file(path):
-    """Returns {name: (dtype, shape, bytes)} and the metadata of a file."""
+    """Returns the tensors of a safetensors file as {name: (dtype, shape, bytes)}, and its metadata."""
     with open(path, "rb") as file:
         data = file.read()
     length = struct.unpack("<Q", data[:8])[0]
@@ -54,8 +55,8 @@ def random_bytes(dtype, count):
 
 
 def run(*arguments, status=0, stderr="", text=True):
-    """Runs tdict and returns its output. Checks the exit status, and that the error output contains `stderr`, or is empty
-    if `stderr` is empty."""
+    """Runs tdict and returns its output. Checks the exit status and the error output, which must contain `stderr`, or
+    be empty if `stderr` is empty."""
     done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=text, stdin=subprocess.DEVNULL)
     error = done.stderr if text else done.stderr.decode()
     assert done.returncode == status, f"{arguments}: exit status {done.returncode}, wanted {status}: {error}"
@@ -72,7 +73,7 @@ def equal(found, wanted):
 
 
 def main(cases):
-    """Runs a case in an empty folder. The command line has the arguments CASE PROGRAM."""
+    """Runs the case that the command line names in an empty folder. usage: CASE PROGRAM"""
     global program
     program = os.path.abspath(sys.argv[2])
     seed = random.randrange(1 << 32)

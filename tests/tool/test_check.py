@@ -91,8 +91,8 @@ def tool_convert_removes_its_files_if_it_is_interrupted():
         for arguments in (["out.safetensors"], ["--shard-bytes=1M", "m.safetensors.index.json"], ["out/"], ["out.tdz"]):
             before = sorted(os.listdir())
             with subprocess.Popen([support.program, "convert", "in.safetensors", *arguments]) as child:
-                while sorted(os.listdir()) == before:  # until the first file exists
-                    assert child.poll() is None, "the save has ended before the signal"
+                while sorted(os.listdir()) == before:  # wait for the first file
+                    assert child.poll() is None, "the save ended before the signal was sent"
                 child.send_signal(number)
                 equal(child.wait(), -number)
             equal(sorted(os.listdir()), before)
@@ -100,7 +100,7 @@ def tool_convert_removes_its_files_if_it_is_interrupted():
                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as child:
         while sorted(os.listdir()) == before:
             pass
-        child.send_signal(signal.SIGHUP)  # nohup
+        child.send_signal(signal.SIGHUP)  # is ignored, as with nohup
         equal(child.wait(), 0)
     equal(sorted(os.listdir()), sorted([*before, "out.safetensors"]))
 
@@ -150,7 +150,7 @@ def wait_for_mapping(process, path):
 
 
 def tool_verify_survives_a_shortened_file():
-    """Shortens the file while the program reads elements, so that the read raises SIGBUS."""
+    """Truncates the file while the program reads its elements, so that the program gets a SIGBUS."""
     count = 1 << 30
     header = json.dumps({"x": {"dtype": "U8", "shape": [count], "data_offsets": [0, count]}}).encode().ljust(96)
     for _ in range(20):
@@ -179,7 +179,7 @@ def tool_shows_progress_on_a_terminal():
         os.close(follower)
         shown = b""
         try:
-            while part := os.read(leader, 100000):  # returns parts of the output, and fails at its end
+            while part := os.read(leader, 100000):  # raises OSError at the end of the output
                 shown += part
         except OSError:
             pass
@@ -227,7 +227,7 @@ z: only in B
 
 
 def tool_diff_compares_every_element():
-    """Changes one element of a large tensor, next to a border of the chunks of 65536 elements that the program compares."""
+    """Changes the first or last element of a large tensor, or one at the end of the first chunk of 65536 elements."""
     count = 200000
     numbers = [random.randrange(-1000, 1000) for _ in range(count)]
     write_file("a.safetensors", {"x": ("I32", [count], pack("I32", numbers))})

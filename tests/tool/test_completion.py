@@ -1,4 +1,4 @@
-"""Tests of the completion for bash and of the progress bar. usage: test_completion.py CASE TDICT"""
+"""Tests of the bash completion and of the progress bar. usage: test_completion.py CASE TDICT"""
 
 import json
 import os
@@ -17,7 +17,7 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools/completion/tdict"
 
 
 def complete(*words):
-    """Returns what bash offers for the last word. `words` does not contain the first word, which is the program."""
+    """Returns the completions that bash offers for the last of `words`, which follow the name of the program."""
     words = [support.program, *words]
     quoted = " ".join(f"'{word}'" for word in words)
     text = (f'source "{SCRIPT}"; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _tdict "{support.program}"; '
@@ -53,7 +53,8 @@ def tool_completes_files():
 
 
 def tool_shows_the_time_left():
-    """After two seconds, the program shows a bar and the time left. The test pauses the program for this time."""
+    """After two seconds, the program shows a bar and the time left. The test stops the program for that long, because
+    it might otherwise end before it shows a bar."""
     count = 1 << 30
     header = json.dumps({"x": {"dtype": "U8", "shape": [count], "data_offsets": [0, count]}}).encode().ljust(96)
     for _ in range(20):
@@ -83,7 +84,7 @@ def tool_shows_the_time_left():
                 percent = int(percent)
                 equal(len(done) + len(rest), 20)
                 assert abs(len(done) - percent / 5) < 0.62, shown
-                # This part has taken at least two seconds.
+                # At least two seconds have passed so far.
                 assert int(left) >= 2 * (99.5 - percent) / (percent + 0.5) - 0.5, shown
             return
     raise AssertionError("the program always ended before it showed a bar")

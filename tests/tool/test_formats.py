@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of the program tdict with NumPy's archives and with TensorDict's directories, archives and consolidated files. The
-files are read with Python and not with tdict. usage: test_formats.py CASE PROGRAM"""
+"""Tests of the program tdict with NumPy archives and with TensorDict's directories, archives and consolidated files.
+The tests read the files with Python, not with tdict. usage: test_formats.py CASE PROGRAM"""
 
 import json
 import os
@@ -27,7 +27,7 @@ def write_formats():
 
 
 def check_metas(read):
-    """Checks the files of a directory or an archive. read(NAME) returns bytes."""
+    """Checks the files of a directory or an archive. read(NAME) returns the bytes of one of them."""
     for name, data in FILES.items():
         equal(read(name), data)
     root, obs, text = (json.loads(read(f"{folder}meta.json")) for folder in ("", "obs/", "text/"))
@@ -46,7 +46,7 @@ def tool_convert_writes_directories():
     write_formats()
     check_metas(lambda name: read_plain(f"out/{name}"))
     shutil.copytree("out", "copy")
-    run("convert", "in.safetensors", "out/")  # the slash means the format of directories; the old directory is replaced
+    run("convert", "in.safetensors", "out/")  # the slash selects the directory format; the old directory is replaced
     check_metas(lambda name: read_plain(f"out/{name}"))
     run("convert", "--keys", "w", "out", "out/")  # the source is replaced while it is mapped
     equal(sorted(os.listdir("out")), ["meta.json", "w.memmap"])
@@ -70,7 +70,7 @@ def tool_convert_writes_archives():
     assert "torch.int64" in text and "words" in text, text
     for elements in FILES.values():
         assert elements in data[:-8 - length]
-    run("convert", "in.safetensors", "other.tdz")  # the extension of the name chooses the format
+    run("convert", "in.safetensors", "other.tdz")  # the extension selects the format
     equal(zipfile.ZipFile("other.tdz").namelist(), zipfile.ZipFile("out.tdz").namelist())
 
 
@@ -87,7 +87,7 @@ def tool_convert_reads_each_format():
         run("convert", source, "back.safetensors")
         equal(read_file("back.safetensors")[0], TENSORS)
         for name, target in {**OUTPUTS, "npz": "plain.npz"}.items():
-            keys = ["--keys", "obs", "--keys", "w"] if name == "npz" else []  # NumPy's files cannot contain text
+            keys = ["--keys", "obs", "--keys", "w"] if name == "npz" else []  # .npz files cannot contain text leaves
             run("convert", *keys, "--format", name, source, f"again.{target}")
             if name != "npz":
                 run("diff", "in.safetensors", f"again.{target}")
@@ -104,7 +104,7 @@ def tool_verify_accepts_each_format():
 
 
 def flip(path, data):
-    """Changes the first byte of `data` in a file."""
+    """Changes one bit in the first byte of `data` in a file."""
     content = bytearray(read_plain(path))
     content[content.index(data)] ^= 1
     with open(path, "wb") as file:

@@ -40,7 +40,7 @@ def tool_convert_keeps_metadata():
     run("convert", "a.safetensors", "a.npz", stderr="a.npz: the metadata is left out")
     run("convert", "a.npz", "from_npz.safetensors")
     equal(read_file("from_npz.safetensors")[1].pop("format"), "pt")
-    run("convert", "from_npz.safetensors", "again.npz")  # metadata with only the format is left out without a warning
+    run("convert", "from_npz.safetensors", "again.npz")  # no warning, because the metadata has only the format
 
 
 def tool_diff_compares_metadata():

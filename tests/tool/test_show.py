@@ -24,8 +24,8 @@ def write_small():
 
 
 def write_leaves():
-    """Writes a file with text, numbers, a column, a ragged leaf and a leaf without batch dimensions. A value has 16 bytes. A
-    text of n bytes has n + 1 more, because a 0 byte follows it."""
+    """Writes a file with text, numbers, a column, a ragged leaf and a leaf without batch dimensions. A value takes 16
+    bytes. A text of n bytes takes n + 1 more, for its bytes and a final 0 byte."""
     write_file("leaves.safetensors", {
         "a": ("I32", [2], pack("I32", [7, 8])),
         "b": ("F32", [5], pack("F32", [1, 2, 3, 4, 5])),
@@ -98,7 +98,7 @@ def same_statistics(found, wanted, dtype):
         value = found[name]
         if isinstance(value, str):
             value = float(value)
-        if name == "mean" or dtype == "U64" and number >= 1 << 63:  # the program writes such a number as a float
+        if name == "mean" or dtype == "U64" and number >= 1 << 63:  # the program prints these as floats
             assert math.isclose(value, number, rel_tol=1e-9, abs_tol=1e-9) or str(value) == str(number), (dtype, name, value, number)
         else:
             equal(value, number)
@@ -109,7 +109,7 @@ def tool_inspect_computes_statistics():
     for dtype in CODES:
         for count in (1, 5, 1000):
             data = random_bytes(dtype, count)
-            if dtype[0] == "F" and count == 1000:  # small, so that Python's sum does not overflow
+            if dtype[0] == "F" and count == 1000:  # small numbers, so that Python's sum does not overflow
                 data = pack(dtype, [random.choice([random.uniform(-9, 9), math.nan]) for _ in range(count)])
             elif dtype[0] == "F":
                 data = pack(dtype, [random.choice([1.5, -2.0, math.nan, math.inf]) for _ in range(count)])
@@ -157,7 +157,7 @@ def tool_inspect_escapes_keys():
 
 
 def tool_inspect_is_quick():
-    count = 5 << 28  # 5 GiB of float32, which use no space on the disk
+    count = 5 << 28  # 5 GiB of float32 in a sparse file
     header = json.dumps({"w": {"dtype": "F32", "shape": [count], "data_offsets": [0, 4 * count]}}).encode()
     header += b" " * (-len(header) % 8)
     with open("sparse.safetensors", "wb") as file:

@@ -1,4 +1,5 @@
-/* The program of a project that has tdict as a subproject. Its asserts work, because it has not defined NDEBUG. */
+/* The program of a project that has tdict as a subproject. Its asserts must be enabled, because the project does not
+ * define NDEBUG. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -15,11 +16,11 @@ int main(void) {
   tdict_tree *tree = NULL;
   assert((asserted = 1) == 1);
   if (!asserted) {
-    fprintf(stderr, "parent: the asserts of this project are off\n");
+    fprintf(stderr, "parent: the asserts of this project are disabled\n");
     return 1;
   }
   if (tdict_create(1, batch, &tree, NULL) != TDICT_OK) return 1;
   tdict_release(tree);
-  printf("parent: asserts are on, a tree was made\n");
+  printf("parent: asserts are enabled, and a tree was created\n");
   return 0;
 }
