@@ -189,7 +189,7 @@ CASE(context_create_survives_enomem) {
   int rounds = 0;
   tdict_context_options o = td_with(tdict_context_options, num_threads = 1);
   td_ok(tdict_driver_sim_open(&sim, &d, err));
-  TD_SWEEP(s) { /* fails each allocation once */
+  TD_SWEEP(s) { /* makes each allocation fail once */
     tdict_context *c = NULL;
     const tdict_status status = td_sweep_call(s, tdict_context_create_over(&o, d, &c, err));
     rounds++;
@@ -317,7 +317,7 @@ GPU_CASE(context_two_in_one_process) {
 
 static void *do_nothing(void *user) { return user; }
 
-/* Every thread of a context with simulated devices has a name. A sanitizer may add a thread without a name. */
+/* Every thread of a context with simulated devices has a name. A sanitizer may add an unnamed thread. */
 SIM_CASE(threads_of_a_context_have_names) {
   static const char *const names[] = {"tdict-pool-0",   "tdict-pool-1",  "tdict-sim0-in",  "tdict-sim0-out",
                                       "tdict-sim0-run", "tdict-sim1-in", "tdict-sim1-out", "tdict-sim1-run"};

@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
     demand(!tree && error.message[0], "no message");
     demand(strncmp(error.path, is_index ? folder : path, strlen(is_index ? folder : path)) == 0, "the wrong file");
     demand(status != TDICT_ENOMEM && status != TDICT_EINVAL, error.message);
-    demand(is_index || status != TDICT_EIO, error.message); /* an index may name a missing shard */
+    demand(is_index || status != TDICT_EIO, error.message); /* an index may name a shard that does not exist */
   }
   close(fd);
   return 0;

@@ -1,7 +1,7 @@
 /* The part of client.c that uses tdict/io.h. */
 #include "tdict/io.h"
 
-/* Saves a tree in the background with each kind of snapshot. */
+/* Saves a tree asynchronously with each kind of snapshot. */
 static void use_saving(const char *path, const tdict_tree *tree) {
   const tdict_snapshot kinds[] = {TDICT_SNAPSHOT_AUTO, TDICT_SNAPSHOT_DEVICE, TDICT_SNAPSHOT_HOST};
   tdict_sim_options sim = tdict_sim_options_default();

@@ -1,4 +1,4 @@
-/* The part of client.c that uses tdict/share.h. The client also acts as the worker. */
+/* The part of client.c that uses tdict/share.h. The client plays both the sender and the worker. */
 #include <sys/socket.h>
 #include <unistd.h>
 

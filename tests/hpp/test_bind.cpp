@@ -1,4 +1,4 @@
-/* Tests structs that a table of fields binds to a tree: pack, unpack, make, and structs as objects of a tree. */
+/* Tests structs that TDICT_BIND() binds to trees: pack, unpack, make, and structs as objects in trees. */
 #include "hpp/check.hpp"
 #include "tdict/view.h"
 
@@ -99,7 +99,7 @@ GPU_CASE(hpp_bound_struct_is_an_object) {
                       sizeof(int64_t));
 }
 
-/* The second tensor of the struct is missing. */
+/* The second tensor of a bound struct may be missing. */
 GPU_CASE(hpp_bound_struct_may_be_incomplete) {
   tdict::context context(td_context(NULL));
   pair p = tdict::make<pair>({ROWS});

@@ -1,4 +1,4 @@
-/* Tests exceptions that the program's functions throw. The header catches them, the caller gets them, or they end the
+/* Tests exceptions thrown by the program's callbacks. They are caught by the header, reach the caller, or end the
  * process. docs/callbacks.md says which. */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,7 +50,7 @@ static tdict_loader *loader_of(const tdict::context &context, tdict_make_sample 
   return loader;
 }
 
-/* On the caller's thread and on workers, the error of the batch has the text of the exception. */
+/* If fetching a sample throws, on the caller's thread or a worker, the error of the batch has the exception's text. */
 CASE(hpp_callback_returns_the_exception) {
   tdict::context context = sim_context();
   tdict_error own = tdict_error();
@@ -71,7 +71,7 @@ CASE(hpp_callback_returns_the_exception) {
   }
 }
 
-/* The hooks of a bound struct return an error if its constructor throws. */
+/* If the constructor of a bound struct throws, its hooks return an error. */
 CASE(hpp_bound_structs_may_throw) {
   tdict::context context = sim_context();
   tdict::tree tree = tdict::tree::create({3});
@@ -91,7 +91,7 @@ static tdict_status lazy_and_throw(void *, const tdict_lazy_entry *, tdict_error
   throw std::runtime_error("lazy");
 }
 static tdict_status write_and_throw(void *, const char *, size_t) { throw std::runtime_error("written"); }
-/* Returns true if the caller gets the exception. */
+/* Returns true if `function` throws a std::runtime_error. */
 template <class F> static bool passes(F function) {
   try {
     function();
@@ -102,12 +102,12 @@ template <class F> static bool passes(F function) {
 }
 
 enum { TERMINATED = 42 };
-/* Runs a function in a child process, and checks the exit code. Memory that an exception leaks is lost only there. */
+/* Runs a function in a child process, which also confines leaks of the exception. Checks the exit code. */
 template <class F> static void ends_with(int code, F function) {
   pid_t child = fork();
   if (child == 0) {
     std::set_terminate([] { _exit(TERMINATED); });
-    alarm(20); /* a call that waits forever ends the child */
+    alarm(20); /* kills the child if a call waits forever */
     _exit(function());
   }
   int status = 0;
@@ -116,7 +116,7 @@ template <class F> static void ends_with(int code, F function) {
   assert_int_equal(WEXITSTATUS(status), code);
 }
 
-/* Without TDICT_CALLBACK(), these calls pass the exception to the caller. The library can still be used. */
+/* Without TDICT_CALLBACK(), these functions let the exception through. The library can still be used. */
 CASE(hpp_exceptions_pass_sequential_calls) {
   ends_with(0, [] {
     tdict::context context = sim_context();
@@ -135,7 +135,7 @@ CASE(hpp_exceptions_pass_sequential_calls) {
   });
 }
 
-/* The caller gets the exception. The next call then returns an error for the batch, and not the end of the epoch. */
+/* The exception reaches the caller. The next call returns an error for the batch, not the end of the epoch. */
 CASE(hpp_exceptions_leave_the_loader_usable) {
   alarm(20);
   tdict::context context = sim_context();
@@ -156,7 +156,7 @@ CASE(hpp_exceptions_leave_the_loader_usable) {
   alarm(0);
 }
 
-/* Checks that the process ends by std::terminate(), even if the caller would catch the exception. */
+/* Checks that `function` ends the process with std::terminate(), even though the caller would catch the exception. */
 template <class F> static void terminates(F function) {
   ends_with(TERMINATED, [=] {
     passes(function);
@@ -172,7 +172,7 @@ static void *allocate_and_throw(void *, size_t) { throw std::runtime_error("allo
 static void release_nothing(void *) {}
 static void release_block(void *, void *, size_t) {}
 
-/* Other threads may wait for these calls, so an exception must end the process. */
+/* Other threads may be waiting for these callbacks, so an exception must end the process. */
 CASE(hpp_exceptions_end_the_process) {
   terminates([] {
     tdict::tree tree = tdict::tree::create({3});

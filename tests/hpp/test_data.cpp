@@ -30,7 +30,7 @@ static int64_t id_at(const tdict_tree *rows, int64_t i) {
 }
 
 static int live_functions;
-/* A function that makes samples. Counts its copies, so that the case notices a leak. */
+/* A function object that makes samples. Counts its live copies, so that the case notices a leak. */
 struct sample_function {
   int64_t end;
   explicit sample_function(int64_t end_) : end(end_) { live_functions++; }

@@ -48,7 +48,7 @@ CASE(hpp_results_hold_errors) {
   assert_int_equal(tdict::pack(empty).status(), TDICT_EINVAL);
 }
 
-/* The range-based loop destroys the result before its first round, so the value must not be stored in the result. */
+/* The range-based loop destroys the temporary result before its first iteration, so `*` must return a value. */
 CASE(hpp_temporary_results_give_values) {
   tdict::tree tree = *tdict::tree::create(fields, {3});
   float next = 0;
@@ -68,7 +68,7 @@ static tdict::result<tdict::tree> make_sample(const tdict_fetch_info &, int64_t 
   return tdict::tree::create(fields, {});
 }
 
-/* If a sample is an error, its batch is an error. */
+/* If making a sample fails, the loader returns an error for the batch. */
 CASE(hpp_loaders_return_results) {
   tdict_context_options options = tdict_context_options_default();
   options.device = tdict_cpu();

@@ -16,7 +16,7 @@ CASE(array_keeps_its_items_when_it_grows) {
     moves += cap != before;
     items[i] = (int)i;
   }
-  assert_in_range(moves, 1, 8); /* the capacity doubles, so few additions move the items */
+  assert_in_range(moves, 1, 8); /* the capacity at least doubles, so it grows only a few times */
   for (size_t i = 0; i < 1000; i++) assert_int_equal(items[i], i);
   assert_true(TDICT_RESERVE(items, cap, 5000)); /* more than twice the capacity */
   assert_true(cap >= 5000);

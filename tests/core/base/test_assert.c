@@ -14,7 +14,7 @@ static int run_assertion(bool condition, char *text, size_t room) {
   fflush(NULL);
   pid_t child = fork();
   if (child == 0) {
-    signal(SIGILL, SIG_DFL); /* the default action, because cmocka catches these signals */
+    signal(SIGILL, SIG_DFL); /* cmocka catches these signals, so restore their default action */
     signal(SIGTRAP, SIG_DFL);
     dup2(ends[1], STDERR_FILENO);
     TDICT_ASSERT(condition);

@@ -26,7 +26,7 @@ CASE(file_is_written_and_read) {
   int fd = -1;
   char text[8] = "";
   make_folder();
-  for (int i = 0; i < 2; i++) { /* the second round replaces the longer text of the first */
+  for (int i = 0; i < 2; i++) { /* the second round truncates the longer file of the first */
     td_ok(tdict_file_stream_to_write("test", path, &file, err));
     assert_int_equal(fprintf(file, "%s", i ? "two" : "longer"), i ? 3 : 6);
     assert_int_equal(fcntl(fileno(file), F_GETFL) & O_NONBLOCK, 0);
@@ -48,7 +48,7 @@ CASE(file_is_written_and_read) {
 static void refused(const char *at, bool reads, bool writes, tdict_status status, const char *text) {
   FILE *file = NULL;
   int fd = -1;
-  alarm(30); /* a blocking open would wait forever for the other end */
+  alarm(30); /* a blocking open of a FIFO would wait forever for the other end */
   if (reads) td_fails(status, text, tdict_file_open_to_read("test", at, &fd, err));
   if (reads) assert_string_equal(td_last_error.path, at);
   if (reads) td_fails(status, text, tdict_file_stream_to_read("test", at, &file, err));

@@ -1,5 +1,5 @@
 /* Tests that the library's threads start in the default floating-point environment, and that results do not depend on
- * the caller's environment. The expected results come from the same calls in the default environment. */
+ * the caller's environment. The expected results are those of the same calls in the default environment. */
 #include <math.h>
 
 #include "core/base/float_env.h"

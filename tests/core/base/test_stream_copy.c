@@ -1,11 +1,11 @@
-/* Compares each kind of streaming copy with memcpy, at every alignment of both sides. */
+/* Tests each kind of streaming copy at many alignments of both sides. */
 
 #include "core/base/stream_copy.h"
 #include "support/test.h"
 
 enum { ROOM = 4096, EDGE = 96 };
 
-/* An address that cannot be read. Copies may prefetch from it, but must not read it. */
+/* An unreadable address. Copies may prefetch from it, but must not read it. */
 static const void *const nowhere = (const void *)(uintptr_t)(1 << 12);
 
 /* Copies `bytes` bytes and checks them. The next `more` bytes of the destination must become zero. No other byte may
@@ -13,7 +13,7 @@ static const void *const nowhere = (const void *)(uintptr_t)(1 << 12);
 static void try_padded(tdict_stream_kind kind, size_t to, size_t from, size_t bytes, size_t more) {
   scoped_bytes block = NULL;
   if (posix_memalign((void **)&block, 4096, 2 * ROOM)) fail_msg("no memory");
-  scoped_bytes src = malloc(from + bytes + 1); /* ends with the copied bytes, so a sanitizer reports reads past them */
+  scoped_bytes src = malloc(from + bytes + 1); /* ends after the copied bytes, so a sanitizer reports reads past them */
   assert_non_null(src);
   for (size_t i = 0; i < bytes; i++) src[from + i] = (unsigned char)(i * 7 + i / 251 + 1);
   memset(block, 0xEE, 2 * ROOM);

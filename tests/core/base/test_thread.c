@@ -5,7 +5,7 @@
 
 typedef struct named {
   const char *text;
-  char name[32]; /* the thread's name, as the thread itself has read it */
+  char name[32]; /* the name that the thread itself has read */
 } named;
 static void *take_name(void *user) {
   named *n = user;
@@ -14,7 +14,7 @@ static void *take_name(void *user) {
   return NULL;
 }
 
-/* The kernel refuses names of 16 bytes or more, so longer names are cut off. */
+/* The kernel refuses names of 16 bytes or more, so longer names are truncated. */
 CASE(threads_have_names_of_15_bytes) {
   static const char *const wanted[][2] = {
       {"pool", "tdict-pool-1023"}, {"a", "tdict-a-1023"}, {"0123456789", "tdict-012345678"}};

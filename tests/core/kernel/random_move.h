@@ -97,7 +97,7 @@ static inline bool place_side(rng *r, side *s, size_t item, bool may_repeat, siz
 
 /* A random move. `move` points to the strides and lists in this struct. */
 typedef struct random_move {
-  side dst, src; /* the indexed side has one dimension for each list instead of the listed dimension; see make_move() */
+  side dst, src; /* the indexed side has one dimension per list, in place of the listed dimension */
   tdict_kernel_move move;
   int64_t dst_strides[MODEL_DIMS], src_strides[MODEL_DIMS];
   tdict_kernel_list lists[MODEL_LISTS];

@@ -219,7 +219,7 @@ GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
   for (int i = 0; i < 2; i++) check_copies(i);
 }
 
-/* A work stores a divisor for the size of each dimension. Divisions by it must be exact. */
+/* A work stores a divisor for the size of each dimension. The quotients must be exact. */
 CASE(kernel_divides_exactly) {
   rng r = {77};
   for (int n = 0; n < 2000; n++) {
@@ -381,7 +381,7 @@ CASE(kernel_units_are_as_wide_as_possible) {
     uint64_t width, units, ndim;
   } rows[] = {
       {4096, 8192, {8, 32}, {32, 1}, {32, 1}, 1, 16, 16, 1},  /* 256 contiguous bytes */
-      {4096, 8200, {8, 32}, {32, 1}, {32, 1}, 1, 8, 32, 1},   /* the source is aligned to 8 */
+      {4096, 8200, {8, 32}, {32, 1}, {32, 1}, 1, 8, 32, 1},   /* the source is aligned to 8 bytes only */
       {4096, 8192, {8, 32}, {32, 1}, {36, 1}, 1, 4, 64, 2},   /* rows of the source begin at multiples of 4 */
       {4096, 8192, {8, 32}, {64, 2}, {64, 2}, 2, 16, 32, 1},  /* elements of 2 bytes */
       {4096, 8192, {8, 32}, {64, 2}, {2, 16}, 2, 2, 256, 2},  /* a transposed source */

@@ -25,7 +25,7 @@ static inline void rows_add(rows *r, int64_t length) {
   float *row = td_alloc(bytes + 1);
   assert_true(r->count < MOST_ROWS);
   td_fill_random(row, bytes, ++seed);
-  for (int64_t i = 0; i < length * r->width; i++) { /* avoid NaN, which does not equal itself */
+  for (int64_t i = 0; i < length * r->width; i++) { /* avoids NaN, which does not equal itself */
     int32_t number;
     memcpy(&number, &row[i], sizeof number);
     row[i] = (float)number;

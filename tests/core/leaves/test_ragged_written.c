@@ -140,7 +140,7 @@ CASE(ragged_cat_into_refuses) {
   td_fails_at(TDICT_ESHAPE, "has shape", "n.x.values", tdict_cat_into(td, misfit, 2, NULL, NULL, err));
   rows_check_at(&w, &r, td, "n.x"); /* no row of the first tree was written */
   TD_WITHOUT_MEMORY_THEN(tdict_cat_into(td, both, 2, NULL, NULL, err), rows_check_at(&w, &r, td, "n.x"));
-  /* a child whose leaf has more rows than its tree */
+  /* a child whose ragged leaf has more rows than its parent */
   td_ok(tdict_set_batch_size(td_child(second, "n"), 0, NULL, err));
   rows_put(td_child(second, "n"), "x", &many, NULL);
   td_fails_at(TDICT_ESHAPE, "the object has [2]", "n.x", tdict_cat_into(td, both, 2, NULL, NULL, err));
@@ -220,7 +220,7 @@ CASE(ragged_operations_survive_enomem) {
   td_release(out);
   TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -2)), NULL, &out, err));
   td_release(out);
-  /* everything is checked before the first write */
+  /* all allocations precede the first write, so a failed call changes nothing */
   TD_WITHOUT_MEMORY_THEN(tdict_copy(td, value, NULL, err), rows_check_at(&w, &r, td, "n.x"));
   rows_check_at(&w, &fresh, td, "n.x");
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &out, err));

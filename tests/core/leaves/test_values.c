@@ -144,7 +144,7 @@ CASE(set_values_refuses) {
   td_ok(tdict_unlock(td, err));
   help_unchanged(td, before);
   tdict_release(td);
-  /* No column can have this many values. */
+  /* A column for this batch size would have too many values. */
   td = TREE(INT64_MAX, 4);
   td_fails(TDICT_ESHAPE, "more than", tdict_set_texts(td, "x", two, 2, err));
   td_ok(tdict_set_text(td, "w", "whole", err));

@@ -126,7 +126,7 @@ typedef struct fake_memory {
   void *last_data, *freed_data, *cookie, *filled;
   size_t filled_bytes;
   int filled_byte, freed_fences;
-  bool alive_when_freed; /* the storage held a reference when it freed the block */
+  bool alive_when_freed; /* whether the storage still held a reference when it freed the block */
 } fake_memory;
 static inline tdict_status fake_memory_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
   fake_memory *f = (fake_memory *)m;

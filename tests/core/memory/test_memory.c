@@ -1,4 +1,4 @@
-/* Tests the public calls that describe a memory, for each kind of memory of a context. */
+/* Tests the public functions that describe a memory, for each kind of memory of a context. */
 #include <stdatomic.h>
 
 #include "core/memory/memory.h"
@@ -22,7 +22,7 @@ GPU_CASE(memory_devices) {
   assert_true(tdict_device_equal(tdict_memory_device(tdict_device_memory(c, absent)), absent));
 }
 
-/* Creates and releases a tensor, and checks the live, cached and peak bytes and the numbers of allocations. */
+/* Creates and releases pinned tensors, and checks the live, cached and peak bytes and the numbers of allocations. */
 GPU_CASE(pinned_pool_counts) {
   scoped_context c = td_context(NULL);
   tdict_memory *memory = tdict_pinned_memory(c);

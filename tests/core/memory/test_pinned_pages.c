@@ -77,7 +77,7 @@ CASE(pinned_pages_come_from_the_driver_when_registering_fails) {
   fake.on_register = refuse;
   memset(&untouched, 0xA5, sizeof untouched);
   assert_int_equal(tdict_pinned_pages_get(&pinner, 2 * HUGE_PAGE, &pages, &untouched), TDICT_OK);
-  assert_int_equal((unsigned char)untouched.message[0], 0xA5); /* the call succeeded, so it writes no error */
+  assert_int_equal((unsigned char)untouched.message[0], 0xA5); /* the call succeeded, so it must not write an error */
   assert_int_equal(pages.way, TDICT_PINNED_DRIVER);
   assert_int_equal(atomic_load(&fake.allocated_bytes), 2 * HUGE_PAGE);
   tdict_pinned_pages_put(&pinner, &pages);

@@ -271,7 +271,7 @@ CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
   assert_int_equal(td_memory_counts(memory).cached_bytes, (size_t)COUNT * MIB);
   tdict_block other = take(memory, MIB + PAGE);
   void *oldest = blocks[0].data, *newest = blocks[COUNT - 1].data;
-  give(memory, &other); /* exceeds the bound by one block, so the oldest is freed */
+  give(memory, &other); /* the cache exceeds its bound, so its oldest block is freed */
   tdict_memory_counts n = td_memory_counts(memory);
   assert_true(n.cached_bytes <= (size_t)COUNT * MIB);
   assert_int_equal(n.cached_bytes, (size_t)(COUNT - 1) * MIB + MIB + PAGE - MIB);
@@ -399,11 +399,11 @@ CASE(pinned_pool_limit_trims_the_cache) {
   give(memory, &b);
   give(memory, &c);
   check_refused(memory, 11 * PAGE, TDICT_ENOMEM, "pinned_bytes");
-  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);         /* never more, not even for a moment */
+  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);         /* the limit was never exceeded */
   assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE); /* a request above the limit frees nothing */
 }
 
-/* The log gets one line about a fallback, even if it happens often. */
+/* A fallback is logged once, even if it happens often. */
 static atomic_int lines;
 static void count_line(void *user, int32_t level, const char *text) {
   (void)user;

@@ -28,7 +28,7 @@ CASE(storage_plain_is_aligned_and_zeroed) {
   tdict_storage_release(NULL);
 }
 
-/* Freed memory is reused, because touching new pages costs as much as copying into them. */
+/* Freed memory must be reused, because touching new pages costs as much as copying into them. */
 CASE(storage_plain_pages_are_reused) {
 #if SANITIZED
   skip(); /* sanitizers hold freed memory back to detect later accesses */
@@ -99,7 +99,7 @@ CASE(storage_zeroes_by_the_memory_that_can) {
   assert_ptr_equal(memory.filled, s->data);
   assert_int_equal(memory.filled_bytes, 500);
   assert_int_equal(memory.filled_byte, 0);
-  assert_true(all_bytes(s->data, 500, 0xA5)); /* the host did not touch the bytes */
+  assert_true(all_bytes(s->data, 500, 0xA5)); /* the memory's own fill was called, so the host wrote nothing */
   tdict_storage_release(s);
   fake_memory_init(&memory, false);
   td_ok(tdict_storage_create(&memory.memory, 500, true, &s, err));
@@ -151,7 +151,7 @@ CASE(storage_wrap_calls_release_once) {
   tdict_storage_release(s);
   assert_int_equal(calls, 1);
   td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
-  tdict_storage_release(s); /* without a callback, the bytes do not change */
+  tdict_storage_release(s); /* without a release callback, nothing happens to the bytes */
   assert_string_equal(bytes, "keep it");
   td_fail_alloc(0, true);
   s = NULL;

@@ -178,7 +178,7 @@ DEVICE_CASE(shape_children) {
   td_ok(tdict_unsqueeze(empty, 0, &out, err));
   assert_int_equal(tdict_batch_ndim(td_child(out, "x")), 3);
   td_release(out, empty);
-  /* more batch dimensions than a tree may have */
+  /* the result would have more batch dimensions than a tree may have */
   int64_t ones[TDICT_MAX_BATCH_NDIM];
   for (int i = 0; i < TDICT_MAX_BATCH_NDIM; i++) ones[i] = 1;
   ones[0] = 4;
@@ -286,7 +286,7 @@ CASE(shape_costs_one_slab) {
       td_ok(way == 0   ? tdict_transpose(td, 0, 1, &out, err)
             : way == 1 ? tdict_reshape_view(td, 1, flat, &out, err)
                        : tdict_unsqueeze(td, 0, &out, err));
-      assert_int_equal(td_allocs_seen(), 3); /* the slab, the node and the list of the node */
+      assert_int_equal(td_allocs_seen(), 3); /* the slab, the node, and its list of leaves */
       td_fail_alloc_stop();
       tdict_release(out);
     }

@@ -94,7 +94,7 @@ CASE(split_counts_pieces) {
     if (whole) {
       td_fails(TDICT_EINVAL, "size is 0, wanted 1", tdict_split_every(td, 1, 0, NULL, &told, err));
       td_fails(TDICT_EINVAL, "size is 0, wanted 1", tdict_split_every(td, 1, 0, out, &count, err));
-    } else { /* as in PyTorch, an empty dimension gives one empty piece */
+    } else { /* as in PyTorch, splitting an empty dimension makes one empty piece */
       td_ok(tdict_split_every(td, 1, 0, NULL, &told, err));
       assert_int_equal(told, 1);
       td_ok(tdict_split_every(td, 1, 0, out, &count, err));

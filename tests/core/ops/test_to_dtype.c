@@ -163,7 +163,7 @@ CASE(to_dtype_converts_objects) {
   td_ok(tdict_tensor_arange(TDICT_I32, 0, 1, 4, &a, err));
   td_ok(tdict_tensor_arange(TDICT_I32, 10, 1, 4, &b, err));
   td_ok(tdict_set_object(td, "hooked", &thing_hooked, thing_create(a, b), err));
-  /* An object without `flatten` is shared, whether other leaves are converted or not. */
+  /* An object without `flatten` is shared, whether or not other leaves are converted. */
   for (int i = 0; i < 4; i++) {
     void *shared = NULL;
     asks.paths[0] = 0;

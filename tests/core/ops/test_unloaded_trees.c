@@ -3,7 +3,7 @@
 #include "core/tree/text.h"
 #include "support/unloaded.h"
 
-/* A tree of six rows. In `twin`, the leaves "file.*" are unloaded tensors over files. */
+/* A tree of six rows. In `twin`, the leaves "file.*" are unloaded tensors, whose elements are still in files. */
 typedef struct rig {
   disk d;
   tdict_tree *tree, *twin;

@@ -47,7 +47,7 @@ CASE(update_replaces_leaves_of_another_kind) {
 }
 
 CASE(update_makes_no_cycle) {
-  /* two trees that would contain each other */
+  /* without copies, p and q would contain each other */
   scoped_tree td = TREE(2), from = TREE(2), p = td_tree("[2] t:f32[2]"), q = td_tree("[2] t:f32[2]");
   td_ok(tdict_set_tree(td, "p", p, err));
   td_ok(tdict_set_tree(td, "q", q, err));

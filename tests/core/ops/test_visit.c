@@ -102,7 +102,7 @@ static tdict_status count_call(void *user, const tdict_leaves *at, tdict_error *
   struct timespec nap = {0, 100000};
   int naps = 0;
   do nanosleep(&nap, NULL);
-  while (c->others == 0 && ++naps < 200000); /* wait for another thread, with a limit */
+  while (c->others == 0 && ++naps < 200000); /* waits for another thread, but not forever */
   return c->fail_from && atoi(at->path + 1) >= c->fail_from ? TDICT_EHOOK : TDICT_OK;
 }
 static tdict_status make_copy(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
@@ -182,7 +182,7 @@ DEVICE_CASE(filter_keeps) {
   assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
 }
 
-/* If the cursor has no memory for more levels, the remaining levels are counted by recursion. */
+/* If the cursor cannot allocate memory for more levels, tdict_depth() counts the remaining levels recursively. */
 CASE(tree_depth_needs_no_memory) {
   for (int has_tensor = 0; has_tensor < 2; has_tensor++) {
     scoped_tree td = help_deep_tree(100);

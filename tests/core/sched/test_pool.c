@@ -11,7 +11,7 @@
 #include "support/cpus.h"
 #include "support/threads.h"
 
-/* The number of calls of pthread_create() that still succeed. Negative: no limit. */
+/* The number of calls to pthread_create() that will still succeed. Negative: no limit. */
 static int starts_left = -1;
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
@@ -319,7 +319,7 @@ CASE(pool_wakes_the_last_sleeper) {
   if (same < TASKS / 3) fail_msg("only %d of %d tasks ran on the thread of the previous task", same, TASKS);
 }
 
-/* Counts the calls of pthread_cond_signal() by one thread. */
+/* Counts the calls to pthread_cond_signal() by one thread. */
 static pthread_t counted_thread;
 static atomic_int num_signals;
 static atomic_bool is_counting;

@@ -1,4 +1,4 @@
-/* Makes small trees for the tests in this folder and in ops. The caller releases what these functions return. */
+/* Makes small trees for tests. The caller releases what these functions return. */
 #ifndef TDICT_TESTS_CORE_TREE_HELP_H
 #define TDICT_TESTS_CORE_TREE_HELP_H
 

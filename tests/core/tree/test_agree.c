@@ -58,7 +58,8 @@ CASE(tree_set_tree_names_the_child_without_memory) {
   assert_int_equal(tdict_batch_ndim(td_child(td, "a.c")), 2);
 }
 
-/* An empty tree fits everywhere. If its batch size does not fit, a copy with the parent's batch size is set instead. */
+/* A tree without tensors fits everywhere. If its batch size does not fit, a copy with the parent's batch size is set
+ * instead. */
 CASE(tree_set_tree_takes_empty_children) {
   scoped_tree td = TREE(4), child = TREE(5, 2);
   td_put_tree(child, "n", TREE(5, 2, 1));

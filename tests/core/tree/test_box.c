@@ -24,12 +24,12 @@ CASE(box_releases_its_object_once) {
   tdict_box_release(NULL);
   box = make_box(&ends);
   help_thing *thing = box->self;
-  tdict_box_discard(box); /* the test owns the object again */
+  tdict_box_discard(box); /* the box no longer owns the object */
   assert_int_equal(ends, 1);
   help_end_thing(thing);
   box = make_box(&ends);
   thing = box->self;
-  box->kept = true; /* the program owns the object */
+  box->kept = true; /* the program keeps the ownership of the object */
   ends = 0;
   tdict_box_release(box);
   assert_int_equal(ends, 0);
@@ -111,7 +111,7 @@ static void end_shared(void *self) {
 static const tdict_type shared_type = TD_TYPE(.name = "shared", .release = end_shared);
 
 typedef struct job {
-  tdict_tree *td; /* the thread has its own reference to `td` and to `box` */
+  tdict_tree *td; /* the thread owns a reference to `td` and one to `box` */
   tdict_box *box;
   int number, wrong;
 } job;

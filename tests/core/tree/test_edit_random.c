@@ -193,7 +193,7 @@ static tdict_status set_object(pair *p, const way *w, tdict_status there, tdict_
   made++;
   *wanted = there == TDICT_ETYPE ? there : p->locked ? TDICT_ELOCKED : put(p->root, w, (entry){.object = object});
   tdict_status status = tdict_set_object(p->td, w->path, &type, object, NULL);
-  if (status != TDICT_OK) help_end_thing(object); /* the tree did not take ownership */
+  if (status != TDICT_OK) help_end_thing(object); /* after a failure, the caller still owns the object */
   return status;
 }
 

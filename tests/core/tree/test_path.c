@@ -19,7 +19,7 @@ CASE(tree_path_syntax) {
   assert_string_equal(tdict_get_entry_at(td, 3).key, "plain");
   td_ok(tdict_set(td, " \t\n/\x01\xff\xc3\xa9", t, err)); /* all other bytes are allowed */
   assert_string_equal(tdict_get_entry_at(td, 4).key, " \t\n/\x01\xff\xc3\xa9");
-  td_ok(tdict_set(td, "\\..\\.", t, err)); /* a key "." in a tree "." */
+  td_ok(tdict_set(td, "\\..\\.", t, err)); /* a key "." in a tree with the key "." */
   assert_ptr_equal(td_leaf(td_child(td, "\\."), "\\."), t);
   assert_ptr_equal(td_leaf(td, "plain"), t);
   char *before = help_snapshot(td);

@@ -61,7 +61,7 @@ static tdict_status set_long(tdict_tree *td, void *with, tdict_error *err) {
   char path[700];
   memset(path, 'k', sizeof path);
   path[sizeof path - 1] = 0;
-  memcpy(path, "\\.", 2); /* two keys with a backslash and more than 128 bytes */
+  memcpy(path, "\\.", 2); /* two keys that contain a backslash and are longer than 128 bytes */
   memcpy(path + 300, ".\\.", 3);
   return tdict_set(td, path, with, err);
 }

@@ -1,4 +1,4 @@
-/* Tests the map from pointers to pointers. */
+/* Tests tdict_pointers, a map from pointers to pointers. */
 #include "core/tree/pointers.h"
 
 #include "support/test.h"

@@ -62,7 +62,7 @@ static inline unsigned char *plain_at(const plain_array *a, const int64_t *index
   return a->bytes->at + offset;
 }
 
-/* Makes an array in C order. The bytes are not set. */
+/* Makes an array in C order. The bytes are uninitialized. */
 static inline plain_array plain_new(tdict_dtype dtype, int ndim, const int64_t *shape, bool on_host) {
   plain_array a = {.dtype = dtype, .ndim = ndim, .on_host = on_host};
   int64_t step = (int64_t)plain_item(dtype);

@@ -29,7 +29,7 @@ static inline void plain_plan_drop(plain_plan *p) {
 }
 
 /* Adds the dimension that all lists share to the result. `ranges_before` counts the dimensions before the first list.
- * `is_split` is true if another dimension is between two lists. */
+ * `is_split` is true if a dimension without a list is between two lists. */
 static inline void plain_place_lists(plain_plan *p, int ranges_before, bool is_split) {
   int64_t count = 1;
   if (p->num_lists == 0) return;

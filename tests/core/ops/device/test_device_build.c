@@ -10,7 +10,7 @@ enum { NUM_JOINS = 20, MOST_ROWS = 5, MOST_COLUMNS = 9 };
 /* A join along dimension 1, which copies two sources side by side into a destination. */
 typedef struct side_by_side {
   int64_t rows, columns[2];
-  int32_t elements[2][MOST_ROWS * MOST_COLUMNS]; /* of the sources, in C order */
+  int32_t elements[2][MOST_ROWS * MOST_COLUMNS]; /* elements of the sources, in C order */
   tdict_tensor *src[2], *dst, *part[2];
 } side_by_side;
 

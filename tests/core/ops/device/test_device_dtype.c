@@ -39,7 +39,8 @@ GPU_CASE(device_to_dtype_equals_host) {
   nans_are_equal = false;
 }
 
-/* A tensor on a device is converted there. Results and errors are as on the host. */
+/* tdict_tensor_to_dtype() converts device tensors on their device. Results and messages must be the same as on the
+ * host. */
 GPU_CASE(device_tensor_to_dtype_equals_host) {
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I32, TDICT_F16, TDICT_BF16, TDICT_F32, TDICT_F64, TDICT_BOOL};
   scoped_world w = world_open();

@@ -53,7 +53,7 @@ GPU_CASE(device_index_into_equals_host) {
   check_writes(&w, true);
 }
 
-/* An index can have nine lists, although one move cannot. */
+/* An index can have nine lists, although a single move cannot. */
 GPU_CASE(device_index_takes_many_lists) {
   const int64_t bs[] = {2, 2, 2, 2, 2, 2, 2, 2, 2};
   scoped_world w = world_open();
@@ -321,8 +321,8 @@ SIM_CASE(device_index_by_a_list_launches_and_waits_once) {
   }
 }
 
-/* A bad position at the end of a list is found before a row is written. If the list is short, one launch suffices. With
- * a stream, the call also waits for the copies, so its storages get no use. */
+/* A bad position at the end of a list is found before any row is written. If the list is short, this takes one launch.
+ * With a stream, the call also waits for the copies, so its storages get no use. */
 GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
   enum { MOST = 5000 };
   scoped_place w = place_open(2);
@@ -385,7 +385,7 @@ SIM_CASE(device_index_checks_lists_by_a_launch_before) {
   shim_end(&s, w.d);
 }
 
-/* Leaves without elements need no launch, so another launch checks the lists. */
+/* If no leaf has elements, there is nothing to copy, but the lists must still be checked. */
 GPU_CASE(device_index_checks_lists_without_elements) {
   scoped_place w = place_open(2);
   const int64_t bad[] = {39, -41}, good[] = {39, -40}, two[] = {2}, shape[] = {40, 0};

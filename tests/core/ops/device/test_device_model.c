@@ -202,7 +202,7 @@ static plain_tree joined_form(const join *j) {
   }
   return form;
 }
-/* Copies the elements of all items to a leaf of the result. */
+/* Copies one leaf of all items to the leaf of the result. */
 static void join_leaf(const join *j, int leaf, plain_array *out) {
   int64_t at = 0;
   for (int k = 0; k < j->count; k++) {
@@ -236,7 +236,7 @@ static void join_trees(model *m) {
   if (plain_total(&form) <= MODEL_MOST_ELEMENTS) {
     o.dim = j.dim;
     const tdict_stream *stream = model_stream(m);
-    if (pick(&m->r, 0, 3) == 0) o.dim -= form.nb; /* counted from the end */
+    if (pick(&m->r, 0, 3) == 0) o.dim -= form.nb; /* a negative dimension counts from the end */
     if (j.is_into) out = model_tree(m, &form, false);
     check_status(&(wanted){.status = TDICT_OK}, call_join(&j, &o, TD_ON_IF(stream), &out.tree, &e), &e);
     if (!j.is_into) out.plain = form;

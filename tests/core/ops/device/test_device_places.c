@@ -42,7 +42,7 @@ SIM_CASE(device_ops_refuse_capture) {
   tdict_stream_destroy(w.c, free_stream);
 }
 
-/* Finds a function of libcuda, with which the next case begins and ends a real capture. */
+/* Looks up a function in libcuda. The next case uses such functions for a real capture. */
 static void find_symbol(const char *name, void *function) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *found = library ? dlsym(library, name) : NULL;
   if (!found) fail_msg("libcuda.so.1 has no %s", name);
@@ -76,7 +76,7 @@ CUDA_CASE(device_ops_keep_a_capture_valid) {
     assert_non_null(graph);
     assert_int_equal(destroy(graph), 0);
     tdict_gpu_leave(w.gpu, &scope);
-    sync_stream(&w, other); /* ends before the raw reads, which a capture does not allow */
+    sync_stream(&w, other); /* ends before the raw reads, which are not allowed during a capture */
     for (tree_way way = 0; way < NUM_WAYS; way++)
       for (int k = 0; k < 2; k++) {
         if (outs[way][k]) ways_check(&t, way, outs[way][k]);
@@ -148,8 +148,8 @@ static tdict_tree *with_program_memory(const tdict_tree *td) {
   td_put(made, "e", as_program_memory(td_leaf(td, "e"), NULL, NULL));
   return made;
 }
-/* If only one side of a copy is memory of the program, a launch on the other side's device reads or writes it. If both
- * sides are, or if the result would be allocated there, the operation is refused. */
+/* If one side of a copy is memory of the program, it is read or written by a launch on the device of the other side. If
+ * both sides are, or if the result would be allocated there, the operation is refused. */
 GPU_CASE(device_ops_on_memory_of_the_program) {
   enum { IN_TD = 1, IN_OTHER = 2, IN_FEW = 4, IN_STACKED = 8, IN_JOINED = 16 };
   static const struct {

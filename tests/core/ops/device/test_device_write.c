@@ -58,7 +58,7 @@ GPU_CASE(device_fill_equals_host) {
   }
 }
 
-/* The four calls and their trees of 40 rows. */
+/* The four functions that are tested, and their trees of 40 rows. */
 enum { CLONE, CONTIGUOUS, COPY, FILL, WAYS };
 typedef struct trees {
   tdict_tree *td, *other, *view, *out;

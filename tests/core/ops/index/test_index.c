@@ -230,7 +230,7 @@ CASE(index_lists_are_paired) {
   check(&r, t, td, TDICT_INDEX(TDICT_LIST(NULL, 0), TDICT_LIST(last, 1), TDICT_LIST(NULL, 0)), &map);
 }
 
-/* The same rules hold for writing. */
+/* The same rules apply to writes. */
 CASE(index_lists_are_written) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);

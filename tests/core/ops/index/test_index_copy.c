@@ -7,7 +7,7 @@
 
 enum { MOST = 700, DIMS = 3 };
 
-/* An index with lists. at_position() makes the index for one position of the lists. */
+/* An index with lists. at_position() returns the index that selects only position i of the lists. */
 typedef struct lists {
   tdict_indices all;
   int64_t positions[DIMS][MOST], count;
@@ -93,7 +93,8 @@ CASE(index_copy_takes_any_layout) {
   for (int i = 0; i < 600; i++) check_lists(&r, dtypes[i % 6]);
 }
 
-/* Masks have two dimensions, in C order or transposed. Their rows are longer or shorter than a word. */
+/* Masks have two dimensions, in C order or transposed. Their rows have up to 70 elements, so they can be longer or
+ * shorter than a word. */
 CASE(index_copy_reads_any_mask) {
   naive_random r = {18};
   for (int round = 0; round < 200; round++) {
@@ -119,7 +120,8 @@ CASE(index_copy_reads_any_mask) {
   }
 }
 
-/* Checks that the call waits for a transfer that writes its source or uses its destination. */
+/* Checks that tdict_index_set(), or tdict_index_get() if `value` is NULL, waits for a transfer that uses the storage
+ * `busy`. */
 static void check_waits(tdict_storage *busy, bool writes, tdict_tree *td, const tdict_tree *value) {
   static const int64_t positions[] = {2, 0};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(positions, 2));

@@ -104,7 +104,7 @@ static int result_sizes(const plan *p, int64_t sizes[2]) {
   return pairs ? 1 : 2;
 }
 
-/* Stores in `at` the position in the tree that becomes row (i, j) of the result. */
+/* Stores in `at` the position in the tree from which row (i, j) of the result comes. */
 static void source_of(const plan *p, int64_t i, int64_t j, int64_t at[2]) {
   const bool pairs = p->kind == PAIRS || p->kind == CELL_MASK;
   at[0] = p->kind == COLUMNS ? i : p->rows[i];
