@@ -43,8 +43,7 @@ static inline bool make_folder(void) {
   return true;
 }
 
-/* Saves a tree in a format, opens the new file, and compares the numbers of leaves, objects and bytes. Returns NULL if
- * the format cannot hold the tree. */
+/* Saves a tree, opens the file and compares some counts. Returns NULL if the format cannot hold the tree. */
 static inline tdict_tree *write_again(const tdict_tree *tree, tdict_file_format format) {
   const bool is_of_tensordict = format == TDICT_FORMAT_CONSOLIDATED || format == TDICT_FORMAT_TDZ;
   const bool has_crc = format == TDICT_FORMAT_NPY || format == TDICT_FORMAT_NPZ;

@@ -1,6 +1,5 @@
 /* Runs the client on a thread with a pending cancellation, which ends the thread at its first cancellation point. Only
- * a few tdict functions that wait are cancellation points. They are listed below and not cancelled here, so the client
- * must return. */
+ * a few tdict functions that wait are cancellation points. They are not cancelled here, so the client must return. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

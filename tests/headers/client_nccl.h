@@ -1,5 +1,4 @@
-/* The part of client.c that uses tdict/comm_nccl.h. It does not need NCCL, because it passes the path of a library that
- * does not exist. */
+/* The part of client.c that uses tdict/comm_nccl.h. Needs no NCCL, because it names a missing library. */
 #include <unistd.h>
 
 static void use_nccl(tdict_context *context) {

@@ -20,8 +20,7 @@ def pack(dtype, numbers):
 
 
 def write_file(path, tensors, root=None, metadata=None):
-    """Writes a safetensors file. `tensors` is {name: (dtype, shape, bytes)}, `root` the root in TensorDict's entry of
-    the metadata."""
+    """Writes a file. `tensors` is {name: (dtype, shape, bytes)}, and `root` the root in TensorDict's metadata entry."""
     header, offset = {}, 0
     entries = dict(metadata or {})
     if root:

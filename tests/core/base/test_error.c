@@ -136,8 +136,7 @@ CASE(error_print_writes_one_line) {
   fclose(file);
 }
 
-/* Calls `run` and stores its return value in *answer. Returns what `run` wrote to stderr. The caller frees the
- * string. */
+/* Calls `run` and stores its return value in *answer. Returns what `run` wrote to stderr; the caller frees it. */
 static char *captured(int (*run)(tdict_status status, int *evaluated), tdict_status status, int *evaluated,
                       int *answer) {
   char *text = calloc(1, 4096);

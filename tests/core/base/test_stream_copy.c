@@ -8,8 +8,7 @@ enum { ROOM = 4096, EDGE = 96 };
 /* An unreadable address. Copies may prefetch from it, but must not read it. */
 static const void *const nowhere = (const void *)(uintptr_t)(1 << 12);
 
-/* Copies `bytes` bytes and checks them. The next `more` bytes of the destination must become zero. No other byte may
- * change. */
+/* Copies `bytes` bytes and checks them. The next `more` bytes must become zero. No other byte may change. */
 static void try_padded(tdict_stream_kind kind, size_t to, size_t from, size_t bytes, size_t more) {
   scoped_bytes block = NULL;
   if (posix_memalign((void **)&block, 4096, 2 * ROOM)) fail_msg("no memory");

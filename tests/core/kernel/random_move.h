@@ -1,6 +1,5 @@
 /* Makes random moves of elements between areas of device memory, and checks them with a naive model. The model computes
- * the offset of each element from its index. Unlike the library, it does not merge dimensions or combine elements into
- * wider units. */
+ * the offset of each element from its index. Unlike the library, it neither merges dimensions nor uses wider units. */
 #ifndef TDICT_TESTS_CORE_KERNEL_RANDOM_MOVE_H
 #define TDICT_TESTS_CORE_KERNEL_RANDOM_MOVE_H
 
@@ -59,8 +58,7 @@ typedef struct side {
   int64_t shape[MODEL_DIMS], strides[MODEL_DIMS], first;
 } side;
 
-/* Chooses a random order and direction of the dimensions, sometimes with gaps. Strides may be 0 if `may_repeat` is
- * true. Returns false if the area is full. */
+/* Chooses strides in random order and direction, some with gaps, some 0. Returns false if the area is full. */
 static inline bool place_side(rng *r, side *s, size_t item, bool may_repeat, size_t *used) {
   int order[MODEL_DIMS];
   int64_t step = (int64_t)item, back = 0;

@@ -116,8 +116,7 @@ GPU_CASE(kernel_blocks_find_their_entries) {
   run_check_and_close(&a, &work);
 }
 
-/* A check returns the index of the first bad position in each list. Half of the lists are in the work, half in device
- * memory. */
+/* A check returns the index of the first bad position in each list. Half of the lists are in device memory. */
 GPU_CASE(kernel_checks_find_the_first_bad_position) {
   enum { LISTS = 30, MOST = 5000 };
   rng r = {3};

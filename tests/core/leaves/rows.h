@@ -113,8 +113,7 @@ static inline void rows_check_row(const place *w, const rows *want, int64_t i, c
   scoped_bytes found = read_elements(w, got);
   assert_memory_equal(found, want->value[i], (size_t)(want->length[i] * want->width) * sizeof(float));
 }
-/* Checks that a ragged leaf equals these rows: its values, its offsets, and what the functions for ragged leaves
- * return. */
+/* Checks that a ragged leaf equals these rows: its values, its offsets, and what its functions return. */
 static inline void rows_check(const place *w, const rows *want, const tdict_ragged *got) {
   const tdict_tensor *values = tdict_ragged_get_info(got).values, *offsets = tdict_ragged_get_info(got).offsets;
   assert_int_equal(tdict_ragged_get_info(got).num_rows, want->count);

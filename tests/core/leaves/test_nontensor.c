@@ -167,8 +167,7 @@ CASE(values_refuse_to_join) {
   assert_null(out);
 }
 
-/* A child is changed through its own handle, so that its column no longer fits the parent's batch size. It must be
- * refused. */
+/* A child is changed through its own handle. Its column no longer fits the parent's batch size, so it is refused. */
 CASE(values_of_changed_children) {
   scoped_tree td = TREE(2), kid = NULL;
   tdict_tree *out = NULL;

@@ -19,8 +19,7 @@ static tdict_status fail_wait(tdict_fence *fence, void *device, void *stream, td
   return tdict_fail(error, TDICT_EDEVICE, "the wait failed");
 }
 
-/* A set keeps each fence once and waits for all fences. If a stream cannot wait for a fence, the calling thread waits
- * for it. */
+/* A set keeps each fence once and waits for all. If a stream cannot wait for a fence, the calling thread does. */
 CASE(fences_wait_for_each_fence) {
   static const tdict_fence_ops kinds[] = {{fake_poll, fake_wait, queue_wait, fake_retain, fake_release},
                                           {fake_poll, fake_wait, NULL, fake_retain, fake_release}};

@@ -73,8 +73,7 @@ CASE(host_cache_keeps_one_block) {
   tdict_host_cache_close(cache);
 }
 
-/* The kernel may reclaim the pages of a kept block. It cannot reclaim locked pages, so a block with locked pages is not
- * kept. */
+/* The kernel may reclaim the pages of a kept block, but not locked pages. A block with locked pages is not kept. */
 CASE(host_cache_does_not_keep_locked_pages) {
 #if SANITIZED
   skip(); /* mlock() does nothing under a sanitizer */

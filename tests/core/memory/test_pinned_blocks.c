@@ -1,5 +1,4 @@
-/* Tests which free block is chosen, what remains of it, and which blocks are merged. The memory at the addresses is
- * never accessed. */
+/* Tests which free block is chosen, what remains of it, and which blocks are merged. Accesses no pinned memory. */
 #include "core/memory/pinned_blocks.h"
 
 #include "support/test.h"

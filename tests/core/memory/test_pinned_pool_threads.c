@@ -3,8 +3,7 @@
 #include "core/memory/pools.h"
 #include "support/threads.h"
 
-/* Until an allocation is complete, others get only what it leaves of the limit. Both allocations below are made during
- * the first one. */
+/* Until an allocation is complete, others get only what it leaves of the limit. */
 static tdict_memory *limited;
 static tdict_block between;
 static tdict_status second, third;
@@ -58,8 +57,7 @@ typedef struct taker {
   bool trims;
   atomic_int refused, wrong;
 } taker;
-/* Takes up to 4 pages at a time and checks the limit of 6 pages. If `trims` is true, takes up to 12 pages and sometimes
- * trims the pool. */
+/* Takes up to 4 pages at a time and checks the limit of 6. If `trims` is true, takes up to 12 and sometimes trims. */
 static void *take_often(void *user) {
   taker *t = user;
   for (int i = 0; i < (t->trims ? 200 : 300); i++) {
@@ -91,8 +89,7 @@ CASE(pinned_pool_limit_holds_for_many_threads) {
   close_pool(t.memory);
 }
 
-/* Pages count against the limit until they are unpinned. The blocks have many sizes, so that they evict each other from
- * the cache. */
+/* Pages count against the limit until they are unpinned. Blocks of many sizes evict each other. */
 CASE(pinned_pool_limit_holds_at_every_moment) {
   taker t = {.memory = open_pool(16 * PAGE), .trims = true};
   atomic_init(&t.refused, 0);

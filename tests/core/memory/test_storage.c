@@ -176,8 +176,7 @@ static int gather_all(tdict_storage *s, bool to_write, gathered *g) {
   tdict_storage_each_before(s, to_write, gather, g);
   return g->count;
 }
-/* Returns true if `wanted` is the only fence to wait for, or if there is none and `wanted` is NULL. Ignores
- * `except`. */
+/* Returns true if `wanted` is the only fence to wait for, or NULL and there is none. Ignores `except`. */
 static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence *except, const fake_fence *wanted) {
   gathered g;
   int num_wanted = 0, num_others = 0;

@@ -83,8 +83,7 @@ static inline m_tree *rig_mapped(const m_tree *t, m_map *map) {
   return made;
 }
 
-/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`. If `count` is -1, removes the
- * dimension. */
+/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`. -1 removes the dimension. */
 static inline void rig_cut(m_map *map, int dim, int64_t start, int64_t step, int64_t count) {
   map->start[dim] = start;
   map->step[dim] = step;

@@ -35,8 +35,7 @@ static void end_tree(void *self) { tdict_release(self); }
 static const tdict_type tree_type =
     TD_TYPE(.name = "tree", .release = end_tree, .flatten = show_tree, .unflatten = keep_tree);
 
-/* Checks that the call fails with TDICT_ESHAPE at "n.y", that the message has both shapes, and that there is no
- * result. */
+/* Checks that the call fails with TDICT_ESHAPE at "n.y" and a message with both shapes, and has no result. */
 #define MISMATCH(made, call)                                          \
   do {                                                                \
     td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", (call)); \
@@ -202,8 +201,7 @@ static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, t
   return tdict_pad_sequence(both, 2, NULL, NULL, out, err);
 }
 
-/* In results of functions that use the parent's batch size, the child's batch size begins with it. All other functions
- * keep the batch size of the child. */
+/* In results of functions that use the parent's batch size, the child's begins with it. Others keep the child's. */
 CASE(changed_child_keeps_its_batch_size) {
   scoped_tree td = td_tree("[1,3] a:f32[1,3] d.x:f32[1,3,2]");
   td_ok(tdict_set_batch_size(td_child(td, "d"), 1, (const int64_t[]){1}, err));
@@ -216,8 +214,7 @@ CASE(changed_child_keeps_its_batch_size) {
   }
 }
 
-/* Functions that do not use the batch size still work, so a tree with a changed child can be read, copied and
- * repaired. */
+/* Functions that do not use the batch size still work. A tree with a changed child can be read, copied and repaired. */
 DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   scoped_rig r = rig_open();
   scoped_tree td = shrunk(&r), made = NULL;

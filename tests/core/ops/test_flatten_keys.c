@@ -35,8 +35,7 @@ CASE(unflatten_keys_unflattens) {
   help_paths(out, "a n n.b n.m n.m.u e");
 }
 
-/* Keys are ordered as in TensorDict: first the keys that are not split, then new trees in the order of the split
- * keys. */
+/* Keys are ordered as in TensorDict: first keys that are not split, then new trees in the order of the split keys. */
 CASE(unflatten_keys_puts_split_keys_last) {
   static const char *const keys[] = {"a\\.b", "z", "k\\.n", "a\\.c", "y\\.u\\.v", "k.old", "q"};
   scoped_tree td = TREE(3), out = NULL;
@@ -106,8 +105,7 @@ CASE(unflatten_keys_refuses) {
   assert_null(out);
 }
 
-/* The existing child "x" may have more batch dimensions than its parent. Tensors that lack these dimensions are
- * refused. */
+/* The existing child "x" has more batch dimensions than its parent. Tensors that lack these are refused. */
 CASE(unflatten_keys_keeps_batch_sizes) {
   const int64_t two[] = {2}, two_three[] = {2, 3}, good[] = {2, 3, 4}, bad[] = {2, 5};
   scoped_tree td = NULL, child = NULL;

@@ -1,5 +1,4 @@
-/* Tests tdict_pack_sequence(), which concatenates sequences of different lengths. Compares the result with a plain
- * loop. */
+/* Tests tdict_pack_sequence(), which concatenates sequences of different lengths. Compares it with a plain loop. */
 #include "rig.h"
 #include "support/things.h"
 #include "tdict/debug.h"
@@ -63,8 +62,7 @@ static const void *elements_of(const tdict_tree *td, const char *path, tdict_dty
   return tdict_tensor_const_data(t);
 }
 
-/* Compares a packed tree with the samples. The tree must have `tokens` tokens and `rows` rows. Those beyond the samples
- * must have the pad value. */
+/* Compares a packed tree of `tokens` tokens and `rows` rows with the samples. All others must have the pad value. */
 static void check_packed(const tdict_tree *out, const sample *s, int count, const tdict_pack_options *o, int64_t tokens,
                          int64_t rows) {
   const int32_t *offsets = elements_of(out, o->cu_seqlens, TDICT_I32, COUNTS(rows + 1));

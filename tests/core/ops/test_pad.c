@@ -178,8 +178,7 @@ DEVICE_CASE(pad_sequence_refuses) {
   assert_null(out);
 }
 
-/* Copies a mask to the host and compares it with the lengths. The mask has `width` elements for each step of a
- * sequence. */
+/* Copies a mask to the host and compares it with the lengths. It has `width` elements per step of a sequence. */
 static void check_mask(const tdict_tree *out, const char *path, const int64_t *lengths, int64_t width) {
   tdict_tensor *mask = td_made(tensor, tdict_get(out, path, &made, err)), *host = NULL;
   assert_true(tdict_tensor_dtype(mask) == TDICT_BOOL);

@@ -246,8 +246,7 @@ CASE(shape_views_of_equal_shapes_keep_their_strides) {
   }
 }
 
-/* Views of consecutive tensors with the same layout are made in one loop. An empty slot, an object or a child ends the
- * loop. */
+/* Views of consecutive tensors with the same layout are made in one loop. Empty slots, objects and children end it. */
 CASE(shape_views_of_neighbours) {
   static const char *const paths[] = {"a", "b", "c", "d", "n.a", "n.b", "e", "f"};
   enum { NUM_PATHS = sizeof paths / sizeof *paths };

@@ -89,8 +89,7 @@ CASE(latch_wakes_every_waiter) {
   tdict_latch_destroy(&latch);
 }
 
-/* A latch may be freed as soon as its count is 0. A sanitizer reports a later access by the thread that counted
- * down. */
+/* A latch may be freed as soon as its count is 0. A sanitizer reports a later access by the other thread. */
 CASE(latch_may_be_destroyed_after_a_wait) {
   for (int i = 0; i < 300; i++) {
     tdict_latch *latch = malloc(sizeof *latch);

@@ -204,8 +204,7 @@ CASE(pool_threads_run_concurrently) {
   for (int i = 0; i < THREADS; i++) pool_gate_open(&gates[i]);
 }
 
-/* The quota limits the number of processors that the pool uses, even if the set changes later, but not the number of
- * threads. */
+/* The quota limits the processors that the pool uses, even if the set changes later, but not its number of threads. */
 CASE(pool_uses_as_many_cpus_as_the_quota) {
   scoped_pool pool = open_pool(4);
   tdict_cpus set = td_cpus(0, 15);

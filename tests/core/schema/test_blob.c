@@ -93,8 +93,7 @@ CASE(schema_read_limits_depth) {
   }
 }
 
-/* Reads a blob. If the blob is accepted, the schema must write the same bytes. If not, the error must contain an
- * offset. */
+/* Reads a blob. If it is accepted, the schema must write the same bytes. If not, the error must contain an offset. */
 static void try_blob(const uint8_t *blob, size_t bytes) {
   tdict_schema *s = NULL;
   tdict_error error = {0};

@@ -19,8 +19,7 @@ CASE(hash128_matches_published_vectors) {
   }
 }
 
-/* Computes SMHasher's verification value, which is the hash of the hashes of 256 keys with different lengths and
- * seeds. */
+/* Computes SMHasher's verification value: the hash of the hashes of 256 keys with different lengths and seeds. */
 CASE(hash128_has_the_verification_value) {
   uint8_t key[256], hashes[256 * 16];
   for (int i = 0; i < 256; i++) {

@@ -184,8 +184,7 @@ static bool fits(const naive_dtype *to, const naive_dtype *from, const void *src
   return naive_convert(to, from, naive_load(from, src, i), &unused);
 }
 
-/* Converts an array whose elements all fit, then one with elements that do not fit. Returns 0 if no such element was
- * found. */
+/* Converts an array whose elements all fit, then one with elements that do not. Returns 0 if all elements fit. */
 static int check_pair(naive_random *r, const naive_dtype *to, const naive_dtype *from) {
   char src[COUNT * 8 + 1], dst[COUNT * 8 + 1];
   uint64_t refused = 0;
@@ -216,8 +215,7 @@ CASE(convert_all_pairs) {
   assert_true(refused > 80);
 }
 
-/* Converts each 16-bit and 8-bit float to a double and back. Also converts doubles at and next to the midpoint of two
- * neighboring floats. */
+/* Converts each 16-bit and 8-bit float to a double and back. Also converts doubles around the midpoints of floats. */
 CASE(convert_every_small_float) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2, TDICT_F16, TDICT_BF16};
   for (int i = 0; i < 4; i++) {

@@ -7,8 +7,7 @@
 #include "support/float_env.h"
 #include "support/threads.h"
 
-/* Makes a tensor of the given layout in new memory, which is filled with 0xA5. Sets *memory to the address of the
- * lowest element. */
+/* Makes a tensor of the given layout in new memory filled with 0xA5. Sets *memory to the lowest element's address. */
 static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, char **memory) {
   const size_t item = tdict_dtype_bytes(dtype);
   *memory = malloc((size_t)(layout->end - layout->low + 1) * item);
@@ -19,8 +18,7 @@ static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, 
   return td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
 }
 
-/* Converts int32 to double with random strides on both sides. Also checks that the bytes between and after the elements
- * do not change. */
+/* Converts int32 to double with random strides on both sides. Also checks that no other bytes change. */
 CASE(convert_any_strides) {
   naive_random r = {0x57e1de};
   int64_t elements = 0;

@@ -1,5 +1,4 @@
-/* Tests that conversions with vector instructions have the same results as the plain conversion, at any address and for
- * any count. */
+/* Tests that vector conversions have the results of the plain conversion, at any address and for any count. */
 #include "naive_convert.h"
 
 #include "core/tensor/convert.h"
@@ -87,8 +86,7 @@ static void check_large(naive_random *r, tdict_stream_kind kind, const naive_dty
 }
 CASE(convert_large_results) { each_pair(check_large); }
 
-/* Checks that the first element that does not fit is found at any position, both within a vector and after the last
- * full one. */
+/* Checks that the first element that does not fit is found at any position within and after the last full vector. */
 static void check_refused(naive_random *r, tdict_stream_kind kind, const naive_dtype *to, const naive_dtype *from) {
   static const double floats[] = {2147483648.0, -2147483904.0, (double)NAN, (double)INFINITY, -(double)INFINITY};
   static const int64_t integers[] = {INT64_C(2147483648), INT64_C(-2147483649), INT64_MIN, INT64_MAX};

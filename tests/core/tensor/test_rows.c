@@ -11,8 +11,7 @@ static void fill(unsigned char *bytes, unsigned seed) {
   for (size_t i = 0; i < ROOM; i++) bytes[i] = (unsigned char)((i * 7 + i / 251 + seed) % 253);
 }
 
-/* Reads and writes rows of `width` bytes, from byte `start` of the arrays on. In the indexed array, `gap` bytes are
- * between rows. */
+/* Reads and writes rows of `width` bytes from byte `start` on. In the indexed array, `gap` bytes are between rows. */
 static void check(size_t width, size_t gap, size_t start) {
   const size_t distance = width + gap;
   const tdict_rows rows = {positions, ROWS, (int64_t)distance, (int64_t)(width + GAP - gap)};

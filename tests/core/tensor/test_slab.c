@@ -92,8 +92,7 @@ CASE(slab_tensors_like_others_have_their_shapes) {
   tdict_slab_release(slab, slab->refs);
 }
 
-/* tdict_slab_add_repeated() makes a view that has the layout of another view, but its own address and its own
- * reference. */
+/* tdict_slab_add_repeated() makes a view with the layout of another view, but its own address and reference. */
 CASE(slab_repeats_views) {
   enum { VIEWS = 60 };
   unsigned char data[2][4096];

@@ -1,5 +1,4 @@
-/* Tests building several tensors in one storage: offsets, elements, sizes whose sum overflows, and failing
- * allocations. */
+/* Tests building several tensors in one storage: offsets, elements, overflowing sizes, and failing allocations. */
 #include "core/tensor/tensor_builder.h"
 
 #include "support/test.h"

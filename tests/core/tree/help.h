@@ -109,8 +109,7 @@ static inline tdict_status help_visit(void *user, const tdict_entry *entry, tdic
   return TDICT_OK;
 }
 
-/* Returns a string with all properties of a tree except its elements, to be compared later. The caller frees the
- * string. */
+/* Returns a string with all properties of a tree except its elements, to be compared later. The caller frees it. */
 static inline char *help_snapshot(const tdict_tree *td) {
   help_text all = {NULL, 0, 0, true};
   help_add_node(&all, td);

@@ -1,5 +1,4 @@
-/* Tests setting trees in other trees. The child gets the batch size and the device of its parent, or is refused. Also
- * tests cycles. */
+/* Tests setting trees in other trees. A child gets the batch size and device of its parent, or is refused. */
 #include "core/tree/agree.h"
 
 #include "help.h"
@@ -58,8 +57,7 @@ CASE(tree_set_tree_names_the_child_without_memory) {
   assert_int_equal(tdict_batch_ndim(td_child(td, "a.c")), 2);
 }
 
-/* A tree without tensors fits everywhere. If its batch size does not fit, a copy with the parent's batch size is set
- * instead. */
+/* A tree without tensors fits everywhere. If necessary, a copy with the parent's batch size is set. */
 CASE(tree_set_tree_takes_empty_children) {
   scoped_tree td = TREE(4), child = TREE(5, 2);
   td_put_tree(child, "n", TREE(5, 2, 1));
@@ -144,8 +142,7 @@ CASE(tree_set_tree_refuses_cycle) {
   td_ok(tdict_set_tree(td, "twice", m, err)); /* m can also be in td twice */
 }
 
-/* A copy with more batch dimensions shares no nodes with the original, so later keys and locks of the original do not
- * affect it. */
+/* A copy with more batch dimensions shares no nodes, so later keys and locks of the original do not affect it. */
 CASE(tree_set_tree_copies_all_nodes) {
   scoped_tree td = TREE(2, 3), child = td_tree("[2] short.x:f32[2,3]"), renamed = TREE(2);
   td_put_tree(child, "long", TREE(2, 3));

@@ -134,8 +134,7 @@ static void *use(void *argument) {
   return NULL;
 }
 
-/* Releases the box of a shared object on several threads. The last release must call the release hook, and only
- * once. */
+/* Releases the box of a shared object on several threads. The last must call the release hook, once. */
 static void count_across_threads(void) {
   shared s = {0};
   tdict_tree *td = help_tree_without_batch();

@@ -234,8 +234,7 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   assert_true(tdict_get_device(low, NULL));
 }
 
-/* A clone that is changed gets its own list of leaves. The list must not grow if changed clones are cloned again and
- * again. */
+/* A clone that is changed gets its own list of leaves. In a chain of such clones, it must not grow. */
 CASE(node_copies_do_not_grow) {
   scoped_tree td = td_tree("[3] a:f32[3]");
   for (int i = 0; i < 100; i++) {

@@ -95,8 +95,7 @@ typedef struct tensor_form {
   bool is_mask;    /* each byte is 0 or 1 */
 } tensor_form;
 
-/* A random layout, in elements: dimensions in any order, gaps, and strides that are negative or, if the form allows it,
- * 0. */
+/* A random layout, in elements: any order of dimensions, gaps, strides that are negative or, if `may_repeat`, 0. */
 typedef struct model_layout {
   int64_t strides[PLAIN_DIMS], low, high; /* the lowest and the highest offset of an element */
 } model_layout;
@@ -163,8 +162,7 @@ static inline tdict_tensor *model_tensor(model *m, const tensor_form *f, plain_a
   return t;
 }
 
-/* Makes a tree and its model with the batch size, keys, dtypes, shapes and places of `form`. The arrays of `form` need
- * no bytes. */
+/* Makes a tree and its model with the batch size, keys, dtypes, shapes and places of `form`. Does not use its bytes. */
 static inline slot model_tree(model *m, const plain_tree *form, bool may_repeat) {
   slot s = {help_tree(form->nb, form->bs), *form};
   int64_t more[PLAIN_DIMS];

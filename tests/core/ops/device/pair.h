@@ -118,8 +118,7 @@ static inline pair pair_random(const world *w, uint64_t shape_seed, uint64_t dat
   return p;
 }
 
-/* Returns a copy of the bytes from the lowest to the highest element. Sets *first to the offset of element 0 in the
- * copy. */
+/* Returns a copy of the bytes from the lowest to the highest element. Sets *first to the offset of element 0 in it. */
 static inline unsigned char *read_span(const world *w, const tdict_tensor *t, int64_t *first) {
   int64_t low, end;
   assert_true(
@@ -216,8 +215,7 @@ static inline tdict_index random_range(rng *r, int64_t size) {
   return pick(r, 0, 3) ? TDICT_RANGE(start, stop, steps[pick(r, 0, 5)]) : TDICT_ALL;
 }
 
-/* Makes a list of positions: an array, or a tensor on the host or the device. If `is_distinct` is true, no position is
- * repeated. */
+/* Makes a list of positions: an array, or a tensor on the host or the device. Repeats none if `is_distinct` is true. */
 static inline tdict_index random_list(rng *r, const world *w, random_index *out, int64_t size, int64_t count,
                                       bool is_distinct) {
   const int n = out->index.count;

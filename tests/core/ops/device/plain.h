@@ -127,8 +127,7 @@ static inline int64_t plain_total(const plain_tree *p) {
   return total;
 }
 
-/* plain_parts() describes a dtype or, if it is complex, the dtype of its parts. Returns NULL if the dtype has several
- * lanes. */
+/* plain_parts() describes a dtype, or the parts of a complex dtype. Returns NULL if the dtype has several lanes. */
 static inline bool plain_is_complex(tdict_dtype dtype) { return dtype == TDICT_C64 || dtype == TDICT_C128; }
 static inline const naive_dtype *plain_parts(tdict_dtype dtype) {
   if (dtype == TDICT_C64) return naive_find(TDICT_F32);
@@ -157,8 +156,7 @@ static inline bool plain_convert(tdict_dtype to, void *dst, tdict_dtype from, co
   }
   return true;
 }
-/* Returns true if the bits are equal, or if they differ only in payloads of NaNs, which a conversion may have
- * changed. */
+/* Returns true if the bits are equal, or differ only in payloads of NaNs that a conversion may have changed. */
 static inline bool plain_equal(const plain_array *a, const void *x, const void *y) {
   const naive_dtype *d = plain_parts(a->dtype);
   if (memcmp(x, y, plain_item(a->dtype)) == 0) return true;

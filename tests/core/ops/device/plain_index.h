@@ -110,8 +110,7 @@ static inline plain_array plain_get(const plain_plan *p, const plain_array *a) {
   return view;
 }
 
-/* Writes `value` to the selected elements. If `value` has fewer dimensions, it is repeated along the leading
- * dimensions. */
+/* Writes `value` to the selected elements. If `value` lacks leading dimensions, it is repeated along these. */
 static inline void plain_set(const plain_plan *p, plain_array *a, const plain_array *value) {
   int64_t shape[PLAIN_DIMS];
   const int ndim = plain_shape_of(p, a, shape), missing = ndim - value->ndim;

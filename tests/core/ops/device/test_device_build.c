@@ -1,5 +1,4 @@
-/* Tests tdict_moves_build(), which prepares a launch before tdict_moves_run(): the copied elements, moves added after
- * the build, and failing allocations. */
+/* Tests launches prepared by tdict_moves_build(): their elements, moves added later, and failing allocations. */
 #include "core/ops/device/moves.h"
 
 #include "core/ops/device/rows.h"

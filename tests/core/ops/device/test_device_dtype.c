@@ -1,13 +1,11 @@
-/* Tests conversions of trees on devices: the same results and errors as on the host, a single launch, and the order on
- * streams. */
+/* Tests conversions of trees on devices: results and errors as on the host, a single launch, and order on streams. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 #include "core/ops/twins.h"
 
 enum { NUM_SEEDS = 300 };
 
-/* Random elements often do not fit an integer dtype. The error must then have the same path and message as on the
- * host. */
+/* Random elements often do not fit an integer dtype. The path and message must then be the same as on the host. */
 GPU_CASE(device_to_dtype_equals_host) {
   static const tdict_dtype dtypes[] = {TDICT_U8,  TDICT_I8,  TDICT_I16, TDICT_U16,  TDICT_I32,    TDICT_U32,
                                        TDICT_I64, TDICT_U64, TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2,
@@ -39,8 +37,7 @@ GPU_CASE(device_to_dtype_equals_host) {
   nans_are_equal = false;
 }
 
-/* tdict_tensor_to_dtype() converts device tensors on their device. Results and messages must be the same as on the
- * host. */
+/* tdict_tensor_to_dtype() converts device tensors on the device, with the results and messages of the host. */
 GPU_CASE(device_tensor_to_dtype_equals_host) {
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I32, TDICT_F16, TDICT_BF16, TDICT_F32, TDICT_F64, TDICT_BOOL};
   scoped_world w = world_open();
@@ -80,8 +77,7 @@ GPU_CASE(device_tensor_to_dtype_equals_host) {
   assert_true(num_good > NUM_SEEDS && num_bad > 10);
 }
 
-/* Checks that element `at` of the leaf "e" is the double that equals the int32 in a tree of 40 rows from
- * rows_tree(). */
+/* Checks that element `at` of the leaf "e" equals the int32 in a tree of 40 rows from rows_tree(). */
 static void check_double(const place *w, const tdict_tree *td, uint64_t number, int at) {
   int32_t numbers[240];
   TD_FREED double *found = (double *)(void *)get_bytes(w, td_leaf(td, "e"));

@@ -1,5 +1,4 @@
-/* Tests operations on device trees with injected faults: each driver call fails once, and the kernels cannot be
- * loaded. */
+/* Tests operations on device trees with injected faults: each driver call fails once, or the kernels are missing. */
 #include "context.h"
 #include "core/ops/device/ways.h"
 #include "support/driver_fault.h"

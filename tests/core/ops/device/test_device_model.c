@@ -133,8 +133,7 @@ static void get_into(model *m) {
   }
 }
 
-/* Removes some leaves and leading batch dimensions from the form of a value, which is then repeated along these
- * dimensions. */
+/* Removes some leaves and leading batch dimensions from a value's form. The value is then repeated along these. */
 static void shorten(model *m, plain_tree *form) {
   const int cut = pick(&m->r, 0, 3) ? 0 : (int)pick(&m->r, 0, form->nb);
   form->nb -= cut;

@@ -39,8 +39,7 @@ SIM_CASE(device_index_on_stream_keeps_memory) {
   end_blocked(&w, &b);
 }
 
-/* On a stream, tdict_index_set() and tdict_index_into() only queue a launch. A later read of the destination waits for
- * the launch. */
+/* On a stream, a call that writes rows only queues a launch. A later read of the destination waits for the launch. */
 SIM_CASE(device_index_set_on_stream_is_ordered) {
   for (int into = 0; into < 2; into++) {
     scoped_place w = place_open(2);
@@ -240,8 +239,7 @@ SIM_CASE(device_index_lists_are_ordered) {
   kernel_end(&k[1]);
 }
 
-/* A call on one stream writes a list, and a call on another stream reads it. The second call must wait for the
- * first. */
+/* A call on one stream writes a list that a call on another stream reads. The second must wait for the first. */
 SIM_CASE(device_index_waits_for_writes_of_its_list) {
   scoped_place w = place_sim(2, 0, 2);
   const int64_t before[] = {1, 2, 3}, later[] = {9, 0, 33}, three = 3;

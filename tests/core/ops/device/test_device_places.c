@@ -4,8 +4,7 @@
 #include "core/ops/device/ways.h"
 #include "support/threads.h"
 
-/* The simulator cannot capture streams, so the test replaces the driver call that returns the capture status of a
- * stream. */
+/* The simulator cannot capture streams, so the test replaces the driver call that returns the capture status. */
 static _Atomic(void *) captured;
 static shim capture_shim;
 static tdict_cu report_capture(tdict_driver *d, tdict_cu_stream s, int *status) {

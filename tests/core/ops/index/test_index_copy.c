@@ -93,8 +93,7 @@ CASE(index_copy_takes_any_layout) {
   for (int i = 0; i < 600; i++) check_lists(&r, dtypes[i % 6]);
 }
 
-/* Masks have two dimensions, in C order or transposed. Their rows have up to 70 elements, so they can be longer or
- * shorter than a word. */
+/* Masks have two dimensions, in C order or transposed. Some rows are longer than a word, and some are shorter. */
 CASE(index_copy_reads_any_mask) {
   naive_random r = {18};
   for (int round = 0; round < 200; round++) {
@@ -120,8 +119,7 @@ CASE(index_copy_reads_any_mask) {
   }
 }
 
-/* Checks that tdict_index_set(), or tdict_index_get() if `value` is NULL, waits for a transfer that uses the storage
- * `busy`. */
+/* Checks that tdict_index_set(), or tdict_index_get() if `value` is NULL, waits for a transfer that uses `busy`. */
 static void check_waits(tdict_storage *busy, bool writes, tdict_tree *td, const tdict_tree *value) {
   static const int64_t positions[] = {2, 0};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(positions, 2));

@@ -200,8 +200,7 @@ static tdict_tree *make_rows(int64_t rows, int64_t width, uint64_t seed) {
   return td;
 }
 
-/* Writes rows by a list, and compares the result with a plain loop. Returns the number of parts, or 0 if no parallel
- * loop ran. */
+/* Writes rows by a list, and checks the result. Returns the number of parts, or 0 if no parallel loop ran. */
 static long write_rows(tdict_context *context, int64_t rows, int64_t width, const int64_t *at, int64_t count) {
   scoped_tree td = make_rows(rows, width, 5), value = make_rows(count, width, 6);
   scoped_tensor model = naive_tensor(TDICT_U8, COUNTS(rows, width), 5);
@@ -215,8 +214,7 @@ static long write_rows(tdict_context *context, int64_t rows, int64_t width, cons
   return loop.parts;
 }
 
-/* If a list repeats a row, the last value must remain. Only long rows are then copied in parallel: each part copies the
- * same range of bytes in every row. */
+/* If a list repeats a row, the last value must remain. Threads then divide only the bytes of long rows. */
 CASE(index_set_with_keeps_the_last_of_a_row) {
   enum { COUNT = 6000, ROWS_LEFT = 8000, WIDTH = 512, LONG = 96 << 10 };
   static int64_t at[COUNT];
@@ -294,8 +292,7 @@ CASE(index_set_with_pairs_repeats) {
   }
 }
 
-/* If rows of the destination share elements, or if source and destination do, only the calling thread copies, in
- * order. */
+/* If rows of the destination share elements, or source and destination do, only the calling thread copies, in order. */
 CASE(index_with_divides_only_separate_elements) {
   enum { COUNT = 4000, WIDTH = 1024 };
   static int64_t at[COUNT];
