@@ -1,4 +1,5 @@
-/* Fake machines: a temporary folder with the files of sysfs that placement.c reads, and devices placed by them. */
+/* Fake machines: a temporary folder with the sysfs files that placement.c reads, and devices placed according to
+ * them. */
 #ifndef TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 #define TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 

@@ -14,10 +14,10 @@
 #include "support/test.h"
 
 /* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
-#define CU(wanted, entry, ...)                                                                              \
-  do {                                                                                                      \
-    tdict_cu cu_result_ = d->ops->entry(d, __VA_ARGS__);                                                    \
-    if (cu_result_ != TDICT_CU_##wanted) fail_msg("%s answers %d, wanted %s", #entry, cu_result_, #wanted); \
+#define CU(wanted, entry, ...)                                                                               \
+  do {                                                                                                       \
+    tdict_cu cu_result_ = d->ops->entry(d, __VA_ARGS__);                                                     \
+    if (cu_result_ != TDICT_CU_##wanted) fail_msg("%s returned %d, wanted %s", #entry, cu_result_, #wanted); \
   } while (0)
 
 typedef struct fixture {

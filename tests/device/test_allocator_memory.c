@@ -7,7 +7,7 @@
 #include "support/gate.h"
 #include "support/threads.h"
 
-/* An allocator that takes device memory of the context, or host memory, and counts its calls. */
+/* An allocator that takes memory from the context's device or from the host, and counts its calls. */
 typedef struct own {
   tdict_memory *from; /* NULL: aligned_alloc */
   atomic_int live, allocated, released, wrong;
@@ -168,7 +168,7 @@ static void *open_later(void *user) {
   open_gate(x->g);
   return NULL;
 }
-/* Checks that memory is released only after its copies and its recorded uses. */
+/* Checks that memory is released only after its copies and its recorded uses have ended. */
 SIM_CASE(allocator_memory_is_released_after_its_uses) {
   scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory};

@@ -113,7 +113,7 @@ typedef struct held {
 static void hold(void *user) {
   while (!atomic_load(&((held *)user)->open)) usleep(100);
 }
-/* Creates a stream with a kernel, and a use of the stream. The use ends when the kernel is released. */
+/* Creates a stream on which `kernel` runs, and a use of the stream. The use ends when the test lets the kernel end. */
 static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *stream) {
   tdict_fence *use = NULL;
   td_ok(tdict_stream_create(b->context, td_device(), stream, err));
@@ -149,7 +149,7 @@ SIM_CASE(kept_blocks_are_reused_after_their_uses) {
   tdict_stream_destroy(b.context, s);
 }
 
-/* When a context is released, it frees its kept blocks, also a block whose use was never queried. */
+/* When a context is released, it frees its kept blocks, even a block whose use was never queried. */
 SIM_CASE(kept_blocks_are_freed_with_their_gpu) {
   fixture b = fixture_open(NULL);
   tdict_stream s;

@@ -4,7 +4,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* Waits for all work on the device, also for work of destroyed streams. */
+/* Waits for all work on the device, including the work of destroyed streams. */
 static void drain(tdict_driver *d) {
   void *p;
   CU(SUCCESS, mem_alloc, &p, 256);

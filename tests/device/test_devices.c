@@ -274,6 +274,6 @@ CASE(devices_open_each_gpu_once) {
     assert_ptr_equal(openers[i].gpu, openers[0].gpu);
     assert_ptr_equal(openers[i].absent, openers[0].absent);
   }
-  assert_int_equal(atomic_load(&d->num_streams), 2 * streams); /* the second GPU needs as many as the first */
+  assert_int_equal(atomic_load(&d->num_streams), 2 * streams); /* the second GPU creates as many streams as the first */
   tdict_devices_destroy(devices);
 }

@@ -74,7 +74,7 @@ CASE(driver_fault_forwards_every_call) {
   assert_memory_equal(to, from, BYTES);
   CU(SUCCESS, device_count, &number);
   assert_int_equal(number, 1);
-  CU(INVALID_DEVICE, device_attribute, 7, TDICT_CU_ATTRIBUTE_PCI_BUS_ID, &number); /* errors, too */
+  CU(INVALID_DEVICE, device_attribute, 7, TDICT_CU_ATTRIBUTE_PCI_BUS_ID, &number); /* errors are forwarded, too */
   tdict_fault_live live;
   tdict_driver_fault_get_live(d, &live);
   assert_int_equal(live.streams, 1);
@@ -122,7 +122,7 @@ CASE(driver_fault_nth_call_fails) {
   CU(SUCCESS, stream_destroy, s);
 }
 
-/* A call that fails does nothing. But if the call waits or releases something, it does so before it fails. */
+/* A call that fails has no effect, except that calls that wait or release something do so before they fail. */
 CASE(driver_fault_fails_before_or_after_the_call) {
   scoped_pair p = open_pair();
   tdict_driver *d = p.d;
@@ -256,7 +256,7 @@ CASE(driver_fault_wraps_a_held_device) {
   tdict_stream_destroy(c, s);
 }
 
-/* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, errors of pinning contain
+/* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, pinning errors contain
  * the reason. */
 CASE(pinned_memory_is_absent_for_a_reason) {
   tdict_sim_options sim = sim_options(false);

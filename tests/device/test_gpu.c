@@ -220,7 +220,7 @@ GPU_CASE(gpu_pinner_registers_and_unregisters) {
 static void count_refusals(void *user, int32_t level, const char *text) {
   if (level == TDICT_LOG_INFO && strstr(text, "binding it to node 1023 failed")) ++*(int *)user;
 }
-/* If the NUMA node does not exist, pages are still pinned, and a line is logged once. */
+/* If the NUMA node does not exist, pages are still pinned, and the refusal is logged once. */
 GPU_CASE(gpu_logs_a_refused_node_once) {
   int lines = 0;
   scoped_fixture b = fixture_open(td_options(tdict_context_options, log = count_refusals, user = &lines));
@@ -243,7 +243,7 @@ static void hear_of_kernels(void *user, int32_t level, const char *text) {
   assert_non_null(strstr(text, "cannot compile the library's kernels: cuModuleLoadData returned 221, "));
   ++*(int *)user;
 }
-/* Without kernels, some calls use a slower way and return no error. The cause is logged once. */
+/* Without kernels, some calls fall back to a slower way and return no error. The cause is logged once. */
 GPU_CASE(gpu_logs_kernels_that_cannot_be_loaded_once) {
   int lines = 0;
   shim s;

@@ -1,4 +1,4 @@
-/* Tests device memory: sizes, counts, reuse, copies of rectangles in three directions, and what failures leave. */
+/* Tests device memory: sizes, counts, reuse, copies of rectangles in three directions, and the state after failures. */
 #include "device/gpu.h"
 
 #include "core/memory/pinned_pool.h"
@@ -387,13 +387,13 @@ GPU_CASE(gpu_copies_are_split_at_registrations) {
   fixture_give(&b, &block);
 }
 
-/* Copies that are queued by one call are correct, whether or not the driver has a call for batches. */
 static tdict_cu no_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                          tdict_cu_stream s) {
   (void)d, (void)kind, (void)lines, (void)count, (void)s;
   return TDICT_CU_NOT_SUPPORTED;
 }
 
+/* Copies queued by one call are correct, whether or not the driver has a call for batches. */
 GPU_CASE(gpu_queue_copies) {
   enum { COUNT = TDICT_CU_MOST_COPIES, BYTES = COUNT * 3000 };
   scoped_fixture b = fixture_open(NULL);
@@ -466,7 +466,7 @@ static tdict_cu count_waits(tdict_driver *d, tdict_cu_stream stream) {
   return failing.real->stream_synchronize(d, stream);
 }
 
-/* If a copy fails halfway, its queued rows are waited for before its stream, buffer or host memory is reused. */
+/* If a copy fails halfway, the library waits for the queued rows before it reuses the stream, buffer or host memory. */
 SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
   scoped_fixture b = fixture_open(NULL);
   char host[512] = {0};

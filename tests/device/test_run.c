@@ -239,7 +239,7 @@ static tdict_cu counted_wait(tdict_driver *d, tdict_cu_stream s) {
   return waiting.s.real->stream_synchronize(d, s);
 }
 
-/* A run without an order waits for its stream once, also if it has results. */
+/* A run without an order waits for its stream once, even if it has results. */
 GPU_CASE(run_waits_once) {
   for (int results = 0; results < 2; results++) {
     scoped_run_case c;
@@ -491,8 +491,8 @@ static void end_order(tdict_run_order *order) {
   order->use = NULL;
 }
 
-/* Each driver call of a run fails once. Then the run returns an error and leaves nothing queued, or it succeeds without
- * this call. The next run succeeds. */
+/* Makes each driver call of a run fail once. The run must then return an error and leave nothing queued, or succeed
+ * without this call. The next run must succeed. */
 static int sweep_calls(bool results, bool on_stream) {
   int failed = 0;
   for (int64_t n = 1;; n++) {

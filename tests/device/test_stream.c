@@ -22,7 +22,7 @@ SIM_CASE(stream_synchronize_waits) {
   td_ok(tdict_stream_synchronize(c, (tdict_stream){tdict_cpu(), NULL}, err));
 }
 
-/* Waits for copies, also on real GPUs. */
+/* Waits for copies. This case also runs on real GPUs. */
 GPU_CASE(stream_synchronize_waits_for_copies) {
   enum { BYTES = 8 << 20 };
   scoped_fixture b = fixture_open(NULL);

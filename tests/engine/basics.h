@@ -1,12 +1,12 @@
-/* Helpers for all tests of transfers: trees that are built from tensors, and options. Any thread may use them, but each
- * tree only on one thread at a time. */
+/* Helpers for all transfer tests, which make trees, tensor descriptions and options. Any thread may call them, but only
+ * one thread at a time may use a tree. */
 #ifndef TDICT_TESTS_ENGINE_BASICS_H
 #define TDICT_TESTS_ENGINE_BASICS_H
 
 #include "support/test.h"
 
 static inline tdict_tree *new_tree(void) { return td_made(tree, tdict_create(0, NULL, &made, err)); }
-/* Describes an array of `count` elements in memory of the program. */
+/* Describes a one-dimensional array of *count elements. The program owns the array. */
 static inline tdict_tensor_desc desc_of(void *data, tdict_dtype dtype, const int64_t *count) {
   return td_with(tdict_tensor_desc, data = data, dtype = dtype, ndim = 1, shape = count);
 }

@@ -1,5 +1,5 @@
-/* Conversions for tests of transfers, trees of sources, and a check of the results by the slow conversion of
- * core/tensor/naive_convert.h. Thread rule: only the main thread. */
+/* Helpers for tests of conversions: the conversions, source trees, and a check of the results against the slow
+ * conversion in core/tensor/naive_convert.h. Thread rule: only the main thread. */
 #ifndef TDICT_TESTS_ENGINE_CONVERSIONS_H
 #define TDICT_TESTS_ENGINE_CONVERSIONS_H
 
@@ -29,7 +29,7 @@ static inline tdict_transfer_options converting(const tdict_conversion *conversi
   return o;
 }
 
-/* A leaf and its conversion: to a narrower or wider dtype, from or to integers, bools and small floats, or scaled. */
+/* A leaf and its conversion. Together, the `pairs` narrow, widen and scale integers, bools and floats. */
 typedef struct pair_of {
   const char *path;
   tdict_dtype from, to;
@@ -65,7 +65,7 @@ static inline void fill_fitting(tdict_tensor *t, const pair_of *p) {
     naive_store(from, t->data, (size_t)i, bits);
   }
 }
-/* Makes the source tree in one of four layouts: plain, strided, pinned, or views of one storage. */
+/* Makes the source tree. Its leaves are plain (`layout` 0), strided (1), pinned (2), or views of one storage (3). */
 static inline tdict_tree *make_sources(const place *w, int layout) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < NUM_PAIRS; i++) {

@@ -1,4 +1,4 @@
-/* The long sweep over faults, which scripts/sweep-faults runs: every operation in every mode. Each combination is a
+/* The cases of the long fault sweep that scripts/sweep-faults runs. Each pair of an operation and a variant is its own
  * case, so that CTest can run several at once. The including file defines `static void sweep(fw_op op, int first, int
  * num)`. */
 #ifndef TDICT_TESTS_ENGINE_FAULT_CASES_H

@@ -125,7 +125,7 @@ static inline void check_and_spoil(const place *w, const tdict_tree *want, tdict
   tdict_release(got);
 }
 
-/* A stream of the simulated device whose work waits until the test opens it. The test destroys the stream. */
+/* A stream of the simulated device whose queued work waits until the test sets `open`. The test destroys the stream. */
 typedef struct held_stream {
   tdict_stream s;
   atomic_bool open;
@@ -142,7 +142,7 @@ static inline tdict_transfer_options behind(const held_stream *h) {
   return td_with(tdict_transfer_options, after = h->s);
 }
 
-/* Returns the size of the storage of a new result, in which each leaf begins at a multiple of 256 bytes. */
+/* Returns the storage size of a result with the leaves of `td`, each of which begins at a multiple of 256 bytes. */
 static inline size_t line_bytes(const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   size_t at = 0;
@@ -150,7 +150,7 @@ static inline size_t line_bytes(const tdict_tree *td) {
     if (l.tensors[i]) at = (at + 255) / 256 * 256 + tdict_tensor_bytes(l.tensors[i]);
   return at;
 }
-/* Allocates memory of this size, fills it with 0xA5 and frees it, so that the next allocation gets it. */
+/* Allocates `bytes` bytes, fills them with 0xA5 and frees them, so that the next allocation reuses them. */
 static inline void poison(const place *w, tdict_memory *memory, size_t bytes) {
   const int64_t count = (int64_t)bytes;
   scoped_tensor t = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &count, memory, &made, err));
@@ -163,9 +163,9 @@ typedef struct way {
   bool async;
 } way;
 enum { NUM_WAYS = 4 * 5 * 2 };
-enum { WAYS_STEP = SANITIZED_STEP }; /* the step between ways in cases with many trees */
-/* The step between ways in cases that use about six ways for each of many trees. A prime, so that all modes and numbers
- * of threads occur. */
+enum { WAYS_STEP = SANITIZED_STEP }; /* cases with many trees try only every WAYS_STEP-th way */
+/* Cases that try about six ways for each of many trees use this step. It is prime, so that the cases reach all modes
+ * and numbers of threads. */
 enum { FEW_WAYS_STEP = SANITIZED ? 17 : 7 };
 static inline way way_at(int i) {
   static const int32_t threads[] = {0, 1, 2, 8, -1};
@@ -188,7 +188,7 @@ static inline void copy_tree(const place *w, const tdict_tree *src, tdict_tree *
   scoped_tree out = finish(copy_async(w, src, dst, &v->o));
   assert_ptr_equal(out, dst);
 }
-/* Moves a tree by a blocking call without pool threads. */
+/* Moves a tree with a blocking call that uses no pool threads. */
 static inline tdict_tree *to_device(const place *w, const tdict_tree *src, tdict_device device) {
   const tdict_transfer_options o = threads(0);
   return move_with(w, src, device, &o);

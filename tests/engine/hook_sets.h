@@ -17,8 +17,8 @@ static const tdict_type hook_sets[NUM_HOOK_SETS] = {
 };
 static inline bool can_move(int set) { return set & (MOVES | FLATTENS); }
 
-/* Checks how often the hooks of `count` objects of a set were called. `pinned` and `moved` say whether the call pins
- * and moves the objects. */
+/* Checks how often the hooks of `count` objects of type hook_sets[set] were called. `pinned` and `moved` say whether
+ * the call pins and moves the objects. */
 static inline void check_hook_calls(probe *p, int set, int count, bool pinned, bool moved) {
   const bool by_flatten = set & FLATTENS && (moved ? !(set & MOVES) : pinned && !(set & PINS));
   assert_int_equal(atomic_load(&p->pins), pinned && set & PINS ? count : 0);

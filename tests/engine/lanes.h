@@ -14,7 +14,7 @@ static inline tdict_gpu *gpu_of(const place *w) {
   return gpu;
 }
 
-/* Makes a transfer whose leaves have these sizes, one after another on the line. */
+/* Makes a transfer with `count` leaves of these sizes, which follow one another on the line. */
 static inline tdict_transfer *planned(const place *w, const size_t *bytes, uint32_t count) {
   tdict_transfer *t = NULL;
   td_ok(tdict_transfer_create(tdict_context_engine(w->c), 2, 1, &t, err));

@@ -1,5 +1,5 @@
-/* The batch of the tests that are based on PyTorch's issue reports: a struct of the program with two tensors and other
- * fields, which must not get lost. Hooks run on any thread, so they report by status and never assert. */
+/* The batch for the tests that are based on PyTorch's issue reports: a struct with two tensors and other fields, which
+ * transfers must preserve. Hooks run on any thread, so they report errors by status and never assert. */
 #ifndef TDICT_TESTS_ENGINE_NAMED_BATCH_H
 #define TDICT_TESTS_ENGINE_NAMED_BATCH_H
 
@@ -15,7 +15,7 @@ typedef struct batch {
 /* The method. It uses fields that are not tensors. */
 static inline int64_t batch_area(const batch *b) { return b->sizes[0] * b->sizes[1] + b->base.number; }
 
-/* Copies a batch, with other tensors. Takes over the tensors if it succeeds. */
+/* Copies the batch `like` with other tensors, which the copy owns. On failure, the caller still owns the tensors. */
 static inline batch *batch_around(const batch *like, tdict_tensor *inp, tdict_tensor *tgt) {
   batch *made = malloc(sizeof *made);
   if (!made) return NULL;

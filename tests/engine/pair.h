@@ -1,6 +1,6 @@
 /* A type of object for tests of hooks: two tensors, a label and a number, like the batch of a data loader. Each call of
- * a hook is counted, and can run a function of the test. Hooks run on any thread, so they report by status and never
- * assert. */
+ * a hook is counted, and can run a function of the test. Hooks run on any thread, so they report errors by status and
+ * never assert. */
 #ifndef TDICT_TESTS_ENGINE_PAIR_H
 #define TDICT_TESTS_ENGINE_PAIR_H
 
@@ -27,7 +27,7 @@ struct pair {
 enum { PAIR_ROWS = 10, PAIR_COLUMNS = 5 };
 static inline uint64_t pair_seed(int number, int which) { return 7000 + 2 * (uint64_t)number + (uint64_t)which; }
 
-/* Copies a pair, but with other tensors, which the copy owns. If memory is short, releases them and returns NULL. */
+/* Copies a pair, but with other tensors, which the copy owns. If this fails, releases the tensors and returns NULL. */
 static inline pair *pair_around(const pair *like, tdict_tensor *inp, tdict_tensor *tgt) {
   pair *made = malloc(sizeof *made);
   if (!made) {
@@ -129,7 +129,7 @@ static inline pair *put_pair(tdict_tree *td, const char *path, const tdict_type 
   td_ok(tdict_set_object(td, path, type, made, err));
   return made;
 }
-/* Puts a new pair whose hooks call a function of the test first. */
+/* Puts a new pair whose hooks pin_memory and to_device first call `also`. */
 static inline pair *put_pair_with(tdict_tree *td, const char *path, probe *p, int number,
                                   tdict_status (*also)(const pair *, const tdict_hook *, tdict_error *), void *user) {
   pair *made = put_pair(td, path, &pair_hooked, p, number);
@@ -148,7 +148,7 @@ static inline void check_gone(probe *p) {
   assert_int_equal(atomic_load(&p->live), 0);
 }
 #define scoped_probe \
-  TD_SCOPED(check_gone, probe) /* declare it before the place, so that it is checked after the place */
+  TD_SCOPED(check_gone, probe) /* declare it before the place, so that it is checked after the place is closed */
 /* Closes the place, and checks that all pairs are released. */
 static inline void close_pairs(place *w, probe *p) {
   place_close(w);

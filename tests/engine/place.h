@@ -1,4 +1,4 @@
-/* The place of a test of transfers: a context, its device, and raw access to device and host memory without the
+/* The place where a transfer test runs: a context, its device, and raw access to device and host memory without the
  * library. Thread rule: only the main thread. */
 #ifndef TDICT_TESTS_ENGINE_PLACE_H
 #define TDICT_TESTS_ENGINE_PLACE_H
@@ -45,7 +45,7 @@ static inline raw_memory *raw_of(const place *p, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? p->host : p->raw;
 }
 
-/* These make a transfer, which must succeed. */
+/* Each of these makes a transfer. The call must succeed. */
 static inline tdict_tree *move_with(const place *p, const tdict_tree *src, tdict_device device,
                                     const tdict_transfer_options *o) {
   return td_made(tree, tdict_to_device(p->c, src, device, o, &made, err));

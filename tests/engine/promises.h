@@ -73,7 +73,7 @@ static inline bool has_number(const place *p, const tdict_tensor *t, uint64_t nu
 }
 static inline uint64_t number_of_leaf(uint64_t number, int leaf) { return number * 16 + (uint64_t)leaf + 1; }
 
-/* Writes the bytes of a number to all leaves. Number 0: writes poison. */
+/* Writes the bytes of a number to all leaves. If `number` is 0, writes poison. */
 static inline void number_tree(const place *p, const tdict_tree *td, uint64_t number) {
   for (int i = 0; i < NUM_NUMBERED; i++) {
     tdict_tensor *t = td_leaf(td, numbered[i].path);
@@ -109,7 +109,7 @@ static inline void check_number_and_release(const place *p, tdict_tree *td, uint
 }
 /* Returns the address of the first leaf's storage. In a result, this storage is the arena. */
 static inline void *arena_of(const tdict_tree *td) { return td_leaf(td, numbered[0].path)->storage->data; }
-/* Allocates memory of the arena's size, poisons it and frees it, so that the next result gets it. */
+/* Allocates memory of the arena's size, poisons it and frees it, so that the next result reuses it. */
 static inline void poison_arena(const place *p, tdict_memory *memory) {
   size_t at = 0;
   for (int i = 0; i < NUM_NUMBERED; i++)

@@ -6,7 +6,7 @@
 
 enum { LEAVES = 1000, MIB = 1 << 20 };
 
-/* Makes a tree with a batch size and ten children, which have 1000 leaves of many sizes. */
+/* Makes a tree with a batch size and ten children, which together have 1000 leaves of different sizes. */
 static tdict_tree *thousand_leaves(void) {
   tdict_tree *td = td_made(tree, tdict_create(SHAPE(3), &made, err));
   for (int i = 0; i < LEAVES; i++) {
@@ -54,7 +54,7 @@ static size_t whole_bytes(const tdict_tree *td) {
   return count;
 }
 
-/* The padding is zero, also in reused memory. */
+/* The padding is zero, even in reused memory. */
 DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
   scoped_place w = open_place();
   tdict_memory *const memories[] = {NULL, w.memory, w.pinned};
@@ -71,7 +71,7 @@ DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
   }
 }
 
-/* In all modes and with any number of threads, a tree in pinned memory moves to the device and back by one copy. */
+/* In all modes and with any number of threads, a pinned tree moves to the device and back in one copy each. */
 GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = td_made(tree, tdict_consolidate(plain, w.pinned, &made, err));
@@ -177,7 +177,7 @@ GPU_CASE(consolidated_large_tree_moves_in_pieces) {
   check_and_release(&w, src, out);
 }
 
-/* Moves all kinds of trees in all ways. */
+/* Moves trees of every kind with the options that way_at() returns. */
 DEVICE_CASE(consolidated_trees_of_every_kind) {
   scoped_place w = open_place();
   for (int k = 0; k < NUM_TREE_KINDS; k++) {
@@ -201,7 +201,7 @@ DEVICE_CASE(consolidated_trees_of_every_kind) {
   }
 }
 
-/* The result shares the text and columns of a consolidated tree. The tensors still move in one copy, also in a second
+/* The result shares the text and columns of a consolidated tree. The tensors still move in one copy, even in a second
  * transfer. */
 GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
   scoped_place w = open_wrapped(NULL);
@@ -331,7 +331,7 @@ SIM_CASE(consolidated_source_may_change_after_the_call) {
   tdict_storage *storage = td_leaf(src, "group0.leaf0")->storage;
   td_ok(tdict_sim_hold(w.c, err));
   scoped_future f = move_async(&w, src, w.device, NULL);
-  assert_false(tdict_storage_is_idle(storage)); /* accessors wait */
+  assert_false(tdict_storage_is_idle(storage)); /* accessors would wait for the transfer */
   td_ok(tdict_unlock(src, err));
   td_ok(tdict_delete(src, "group0", err));
   td_ok(tdict_rename(src, "group1", "other", false, err));
@@ -354,7 +354,7 @@ SIM_CASE(consolidated_copies_that_fail) {
     if (l.tensors[i]) assert_null(tdict_tensor_const_data(l.tensors[i]));
   free_list(&l);
   td_fails_at(TDICT_EINVAL, "lost", "group0.leaf0", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-  /* Transfers write one group after another. A group is lost until its transfer. The padding stays lost. */
+  /* Transfers write one group after another. A group is lost until a transfer writes it. The padding stays lost. */
   tdict_tree *parts = td_made(tree, tdict_clone(src, &made, err));
   static const char *const groups[] = {"group0", "group1", "group2", "group3", "group4",
                                        "group5", "group6", "group7", "group8", "group9"};
@@ -376,7 +376,7 @@ SIM_CASE(consolidated_copies_that_fail) {
   td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", tdict_to_device(w.c, src, w.device, NULL, &out, err));
 }
 
-/* An earlier transfer fails to write the source, so the bytes of the source are lost. */
+/* An earlier transfer into the source is cancelled, so the source's bytes are lost. */
 SIM_CASE(consolidated_source_is_lost_meanwhile) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
@@ -385,7 +385,7 @@ SIM_CASE(consolidated_source_is_lost_meanwhile) {
   scoped_future a = NULL, b = NULL;
   td_ok(tdict_sim_hold(w.c, err));
   td_ok(tdict_transfer_into_async(w.c, child, from, NULL, &a, err));
-  td_ok(tdict_to_device_async(w.c, dst, tdict_cpu(), NULL, &b, err)); /* waits for the first */
+  td_ok(tdict_to_device_async(w.c, dst, tdict_cpu(), NULL, &b, err)); /* waits for transfer a */
   tdict_future_cancel(a);
   td_ok(tdict_sim_resume(w.c, err));
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait(a, NULL, err));

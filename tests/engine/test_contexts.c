@@ -63,7 +63,7 @@ static void refuse_foreign_trees(neighbours *n) {
   check_tree_number(&n->other, n->there, 3);
 }
 
-/* Moves a tensor that describes device memory. The library finds the context that owns the memory by the address. */
+/* Moves a tensor that describes device memory. The library finds the context that owns the memory from the address. */
 static void tell_described_blocks_apart(neighbours *n) {
   const int64_t count = OTHER_BYTES;
   for (int i = 0; i < 2; i++) {
@@ -88,7 +88,7 @@ SIM_CASE(sim_devices_belong_to_their_context) {
   refuse_foreign_streams(&n);
   refuse_foreign_trees(&n);
   tell_described_blocks_apart(&n);
-  /* both contexts accept host memory, also if it is pinned */
+  /* both contexts accept host memory, even if it is pinned */
   tdict_tree *back = moved(&n.other, n.there, tdict_cpu());
   tdict_tree *pinned = td_made(tree, tdict_pin_memory(n.other.c, back, NULL, &made, err));
   tdict_tree *again = moved(&n.own, pinned, tdict_sim(0));
@@ -187,7 +187,7 @@ SIM_CASE(streams_are_checked_for_capture_first) {
 static tdict_cu lose_the_device(tdict_driver *d, tdict_cu_stream s, int *status) {
   return (void)d, (void)s, (void)status, TDICT_CU_ILLEGAL_ADDRESS;
 }
-/* If the device is lost after the end of a transfer, a wait succeeds and writes no error. */
+/* If the device is lost after a transfer has ended, tdict_future_wait_on_stream() succeeds and writes no error. */
 SIM_CASE(wait_on_stream_of_a_lost_device_leaves_the_error) {
   scoped_place w = place_open(2);
   shim h;

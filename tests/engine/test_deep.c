@@ -1,5 +1,5 @@
 /* Tests trees with very many levels. The time of a call must be linear in the number of levels. If a transfer visited
- * all levels above each leaf, it would take minutes, and CTest would end the case. */
+ * all levels above each leaf, it would take minutes, and the case would exceed CTest's time limit. */
 #include "promises.h"
 #include "tdict/object.h"
 

@@ -132,7 +132,7 @@ SIM_CASE(device_writers_wait_for_transfers) {
       transfer_stand_in s;
       begin_stand_in(&s, &w, td_leaf(t.dst, "x"), 100, writes ? 900 : 0);
       td_ok(kinds[i].run(&t, err));
-      if (s.waits == 0 || !s.untouched) fail_msg("%s wrote during a transfer", kinds[i].name);
+      if (s.waits == 0 || !s.untouched) fail_msg("%s did not wait for a transfer before it wrote", kinds[i].name);
       assert_false(has_number(&w, td_leaf(t.dst, "x"), writes ? 900 : 100)); /* the call wrote after the stand-in */
     }
 }
@@ -145,7 +145,7 @@ SIM_CASE(device_readers_wait_for_writers) {
     transfer_stand_in s;
     begin_stand_in(&s, &w, td_leaf(t.src, "x"), 200, 900);
     td_ok(kinds[i].run(&t, err));
-    if (s.waits == 0) fail_msg("%s read during a transfer that writes", kinds[i].name);
+    if (s.waits == 0) fail_msg("%s did not wait for a transfer that writes its source", kinds[i].name);
     if (kinds[i].writes) assert_true(has_number(&w, td_leaf(t.dst, "x"), 900));
     if (t.out) assert_true(has_number(&w, td_leaf(t.out, "x"), 900));
     close_things(&t);
@@ -236,7 +236,7 @@ SIM_CASE(device_writers_wait_for_recorded_uses) {
     begin_call(&c);
     assert_true(has_number(&w, td_leaf(c.t.dst, "x"), 100));
     gate_open(&g);
-    if (!kernel_saw(&k, 100)) fail_msg("%s wrote under a kernel", kinds[i].name);
+    if (!kernel_saw(&k, 100)) fail_msg("%s wrote before the kernel had read the bytes", kinds[i].name);
     end_call(&c);
     sync_stream(&w, s);
     kernel_end(&k);

@@ -100,7 +100,7 @@ SIM_CASE(engine_readers_do_not_wait_for_each_other) {
   check_tree(&w, x, out);
 }
 
-/* Each transfer waits for the one before, or all wait for the first. Their futures are already released. */
+/* Each transfer waits for the one before, or all wait for the first, although the test has released their futures. */
 SIM_CASE(engine_chains_and_fans) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *trees[9], *want;
@@ -127,7 +127,7 @@ SIM_CASE(engine_chains_and_fans) {
   tdict_release(want);
 }
 
-/* A thread that asks for a host pointer, which must wait for transfers. */
+/* A thread that requests a host pointer. The request must wait for transfers. */
 typedef struct asker {
   pthread_t thread;
   tdict_tensor *t;
@@ -204,7 +204,7 @@ static void check_all(const place *w, const tdict_tree *td, unsigned char byte) 
     if (bytes[i] != byte) fail_msg("byte %d is 0x%02x, wanted 0x%02x", i, bytes[i], byte);
 }
 
-/* Checks that transfers run after the work on `stream`: `after` itself or, if this is legacy, a blocking stream. */
+/* Checks that transfers run after the work on `stream`. This is `after` or, if `after` is legacy, a blocking stream. */
 static void check_behind(const place *w, tdict_stream stream, tdict_stream after) {
   kernel k;
   scoped_tree there = one_there(w), other = one_there(w), host = one_leaf(w->pinned), out = NULL, fresh = NULL;

@@ -3,7 +3,7 @@
  * Each run has its own context, and the fault is in its first transfer, which also creates the streams and the ring.
  * The status must be allowed for this kind of fault, the bytes must be correct if the call succeeded, and no mark may
  * be left on the source. The next transfer of the context must succeed, and nothing may leak when the context is
- * destroyed. scripts/sweep-faults collects the lines "fault ..." of the output. */
+ * destroyed. scripts/sweep-faults collects the "fault ..." lines from the output. */
 #include <sched.h>
 
 #include "fault_cases.h"
@@ -63,7 +63,7 @@ static void check_clear(const fw_world *w, const fw_run *run, const char *where,
 static void judge(const fw_world *w, const fw_run *run, verdict v, const char *where, tdict_cu code) {
   if (run->status != TDICT_OK) check_clear(w, run, where, code);
   if (v == GOES_ON && run->status != TDICT_OK)
-    fail_msg("%s: %s at '%s': %s; wanted another way", where, tdict_status_name(run->status), run->err.path,
+    fail_msg("%s: %s at '%s': %s; wanted a fallback", where, tdict_status_name(run->status), run->err.path,
              run->err.message);
   if (v >= FAILS && run->status == TDICT_OK) fail_msg("%s: wanted an error", where);
   if (v == FAILS_AT_LEAF && !run->err.path[0]) fail_msg("%s: no path: %s", where, run->err.message);
@@ -86,7 +86,7 @@ typedef struct tally {
   int64_t calls;       /* calls of this kind in the run without a fault */
 } tally;
 
-/* Makes one run with a fault. Returns false if the fault did not occur. */
+/* Runs the operation once with the fault. Returns false if the fault did not occur. */
 static bool run_one(fw_world *w, fw_op op, const fw_variant *variant, const tdict_fault *fault, tdict_fault_kind kind,
                     tally *t) {
   char where[128];
@@ -123,10 +123,10 @@ static void sweep_kind(fw_world *w, fw_op op, const fw_variant *variant, tdict_f
   while (run_one(w, op, variant, &fault, kind, &t)) {
     assert_int_equal(SANITIZED_STEP * (t.met - 1) + first, fault.n); /* all earlier faults occurred */
     fault.n += SANITIZED_STEP;
-    if (fault.n > MOST_FAULTS) fail_msg("%s: there is no end", tdict_fault_kind_name(kind));
+    if (fault.n > MOST_FAULTS) fail_msg("%s: the sweep does not end", tdict_fault_kind_name(kind));
   }
   /* No fault occurred in the last run. If one thread does all the work, this run made as many calls of the kind as
-   * faults occurred before. The number of copies and queries depends on the speed of the device. */
+   * faults occurred before. The numbers of copies and queries vary with the speed of the device. */
   bool alone = op != FW_TO_DEVICE_ASYNC && op != FW_TO_HOST_ASYNC && op != FW_INTO_HOST_ASYNC;
   bool steady = kind != TDICT_FAULT_COPY_IN && kind != TDICT_FAULT_COPY_OUT && kind != TDICT_FAULT_EVENT_QUERY;
   if (variant->num_threads == 0 && alone && steady)
@@ -199,7 +199,7 @@ GPU_CASE(faults_no_pinned_memory_at_all) {
 }
 
 /* Makes all driver calls from the n-th on fail, as if the device were lost. All later calls must fail without waiting
- * for ever. Driver resources are lost with the device, so they are not counted. The sanitizer checks host memory. */
+ * forever. Driver resources are lost with the device, so they are not counted. Sanitizers find host leaks. */
 static bool lose(fw_world *w, fw_op op, const fw_variant *variant, int64_t n) {
   const tdict_fault lost = {.kinds = TDICT_FAULT_ALL, .n = n, .code = LAUNCH_FAILED, .lasts = true};
   const char *where = td_text("%s/%s, lost at call %lld", fw_op_name(op), variant->name, (long long)n);
@@ -241,7 +241,7 @@ static void lose_all(fw_op op) {
 SIM_CASE(faults_device_lost_to_device) { lose_all(FW_TO_DEVICE_ASYNC); }
 SIM_CASE(faults_device_lost_to_host) { lose_all(FW_INTO_HOST_ASYNC); }
 
-/* While a copy does not end, only its own transfer waits. */
+/* While a copy stalls, only its own transfer waits. */
 GPU_CASE(faults_stalled_copy_is_waited_for) {
   fw_world w;
   fw_open(&w);
@@ -256,7 +256,7 @@ GPU_CASE(faults_stalled_copy_is_waited_for) {
     td_fails(TDICT_ETIMEDOUT, "has not ended", tdict_future_wait_for(f, 20000000, NULL, err));
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
     if (cancels) tdict_future_cancel(f);
-    assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING); /* queued copies are still waited for */
+    assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING); /* the transfer still waits for its queued copies */
     tdict_tree *other = NULL;
     td_ok(tdict_to_device(c, w.one, w.device, NULL, &other, err)); /* other transfers still work */
     tdict_release(other);

@@ -1,6 +1,6 @@
-/* Sweeps over allocations of host memory like test_faults.c: the first allocation fails, then the second and so on,
- * until a run meets no fault. One sweep counts the allocations of the calling thread, another counts those of the only
- * pool thread. Allocations in the driver do not count. test_faults.c makes these fail. */
+/* Sweeps over host memory allocations as test_faults.c does over driver calls: the first allocation fails, then the
+ * second and so on, until none fails. One sweep counts the allocations of the calling thread, another counts those of
+ * the only pool thread. Allocations by the driver are not counted, because test_faults.c makes them fail. */
 #include "context.h"
 #include "core/sched/latch.h"
 #include "core/sched/pool.h"
@@ -134,7 +134,7 @@ static void sweep_one(fw_world *w, fw_op op, const sweep_of *s) {
   const int64_t first = 1 + sanitized_first((int)(s->variant - fw_variants));
   int64_t n = first, failed = 0;
   while (run_one(w, op, s, n, &failed))
-    if ((n += SANITIZED_STEP) > MOST_FAULTS) fail_msg("%s: there is no end", fw_op_name(op));
+    if ((n += SANITIZED_STEP) > MOST_FAULTS) fail_msg("%s: the sweep does not end", fw_op_name(op));
   if (!s->pool) assert_true(n > first);
   if (n == first) return;
   printf("fault %s %s %s host_memory_of_%s%s 0 %lld %lld\n", w->device.type == TDICT_DEVICE_SIM ? "sim" : "cuda",

@@ -1,5 +1,5 @@
 /* Tests threads that cannot be started. The first pthread_create() of a new context fails, then the second and so on,
- * until a context meets no fault. The threads of the simulated device count, too. */
+ * until the context is created without a fault. Threads of the simulated device are counted too. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -108,7 +108,7 @@ static void let_all_go(family *f) {
   td_release(f->pending, f->done, f->host, f->dev, f->pinned, f->dst, f->w.c);
 }
 static void live_as_child(family *f) {
-  alarm(30); /* ends a child that hangs; the parent then sees the signal */
+  alarm(30); /* kills a child that hangs; the parent then sees the signal */
   refuse_transfers(f);
   refuse_waits(f);
   refuse_memory(f);
@@ -166,12 +166,12 @@ GPU_CASE(fork_is_refused) {
     if (child == 0) live_as_child(&f);
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
-    if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+    if (WIFSIGNALED(status)) fail_msg("the child was killed by signal %d", WTERMSIG(status));
     assert_int_equal(WEXITSTATUS(status), 0);
   }
 }
 
-/* Other threads may hold locks at the fork. In the child, nobody unlocks them, so calls must not take them. */
+/* Other threads may hold locks at the fork. In the child, no thread unlocks them, so calls must not take them. */
 GPU_CASE(fork_ignores_locks_of_other_threads) {
   scoped_family f = begin_family();
   tdict_future *futures[] = {f.done, f.pending};
@@ -205,7 +205,7 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
   }
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);
-  if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+  if (WIFSIGNALED(status)) fail_msg("the child was killed by signal %d", WTERMSIG(status));
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
@@ -280,7 +280,7 @@ GPU_CASE(fork_holds_all_locks) {
   assert_true(child >= 0);
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);
-  if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+  if (WIFSIGNALED(status)) fail_msg("the child was killed by signal %d", WTERMSIG(status));
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
@@ -323,7 +323,7 @@ SIM_CASE(fork_while_pointers_are_requested) {
     }
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
-    if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+    if (WIFSIGNALED(status)) fail_msg("the child was killed by signal %d", WTERMSIG(status));
     assert_int_equal(WEXITSTATUS(status), 0);
   }
   atomic_store(&m.stops, true);

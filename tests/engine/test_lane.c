@@ -37,7 +37,7 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
     check_tree(&w, other, there);
     assert_false(tdict_future_is_ready(first));
     assert_in_range(atomic_load(&transfer_of(first)->slots_held), 1,
-                    29); /* 28 slots, and the slot of a thread that asked before */
+                    29); /* 28 slots, plus the slot of a thread that asked earlier */
     td_release(there, second);
     atomic_store(&held.open, true);
     check_result(&w, src, first);
@@ -62,7 +62,7 @@ void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
   atomic_fetch_add(&num_returned, 1);
 }
 
-/* A returned slot no longer counts for its transfer, so no transfer counts more slots than are taken. */
+/* A returned slot no longer counts for its transfer, so no transfer's count exceeds the number of taken slots. */
 SIM_CASE(lane_counts_returned_slots_no_more) {
   scoped_place w = open_large();
   tdict_tree *src = new_tree(), *there = NULL;
@@ -122,7 +122,7 @@ GPU_CASE(lane_waits_no_longer_than_its_transfer) {
 
 static _Atomic(int) stopped;
 static atomic_bool goes_on;
-/* Makes stream_wait_event() fail, after some threads have filled slots and while others wait for a slot. */
+/* Replaces stream_wait_event(): waits until the test sets `goes_on`, and then fails. */
 static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
   (void)d;
   (void)s;
@@ -188,7 +188,7 @@ GPU_CASE(lane_returns_its_events) {
   assert_int_equal(last.num_events, first.num_events);
 }
 
-/* If asking whether a copy has ended finds the device lost, the lane returns the error, and the transfer fails. */
+/* If the query for the end of a copy finds the device lost, the lane returns the error, and the transfer fails. */
 SIM_CASE(lane_reports_a_lost_device) {
   scoped_place w = open_large();
   const size_t line = 200000;

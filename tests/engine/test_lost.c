@@ -13,7 +13,7 @@ static tdict_status at_gate(const pair *self, const tdict_hook *hook, tdict_erro
 static void check_cancelled(tdict_future *f) {
   tdict_tree *out = NULL;
   td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(f, &out, err));
-  td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait_for(f, 0, &out, err)); /* each time */
+  td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait_for(f, 0, &out, err)); /* also in later calls */
   assert_null(out);
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
   assert_true(tdict_future_is_ready(f));
@@ -35,7 +35,7 @@ static void cancel_while_hooks_run(void) {
   check_number_and_release(&w, moved(&w, src, w.device), 1);
 }
 
-/* Cancels a transfer that waits for another transfer, while a third one waits for it. */
+/* Cancels transfer b, which waits for transfer a, while transfer c waits for b. */
 static void cancel_while_waiting(void) {
   scoped_place w = place_sim(4, SLOW, 1);
   scoped_tree one = numbered_tree(&w, NULL, 2), two = numbered_tree(&w, NULL, 3), d = numbered_tree(&w, w.memory, 4);
@@ -139,7 +139,7 @@ SIM_CASE(cancel_in_every_state) {
   cancel_at_random();
 }
 
-/* Cancels a future and releases it at once. The transfer still ends, and the context waits for that. */
+/* Cancels a future and releases it at once. The transfer still ends, and tdict_context_destroy() waits for its end. */
 SIM_CASE(cancel_and_release) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, NULL, 8);
@@ -151,8 +151,8 @@ SIM_CASE(cancel_and_release) {
 
 /* ---- lost bytes ---- */
 
-/* While `is_failing` is set, queries of and waits for events and streams return an error. Both must fail, because the
- * library may poll or wait, depending on the time. */
+/* While `is_failing` is set, queries and waits for events and streams return an error. Both must fail, because timing
+ * decides whether the library polls or waits. */
 static shim failing;
 static atomic_bool is_failing;
 static tdict_cu answer(tdict_cu result) { return atomic_load(&is_failing) ? TDICT_CU_UNKNOWN : result; }
@@ -173,7 +173,7 @@ static void end_failing(const place *w) {
   shim_end(&failing, w->d);
 }
 
-/* A transfer fails after the program got its result by tdict_future_wait_on_stream(). */
+/* A transfer fails after the program got its result from tdict_future_wait_on_stream(). */
 static void lose_a_result(tdict_device to, bool pinned) {
   scoped_place w = place_sim(2, SLOW, 1);
   tdict_tree *src = numbered_tree(&w, to.type == TDICT_DEVICE_CPU ? w.memory : NULL, 10), *out = NULL;
@@ -196,7 +196,7 @@ static void lose_a_result(tdict_device to, bool pinned) {
   td_release(f, out);
   check_number_and_release(&w, src, 10);
 }
-/* The program has a result early and changes it. Then the transfer fails. */
+/* The program gets a result early and changes it. Then the transfer fails. */
 static void change_a_result(void) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, w.memory, 10), out = NULL;
@@ -375,7 +375,7 @@ GPU_CASE(unreported_errors_are_logged) {
   assert_int_equal(errors_of(&h), 0);
   /* no call returned the error; the future is released after or before the end of the transfer */
   f = move_async(&w, bad, w.device, NULL);
-  assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EIO); /* only a tdict_error counts, not the state */
+  assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EIO); /* only a call that fills a tdict_error counts */
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
   tdict_future_release(f);
   for (int i = 0; i < 50000 && errors_of(&h) < 1; i++) usleep(100);
@@ -456,7 +456,7 @@ static tdict_cu lose_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_c
   return lost ? LAUNCH_FAILED : losing.real->copy_batch_async(d, kind, lines, count, s);
 }
 
-/* Checks that each call that needs the lost device returns its error, and that other calls still work. */
+/* Checks that each call that needs the lost device returns TDICT_ELOST, and that other calls still work. */
 static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *dst, const tdict_tree *on_host) {
   tdict_tree *out = NULL;
   tdict_tensor *t = NULL;

@@ -121,7 +121,7 @@ GPU_CASE(lost_source_of_a_tensor_copy) {
 }
 
 /* Reads of one leaf that begin while a transfer into this leaf fails. The transfer has many more leaves, so that it
- * takes long enough to end for reads to begin meanwhile. */
+ * ends slowly and reads can begin meanwhile. */
 enum { ENDING_LEAVES = 30000, MOST_READS = 3000 };
 typedef struct reading {
   const place *w;

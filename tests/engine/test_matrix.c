@@ -31,7 +31,7 @@ enum {
 /* A transfer in flight, and the expected generation of its tree. */
 typedef struct pending {
   tdict_future *future;
-  int64_t generation; /* ANY: one generation, but any; NONE: unknown, or the result is not on the host */
+  int64_t generation; /* ANY: any single generation; NONE: unknown, or the result is not on the host */
   bool cancelled;
 } pending;
 
@@ -202,7 +202,7 @@ static void play_cancel(player *p) {
   tdict_status status = tdict_future_wait(f, &td, &err);
   tdict_future_release(f);
   if (status == TDICT_ECANCELLED || !went_well(p, "cancelled", status, &err)) return;
-  if (move(p, td, tdict_cpu(), &back)) check_tree(p, "done in spite of cancel", back, ANY); /* cancelled too late */
+  if (move(p, td, tdict_cpu(), &back)) check_tree(p, "done despite the cancel", back, ANY); /* cancelled too late */
 }
 
 /* Writes a whole tree into a destination that several threads write. A reader must see the bytes of one write only. */

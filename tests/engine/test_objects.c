@@ -100,7 +100,7 @@ GPU_CASE(objects_are_pinned_by_hook_or_flatten) {
   assert_int_equal(stats.num_objects_kept, 0);
 }
 
-/* A hook that waits until the hooks of `wanted` objects run. */
+/* The state of a hook that waits until the hooks of `wanted` objects run at the same time. */
 typedef struct meeting {
   gate gate;
   int wanted;
@@ -190,7 +190,7 @@ GPU_CASE(objects_already_in_place_are_shared) {
   assert_int_equal(atomic_load(&p.unflattens), 1);
 }
 
-/* If an object cannot be moved, the call fails before it does anything. With keep_objects, the object is kept. */
+/* If an object cannot be moved, the call fails before it calls any hook. With keep_objects, the object is kept. */
 GPU_CASE(objects_without_hooks_are_kept_if_asked) {
   scoped_place w = place_open(2);
   for (int way = 0; way < 2 * 4; way++) {
@@ -489,7 +489,7 @@ GPU_CASE(pin_object) {
   close_pairs(&w, &p);
 }
 
-/* No hook is called for objects that the option keep names, or for objects below a kept tree. */
+/* No hook is called for objects whose paths match the option keep, or for objects below a kept tree. */
 GPU_CASE(objects_are_kept_by_patterns) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);

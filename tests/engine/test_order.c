@@ -212,7 +212,7 @@ SIM_CASE(wait_on_stream_orders) {
     for (int i = 0; i < NUM_NUMBERED; i++) kernel_launch(&k[i], s, td_leaf(out, numbered[i].path), NULL, NULL);
     resume(&w);
     for (int i = 0; i < NUM_NUMBERED; i++) {
-      if (!kernel_saw(&k[i], number_of_leaf(50, i))) fail_msg("round %d: leaf %d came after the kernel", round, i);
+      if (!kernel_saw(&k[i], number_of_leaf(50, i))) fail_msg("round %d: leaf %d has old bytes", round, i);
       kernel_end(&k[i]);
     }
     td_release(out);
@@ -281,7 +281,7 @@ SIM_CASE(wait_on_stream_refuses) {
   assert_null(out);
   resume(&w);
   tdict_release(finish(f));
-  /* a call on an ended transfer returns its error */
+  /* if the transfer has failed, the call returns the transfer's error */
   scoped_tree bad = new_tree();
   td_put(bad, "x", new_bytes(100, NULL));
   hold(&w);
@@ -292,7 +292,7 @@ SIM_CASE(wait_on_stream_refuses) {
   assert_null(out);
 }
 
-/* Once the call has returned, the source may be written, also through pointers that the program got earlier. */
+/* Once tdict_future_wait_source() has returned, the source may be written, even through pointers obtained earlier. */
 SIM_CASE(wait_source) {
   for (int k = 0; k < 8; k++) {
     scoped_place w = place_sim(2, SLOW, 1);

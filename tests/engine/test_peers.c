@@ -68,14 +68,14 @@ static tdict_tree *tree_of(tdict_tensor *leaf) {
   td_put(td, "n.x", leaf);
   return td;
 }
-/* Returns options for try `i`: all modes, and several numbers of threads, in turn. */
+/* Returns the options for try `i`, which cycle through all modes and several numbers of threads. */
 static tdict_transfer_options options_of(int i) {
   static const int32_t counts[] = {-1, 0, 1, 4};
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = counts[i / 4 % 4], mode = i % 4);
   return o;
 }
 
-/* Moves new bytes between two devices, and checks them. */
+/* Moves new bytes from one device or the host to another TRIES times, and checks them. */
 static void one_way(two *t, tdict_device from, tdict_device to) {
   const int64_t shape[] = {ROWS, COLUMNS};
   tdict_memory *pinned = t->w.pinned;
@@ -111,7 +111,7 @@ GPU_CASE(two_devices_second_to_first) {
   one_way(&t, t.other, t.w.device);
 }
 
-/* In both directions, moves a leaf that needs several copies, also into existing memory. */
+/* In both directions, moves a leaf that needs several copies into new and into existing memory. */
 GPU_CASE(two_devices_large_leaf) {
   scoped_two t = two_open();
   scoped_tree one = tree_of(new_bytes(((int64_t)33 << 20) + 13, t.w.memory)), back = NULL;
@@ -156,7 +156,7 @@ GPU_CASE(two_devices_strided_leaf) {
   strided_between(&t, t.other, t.w.device);
 }
 
-/* Devices 0 and 2 of the simulated driver are not linked: a plain driver copy between them fails, as on GPUs. */
+/* Devices 0 and 2 of the simulated driver are not linked, so plain driver copies between them fail, as between GPUs. */
 SIM_CASE(two_devices_without_a_link) {
   scoped_two t = two_over(place_sim(4, 0, 3), 2);
   int can = 1;

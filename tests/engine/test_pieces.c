@@ -47,7 +47,7 @@ static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
   return td;
 }
 
-/* Gathers a chunk with this kind of stores. Checks its bytes, and that the bytes after it are unchanged. */
+/* Gathers a chunk with the given kind of stores. Checks its bytes, and that the bytes after it are unchanged. */
 static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsigned char *line, tdict_stream_kind kind) {
   enum { BEHIND = 64 };
   const size_t bytes = c->end - c->begin;

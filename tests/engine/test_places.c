@@ -88,7 +88,8 @@ SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
   behind_legacy_of(0, true); /* of the destination */
 }
 
-/* Copies a tree with leaves on all devices. All copies wait for all legacy streams. That of device `last` ends last. */
+/* Copies a tree with leaves on all devices. All copies wait for all legacy streams, of which that of `last` ends
+ * last. */
 static void on_all_devices(const place *w, int last) {
   enum { DEVICES = 8 };
   static const char *const names[DEVICES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -190,7 +191,7 @@ CUDA_CASE(two_gpus_between_devices_and_back) {
   close_cu();
 }
 
-/* A hook that does nothing. The case below makes many calls with each kind of current context. */
+/* A hook that does nothing. */
 static tdict_status just_move(const pair *self, const tdict_hook *hook, tdict_error *err) {
   (void)self, (void)err, (void)hook;
   return TDICT_OK;

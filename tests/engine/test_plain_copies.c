@@ -1,5 +1,5 @@
 /* Tests that a program can copy from the library's pinned memory with its own driver calls: one plain copy for each
- * leaf, or one for the whole arena. The results are read by plain copies, too. */
+ * leaf, or one for the whole arena. The test also reads the results with plain copies. */
 #include "trees.h"
 
 #include "core/memory/pinned_pages.h"
@@ -22,7 +22,7 @@ static place open_with_pieces(size_t piece_bytes) {
   return place_around(td_context(&o));
 }
 
-/* Fills memory eight bytes at a time, because trees have gigabytes. */
+/* Fills memory eight bytes at a time, because trees can have several gigabytes. */
 static void fill_fast(char *bytes, size_t count) {
   uint64_t word = next_seed() * 0x9E3779B97F4A7C15u;
   size_t at = 0;
@@ -58,7 +58,7 @@ static void check_device_bytes(const place *w, const char *device, const char *h
   }
 }
 
-/* Copies from pinned memory to the device and back with one plain copy each, and checks the bytes. */
+/* Makes a plain copy from pinned memory to the device and another one back, and checks the bytes. */
 static void copy_whole(const place *w, char *device, char *host, size_t bytes) {
   raw_fill(w->raw, device, POISON, bytes);
   int answer = raw_copy_in(w->raw, device, host, bytes);
@@ -203,7 +203,7 @@ GPU_CASE(pinned_pieces_end_at_their_borders) {
   }
 }
 
-/* Tests many sizes of pieces, also very large ones. If a piece is larger than every block, memory is not split. */
+/* Tests pieces of many sizes, including very large ones. If a piece is larger than every block, memory is not split. */
 GPU_CASE(pinned_pieces_of_any_size) {
   static const int64_t sizes[] = {9 * MIB};
   static const size_t wanted[] = {1, 9 * MIB, 12 * MIB, (size_t)1 << 62, SIZE_MAX - 1, SIZE_MAX};

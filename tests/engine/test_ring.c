@@ -49,7 +49,7 @@ CASE(ring_slot_sizes) {
   assert_int_equal(tdict_ring_slot_bytes((size_t)64 << 20), (size_t)2 << 20);
 }
 
-/* The machine of this case has its two devices on different NUMA nodes. */
+/* In the fake machine of this case, the two devices are on different NUMA nodes. */
 CASE(ring_lies_on_its_devices_node) {
   scoped_machine m = make_machine("0-1\n", NULL);
   put_nodes(&m, 1, 0);
@@ -155,7 +155,7 @@ SIM_CASE(ring_waits_for_busy_slots) {
   assert_int_equal(atomic_load(&waiting.stage), 1);
   td_ok(tdict_sim_step(b.w.c, 1, err));
   pthread_join(waiting.thread, NULL);
-  assert_ptr_equal(waiting.slot, slots[0]); /* the oldest */
+  assert_ptr_equal(waiting.slot, slots[0]); /* the slot that was returned first */
   td_ok(tdict_sim_step(b.w.c, 2, err));
   td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
   assert_ptr_equal(got, slots[1]); /* its copy has ended, so it is taken without a wait */
@@ -213,7 +213,7 @@ SIM_CASE(ring_waits_for_whichever_comes_first) {
   tdict_gpu_give_stream(b.gpu, stream);
 }
 
-/* A caller that must leave LEAVE slots free gets no slot beyond that, also when busy slots become free. */
+/* A caller that must leave LEAVE slots free gets no slot beyond that, even when busy slots become free. */
 SIM_CASE(ring_keeps_slots_free) {
   enum { LEAVE = 3 };
   scoped_bench b = open_bench(64 << 10);
@@ -243,7 +243,7 @@ SIM_CASE(ring_keeps_slots_free) {
   tdict_gpu_give_stream(b.gpu, stream);
 }
 
-/* If waiting for a copy fails, its slot stays in the ring. */
+/* If the wait for a copy fails, the copy's slot stays in the ring. */
 SIM_CASE(ring_keeps_slots_when_waiting_fails) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64], *got = NULL;

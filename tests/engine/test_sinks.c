@@ -50,11 +50,11 @@ static void copy_elements(const tdict_tensor *t, unsigned char *to) {
   }
 }
 
-/* A tree of sinks with the keys of a host tree. All sinks write to one bin, one after another, with gaps. */
+/* A tree of sinks with the keys of a host tree. The sinks write to consecutive ranges of one bin, with gaps. */
 typedef struct twin {
   bin b;
   tdict_tree *tree;
-  unsigned char *want, *times; /* the expected bin after a transfer */
+  unsigned char *want, *times; /* the `data` and `times` that the bin must have after a transfer */
 } twin;
 static twin *twin_create(const tdict_tree *tree) {
   twin *t = calloc(1, sizeof *t);
@@ -101,7 +101,7 @@ static void check_bin(twin *t) {
   assert_memory_equal(t->b.data, t->want, t->b.bytes);
   bin_clear(&t->b);
 }
-/* Checks that sinks cannot be read, also after a transfer into them. */
+/* Checks that sinks cannot be read, even after a transfer into them. */
 static void check_unreadable(const place *w, const tdict_tree *sinks) {
   scoped_leaf_list l = list_entries(sinks);
   tdict_tree *out = NULL;
@@ -184,7 +184,7 @@ static tdict_tree *three_leaves(void) {
   return td;
 }
 
-/* Makes each write fail in turn. The error must have the write's status, errno and text, and the path of the leaf. */
+/* Makes each write fail in turn. The error must have the write's status, errno and message, and the leaf's path. */
 DEVICE_CASE(sink_write_that_fails) {
   scoped_place w = open_place();
   scoped_tree tree = three_leaves();

@@ -43,7 +43,7 @@ static tdict_tree *tree_of(int leaves) {
   return td;
 }
 
-/* Moves the tree by an asynchronous call, and compares the result. */
+/* Moves the tree with an asynchronous call, and compares the result. */
 static void watch_move(const place *w, const tdict_tree *src, const tdict_transfer_options *o) {
   memset(&building, 0, sizeof building);
   building.is_watched = true;

@@ -1,4 +1,4 @@
-/* Many threads move overlapping trees in both directions and in all modes, and release futures early. All bytes of a
+/* Several threads move overlapping trees in both directions and in all modes, and release futures early. All bytes of a
  * tree are equal, and transfers move whole trees. So all bytes of a tree must be equal at any time, in whatever order
  * the transfers run. */
 #include <stdatomic.h>

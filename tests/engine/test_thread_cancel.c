@@ -79,7 +79,7 @@ static void cancel_while_held(yard *y, void *(*wait)(void *), bool ends_at_once)
 /* Calls that wait for a future are cancellation points. Another thread can wait for the same future. */
 SIM_CASE(cancelled_waits_hold_no_lock) {
   void *(*const waits[])(void *) = {wait_for_future, wait_with_limit, wait_for_source};
-  alarm(60); /* ends the program if a call waits for ever */
+  alarm(60); /* kills the program if a call waits forever */
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
     scoped_yard y;
     open_yard(&y);

@@ -1,8 +1,8 @@
-/* Tests transfers in all modes and directions, with all numbers of threads and kinds of leaves: the result, the leaves
- * that it shares, and refused calls. */
+/* Tests transfers in all modes and directions, with several numbers of threads and all kinds of leaves: the result, the
+ * leaves that it shares, and refused calls. */
 #include "trees.h"
 
-/* Moves a tree to new device memory. Overwrites each result, so that reused memory lacks its bytes. */
+/* Moves a tree to new device memory. Overwrites each result, so that reused memory does not hold the expected bytes. */
 static void move_in(const place *w, tree_kind kind) {
   scoped_tree src = make_tree(w, kind);
   poison(w, w->memory, line_bytes(src));
@@ -177,7 +177,7 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
   tdict_tree *src = batch_tree(NULL), *next = NULL, *got = NULL;
   tdict_device device;
   td_ok(tdict_get_tree(src, "next", &next, err));
-  tdict_lock(next); /* locks only a part */
+  tdict_lock(next); /* locks only a subtree */
   tdict_tree *there = to_device(&w, src, w.device);
   assert_int_equal(tdict_batch_ndim(there), 1);
   assert_int_equal(tdict_batch_size(there)[0], 16);

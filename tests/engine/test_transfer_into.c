@@ -82,7 +82,7 @@ static void check_written(const place *w, const tdict_tree *want, const tdict_tr
   free_list(&b);
 }
 
-/* Copies `src` in all ways into plain and strided destinations in `memory`. */
+/* Copies `src` into plain and strided destinations in `memory` with the options of several ways. */
 static void copy_everywhere(const place *w, const tdict_tree *src, tdict_memory *memory) {
   for (int strided = 0; strided < 2; strided++) {
     scoped_tree dst = like_tree(w, src, memory, strided);
@@ -302,7 +302,7 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
       unsigned char bytes[3 * 4096];
       td_fill_random(bytes, sizeof bytes, next_seed());
       raw_write(raw_of(&w, td_leaf(src, "a")), td_leaf(src, "a")->data, bytes, sizeof bytes);
-      tdict_tensor *many[64]; /* two adjacent ones among these are used */
+      tdict_tensor *many[64]; /* the case uses two of these that are adjacent */
       for (int i = 0; i < 64; i++) many[i] = like_tensor(&w, td_leaf(src, "a"), memories[to], PLAIN);
       int found = 0;
       for (int i = 0; i < 64 && !found; i++)

@@ -73,7 +73,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   td_ok(tdict_devices_gpu(tdict_context_devices(w->c), tdict_sim(1), &gpu, err));
   gpu->node = 1;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(100000), NULL));
-  for (int i = 0; i < 4; i++) { /* i is 1: only the other device's block is cached */
+  for (int i = 0; i < 4; i++) { /* for i = 1, only the other device's block is cached */
     scoped_tree there = to_device(w, src, tdict_sim(i % 2)), home = NULL;
     td_ok(tdict_to_device(w->c, there, tdict_cpu(), &o, &home, err));
     check_tree(w, src, home);

@@ -227,7 +227,7 @@ static void *wait_for_source(void *user) {
   return tdict_future_wait_source(f, NULL) == TDICT_OK ? f : NULL;
 }
 
-/* Two workers read at once. The files are kept until the last read has ended, after the program released them. */
+/* Two workers read at once. The files are kept until the last read ends, even if the program releases them earlier. */
 DEVICE_CASE(unloaded_reads_run_in_parallel) {
   scoped_place w = open_place();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;

@@ -1,4 +1,4 @@
-/* Tests patterns of keep and conversions that match nothing, and the numbers of matches in the statistics. */
+/* Tests patterns of keep and conversions that match nothing, and the match counts in the statistics. */
 #include "pair.h"
 
 enum { MOST = 3 };
@@ -80,7 +80,7 @@ static tdict_status call(trial *t, tdict_error *err) {
   }
 }
 
-/* Writes the conversions of a case. If `marks` is not NULL, puts a copy of each pattern there with a leading `?`. */
+/* Writes the conversions of a case. If `marks` is not NULL, their patterns are copies there with a leading `?`. */
 static void write_conversions(const refused *r, tdict_conversion *out, char (*marks)[16]) {
   for (size_t i = 0; i < count(r->convert); i++) {
     out[i] = tdict_conversion_default();

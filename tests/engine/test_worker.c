@@ -229,7 +229,7 @@ GPU_CASE(work_names_the_leaf_at_fault) {
 /* After the first failure, no worker begins another chunk. */
 GPU_CASE(work_stops_after_a_failure) {
   tdict_sim_options sim = tdict_sim_options_default();
-  sim.h2d_bytes_per_second = 20e6; /* slow: 512 copies take 1.6 s, because a failure may be reported late */
+  sim.h2d_bytes_per_second = 20e6; /* slow, because a failure may be reported late: 512 copies take 1.6 s */
   scoped_place w = open_wrapped(td_options(tdict_context_options, sim = &sim, staging_bytes = STAGING));
   scoped_tree src = bytes_tree("x", (int64_t)64 << 20, NULL), out = NULL;
   tdict_transfer_options o = threads(8);
@@ -249,7 +249,7 @@ static bool has_huge_pages(void) {
   fclose(file);
   return read && (strstr(text, "[always]") || strstr(text, "[madvise]"));
 }
-/* Returns true if the mapping that contains the address asks for huge pages. The system may not have enough of them. */
+/* Returns true if the mapping that contains the address requests huge pages. The kernel may not have provided any. */
 static bool asks_for_huge_pages(const void *address) {
   char line[512];
   bool here = false, asks = false;
@@ -295,7 +295,7 @@ SIM_CASE(work_touches_new_results_ahead) {
 }
 
 /* A large result reuses the memory of a freed one, because clearing new pages takes longer than copying into them. The
- * copies then use the settings for existing memory. */
+ * copies then use the tuning rows for existing memory. */
 SIM_CASE(work_large_results_reuse_memory) {
   scoped_place w = open_place();
   tdict_engine *e = tdict_context_engine(w.c);

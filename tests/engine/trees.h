@@ -16,7 +16,7 @@ typedef enum tree_kind {
   TREE_ODD,     /* all dtypes, scalars, leaves without elements, an empty tree, a deep tree */
   TREE_SHARED,  /* leaves with two keys, a tree at two paths, views of one storage */
   TREE_PINNED,  /* pinned leaves of many sizes, a pinned tensor of the program, and an unpinned one with the flag */
-  TREE_MIXED,   /* leaves in pinned and in pageable memory in turn */
+  TREE_MIXED,   /* leaves alternately in pinned and in pageable memory */
   NUM_TREE_KINDS
 } tree_kind;
 
@@ -143,7 +143,7 @@ static inline tdict_tree *shared_tree(void) {
 }
 
 static inline void release_tensor(void *user) { tdict_tensor_release(user); }
-/* Makes a tensor over memory of the program, with the flag that says that it is pinned. */
+/* Makes a tensor over memory of the program with the flag TDICT_DESC_PINNED. */
 static inline tdict_tensor *claimed_view(tdict_memory *memory, int64_t count) {
   tdict_tensor *below = random_tensor(TDICT_U8, SHAPE(count), memory), *t = NULL;
   tdict_tensor_desc v = desc_of(tdict_tensor_data(below), TDICT_U8, &count);

@@ -13,7 +13,7 @@
 #define TDICT_CUDA 1
 #endif
 
-/* What the body of a case gets: a driver, whose primary context of device 0 is current. */
+/* The argument of a case's body: a driver, with the primary context of device 0 current. */
 typedef struct fixture {
   tdict_driver *d;
   const tdict_driver_ops *ops;
@@ -38,7 +38,7 @@ static inline void cu_ok_(fixture *b, tdict_cu result, const char *call) {
   fail_msg("%s: %d %s: %s", call, result, name, text);
 }
 #define cu_ok(call) cu_ok_(b, b->ops->call, #call)
-/* Makes a copy on the legacy stream, and waits. */
+/* Makes a copy on the legacy stream, and waits for it. */
 #define cu_now(entry, ...) cu_ok(entry(b->d, __VA_ARGS__, NULL)), cu_ok(stream_synchronize(b->d, NULL))
 
 static inline void run_body(tdict_driver *d, bool fake, void (*body)(fixture *b)) {
@@ -101,7 +101,6 @@ static inline unsigned char *filled(size_t bytes, int seed) {
   return p;
 }
 
-/* Allocates device memory filled with 0xA5. */
 /* Copies bytes to the device and waits for them. A small copy may return before the bytes arrive, and non-blocking
  * streams do not wait for the default stream, so the function reads a byte back. */
 static inline void put(fixture *b, void *device, const void *host, size_t bytes) {
@@ -110,6 +109,7 @@ static inline void put(fixture *b, void *device, const void *host, size_t bytes)
   cu_now(copy_d2h_async, &first, device, sizeof first);
 }
 
+/* Allocates device memory filled with 0xA5. */
 static inline void *device_filled(fixture *b, size_t bytes) {
   scoped_bytes old = filled(bytes, 0);
   void *device = NULL;

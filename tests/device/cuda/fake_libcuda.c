@@ -1,7 +1,8 @@
 /* A stand-in for libcuda.so.1, for tests of driver_cuda.c on machines without a GPU: one device, whose memory is host
  * memory. Calls do their work at once, and refuse arguments that the driver's manual forbids. The module has the soname
  * of libcuda, so after a test has loaded it, dlopen("libcuda.so.1") returns this module. A second build has no
- * cuGetProcAddress_v2 (FAKE_WITHOUT_LOOKUP). Thread rule: one thread, but each thread has its own stack of contexts. */
+ * cuGetProcAddress_v2 (FAKE_WITHOUT_LOOKUP). Thread rule: one thread at a time. Each thread has its own stack of
+ * contexts. */
 #include "device/cuda/fake_libcuda.h"
 
 #include <stdbool.h>
@@ -45,7 +46,7 @@ struct tdict_cu_event {
 struct tdict_cu_pool {
   uint64_t threshold, reserved, used;
   int reuse[TDICT_CUDA_POOL_LAST_INT + 1];
-  unsigned let_in; /* devices that may access the pool, as bits */
+  unsigned let_in; /* bit mask of the devices that may access the pool */
 };
 typedef struct range {
   char *start;
@@ -416,7 +417,7 @@ static void *access_range(void *user, uint64_t address, size_t bytes) {
   range *r = find(host_of(address));
   return r && address % bytes == 0 && host_of(address) + bytes <= r->start + r->bytes ? host_of(address) : NULL;
 }
-/* as the driver declares it */
+/* the signature of the real driver */
 #define LAUNCH_KERNEL                                                                                             \
   tdict_cuda_result cuLaunchKernel(tdict_cuda_function function, unsigned blocks_x, unsigned blocks_y,            \
                                    unsigned blocks_z, unsigned threads_x, unsigned threads_y, unsigned threads_z, \

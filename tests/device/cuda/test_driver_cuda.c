@@ -22,7 +22,7 @@ static void names(fixture *b) {
 CUDA_CASE(cuda_open_and_names_gpu) { on_gpu(names); }
 CASE(cuda_open_and_names_fake) { on_fake(names); }
 
-/* The stand-in has no function for batches of copies, like drivers before CUDA 12.8. */
+/* Like drivers before CUDA 12.8, the stand-in has no function for batches of copies. */
 static void batches(fixture *b) {
   const tdict_cu_copy copy = {0};
   assert_int_equal(b->ops->copy_batch_async(b->d, TDICT_CU_H2D, &copy, 1, NULL), TDICT_CU_NOT_SUPPORTED);
@@ -439,7 +439,7 @@ CASE(cuda_reports_missing_entry) {
   assert_null(d);
 }
 
-/* Without cuGetProcAddress_v2, the driver finds the entries by dlsym(). */
+/* Without cuGetProcAddress_v2, the driver finds the entries with dlsym(). */
 CASE(cuda_opens_without_cuGetProcAddress) {
   fake_settings *settings = load_fake("fake_libcuda_symbols.so");
   tdict_driver *d = td_made(driver, open_cuda(&made, err));

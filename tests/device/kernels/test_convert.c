@@ -60,7 +60,8 @@ static void check_elements(const char *what, tdict_dtype dtype, const void *foun
   }
 }
 
-/* Converts adjacent elements on the device. `out` has the old bytes, then the new. Returns the kernel's result. */
+/* Converts adjacent elements on the device. `out` holds the old bytes, and gets the new. Returns the kernel's
+ * result. */
 static uint64_t convert_there(const areas *a, const tdict_cast *cast, void *out, const void *src, size_t count) {
   const size_t to = tdict_dtype_bytes(cast->to), from = tdict_dtype_bytes(cast->from);
   tdict_block dst_block = fixture_take(&a->b, count * to), src_block = fixture_take(&a->b, count * from);
@@ -105,7 +106,7 @@ static void check_conversion(const areas *a, tdict_dtype to, tdict_dtype from, c
       convert_there(a, &(tdict_cast){.to = to, .from = from, .scale = 3, .offset = 2}, found, src, count);
   check_elements(tdict_dtype_name(from), to, found, wanted, count);
   if (result != first_bad)
-    fail_msg("%s to %s: element %lld does not fit, wanted %lld", tdict_dtype_name(from), tdict_dtype_name(to),
+    fail_msg("%s to %s: first misfit %lld, wanted %lld", tdict_dtype_name(from), tdict_dtype_name(to),
              (long long)result, (long long)first_bad);
 }
 

@@ -1,5 +1,5 @@
 /* Converts floats on a device to every float and integer dtype: random bits as float32, and all floats of 8 and 16
- * bits. `--patterns N` sets how many random float32 there are, and `--seed S` sets the seed. `--out FOLDER` writes
+ * bits. `--patterns N` sets the number of random float32 values, and `--seed S` sets the seed. `--out FOLDER` writes
  * sources and results, which tests/beside/kernel_floats.py compares with PyTorch's. */
 #include "device/kernels/convert_check.h"
 #include "support/random.h"

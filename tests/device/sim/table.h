@@ -1,5 +1,5 @@
 /* Helpers for tests of the simulated driver: a driver with a current context of device 0, checked calls of its table,
- * and functions for tdict_sim_launch(). The helpers use nothing of tdict that is above the table. */
+ * and functions for tdict_sim_launch(). The helpers use no part of tdict above the driver's table. */
 #ifndef TDICT_TESTS_DEVICE_SIM_TABLE_H
 #define TDICT_TESTS_DEVICE_SIM_TABLE_H
 
@@ -14,7 +14,7 @@
 
 /* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
 #define CU(wanted, entry, ...) cu_check(d, d->ops->entry(d, __VA_ARGS__), TDICT_CU_##wanted, #entry, __LINE__)
-/* Makes a copy on the legacy stream, and waits. */
+/* Makes a copy on the legacy stream, and waits for it. */
 #define CU_NOW(wanted, entry, ...) \
   cu_check(d, cu_finish(d, d->ops->entry(d, __VA_ARGS__, NULL)), TDICT_CU_##wanted, #entry, __LINE__)
 static inline tdict_cu cu_finish(tdict_driver *d, tdict_cu result) {
@@ -24,7 +24,7 @@ static inline void cu_check(tdict_driver *d, tdict_cu result, tdict_cu wanted, c
   if (result == wanted) return;
   const char *name = "?", *text = "?";
   d->ops->error_text(d, result, &name, &text);
-  fail_msg("line %d: %s answers %d (%s), wanted %d", line, entry, result, name, wanted);
+  fail_msg("line %d: %s returned %d (%s), wanted %d", line, entry, result, name, wanted);
 }
 
 static inline tdict_sim_options sim_options(bool held) {

@@ -1,4 +1,4 @@
-/* Tests hold, step, resume and launch through their public functions. */
+/* Tests tdict_sim_hold(), tdict_sim_step(), tdict_sim_resume() and tdict_sim_launch(). */
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -81,7 +81,7 @@ CASE(sim_control_refuses) {
   td_ok(tdict_sim_resume(c, err));
 }
 
-/* A function that acts as a kernel: it adds one to each byte and records its position in the order. */
+/* A function that acts as a kernel: it adds one to each byte and records its position in the order of execution. */
 typedef struct kernel {
   tdict_stream stream;
   void *data;

@@ -18,7 +18,7 @@ CASE(sim_copies_move_the_bytes) {
   far = make_device(d, BYTES);
   CU(SUCCESS, ctx_pop, &popped);
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-    size_t n = sizes[i], at = BYTES - n; /* the last n bytes of each buffer, so addresses are also odd */
+    size_t n = sizes[i], at = BYTES - n; /* the last n bytes of each buffer, so some addresses are odd */
     memset(to_pinned, 0xA5, BYTES);
     memset(to_pageable, 0xA5, BYTES);
     CU(SUCCESS, copy_h2d_async, dev + at, pinned + at, n, s);
@@ -245,7 +245,7 @@ CASE(sim_work_on_freed_memory_is_an_error) {
   CU(SUCCESS, mem_alloc_async, &dev, BYTES, pool, a);
   block_stream(a, &g);
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, a);
-  CU(SUCCESS, mem_free_async, dev, b); /* does not wait for stream a: an error of the caller */
+  CU(SUCCESS, mem_free_async, dev, b); /* does not wait for stream a: which is the caller's error */
   CU(SUCCESS, stream_synchronize, b);
   CU(SUCCESS, mem_alloc_async, &again, BYTES, pool, b);
   assert_ptr_equal(again, dev);

@@ -70,7 +70,7 @@ CASE(sim_driver_is_counted) {
   tdict_driver *d = open_plain();
   assert_ptr_equal(tdict_driver_retain(d), d);
   tdict_driver_release(d);
-  make_device(d, 1000); /* not freed: the driver frees all its memory at the end */
+  make_device(d, 1000); /* not freed here: the driver frees all its memory when it is closed */
   make_pinned(d, 1000, 1);
   make_stream(d, TDICT_CU_STREAM_DEFAULT);
   tdict_cu_event e = make_event(d);

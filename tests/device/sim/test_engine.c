@@ -176,7 +176,7 @@ CASE(sim_close_finishes_what_is_held) {
 /* A busy machine can make one try slow, so one fast try out of many is enough. */
 enum { TRIES = 50 };
 
-/* Returns the nanoseconds of one copy in each direction, on two streams at once. */
+/* Times one copy in each direction, on two streams at once. Returns nanoseconds. */
 static int64_t time_both(tdict_driver *d, const tdict_cu_stream *s, unsigned char *const *host, void *const *dev) {
   int64_t begin = tdict_now_ns();
   CU(SUCCESS, copy_h2d_async, dev[0], host[0], BYTES, s[0]);

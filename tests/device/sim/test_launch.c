@@ -110,7 +110,7 @@ CASE(sim_launch_on_freed_memory_is_an_error) {
   CU(SUCCESS, mem_alloc_async, &dev, BYTES, pool, a);
   block_stream(a, &g);
   assert_int_equal(launch_copy(d, &k, out, dev, a), TDICT_CU_SUCCESS);
-  CU(SUCCESS, mem_free_async, dev, b); /* does not wait for stream a: an error of the caller */
+  CU(SUCCESS, mem_free_async, dev, b); /* does not wait for stream a: which is the caller's error */
   CU(SUCCESS, stream_synchronize, b);
   open_gate(&g);
   CU(ILLEGAL_ADDRESS, stream_synchronize, a);
@@ -118,7 +118,7 @@ CASE(sim_launch_on_freed_memory_is_an_error) {
   CU(SUCCESS, module_unload, k.module);
 }
 
-/* Copies one unit of 8 bytes on a new driver, and returns what the stream then reports. */
+/* Copies one unit of 8 bytes on a new driver, and returns the status that the stream then reports. */
 static tdict_cu run_copy(intptr_t dst_shift, intptr_t src_shift, bool pageable) {
   scoped_table d = open_plain();
   const kernels k = load_kernels(d);

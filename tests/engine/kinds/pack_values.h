@@ -11,9 +11,9 @@
 
 enum { PV_BLOCK = 32768 }; /* bytes of a block */
 
-/* The range of the elements. For 1, 2 and 4 bytes, one kind has the largest differences that fit, and one 1 more. */
+/* The range of the elements. For 1, 2 and 4 bytes, one kind fills the range that fits, and the next exceeds it by 1. */
 typedef enum pv_kind {
-  PV_EQUAL,    /* one value */
+  PV_EQUAL,    /* all elements are equal */
   PV_BYTE,     /* differences up to 255 */
   PV_BYTE_1,   /* up to 256 */
   PV_HALF,     /* up to 65535 */
@@ -49,7 +49,7 @@ static inline long double pv_value(tdict_dtype dtype, const void *data, size_t i
   return (long double)bits - (is_negative ? ldexpl(1, 8 * (int)item) : 0);
 }
 
-/* Fills bools with random 0 and 1. Some kinds also have bytes that are neither. */
+/* Fills bools with random 0s and 1s, or only 1s for PV_EQUAL. Some kinds also contain other bytes. */
 static inline void pv_fill_bools(rng *r, unsigned char *out, size_t count, pv_kind kind) {
   for (size_t i = 0; i < count; i++) out[i] = kind == PV_EQUAL ? 1 : next_random(r) & 1;
   if (kind == PV_EXTREMES) out[0] = 2, out[count - 1] = 255;
@@ -58,7 +58,7 @@ static inline void pv_fill_bools(rng *r, unsigned char *out, size_t count, pv_ki
     for (size_t i = 0; i < count; i++) out[i] = (unsigned char)next_random(r);
 }
 
-/* Fills in random integers. Their differences from the lowest, which can be negative, need exactly `bits` bits. */
+/* Fills `data` with random integers whose differences from the lowest of them need exactly `bits` bits. */
 static inline void pv_fill_width(rng *r, tdict_dtype dtype, void *data, size_t count, unsigned bits) {
   const unsigned unused = 64 - 8 * pv_item(dtype);
   const uint64_t all = ~(uint64_t)0 >> unused, top = bits ? ~(uint64_t)0 >> (64 - bits) : 0;
@@ -97,7 +97,7 @@ static inline void pv_fill(rng *r, tdict_dtype dtype, void *data, size_t count, 
     const uint64_t number = kind == PV_RANDOM ? next_random(r) : base + next_random(r) % (top == all ? all : top + 1);
     pv_store(dtype, data, i, number);
   }
-  if (kind <= PV_WORD_1 && count > 1) { /* both ends */
+  if (kind <= PV_WORD_1 && count > 1) { /* contains both ends of the range */
     pv_store(dtype, data, next_random(r) % (count / 2), base);
     pv_store(dtype, data, count - 1 - next_random(r) % (count / 2), base + top);
   }
@@ -109,7 +109,7 @@ static inline void pv_fill(rng *r, tdict_dtype dtype, void *data, size_t count, 
 }
 
 static inline size_t pv_round(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
-/* Returns how many bits each element of a block needs. */
+/* Returns the number of bits that each packed element of a block needs. */
 static inline unsigned pv_bits(tdict_dtype dtype, const void *data, size_t count) {
   long double low = pv_value(dtype, data, 0), high = low;
   for (size_t i = 1; i < count; i++) {

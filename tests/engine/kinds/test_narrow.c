@@ -13,7 +13,7 @@ tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
   return __real_tdict_gpu_load_kernels(gpu, err);
 }
 
-/* Moves trees to a device, back, and within the host, in all modes and with all numbers of threads. */
+/* Moves trees to a device, back, and within the host, in all modes and with different numbers of threads. */
 DEVICE_CASE(narrow_arrives_in_all_ways) {
   scoped_place w = open_place();
   for (int layout = 0; layout < 3; layout++) {
@@ -29,7 +29,7 @@ DEVICE_CASE(narrow_arrives_in_all_ways) {
   }
 }
 
-/* Slots hold many blocks and many leaves. */
+/* A large slot can hold many blocks and many leaves. */
 GPU_CASE(narrow_fills_large_slots) {
   scoped_place w = large_world();
   for (int i = 0; i < 6; i++) {
@@ -89,7 +89,7 @@ GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
     }
 }
 
-/* Large leaves with small ranges: most bytes are not sent. */
+/* Most bytes of large leaves with small ranges are not sent. */
 GPU_CASE(narrow_saves_most_bytes_of_tokens) {
   scoped_place w = large_world();
   scoped_tree src = new_tree();

@@ -1,4 +1,4 @@
-/* Tests the option narrow with other options, with other kinds of trees, and with failures. */
+/* Tests the option narrow together with other options, on other kinds of trees, and when calls fail. */
 #include "engine/narrow.h"
 
 #include "engine/conversions.h"
@@ -25,7 +25,7 @@ GPU_CASE(narrow_beside_other_options) {
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   check_tensor(&w, td_leaf(src, "a"), td_leaf(out, "a"), "a");
   check_converted(&w, &(pair_of){"b", TDICT_U16, TDICT_F32, 1, 0}, td_leaf(src, "b"), td_leaf(out, "b"));
-  check_tensor(&w, td_leaf(src, "c"), td_leaf(out, "c"), "c"); /* the dtype stays, so the leaf is packed */
+  check_tensor(&w, td_leaf(src, "c"), td_leaf(out, "c"), "c"); /* same dtype as before, so the leaf is packed */
   assert_ptr_equal(td_leaf(out, "kept"), td_leaf(src, "kept"));
   assert_int_equal(s.total_bytes, 24000 + 20000 + 20000);
   assert_int_equal(s.wire_bytes, pv_packed_bytes(TDICT_I64, td_leaf(src, "a")->data, 24000) + 10000 +
@@ -75,7 +75,7 @@ GPU_CASE(narrow_of_other_trees) {
   assert_int_equal(s.wire_bytes, pv_packed_bytes(TDICT_I64, object->a->data, 32000) + 33 * 4);
 }
 
-/* Moves leaves that a callback reads, also if a read fails. */
+/* Moves leaves that a callback reads, including leaves whose read fails. */
 GPU_CASE(narrow_of_unloaded_leaves) {
   scoped_place w = open_place();
   scoped_tree src = narrow_tree(NULL, false), out = NULL;
@@ -107,7 +107,7 @@ DEVICE_CASE(narrow_survives_enomem) {
   td_put(src, "plain", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
   td_put(src, "strided", permuted(pv_tensor(TDICT_I32, SHAPE(100, 90), PV_BYTE, NULL), (const int[]){1, 0}));
   td_put(src, "floats", random_tensor(TDICT_F32, SHAPE(100), NULL));
-  td_ok(move_and_drop(&w, src, &o, err)); /* makes the ring */
+  td_ok(move_and_drop(&w, src, &o, err)); /* creates the staging ring */
   TD_WITHOUT_MEMORY(move_and_drop(&w, src, &o, err));
 }
 

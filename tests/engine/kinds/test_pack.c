@@ -6,7 +6,7 @@
 
 enum { MOST_BYTES = 4 * PV_BLOCK, GUARD = 32 };
 
-/* Packs elements in steps of `blocks` blocks. Returns the number of packed bytes. */
+/* Packs elements, `blocks` blocks at a time. Returns the number of packed bytes. */
 static size_t pack(tdict_packer p, tdict_dtype dtype, const void *data, size_t bytes, size_t blocks, void *packed) {
   tdict_pack_begin(&p, dtype, packed, bytes);
   for (size_t at = 0, some; at < bytes; at += some) {
@@ -18,8 +18,8 @@ static size_t pack(tdict_packer p, tdict_dtype dtype, const void *data, size_t b
   return size;
 }
 
-/* Packs the elements with each kind of vector instructions. The packed bytes are always the same, and have the size
- * that the model computes. */
+/* Checks that packing with each kind of vector instructions produces the same bytes, and the size that the model
+ * computes. */
 static void check_packed(rng *r, tdict_dtype dtype, const void *data, size_t bytes) {
   const tdict_packer plain = {0};
   scoped_bytes packed = aligned_alloc(64, MOST_BYTES + 4096), other = aligned_alloc(64, MOST_BYTES + 4096);
@@ -115,7 +115,7 @@ GPU_CASE(unpack_restores_every_width) {
     }
 }
 
-/* A launch can have more entries than fit into its parameters. */
+/* Adds more entries than the parameters of one launch can hold. */
 GPU_CASE(unpack_restores_many_entries) {
   enum { ENTRIES = 150, EACH = 512 };
   const tdict_packer best = {.kind = tdict_stream_best()};

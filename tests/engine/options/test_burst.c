@@ -18,7 +18,7 @@ typedef struct hand {
   tdict_lane lanes[LANES];
   tdict_tensor *device;      /* the line on the device */
   unsigned char line[BYTES]; /* the expected bytes */
-  int next;                  /* the chunk that is posted next */
+  int next;                  /* the index of the next chunk to post */
 } hand;
 
 static void make_batch(tdict_transfer *t) {
@@ -50,7 +50,7 @@ static void open_hand(hand *h) {
   }
 }
 
-/* Fills a slot and submits it to the lane. Returns the number of copies in the burst. */
+/* Fills a slot and submits it to the lane. Returns the number of copies that wait in the burst. */
 static int post(hand *h, int lane) {
   tdict_lane *l = &h->lanes[lane];
   const tdict_chunk *chunk = &h->t->plan.chunks[h->next++];
@@ -143,7 +143,7 @@ SIM_CASE(burst_is_queued_by_a_thread_that_waits) {
 
 static void *resume_soon(void *user) {
   const hand *h = user;
-  td_rest(); /* until the close waits */
+  td_rest(); /* until tdict_lane_close() waits in the other thread */
   if (tdict_sim_resume(h->w.c, NULL) != TDICT_OK) abort();
   return NULL;
 }
@@ -160,12 +160,12 @@ static void *finish_own_stream_first(void *user) {
   closing *c = user;
   tdict_gpu *gpu = gpu_of(&c->h->w);
   tdict_gpu_scope scope;
-  td_rest(); /* until the close waits */
+  td_rest(); /* until tdict_lane_close() waits in the other thread */
   if (tdict_gpu_enter(gpu, &scope, NULL) != TDICT_OK) abort();
   while (gpu->driver->ops->stream_query(gpu->driver, c->h->lanes[0].stream) == TDICT_CU_NOT_READY)
     if (tdict_sim_step(c->h->w.c, 1, NULL) != TDICT_OK) abort();
   tdict_gpu_leave(gpu, &scope);
-  td_rest(); /* until the close waits for the other stream */
+  td_rest(); /* until tdict_lane_close() waits for the other stream */
   c->returned_early = atomic_load(&c->returned);
   if (tdict_sim_resume(c->h->w.c, NULL) != TDICT_OK) abort();
   return NULL;
@@ -173,8 +173,8 @@ static void *finish_own_stream_first(void *user) {
 
 static void compute_nothing(void *user) { (void)user; }
 
-/* Before a lane queues the copies of other lanes, its stream waits for the transfer's stream waits. The stream is
- * reused only after these copies are done. */
+/* Before a lane queues copies of other lanes, its own stream waits for all earlier work that the transfer depends on.
+ * The stream is reused only after these copies are done. */
 SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   scoped_hand h;
   open_hand(&h);

@@ -25,7 +25,7 @@ static tdict_transfer_options checking(int32_t mode, int32_t num_threads) {
   return o;
 }
 
-/* Changes a bit of a source that a transfer reads. The data race is intended. */
+/* Flips a bit of a source while a transfer reads it. The data race is intended. */
 __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t at) {
   ((unsigned char *)data)[at] ^= 1;
 }
@@ -89,7 +89,7 @@ SIM_CASE(check_sources_hashes_elements_only) {
   td_release(whole, src);
 }
 
-/* If an earlier transfer writes the source, the check starts after this transfer. */
+/* If an earlier transfer writes the source, the check starts only after that transfer ends. */
 SIM_CASE(check_sources_waits_for_an_earlier_writer) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree dev = numbered_tree(&w, w.memory, 6), host = numbered_tree(&w, NULL, 0);

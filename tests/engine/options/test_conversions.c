@@ -1,12 +1,11 @@
-/* Tests the option conversions. The expected elements are computed by the slow conversion of
- * core/tensor/naive_convert.h. */
+/* Tests the option conversions. The slow conversion in core/tensor/naive_convert.h computes the expected elements. */
 #include "engine/conversions.h"
 #include "engine/engine.h"
 #include "support/float_env.h"
 #include "support/things.h"
 #include "support/unloaded.h"
 
-/* Converts to the device, from the device and within the host, in all modes and with all numbers of threads. */
+/* Converts to the device, from the device and within the host, in all modes and with different numbers of threads. */
 DEVICE_CASE(conversions_arrive_in_all_ways) {
   scoped_place w = open_place();
   for (int layout = 0; layout < 3; layout++) {
@@ -79,7 +78,7 @@ DEVICE_CASE(conversions_into_a_destination) {
   }
 }
 
-/* A transfer to the device, to the host or within the host fails if an element does not fit. */
+/* A transfer to the device, to the host or within the host fails if the target dtype cannot represent an element. */
 DEVICE_CASE(conversions_report_elements_out_of_range) {
   scoped_place w = open_place();
   tdict_tree *src = new_tree(), *out = NULL, *there;
@@ -120,7 +119,7 @@ DEVICE_CASE(conversions_of_what_is_there) {
   assert_ptr_equal(td_leaf(out, "b"), td_leaf(there, "b"));
 }
 
-/* Leaves with the same bytes share the converted bytes, but only if they are converted alike. */
+/* Leaves that view the same bytes share the converted bytes, but only if their conversions are equal. */
 GPU_CASE(conversions_of_tied_leaves) {
   scoped_place w = open_place();
   scoped_tree src = new_tree(), out = NULL;
@@ -312,7 +311,7 @@ DEVICE_CASE(conversions_survive_enomem) {
   tdict_transfer_options o = tdict_transfer_options_default();
   use_rules(&o);
   o.num_threads = 0;
-  td_ok(move_and_drop(&w, src, w.device, &o, err)); /* makes the ring */
+  td_ok(move_and_drop(&w, src, w.device, &o, err)); /* creates the staging ring */
   td_ok(move_and_drop(&w, there, tdict_cpu(), &o, err));
   TD_WITHOUT_MEMORY(move_and_drop(&w, src, w.device, &o, err));
   TD_WITHOUT_MEMORY(move_and_drop(&w, there, tdict_cpu(), &o, err));

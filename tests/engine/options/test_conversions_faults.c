@@ -1,5 +1,5 @@
-/* Tests transfers whose elements are converted by kernels, while driver calls fail: launches, loading the module, and
- * each other call once. */
+/* Tests transfers in which kernels convert the elements, and one driver call fails: each launch, each load of the
+ * module, and every other kind of call. */
 #include "context.h"
 #include "device/sim/driver.h"
 #include "engine/conversions.h"
@@ -73,8 +73,9 @@ static void check_transferred(const faults *f, faulty_way which, const tdict_tre
                     td_leaf(which == WAY_INTO ? f->dst : out, converted[i].path));
 }
 
-/* Makes the n-th call of some kinds fail in one transfer. This transfer must fail or return the right elements. The
- * next transfer must return the right elements. Returns false if the transfer makes fewer such calls. */
+/* Makes the n-th driver call of the given kinds fail in one transfer. This transfer must fail or return the right
+ * elements, and the next transfer must return the right elements. Returns false if the transfer makes fewer such
+ * calls. */
 static bool fail_once(faulty_way which, uint32_t kinds, int64_t n, int32_t mode, tdict_status *status) {
   scoped_faults f;
   scoped_tree out = NULL;

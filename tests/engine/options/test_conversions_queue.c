@@ -8,7 +8,7 @@
 #include "engine/plan/collect.h"
 
 static int num_launches, num_copies;
-static size_t num_entries; /* of all launches */
+static size_t num_entries; /* summed over all launches */
 
 tdict_status __real_tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream s, tdict_error *err);
 tdict_status __wrap_tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream s, tdict_error *err);
@@ -126,7 +126,7 @@ GPU_CASE(conversions_of_odd_pinned_addresses) {
   }
 }
 
-/* Chunks of a large leaf fill the slots. Their size is counted in elements of the narrow wire dtype. */
+/* A large leaf is cut by its size in the narrow wire dtype, not by the size of its converted elements. */
 GPU_CASE(conversions_fill_large_slots) {
   scoped_place w = place_sized(16 << 20, -1); /* 32 slots */
   scoped_tree src = bytes_tree("a", 1 << 20, NULL);
@@ -203,7 +203,7 @@ SIM_CASE(conversions_cut_chunks_by_slots) {
   tdict_conversions_destroy(conversions);
 }
 
-/* With a limit of queued bytes, a leaf that kernels read may be cut into several chunks. */
+/* With a limit on queued bytes, a leaf that kernels read may be cut into several chunks. */
 GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   static const pair_of half = {"half", TDICT_U16, TDICT_I32, 1, 0};
   scoped_place w = place_sized(16 << 20, -1);

@@ -1,5 +1,4 @@
-/* Tests where the option conversions converts: in kernels if fewer bytes then cross the link, otherwise on threads of
- * the host. */
+/* Tests where elements are converted: in kernels if fewer bytes then cross the link, otherwise on host threads. */
 #include "core/base/error.h"
 #include "device/gpu.h"
 #include "engine/conversions.h"
@@ -120,7 +119,7 @@ GPU_CASE(conversions_within_a_device) {
   assert_null(out);
 }
 
-/* Slots may have both converted and other leaves. Kernels convert some of them, and host threads others. */
+/* A slot may hold both converted and other leaves. Kernels convert some of them, and host threads others. */
 GPU_CASE(conversions_mix_in_large_slots) {
   static const tdict_dtype from[] = {TDICT_U8, TDICT_F32, TDICT_I16, TDICT_F64};
   static const pair_of wide = {"wide", TDICT_U8, TDICT_F32, 0.5, 1}, narrow = {"narrow", TDICT_F64, TDICT_BF16, 1, 0};

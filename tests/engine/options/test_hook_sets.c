@@ -28,7 +28,7 @@ static void check_counts(const tdict_transfer_stats *s, int64_t pinned, int64_t 
   assert_int_equal(s->num_objects_kept, kept);
 }
 
-/* Moves a tree of objects by a blocking call or by an asynchronous call. */
+/* Moves a tree of objects with a blocking call if `waits` is true, otherwise with an asynchronous call. */
 static tdict_tree *move_pairs(const place *w, const tdict_tree *src, tdict_device device, tdict_transfer_options *o,
                               bool waits, tdict_transfer_stats *stats) {
   tdict_tree *out = NULL;
@@ -87,7 +87,8 @@ DEVICE_CASE(hook_sets_move_in_each_mode) {
       }
 }
 
-/* For a pinned result on the cpu, an object is moved first. Its hook pin_memory then makes the object of the result. */
+/* For a pinned result on the CPU, an object is first moved. The moved object's hook pin_memory then makes the
+ * result. */
 GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
   scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)
@@ -182,7 +183,7 @@ GPU_CASE(hook_sets_pin_several_objects_at_once) {
 
 typedef struct shortage {
   meeting meeting;
-  int number; /* the object whose hook gets no memory */
+  int number; /* the object whose hook has a failing allocation */
   int64_t n;  /* the allocation that fails */
   atomic_bool has_failed;
 } shortage;
@@ -230,7 +231,7 @@ GPU_CASE(hook_sets_pin_several_objects_without_memory) {
   }
 }
 
-/* A hook that fails while the tensors of a pinned object are moved. */
+/* An unflatten hook that always fails. */
 static tdict_status no_unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
   (void)self, (void)tree, (void)out, (void)err;
   return TDICT_EFORMAT;

@@ -164,7 +164,7 @@ SIM_CASE(hook_stream_is_waited_for) {
   x->also = use_stream;
   x->user = &s;
   tdict_future *f = move_async(&w, src, w.device, NULL);
-  gate_await(&s.gate, 1); /* it runs */
+  gate_await(&s.gate, 1); /* the work is running */
   tdict_release(src);
   check_pending(f);
   for (int i = 0; i < 50000 && atomic_load(&p.live) < 3; i++) usleep(100); /* the hook returns while the kernel runs */
@@ -179,7 +179,7 @@ SIM_CASE(hook_stream_is_waited_for) {
   free(s.k.seen);
 }
 
-/* Work that a hook queues. After the hook, the next driver call that makes the device current fails. */
+/* Work that a hook queues. The hook then makes the next driver call fail that makes the device current. */
 typedef struct slow_work {
   tdict_driver *driver;
   atomic_bool has_run;
@@ -214,7 +214,7 @@ SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
   td_release(out, src, c, s.driver, inner);
 }
 
-/* The call that fails creates the stream of the hooks, because the transfer creates no other stream. */
+/* The transfer creates only the stream for the hooks, so the injected fault fails that creation. */
 SIM_CASE(hook_needs_its_stream) {
   static const tdict_fault fault = {
       .kinds = TDICT_FAULT_BIT(TDICT_FAULT_STREAM_CREATE), .n = 1, .code = TDICT_CU_OUT_OF_MEMORY};
@@ -236,7 +236,7 @@ SIM_CASE(hook_needs_its_stream) {
   td_release(src, c, driver, inner);
 }
 
-/* Moves a pair by copies of the driver. */
+/* Moves a pair with copies that the hook queues itself. */
 static tdict_status move_by_itself(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const pair *own = self;
   const tdict_tensor *from[] = {own->inp, own->tgt};
@@ -402,7 +402,7 @@ GPU_CASE(hook_nested_transfers) {
   }
 }
 
-/* The only pool thread waits in a hook for a transfer whose hooks are queued after it. */
+/* In a hook, the only pool thread waits for a transfer whose hooks are queued later. */
 typedef struct other {
   gate gate;
   tdict_future *future;
@@ -479,7 +479,7 @@ GPU_CASE(hook_own_future) {
     x->user = &o;
     o.future = move_async(&w, src, w.device, NULL);
     gate_open(&o.gate);
-    tdict_release(finish(tdict_future_retain(o.future))); /* only the hook cannot wait for its own future */
+    tdict_release(finish(tdict_future_retain(o.future))); /* outside the hook, the wait succeeds */
     for (int i = 0; i < 4; i++) assert_int_equal(o.waited[i], TDICT_EDEADLOCK);
     assert_int_equal(o.said.status, TDICT_EDEADLOCK);
     assert_false(o.ready);

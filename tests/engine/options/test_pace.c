@@ -1,5 +1,5 @@
-/* Tests the option max_bytes_per_second: at no moment of virtual time have more bytes begun to be copied than the rate
- * allows. __wrap_clock_gettime and __wrap_nanosleep are in virtual_clock.h. */
+/* Tests the option max_bytes_per_second: at no point in virtual time has a transfer begun to copy more bytes than the
+ * rate allows. __wrap_clock_gettime and __wrap_nanosleep are in virtual_clock.h. */
 #include "engine/options/pace.h"
 
 #include "engine/trees.h"

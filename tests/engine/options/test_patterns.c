@@ -1,8 +1,8 @@
-/* Tests patterns of the option keep: which paths they match, and which texts are not patterns. */
+/* Tests patterns of the option keep: which paths they match, and which strings are not valid patterns. */
 #include "engine/options/patterns.h"
 #include "engine/trees.h"
 
-/* Returns whether a pattern matches a path. Makes a tree whose only leaf has this path. */
+/* Returns whether one of the patterns matches the path, in a tree whose only leaf has this path. */
 static bool matches(const char *const *patterns, size_t count, const char *path) {
   scoped_tree td = new_tree();
   tdict_patterns *keep = NULL;
@@ -160,7 +160,7 @@ CASE(keep_survives_enomem) {
     (void)td_fail_alloc_stop();
     assert_true(status == TDICT_OK ? keep != NULL : status == TDICT_ENOMEM && !keep);
   }
-  assert_int_equal(n, 3); /* the third round succeeds: two allocations, for the patterns and the long key */
+  assert_int_equal(n, 3); /* two allocations, for the patterns and the long key, fail before the third round succeeds */
   tdict_patterns_destroy(keep);
   tdict_patterns_destroy(NULL);
 }

@@ -3,10 +3,10 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* the most bytes of copies in the queues of all devices, counted after each call that queues copies */
+/* the largest number of bytes in queued copies on all devices, counted after each call that queues copies */
 static _Atomic(size_t) most_queued;
 
-/* Returns the bytes of all copies that are queued and not done. */
+/* Returns the number of bytes in all queued copies that are not done. */
 static size_t count_queued(void) {
   tdict_sim_driver *d = tdict_sim_driver_of(wrap.driver);
   size_t bytes = 0;
@@ -154,14 +154,14 @@ SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
   expect_queued_chunks(&w, 4 * LIMIT, 2);
 }
 
-/* A large limit holds four chunks, so that the link does not wait for a thread. */
+/* A large limit holds four chunks, so the link always has a queued copy while a thread fills the next chunk. */
 SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
   scoped_place w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, 16 * LIMIT, 4);
   expect_queued_chunks(&w, 24 * LIMIT, 4);
 }
 
-/* One call queues several copies of ordinary memory, up to half of the limit: here one copy, then four. Three more
+/* One call queues several copies from ordinary memory, up to half of the limit: here one copy, then four. Three more
  * copies wait in the burst until a fourth fits into the limit. */
 SIM_CASE(queue_limit_lets_copies_be_queued_together) {
   enum { SLOT_BYTES = BIG_SLOTS / 32, MOST = 8, CHUNKS = 21 };
@@ -274,7 +274,7 @@ SIM_CASE(queue_limit_has_a_default) {
   }
 }
 
-/* The default limit is only for large transfers from ordinary host memory to a device, without packing. */
+/* The default limit applies only to large transfers from ordinary memory to a device in which nothing is packed. */
 SIM_CASE(queue_limit_has_a_default_for_few_transfers) {
   enum { LARGE = DEFAULT_FROM + 1000 };
   scoped_place w = open_counted(DEFAULT_SLOTS, false);

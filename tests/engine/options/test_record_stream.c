@@ -1,5 +1,5 @@
-/* Tests tdict_record_stream(): the library frees, reuses or overwrites bytes only after the work that a program has
- * queued on a stream. Kernels wait at a gate, so that an access that comes too early is always detected. */
+/* Tests tdict_record_stream(): the library frees, reuses or overwrites memory only after the work that the program has
+ * queued on a stream has ended. Kernels wait at a gate, so that an access that comes too early is always detected. */
 #include "engine/promises.h"
 #include "support/threads.h"
 
@@ -90,7 +90,7 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   td_ok(tdict_record_stream(dst, r.s, err));
   tdict_transfer_options o = threads(2);
   TD_STREAM(idle, w.c, w.device);
-  o.after = idle; /* another stream than the default, so the copy waits only for the recorded use */
+  o.after = idle; /* a stream other than the default, so the copy waits only for the recorded use */
   tdict_future *f = copy_async(&w, src, dst, &o);
   check_pending(f);
   check_tree_number(&w, dst, 7);
@@ -118,7 +118,7 @@ static void check_wide(const place *w, const tdict_tree *td, uint64_t number) {
       fail_msg("leaf '%s' does not hold the bytes of number %d", wide_names[i], (int)number);
 }
 
-/* Two workers overwrite a tree. Both wait for the recorded work and the stream `after`, in whichever order they end. */
+/* Two workers overwrite a tree. Both wait for the recorded work and for the stream `after`, whichever ends first. */
 SIM_CASE(record_stream_and_after_hold_each_worker) {
   tdict_context_options c = place_options(2);
   c.staging_bytes = WIDE_STAGING; /* one worker cannot queue all copies */
@@ -248,7 +248,7 @@ static void *release_tree(void *user) {
   tdict_release(user);
   return NULL;
 }
-/* The tree also contains memory of the program, which is released only after the work of the recorded stream. */
+/* The tree also holds memory of the program, which is released only after the work on the recorded stream has ended. */
 SIM_CASE(record_stream_holds_memory_of_the_program) {
   scoped_place w = place_open(2);
   tdict_tree *dev = arena(&w, 12), *both = new_tree();
@@ -271,7 +271,7 @@ SIM_CASE(record_stream_holds_memory_of_the_program) {
   assert_int_equal(num_released, 1);
 }
 
-/* Checks recorded uses with driver copies, also on GPUs: the stream works for some time, then reads the tree. */
+/* Checks recorded uses with driver copies, even on GPUs: the stream is busy for some time, and then reads the tree. */
 GPU_CASE(record_stream_holds_bytes_under_copies) {
   scoped_place w = place_open(2);
   bool sim = w.device.type == TDICT_DEVICE_SIM;

@@ -7,7 +7,8 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* The strips follow one another and cover the chunk. Each begins at a multiple of 256 and knows its first item. */
+/* Strips follow one another and cover the chunk. Each begins at a multiple of 256, and its `first` is its first
+ * item. */
 GPU_CASE(strips_cover_the_chunk) {
   scoped_place w = open_place();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
@@ -32,7 +33,7 @@ GPU_CASE(strips_cover_the_chunk) {
           assert_true(strip.begin < strip.end);
           at = strip.end;
           assert_int_equal(strip.begin % 256, 0);
-          uint32_t first = 0; /* finds the first item by a plain search */
+          uint32_t first = 0; /* finds the first item with a linear search */
           while (t->plan.items[first].offset + t->plan.items[first].bytes <= strip.begin) first++;
           assert_int_equal(strip.first, first);
         }
@@ -95,7 +96,7 @@ GPU_CASE(strips_wait_without_a_slot) {
 }
 
 /* Several threads fill one chunk, whose copy must wait for a stopped stream. One thread queues the copy. The other
- * threads' streams must not wait, because the next transfers use them. Otherwise the case would never end. */
+ * threads' streams must not wait, because the next transfers use them. If they waited, the case would never end. */
 SIM_CASE(strips_queue_waits_only_before_copies) {
   scoped_place w = place_sized(64 << 20, 8);
   scoped_tree src = bytes_tree("x", 350000, NULL);
@@ -115,7 +116,7 @@ SIM_CASE(strips_queue_waits_only_before_copies) {
   }
 }
 
-/* If a transfer fails before a slot is full, the slot is returned to the ring, also if a driver call fails. */
+/* If a transfer ends before its slots are full, or because a driver call fails, all slots go back to the ring. */
 GPU_CASE(strips_give_slots_back_after_a_failure) {
   scoped_place w = open_wrapped(NULL);
   tdict_engine *engine = tdict_context_engine(w.c);

@@ -48,7 +48,7 @@ static tdict_tree *from_schema(tdict_memory *memory) {
   td_ok(tdict_create_from(fields, sizeof fields / sizeof *fields, SHAPE(5), memory, &td, err));
   return td;
 }
-/* Makes a locked tree that is one block, or whose leaves have separate storages. */
+/* Makes a locked tree that is one block, or, if `is_scattered` is true, whose leaves have separate storages. */
 static tdict_tree *locked_tree(int is_scattered, tdict_memory *memory) {
   return locked(is_scattered ? tiny_tree(memory) : batch_tree(memory));
 }
@@ -84,12 +84,12 @@ CASE(block_is_not_found_in_other_trees) {
   /* one leaf is in another storage */
   td_ok(tdict_set(td, "b", td_leaf(other, "b"), err));
   assert_false(is_block(locked(td)));
-  /* the keys have another order than the leaves in the storage */
+  /* the order of the keys differs from the order of the leaves in the storage */
   tdict_tensor *b = tdict_tensor_retain(td_leaf(other, "b"));
   td_ok(tdict_delete(other, "b", err));
   td_put(other, "b", b);
   assert_false(is_block(locked(other)));
-  /* a child that is locked only because its parent is */
+  /* a child that is locked only because its parent is locked is not a block */
   td_ok(tdict_set_tree(above, "child", batch, err));
   assert_true(is_block(locked(above)));
   assert_true(tdict_is_locked(batch) && !is_block(batch));
@@ -182,7 +182,7 @@ SIM_CASE(block_outlives_its_tree_during_a_transfer) {
 __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t at) {
   ((unsigned char *)data)[at] ^= 1;
 }
-/* If bytes are lost or change during the read, the error names the leaf, also after an earlier transfer of the tree. */
+/* If bytes are lost or change during the read, the error names the leaf, even after an earlier transfer of the tree. */
 SIM_CASE(block_errors_name_leaves) {
   scoped_place w = open_place();
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
@@ -313,7 +313,7 @@ SIM_CASE(block_survives_enomem) {
   }
 }
 
-/* The record of a result shares the layout of the source's record, also after the source is released. */
+/* The record of a result shares the layout of the source's record, even after the source is released. */
 GPU_CASE(block_records_share_their_layout) {
   scoped_place w = open_place();
   scoped_tree plain = from_schema(NULL), src = NULL, out = NULL;

@@ -59,7 +59,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
     }
 }
 
-/* A new result in kept memory, whose pages exist, is copied with the settings for existing results. */
+/* A new result in kept memory, whose pages are already mapped, uses the tuning rows for existing results. */
 SIM_CASE(choose_row_of_existing_memory_for_kept_memory) {
   scoped_place w = open_place();
   tdict_tuning *tuning = &tdict_context_engine(w.c)->tuning;
@@ -133,7 +133,7 @@ GPU_CASE(choose_caller_moves_small_trees) {
 /* A caller that waits runs tasks that no pool thread has begun. */
 GPU_CASE(choose_caller_needs_no_free_thread) {
   pool_gate wait_events[3];
-  scoped_place w = place_sized(STAGING, 3); /* the pool threads are blocked until the gates open */
+  scoped_place w = place_sized(STAGING, 3); /* the gates below block all three pool threads */
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = bytes_tree("x", 9 << 20, NULL);
   for (int i = 0; i < 3; i++) pool_gate_close(pool, &wait_events[i]);
@@ -172,7 +172,7 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
  * ends. */
 GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   pool_gate wait_events[2];
-  scoped_place w = place_sized(STAGING, 2); /* the pool threads are blocked, as above */
+  scoped_place w = place_sized(STAGING, 2); /* the gates below block both pool threads */
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
   for (int i = 0; i < 2; i++) pool_gate_close(pool, &wait_events[i]);

@@ -1,5 +1,5 @@
-/* Tests plans that several threads make. Such a plan must equal the plan of one thread, even if other entries are
- * between the leaves. */
+/* Tests plans that several threads collect. Such a plan must equal the plan that one thread collects, even if other
+ * entries are between the leaves. */
 #include "core/tensor/slow_fence.h"
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
@@ -10,7 +10,8 @@ enum { MANY = 20000, SOME = 700 }; /* SOME: several threads read the leaves, but
 
 typedef enum oddity { ODD_NONE, ODD_TWICE, ODD_STRIDED, ODD_TREE, NUM_ODDITIES } oddity;
 
-/* Makes a tree of `count` leaves with separate storages, of one size or many, and with one odd entry near the end. */
+/* Makes a tree of `count` leaves with separate storages, of equal or different `sizes`, and an odd entry near the
+ * end. */
 static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < count; i++) {
@@ -65,7 +66,7 @@ static void check_same_plan(const tdict_plan *a, const tdict_plan *b) {
   }
 }
 
-/* Checks that leaves have no reference besides those of the tree, and no mark. */
+/* Checks that the leaves have no references except the tree's own, and that their storages have no marks. */
 static void check_let_go(const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   for (size_t i = 0; i < l.count; i++) {
@@ -73,7 +74,7 @@ static void check_let_go(const tdict_tree *td) {
     int64_t held = atomic_load(&l.tensors[i]->refs);
     bool twice =
         strcmp(l.paths[i], "leaf3") == 0 || strcmp(l.paths[i], "leaf17000") == 0 || strcmp(l.paths[i], "leaf595") == 0;
-    if (held != 1 && !(twice && held == 2)) fail_msg("%s is held %lld times", l.paths[i], (long long)held);
+    if (held != 1 && !(twice && held == 2)) fail_msg("%s has %lld references", l.paths[i], (long long)held);
     assert_true(tdict_storage_is_idle(l.tensors[i]->storage));
   }
 }
@@ -112,7 +113,7 @@ GPU_CASE(many_leaves_arrive) {
   }
 }
 
-/* The threads that mark the sources also set the addresses of their destinations. */
+/* The threads that mark the sources also set the addresses of the destinations. */
 GPU_CASE(many_leaves_are_placed_by_several_threads) {
   scoped_place w = open_place();
   scoped_tree src = many_tree(MANY, false, ODD_NONE);
@@ -187,7 +188,8 @@ GPU_CASE(plans_see_what_has_changed) {
   }
 }
 
-/* Several small pinned leaves are packed into a slot, like ordinary leaves. A single one is one driver copy. */
+/* Several small pinned leaves are packed into a slot, like ordinary leaves. A single small pinned leaf gets its own
+ * driver copy. */
 GPU_CASE(many_small_pinned_leaves_are_uniform) {
   enum { FEW = 300 };
   scoped_place w = open_place();

@@ -165,8 +165,8 @@ CASE(transfer_into_finds_two_among_many) {
   }
 }
 
-/* Two leaves overlap, but many leaves have addresses between theirs. Another leaf, which has gaps, ends after all of
- * them. */
+/* All small leaves lie inside "long", and their sources inside its source, until "k39" gets a conflicting source.
+ * "wide" has a gap: it begins before the other leaves and ends after them. */
 CASE(transfer_into_finds_leaves_far_apart) {
   enum { SMALL = 40 };
   scoped_place w = open_place();

@@ -69,8 +69,8 @@ GPU_CASE(plan_ways) {
   tdict_plan_reset(&p);
 }
 
-/* Checks that each byte is in exactly one chunk, that a chunk begins in its first item, and that chunks fit into
- * slots. */
+/* Checks that each byte is in exactly one chunk, that a chunk begins in its first item, and that a chunk that needs a
+ * slot has at most `chunk_bytes` bytes. */
 static void check_chunks(const tdict_plan *p, size_t chunk_bytes) {
   size_t covered = 0, last_end = 0;
   for (uint32_t i = 0; i < p->num_chunks; i++) {

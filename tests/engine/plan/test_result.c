@@ -1,4 +1,4 @@
-/* Tests results and mirrors: their nodes, the numbers of their leaves, locks, and the path of a leaf by its number. */
+/* Tests results and mirrors: their nodes, leaf numbers and locks, and the lookup of a leaf's path by its number. */
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
 #include "engine/plan/result.h"

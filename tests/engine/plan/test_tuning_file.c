@@ -1,5 +1,5 @@
-/* Tests files of tuning tables. A written table can be read, and for each kind of wrong line, the error names the file,
- * the line and the word. */
+/* Tests tuning files. A written table can be read back. For each kind of wrong line, the error names the file, the line
+ * number and the wrong word. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,7 +23,8 @@ static file write_file(const char *text, size_t bytes) {
 #define IN "in max 4096 4096 1 2 0 0 50\n"
 #define OUT "out max 4096 4096 2 2 0 0 50\n"
 
-/* Checks that a file with `text` is refused. The message must begin with the file and the line, and contain `words`. */
+/* Checks that a file with `text` is refused. The message must begin with the file name and line, and contain
+ * `words`. */
 static void refused(const char *text, size_t bytes, int line, const char *words) {
   file f = write_file(text, bytes);
   tdict_tuning t, before;
@@ -137,7 +138,7 @@ CASE(tuning_file_refuses_files_it_cannot_read) {
   td_fails(TDICT_EIO, "/dev/full", tdict_tuning_write("/dev/full", &t, "", err));
 }
 
-/* Moves a leaf of 64 KiB, which must go in chunks of 4 KiB. No other table chooses this size. */
+/* Moves a leaf of 64 KiB, which must be cut into chunks of 4 KiB. No other table chooses this size. */
 static void check_rows_are_used(tdict_context *c) {
   enum { BYTES = 64 << 10 };
   scoped_tree src = NULL, out = NULL;
@@ -151,7 +152,7 @@ static void check_rows_are_used(tdict_context *c) {
   assert_int_equal(stats.num_threads, 1);
 }
 
-/* tdict_context_create() reads the file. */
+/* tdict_context_create() reads the file that its option tuning_file names. */
 DEVICE_CASE(context_tuning_file) {
   file f = write_file(HEAD IN OUT, sizeof HEAD IN OUT - 1), bad = write_file(HEAD "in\n", sizeof HEAD "in\n" - 1);
   tdict_context *c = td_context(NULL); /* skips the case if there is no such device */
@@ -182,7 +183,7 @@ CASE(tuning_file_refuses_a_fifo) {
   tdict_context *c = NULL;
   tdict_tuning t = tdict_tuning_default();
   tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu(), tuning_file = path);
-  alarm(30); /* a blocking open() would wait for a writer for ever */
+  alarm(30); /* a blocking open() would wait for a writer forever */
   td_fails_at(TDICT_EFORMAT, "is a FIFO, wanted a regular file", path, tdict_context_create(&o, &c, err));
   td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_tuning_write(path, &t, "", err));
   alarm(0);

@@ -1,4 +1,4 @@
-/* Tests the timeline. Python reads the file as JSON, and the test compares the events with the transfers. */
+/* Tests the timeline. A Python script parses the file as JSON, and the test compares the events with the transfers. */
 #include "engine/promises.h"
 
 #include <sys/stat.h>
@@ -42,7 +42,7 @@ static const char reader[] =
     "for key, slices in tracks.items():\n"
     "    for begin, end, e in slices:\n"
     "        if key[0] < 10 or e['args']['transfer'] not in whole: continue "
-    "# it was cut off: who queued it may be missing\n"
+    "# part of the transfer is not in the trace, so its submit slice may be missing\n"
     "        assert begin >= first_submit[e['args']['transfer']], ('before it was queued', e)\n"
     "facts.update(transfers=other['transfers'], dropped=other['dropped_events'], "
     "unfinished=other['unfinished_events'])\n"
@@ -55,7 +55,7 @@ typedef struct facts {
   char text[4096];
 } facts;
 
-/* Writes the text to a file, runs the script on it, and returns the facts that it prints. */
+/* Writes the trace to a file, runs the script on the file, and returns the facts that the script prints. */
 static facts read_text(const char *text, size_t bytes) {
   char path[] = "/tmp/tdict-trace-XXXXXX", script[] = "/tmp/tdict-trace-XXXXXX", command[128];
   int a = mkstemp(path), b = mkstemp(script);
@@ -117,7 +117,7 @@ static void start(const place *p, int64_t max_events) {
 }
 
 enum { LEAVES = 24, LEAF = 256 << 10, TOTAL = LEAVES * LEAF };
-/* Makes a tree whose leaves all have a multiple of 256 bytes, so that there are no gaps between them. */
+/* Makes a tree in which each leaf's size is a multiple of 256 bytes, so that there are no gaps between the leaves. */
 static tdict_tree *even_tree(tdict_memory *memory) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < LEAVES; i++) td_put(td, td_text("leaf%d", i), new_bytes(LEAF, memory));
@@ -367,7 +367,7 @@ CASE(trace_refuses_a_fifo) {
   tdict_context *c = NULL;
   td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &c, err));
   td_ok(tdict_trace_start(c, NULL, err));
-  alarm(30); /* a blocking open() would wait for a reader for ever */
+  alarm(30); /* a blocking open() would wait for a reader forever */
   td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_trace_write(c, path, err));
   alarm(0);
   assert_string_equal(td_last_error.path, path);
