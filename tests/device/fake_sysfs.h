@@ -1,5 +1,4 @@
-/* Fake machines: a temporary folder with the sysfs files that placement.c reads, and devices placed according to
- * them. */
+/* Fake machines: a temporary folder with the sysfs files that placement.c reads, and devices placed by these files. */
 #ifndef TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 #define TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 

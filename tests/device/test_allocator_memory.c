@@ -180,7 +180,7 @@ SIM_CASE(allocator_memory_is_released_after_its_uses) {
   td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
   TD_STREAM(s, b.context, td_device());
   td_ok(tdict_sim_launch(s, pass_gate, &g, err));
-  td_ok(tdict_record_stream(out, s, err)); /* the tree's memory is memory of the device */
+  td_ok(tdict_record_stream(out, s, err)); /* accepted, because the tree is on the device */
   pthread_t thread = td_start(open_later, &x);
   tdict_release(out);
   assert_int_equal(pthread_join(thread, NULL), 0);

@@ -76,8 +76,8 @@ GPU_CASE(kept_blocks_are_reused_by_size) {
   give(&b, &got);
 }
 
-/* The cache is limited by device_cache_bytes, by the most bytes that were in use at once, and by the length of its
- * list. The oldest blocks are freed first. */
+/* The cache is limited by device_cache_bytes, by the peak of the bytes in use, and by the length of its list. The
+ * oldest blocks are freed first. */
 GPU_CASE(kept_blocks_are_bounded) {
   scoped_fixture b = fixture_open(td_options(tdict_context_options, device_cache_bytes = MIB));
   tdict_block blocks[TDICT_KEPT_BLOCKS + 8];
@@ -104,7 +104,7 @@ GPU_CASE(kept_blocks_are_bounded) {
   tdict_block large = fixture_take(&b, 96 * MIB), other = fixture_take(&b, 97 * MIB);
   give(&b, &large);
   give(&b, &other);
-  assert_int_equal(b.gpu->kept.bytes, 193 * MIB); /* the most bytes that were live at once */
+  assert_int_equal(b.gpu->kept.bytes, 193 * MIB); /* the peak of the live bytes */
 }
 
 typedef struct held {
@@ -170,7 +170,7 @@ SIM_CASE(kept_blocks_are_freed_with_their_gpu) {
 
 typedef struct freeing {
   const fixture *b;
-  size_t most; /* the most kept bytes that were seen */
+  size_t most; /* the most kept bytes that the thread saw */
 } freeing;
 static void *take_and_give(void *user) {
   freeing *f = user;

@@ -142,7 +142,7 @@ SIM_CASE(gpu_follow_orders_two_streams) {
   td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
   td_ok(tdict_sim_launch((tdict_stream){td_device(), after}, hold_stream, &first, err));
   td_ok(tdict_gpu_follow(b.gpu, stream, after, err));
-  td_ok(tdict_gpu_follow(b.gpu, after, stream, err)); /* may reuse the event, because the first wait keeps its state */
+  td_ok(tdict_gpu_follow(b.gpu, after, stream, err)); /* may reuse the event, whose state the first wait captured */
   td_ok(tdict_sim_launch((tdict_stream){td_device(), after}, hold_stream, &later, err));
   CU(SUCCESS, copy_h2d_async, block.data, host, 4096, stream);
   while (!atomic_load(&first.entered)) usleep(100);

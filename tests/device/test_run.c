@@ -406,7 +406,7 @@ SIM_CASE(run_reuses_buffers_after_their_launch) {
   tdict_kernel_work_reset(&work);
 }
 
-/* More runs are in flight than buffers are kept. */
+/* Starts more runs than the number of buffers that the GPU keeps for reuse. */
 GPU_CASE(run_with_more_buffers_than_are_kept) {
   enum { RUNS = 3 * TDICT_KEPT_TABLES };
   scoped_run_case c;
@@ -556,7 +556,7 @@ SIM_CASE(run_without_host_memory) {
       end_order(&order);
       if (!had_failed) break; /* without an event for the buffer, the run waits and succeeds */
     }
-    assert_true(failed >= (i == 3 ? 3 : 4)); /* a run with results on a stream has no use */
+    assert_true(failed >= (i == 3 ? 3 : 4)); /* a run with results waits, so its order gets no use */
     tdict_kernel_work_reset(&work);
     close_fault(&c);
   }

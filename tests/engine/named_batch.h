@@ -12,7 +12,7 @@ typedef struct batch {
   int64_t sizes[2];
 } batch;
 
-/* The method. It uses fields that are not tensors. */
+/* The batch's method, which uses fields that are not tensors. */
 static inline int64_t batch_area(const batch *b) { return b->sizes[0] * b->sizes[1] + b->base.number; }
 
 /* Copies the batch `like` with other tensors, which the copy owns. On failure, the caller still owns the tensors. */

@@ -168,7 +168,7 @@ static inline void kernel_run(void *user) {
   kernel *k = user;
   if (k->gate && !gate_pass(k->gate)) return;
   void *at = k->stream.device.type == TDICT_DEVICE_SIM ? tdict_sim_host_pointer(k->stream, k->address) : NULL;
-  if (!at) at = k->address; /* no device memory: pinned host memory */
+  if (!at) at = k->address; /* not device memory, so pinned host memory */
   if (k->write) memcpy(at, k->write, k->bytes);
   memcpy(k->seen, at, k->bytes);
   atomic_store(&k->done, true);

@@ -95,7 +95,7 @@ static things open_things(const place *w) {
 static void close_things(things *t) { td_release(t->dst, t->src, t->row, t->out); }
 #define scoped_things TD_SCOPED(close_things, things)
 
-/* Stands in for a transfer that ends when a call waits for it. If `writes` is not 0, it writes the tensor first. */
+/* A fence in place of a transfer, which ends at the first wait. If `writes` is not 0, that wait writes the tensor. */
 typedef struct transfer_stand_in {
   tdict_fence fence; /* first */
   tdict_fence_node node;

@@ -10,7 +10,7 @@
 
 enum { MOST_FAULTS = 2000 };
 
-/* The fault of one thread. Unlike a fault of fail_alloc.h, it can be suspended and resumed. */
+/* The allocation fault of one thread. Unlike a fault of fail_alloc.h, it can be suspended and resumed. */
 typedef struct plan {
   bool set, active, hit, lasts;
   int64_t n; /* the allocation that fails, from 1 */

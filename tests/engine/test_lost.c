@@ -519,7 +519,7 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
 }
 
 GPU_CASE(lost_device_stays_lost) {
-  scoped_context beside = td_context(NULL); /* keeps the primary context of a GPU between the rounds */
+  scoped_context beside = td_context(NULL); /* keeps a GPU's primary context alive between the rounds */
   for (int32_t mode = TDICT_MODE_BLOCKING; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
     for (int to_host = 0, n = 1; to_host < 2; to_host++, n = 1) {
       while (lose_at(n, mode, n % 3, to_host)) n++;

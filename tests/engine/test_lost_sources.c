@@ -1,4 +1,4 @@
-/* Tests transfers from sources with lost bytes. They are refused with the path of the leaf, and write nothing. */
+/* Tests transfers from sources with lost bytes. Each call fails with the path of the leaf, and writes nothing. */
 #include "pair.h"
 #include "support/threads.h"
 

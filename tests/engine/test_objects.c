@@ -371,7 +371,7 @@ GPU_CASE(objects_transfer_into) {
   assert_ptr_equal(td_leaf(dst, "a")->data, places[2]);
   check_tree_number(&w, dst, 10);
   for (int i = 0; i < 2; i++) assert_true(has_number(&w, i ? there->tgt : there->inp, pair_seed(1, i)));
-  assert_int_equal(there->number, 2); /* the object itself is the old one */
+  assert_int_equal(there->number, 2); /* the destination keeps its own object */
   td_ok(tdict_transfer_into(w.c, dst, like, NULL, err));
   check_pair(&w, there, 2, w.device);
   td_ok(tdict_unlock(dst, err));

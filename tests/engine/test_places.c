@@ -88,8 +88,7 @@ SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
   behind_legacy_of(0, true); /* of the destination */
 }
 
-/* Copies a tree with leaves on all devices. All copies wait for all legacy streams, of which that of `last` ends
- * last. */
+/* Copies a tree with leaves on all devices. Each copy must wait for all legacy streams; that of `last` ends last. */
 static void on_all_devices(const place *w, int last) {
   enum { DEVICES = 8 };
   static const char *const names[DEVICES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -224,7 +223,7 @@ SIM_CASE(context_of_the_program_is_left_as_found_on_sim) {
   tdict_cu_context one, now;
   int mode;
   assert_int_equal(w.d->ops->ctx_retain(w.d, 1, &one), 0);
-  for (int k = 0; k < 3; k++) { /* no context is current, or that of the device, or that of another device */
+  for (int k = 0; k < 3; k++) { /* the current context: none, the device's, or another device's */
     tdict_cu_context mine = k == 0 ? NULL : k == 1 ? w.gpu->context : one;
     if (mine) assert_int_equal(w.d->ops->ctx_push(w.d, mine), 0);
     mode = TDICT_CU_CAPTURE_THREAD_LOCAL; /* calls must not change the capture mode either */

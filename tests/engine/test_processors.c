@@ -52,7 +52,7 @@ GPU_CASE(stats_count_processor_time) {
   }
 }
 
-static int quota = -1; /* quota that the library finds; -1: the system's own */
+static int quota = -1; /* the quota that the library reads; -1: the real one */
 int __real_tdict_quota_cpus(const char *root);
 int __wrap_tdict_quota_cpus(const char *root);
 int __wrap_tdict_quota_cpus(const char *root) {

@@ -36,7 +36,7 @@ static void bin_clear(bin *b) {
   b->most_bytes = 0;
 }
 
-/* Copies the elements of a host tensor in C order, index by index. */
+/* Copies the elements of a host tensor in C order, one by one. */
 static void copy_elements(const tdict_tensor *t, unsigned char *to) {
   const size_t width = tdict_dtype_bytes(t->dtype);
   const unsigned char *from = tdict_tensor_const_data(t);
@@ -137,7 +137,7 @@ DEVICE_CASE(sinks_receive_trees) {
   scoped_place w = open_place();
   send_all(&w);
 }
-/* A slot has several leaves, and several slots are queued together. */
+/* Large slots hold several leaves each, and several slots are queued together. */
 DEVICE_CASE(sinks_receive_trees_through_large_slots) {
   scoped_place w = place_sized(16 << 20, -1);
   send_all(&w);

@@ -133,7 +133,7 @@ static void run_stress(bool destroys) {
   assert_int_equal(atomic_load(&s.failures), 0);
   assert_int_equal(atomic_load(&s.torn), 0);
   assert_true(atomic_load(&s.rounds) > NUM_THREADS);
-  if (destroys) { /* while transfers run whose futures are released */
+  if (destroys) { /* while transfers with released futures run */
     raw_close(s.w.raw);
     raw_close(s.w.host);
     tdict_context_destroy(s.w.c);

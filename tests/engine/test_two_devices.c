@@ -84,7 +84,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   assert_int_equal(counts.num_reused, 2);
 }
 
-/* Moves trees whose leaves are on the host and both devices in turn. Leaves already on the target are shared. */
+/* Moves trees whose leaves are alternately on the host and on both devices. Leaves already on the target are shared. */
 static void move_mixed(const pair *p, tree_kind kind) {
   const place *w = &p->zero;
   tdict_tree *src = make_tree(w, kind);

@@ -131,7 +131,7 @@ GPU_CASE(work_survives_failing_allocations) { sweep_kind(CALL_ALLOC, false); }
 
 /* Uses a new context for each run, because later transfers of a context reuse streams and events. */
 static void sweep_fresh(call_kind kind) {
-  scoped_context beside = td_context(NULL); /* keeps the primary context of a GPU between the rounds */
+  scoped_context beside = td_context(NULL); /* keeps a GPU's primary context alive between the runs */
   int failures = 0;
   for (int call = 0; call < NUM_CALLS; call++)
     for (int n = 1 + sanitized_first(call); n < 60; n += SANITIZED_STEP) {

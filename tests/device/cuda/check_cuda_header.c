@@ -10,7 +10,7 @@
 #define SAME_TYPE(a, b) __builtin_types_compatible_p(a, b)
 #define CHECK(condition, text) _Static_assert(condition, text)
 
-/* Each entry has the type of its symbol and of the typedef that carries its name and version. */
+/* Checks that each entry has the type of its symbol, and of the typedef with its name and version. */
 #define CHECK_ENTRY(field, name, version, symbol, parameters)                                      \
   CHECK(SAME_TYPE(tdict_cuda_##field##_fn *, __typeof__(&symbol)), #symbol ": another signature"); \
   CHECK(SAME_TYPE(tdict_cuda_##field##_fn *, PFN_##name##_v##version), #name ": no such signature in " #version);
@@ -19,7 +19,7 @@ TDICT_CUDA_LAUNCH_ENTRIES(CHECK_ENTRY)
 CHECK(SAME_TYPE(tdict_cuda_lookup_fn *, __typeof__(&cuGetProcAddress_v2)), "cuGetProcAddress_v2");
 CHECK(SAME_TYPE(tdict_cuda_lookup_fn *, PFN_cuGetProcAddress_v12000), "cuGetProcAddress 12000");
 
-/* The library declares the enums as int. For a caller this is the same if the sizes and alignments are equal. */
+/* The library declares the enums as int. This is compatible for callers if the sizes and alignments are equal. */
 #define CHECK_INT(type) CHECK(sizeof(type) == sizeof(int) && _Alignof(type) == _Alignof(int), #type " is no int")
 CHECK_INT(CUresult);
 CHECK_INT(CUdevice_attribute);

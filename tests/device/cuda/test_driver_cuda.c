@@ -100,7 +100,7 @@ static void check_range(fixture *b, void *address, size_t bytes, bool device) {
     assert_int_equal(p.ordinal, 0);
     assert_true((char *)p.range <= (char *)address);
     assert_true((char *)p.range + p.range_bytes >= (char *)address + bytes);
-    assert_true(p.range_bytes < (size_t)1 << 30); /* a size, not an address */
+    assert_true(p.range_bytes < (size_t)1 << 30); /* a size, not an end address */
   }
 }
 static void check_unknown(fixture *b, void *address) {

@@ -77,7 +77,7 @@ static inline uint64_t convert_here(const convert_pair *p, unsigned char *out, c
   return first;
 }
 
-/* Converts on the device and on the host, and compares. The results stay in c->found. */
+/* Converts on the device and on the host, and compares the results. The device's results stay in c->found. */
 static inline void convert_and_check(convert_rig *c, const convert_pair *p, const unsigned char *src) {
   const size_t to = tdict_dtype_bytes(p->to), from = tdict_dtype_bytes(p->from);
   const int64_t shape[] = {(int64_t)p->count}, to_stride[] = {(int64_t)to}, from_stride[] = {(int64_t)from};

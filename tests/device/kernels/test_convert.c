@@ -60,8 +60,7 @@ static void check_elements(const char *what, tdict_dtype dtype, const void *foun
   }
 }
 
-/* Converts adjacent elements on the device. `out` holds the old bytes, and gets the new. Returns the kernel's
- * result. */
+/* Converts adjacent elements on the device, from `src` over the old bytes of `out`. Returns the kernel's result. */
 static uint64_t convert_there(const areas *a, const tdict_cast *cast, void *out, const void *src, size_t count) {
   const size_t to = tdict_dtype_bytes(cast->to), from = tdict_dtype_bytes(cast->from);
   tdict_block dst_block = fixture_take(&a->b, count * to), src_block = fixture_take(&a->b, count * from);
@@ -264,7 +263,7 @@ static void model_convert(void *user, int64_t dst, int64_t src) {
   c->index++;
 }
 
-/* Clears bit 6 of each byte of the source. No element is then a NaN, whose bits could differ. */
+/* Clears bit 6 of each byte of the source. Then no element is a NaN, because the bits of NaNs could differ. */
 static void clear_nans(areas *a) {
   for (size_t i = 0; i < AREA_BYTES; i++) a->model_src[i] &= 0xbf;
   raw_write(a->raw, a->src.data, a->model_src, AREA_BYTES);

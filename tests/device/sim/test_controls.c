@@ -17,7 +17,7 @@ typedef struct call {
 } call;
 static void note(void *user) {
   call *c = user;
-  c->order = atomic_load(c->next); /* before the count: a thread that sees the count also reads the order */
+  c->order = atomic_load(c->next); /* stored first: a thread that sees the new count also sees the order */
   atomic_fetch_add(c->next, 1);
 }
 

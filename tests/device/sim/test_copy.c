@@ -103,7 +103,7 @@ CASE(sim_copy_refuses_bad_addresses) {
 }
 
 /* Checks access to pools between two devices. Only the pool's own device has access, until the pool allows another
- * device, which needs a link. A copy that names both contexts always works. */
+ * device, which must be linked. A copy that names both contexts always works. */
 static void check_between(tdict_driver *d, int ordinal, bool linked) {
   tdict_cu_context zero, other, popped;
   tdict_cu_pool pools[2];

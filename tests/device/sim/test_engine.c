@@ -75,7 +75,7 @@ CASE(sim_steps_follow_the_order_of_calls) {
   launch_note(a, &t, &entries[1], 1);
   tdict_cu_stream c = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   trace_entry last;
-  launch_note(c, &t, &last, 2); /* no work on its stream delays it */
+  launch_note(c, &t, &last, 2); /* its stream is empty, so nothing delays it */
   td_rest();
   td_ok(tdict_driver_sim_step(d, 4, err));
   for (int i = 0; i < 3; i++) assert_int_equal(t.order[i], i);
@@ -251,7 +251,7 @@ static tdict_cu_event record(tdict_driver *d, tdict_cu_stream s) {
   return e;
 }
 
-/* Simulates a latency and no rate. Two engines in turn run the three operations of the stream. */
+/* Simulates a latency but no rate. Two engines alternately run the three operations of the stream. */
 CASE(sim_virtual_time_jumps) {
   tdict_sim_options o = virtual_options(false, 1);
   scoped_table d = open_table(&o);
@@ -361,7 +361,7 @@ static void query(tdict_driver *d, tdict_cu_stream s, int times) {
 }
 
 /* The function begins at 1 ms and runs until the gate opens. The copy ends at 2 ms. No thread waits, so only queries
- * advance the clock, and not while the function runs or the device is held. */
+ * advance the clock. They do not while the function runs or the device is held. */
 CASE(sim_virtual_time_waits_for_functions) {
   enum { QUERIES_PER_MS = 1000 };
   tdict_sim_options o = virtual_options(true, 1);

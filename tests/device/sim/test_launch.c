@@ -44,7 +44,7 @@ static copy_launch *make_copy(const kernels *k, void *dst, const void *src, size
   tdict_kernel_work_reset(&work);
   return c;
 }
-/* Launches a copy, and overwrites the parameters at once. The call must have copied them. */
+/* Launches a copy, and overwrites the parameters at once, so the call must have copied them. */
 static tdict_cu launch_copy(tdict_driver *d, const kernels *k, void *dst, const void *src, tdict_cu_stream s) {
   TD_FREED copy_launch *c = make_copy(k, dst, src, BYTES);
   const tdict_cu result = d->ops->launch(d, &c->launch, s);

@@ -28,7 +28,7 @@ CASE(sim_unfinished_destination_holds_old_bytes) {
 
 CASE(sim_running_copy_has_not_written_yet) {
   tdict_sim_options o = sim_options(false);
-  o.latency_ns = INT64_C(600) * 1000000000; /* longer than any machine needs; the last step takes no time */
+  o.latency_ns = INT64_C(600) * 1000000000; /* 600 s, so the copy cannot end by itself; a step skips the latency */
   scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *back = make_pinned(d, BYTES, 0);
@@ -143,7 +143,7 @@ CASE(sim_wait_takes_the_latest_record_at_its_call) {
   CU(SUCCESS, event_query, e);
 }
 
-/* Checks whether (`wanted`) a copy on `s` waits for the stream `blocked`. */
+/* Checks that a copy on `s` waits for the stream `blocked` or, if `wanted` is false, that it does not wait. */
 static void check_waits(tdict_driver *d, tdict_cu_stream blocked, tdict_cu_stream s, bool wanted) {
   unsigned char *src = make_pinned(d, BYTES, 8), *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);

@@ -25,7 +25,7 @@ typedef enum pv_kind {
   PV_OUTLIER,  /* differences up to 255, except for one element */
   PV_WIDTH,    /* differences with a random number of bits */
   PV_MIDDLE,   /* differences up to 255, around 0 or, if unsigned, around the middle of the range */
-  PV_MIXED,    /* each block has another kind */
+  PV_MIXED,    /* each block has a different kind */
   PV_KINDS
 } pv_kind;
 

@@ -77,7 +77,7 @@ static void close_hand(hand *h) {
 }
 #define scoped_hand TD_SCOPED(close_hand, hand)
 
-/* The first two copies are queued at once. Later copies, of both lanes, are queued when the burst has six of them, or
+/* The first two copies are queued at once. Later copies from both lanes are queued when the burst has six of them, or
  * earlier if fewer than two bursts are in flight. */
 SIM_CASE(burst_gathers_while_the_link_is_busy) {
   static const int waiting[] = {0, 0, 1, 2, 3, 4, 5, 0, 1};
@@ -148,7 +148,7 @@ static void *resume_soon(void *user) {
   return NULL;
 }
 
-/* Records whether the close of a lane returns before all copies are done. */
+/* Records whether tdict_lane_close() returns before all copies are done. */
 typedef struct closing {
   hand *h;
   _Atomic(bool) returned;

@@ -134,7 +134,7 @@ GPU_CASE(conversions_fill_large_slots) {
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = converting(&c, 1, &s);
   scoped_tree out = move_counted(&w, src, &o);
-  assert_int_equal(s.num_chunks, 3); /* of 384 KiB, as in the tuning row for 1 MiB */
+  assert_int_equal(s.num_chunks, 3); /* at most 384 KiB each, as in the tuning row for 1 MiB */
   assert_int_equal(num_copies, 3);
   assert_int_equal(num_launches, 3);
   check_halves(&w, td_leaf(src, "a"), td_leaf(out, "a"));
@@ -219,8 +219,8 @@ GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   check_converted(&w, &half, td_leaf(src, "half"), td_leaf(out, "half"));
 }
 
-/* With `narrow`, one driver copy moves a block if no leaf is packed: if all leaves are floats, bytes or smaller than
- * 4 KiB, if the block is pinned, or on the way to the host. */
+/* With `narrow`, one driver copy moves a block in which no leaf is packed. No leaf is packed if all are floats, bytes
+ * or smaller than 4 KiB, if the block is pinned, or on the way to the host. */
 GPU_CASE(narrow_copies_a_block_once) {
   static const char *const packs_none = "ids:i64[511] a.x:f32[4000] a.y:u8[70000] flag:bool[9]",
                            *const packs_one = "a.x:f32[4000] ids:i64[512]";

@@ -87,8 +87,7 @@ DEVICE_CASE(hook_sets_move_in_each_mode) {
       }
 }
 
-/* For a pinned result on the CPU, an object is first moved. The moved object's hook pin_memory then makes the
- * result. */
+/* For a pinned result on the CPU, an object is first moved. The new object's hook pin_memory then makes the result. */
 GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
   scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)

@@ -63,7 +63,7 @@ static void begin_watching(int64_t rate) {
   atomic_store(&td_clock.is_virtual, true);
   watched.begin_ns = td_virtual_ns();
 }
-/* Returns the virtual seconds since begin_watching(). */
+/* Checks the rate. Returns the virtual seconds since begin_watching(). */
 static double end_watching(void) {
   const double seconds = (double)(td_virtual_ns() - watched.begin_ns) / 1e9;
   atomic_store(&td_clock.is_virtual, false);
@@ -71,7 +71,8 @@ static double end_watching(void) {
   assert_false(atomic_load(&watched.was_too_fast));
   return seconds;
 }
-/* Checks that the copy of `bytes` bytes took as long as the rate requires. There is no wait after the last chunk. */
+/* Checks that the copy of `bytes` bytes took at least as long as the rate requires. There is no wait after the last
+ * chunk. */
 static void check_seconds(double seconds, size_t bytes) { assert_true(seconds >= ((double)bytes - CHUNK) / RATE); }
 
 static tdict_tree *paced_move(const place *w, const tdict_tree *src, tdict_device to, way *v, bool is_paced) {

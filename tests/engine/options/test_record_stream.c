@@ -55,7 +55,7 @@ SIM_CASE(record_stream_holds_bytes) {
   assert_int_equal(sim.num_allocations, 0);
 }
 
-/* Two streams read a tree. The memory is reused only when both have ended. */
+/* Two streams read a tree. The memory is reused only when both reads have ended. */
 SIM_CASE(record_stream_of_many_streams) {
   scoped_place w = place_sim(2, 0, 2);
   tdict_tree *out = arena(&w, 4), *next[3];

@@ -23,8 +23,7 @@ static file write_file(const char *text, size_t bytes) {
 #define IN "in max 4096 4096 1 2 0 0 50\n"
 #define OUT "out max 4096 4096 2 2 0 0 50\n"
 
-/* Checks that a file with `text` is refused. The message must begin with the file name and line, and contain
- * `words`. */
+/* Checks that a file with `text` is refused. The message must begin with file name and line, and contain `words`. */
 static void refused(const char *text, size_t bytes, int line, const char *words) {
   file f = write_file(text, bytes);
   tdict_tuning t, before;

@@ -190,7 +190,7 @@ GPU_CASE(trace_is_json_in_any_locale) {
   free(t.bytes);
 }
 
-/* Writes, stops and restarts the recording while transfers run. */
+/* Writes the recording, stops it and restarts it while transfers run. */
 GPU_CASE(trace_is_written_while_recording) {
   scoped_place p = place_open(3);
   scoped_tree src = even_tree(NULL);
