@@ -13,7 +13,7 @@
 #include "support/shim.h"
 #include "support/test.h"
 
-/* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
+/* Calls an entry and checks that it returns TDICT_CU_<wanted>. A driver named `d` must be in scope. */
 #define CU(wanted, entry, ...)                                                                               \
   do {                                                                                                       \
     tdict_cu cu_result_ = d->ops->entry(d, __VA_ARGS__);                                                     \

@@ -181,7 +181,7 @@ GPU_CASE(gpu_is_pinned_asks_the_driver) {
   assert_true(tdict_gpu_is_pinned(b.gpu, own, p + 12345, 1));
   assert_true(tdict_gpu_is_pinned(b.gpu, own, p + BYTES - 1, 1));
   assert_false(tdict_gpu_is_pinned(b.gpu, own, p + BYTES - 1, 2));
-  assert_false(tdict_gpu_is_pinned(b.gpu, own, p + 1, SIZE_MAX)); /* the end would wrap around */
+  assert_false(tdict_gpu_is_pinned(b.gpu, own, p + 1, SIZE_MAX)); /* the end of the range would overflow */
   assert_true(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4096));
   assert_true(tdict_gpu_is_pinned(b.gpu, claimed, pages + 100, 3996));
   assert_false(tdict_gpu_is_pinned(b.gpu, claimed, pages, 4097)); /* only 4096 bytes are pinned */

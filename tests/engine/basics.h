@@ -1,4 +1,4 @@
-/* Helpers for all transfer tests, which make trees, tensor descriptions and options. Any thread may call them, but only
+/* Helpers for all transfer tests: they make trees, tensor descriptions and options. Any thread may call them, but only
  * one thread at a time may use a tree. */
 #ifndef TDICT_TESTS_ENGINE_BASICS_H
 #define TDICT_TESTS_ENGINE_BASICS_H

@@ -45,7 +45,7 @@ static inline raw_memory *raw_of(const place *p, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? p->host : p->raw;
 }
 
-/* Each of these makes a transfer. The call must succeed. */
+/* Each of these starts a transfer, and fails the test if the call fails. */
 static inline tdict_tree *move_with(const place *p, const tdict_tree *src, tdict_device device,
                                     const tdict_transfer_options *o) {
   return td_made(tree, tdict_to_device(p->c, src, device, o, &made, err));

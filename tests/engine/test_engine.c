@@ -110,7 +110,7 @@ SIM_CASE(engine_chains_and_fans) {
   for (int i = 0; i < 8; i++) tdict_future_release(copy_async(&w, trees[i], trees[i + 1], NULL));
   expect_pending(1);
   td_ok(tdict_sim_resume(w.c, err));
-  assert_memory_equal(tdict_const_data(trees[8], "x"), tdict_const_data(want, "x"), BYTES); /* waits for the chain */
+  assert_memory_equal(tdict_const_data(trees[8], "x"), tdict_const_data(want, "x"), BYTES); /* waits for all copies */
   check_tree(&w, want, trees[8]);
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future_release(copy_async(&w, trees[0], trees[1], NULL));

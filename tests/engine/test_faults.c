@@ -11,7 +11,7 @@
 
 enum { UNKNOWN = TDICT_CU_UNKNOWN, LAUNCH_FAILED = 719, MOST_FAULTS = 2000 };
 
-/* What may happen after a fault. */
+/* What a call may do after a fault. */
 typedef enum verdict {
   EITHER,       /* a clear error, or correct bytes */
   GOES_ON,      /* correct bytes, copied in another way */

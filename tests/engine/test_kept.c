@@ -163,7 +163,7 @@ DEVICE_CASE(kept_patterns_are_checked_first) {
   assert_null(f);
 }
 
-/* A kept tensor has 30 levels above it, so each traversal of the tree allocates memory. */
+/* A kept tensor lies below 31 nested trees, so each traversal of the tree allocates memory. */
 SIM_CASE(kept_entries_survive_enomem) {
   scoped_place w = open_place();
   scoped_tree src = mixed_sources();

@@ -15,8 +15,8 @@ static place open_large(void) {
   return open_wrapped(&o);
 }
 
-/* While a transfer with more chunks than slots waits for a stopped stream, other transfers must still end, in both
- * directions and with 5 or 16 threads. */
+/* A transfer with more chunks than slots, in either direction and on 5 or 16 threads, waits for a stopped stream.
+ * Another transfer must still end. */
 SIM_CASE(lane_keeps_slots_free_for_others) {
   scoped_place w = open_large();
   scoped_tree src = bytes_tree("x", 2500000, NULL), other = bytes_tree("y", 300001, NULL);

@@ -4,7 +4,7 @@
 #include "trees.h"
 #include "wrap.h"
 
-/* Checks that all five calls refuse the options and change nothing. */
+/* Checks that all four calls refuse the options and change nothing. */
 static void refuse(const place *w, const tdict_transfer_options *o, tdict_status wanted, const char *text) {
   tdict_tree *src = batch_tree(NULL), *dst = to_device(w, src, w->device), *const mark = src, *out = mark;
   tdict_future *f = (tdict_future *)mark;

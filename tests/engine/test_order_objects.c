@@ -1,4 +1,5 @@
-/* Tests the order of transfers of trees with hooked objects. Such a transfer begins after its hooks. */
+/* Tests the order of transfers of trees with hooked objects. Such a transfer takes its place in the order only after
+ * its hooks have run. */
 #include "pair.h"
 
 enum { SLOW = 20 << 20, BYTES = 1 << 20 }; /* a leaf takes 50 ms */

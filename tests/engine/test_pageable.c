@@ -102,7 +102,7 @@ SIM_CASE(pageable_leaves_that_stay_staged) {
   scoped_tree src = tree_of(t);
   assert_int_equal(move(c, src, o, mapped, bytes).staged_bytes, bytes);
   tdict_release(src);
-  /* integers that fit into 16 bits are packed */
+  /* integers from 0 to 99 are packed */
   const int64_t count[] = {ITEMS};
   td_ok(tdict_tensor_empty(TDICT_I64, 1, count, NULL, &t, err));
   int64_t *values = tdict_tensor_data(t);

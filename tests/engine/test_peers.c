@@ -75,7 +75,7 @@ static tdict_transfer_options options_of(int i) {
   return o;
 }
 
-/* Moves new bytes from one device or the host to another TRIES times, and checks them. */
+/* Moves new bytes from `from` to `to` TRIES times, and checks them. */
 static void one_way(two *t, tdict_device from, tdict_device to) {
   const int64_t shape[] = {ROWS, COLUMNS};
   tdict_memory *pinned = t->w.pinned;

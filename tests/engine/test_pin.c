@@ -135,8 +135,7 @@ GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_release(src);
 }
 
-/* Opens a driver that can refuse each way to pin memory: one registration, registered pieces (if the option asks for
- * them), and pages of the driver. The statistics and one log line name the way that is used. */
+/* Opens the driver of the test's device behind one that fails on demand. */
 static tdict_driver *faulty_driver(void) {
   tdict_driver *inner = NULL, *driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
@@ -158,6 +157,8 @@ static void count_told(void *user, int32_t level, const char *text) {
   if (level == TDICT_LOG_WARNING && strncmp(text, "pinned memory of", 16) == 0) told++;
 }
 
+/* Each way to pin memory can fail: one registration, registered pieces if the option asks for them, and driver pages.
+ * The statistics name the way that worked. A warning is logged unless it is the first. */
 GPU_CASE(pin_memory_tries_one_way_after_the_other) {
   static const struct {
     uint32_t kinds;

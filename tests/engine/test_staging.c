@@ -24,7 +24,7 @@ static void check_staging(size_t staging, bool all_ways) {
   tdict_tree *src = large_tree();
   poison(&w, w.memory, line_bytes(src));
   const int step = !all_ways ? NUM_WAYS : THREAD_SANITIZED ? 14 : SANITIZED ? 9 : 6;
-  for (int i = 3; i < NUM_WAYS; i += step) { /* i / 10 is the mode; 3 is auto, 1 thread, asynchronous */
+  for (int i = 3; i < NUM_WAYS; i += step) { /* i / 10 is the mode; i = 3 means auto, 1 thread, asynchronous */
     way v = way_at(i);
     scoped_tree there = move_tree(&w, src, w.device, &v);
     if (i == 3) check_tree(&w, src, there);
@@ -160,7 +160,7 @@ static void check_usage(const usage *a, const usage *b) {
 /* Makes one small transfer in each direction. Each uses one thread, because the number of lanes varies with more
  * threads. */
 static void transfer_once(const place *w, tdict_tree *src, tdict_tree *kept, int i) {
-  way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten ways, among them all modes */
+  way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten ways, which include all modes */
   if (v.o.num_threads != 0) v.o.num_threads = 1; /* -1 can mean several threads */
   scoped_tree there = move_tree(w, src, w->device, &v);
   v.o.pinned_result = i % 2;

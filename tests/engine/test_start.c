@@ -21,7 +21,8 @@ int __wrap_tdict_pool_num_cpus(const tdict_pool *pool) {
   return building.is_watched ? CPUS : __real_tdict_pool_num_cpus(pool);
 }
 
-/* Waits until all other threads sleep before a result is built. Threads that may copy have then queued all copies. */
+/* Waits until all other threads sleep before a result is built. By then, the threads that may copy have queued all
+ * copies. */
 tdict_status __real_tdict_result_build(const tdict_collected *collected, const tdict_tree *src, tdict_storage *arena,
                                        const tdict_device *device, tdict_tree **out, tdict_error *err);
 tdict_status __wrap_tdict_result_build(const tdict_collected *collected, const tdict_tree *src, tdict_storage *arena,

@@ -80,7 +80,7 @@ static tdict_status call(trial *t, tdict_error *err) {
   }
 }
 
-/* Writes the conversions of a case. If `marks` is not NULL, their patterns are copies there with a leading `?`. */
+/* Writes the conversions of a case. If `marks` is not NULL, stores and uses copies with a leading `?`. */
 static void write_conversions(const refused *r, tdict_conversion *out, char (*marks)[16]) {
   for (size_t i = 0; i < count(r->convert); i++) {
     out[i] = tdict_conversion_default();

@@ -12,7 +12,7 @@
 #include "support/gate.h"
 #include "support/test.h"
 
-/* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
+/* Calls an entry and checks that it returns TDICT_CU_<wanted>. A driver named `d` must be in scope. */
 #define CU(wanted, entry, ...) cu_check(d, d->ops->entry(d, __VA_ARGS__), TDICT_CU_##wanted, #entry, __LINE__)
 /* Makes a copy on the legacy stream, and waits for it. */
 #define CU_NOW(wanted, entry, ...) \

@@ -40,7 +40,7 @@ static inline void pv_store(tdict_dtype dtype, void *data, size_t i, uint64_t nu
   memcpy((char *)data + i * pv_item(dtype), &number, pv_item(dtype)); /* GPUs are little-endian, too */
 }
 
-/* Returns element `i`. A long double represents all 64-bit integers. */
+/* Returns element `i`. A long double represents all 64-bit integers exactly. */
 static inline long double pv_value(tdict_dtype dtype, const void *data, size_t i) {
   const unsigned item = pv_item(dtype);
   uint64_t bits = 0;

@@ -154,7 +154,7 @@ SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
   expect_queued_chunks(&w, 4 * LIMIT, 2);
 }
 
-/* A large limit holds four chunks, so the link always has a queued copy while a thread fills the next chunk. */
+/* A large limit holds four chunks, so that the link does not idle while a thread fills a chunk. */
 SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
   scoped_place w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, 16 * LIMIT, 4);

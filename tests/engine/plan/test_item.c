@@ -84,5 +84,5 @@ CASE(same_bytes_is_unshared_when_held_once) {
   assert_false(tdict_item_is_unshared(view));
   td_release(view);
   assert_true(tdict_item_is_unshared(t));
-  assert_false(tdict_item_is_unshared(td_leaf(batch, "action"))); /* a leaf of a slab may be shared */
+  assert_false(tdict_item_is_unshared(td_leaf(batch, "action"))); /* false for a tensor in a slab */
 }
