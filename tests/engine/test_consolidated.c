@@ -21,7 +21,8 @@ static tdict_tree *consolidated(tdict_tree *td, tdict_memory *memory) {
   tdict_release(td);
   return out;
 }
-/* Checks that both trees have one storage each, and equal offsets of leaves, key tables, batch sizes and locks. */
+/* Checks that `out` is consolidated and locked, that its leaves have the same offsets as in `src`, and that the nodes
+ * have the same key tables and batch sizes. */
 static void check_layout(const tdict_tree *src, const tdict_tree *out) {
   assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
   scoped_tensor from = td_made(tensor, tdict_consolidated_bytes(src, &made, err)), to = NULL;
@@ -71,7 +72,7 @@ DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
   }
 }
 
-/* In all modes and with any number of threads, a pinned tree moves to the device and back in one copy each. */
+/* In all modes and with different numbers of threads, a pinned tree moves to the device and back in one copy each. */
 GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = td_made(tree, tdict_consolidate(plain, w.pinned, &made, err));

@@ -208,7 +208,7 @@ static void *no_block(void *user, size_t bytes) {
 }
 static void no_release(void *user, void *data, size_t bytes) { (void)user, (void)data, (void)bytes; }
 
-/* There is only one cpu, so calls refuse any index except 0. */
+/* Calls refuse impossible indices: the CPU has only index 0, and no index is negative. */
 DEVICE_CASE(devices_with_bad_indices_are_refused) {
   scoped_context c = td_context(NULL);
   scoped_tree src = new_tree(), out = NULL;

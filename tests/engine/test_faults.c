@@ -168,7 +168,7 @@ GPU_CASE(faults_context) { sweep(FW_CONTEXT, 0, 1); }
 
 ALL_FAULT_CASES(faults_long)
 
-/* If no page-locked memory is available, transfers use ordinary memory, and pinning returns an error. */
+/* If no page-locked memory is available, transfers use ordinary memory, but calls whose result must be pinned fail. */
 GPU_CASE(faults_no_pinned_memory_at_all) {
   fw_world w;
   fw_open(&w);
@@ -198,8 +198,9 @@ GPU_CASE(faults_no_pinned_memory_at_all) {
   fw_close(&w);
 }
 
-/* Makes all driver calls from the n-th on fail, as if the device were lost. All later calls must fail without waiting
- * forever. Driver resources are lost with the device, so they are not counted. Sanitizers find host leaks. */
+/* Makes all driver calls from the n-th on fail, as if the device were lost. The next transfer must return TDICT_ELOST,
+ * and no call may wait forever. Driver resources are lost with the device, so they are not counted. Sanitizers find
+ * host leaks. */
 static bool lose(fw_world *w, fw_op op, const fw_variant *variant, int64_t n) {
   const tdict_fault lost = {.kinds = TDICT_FAULT_ALL, .n = n, .code = LAUNCH_FAILED, .lasts = true};
   const char *where = td_text("%s/%s, lost at call %lld", fw_op_name(op), variant->name, (long long)n);

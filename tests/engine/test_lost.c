@@ -54,7 +54,7 @@ static void cancel_while_waiting(void) {
   tdict_future_release(b);
 }
 
-/* Cancels a transfer while some copies are done, some are queued, and others do not fit into the ring. */
+/* Cancels a transfer after `steps` operations, while other copies are queued or do not fit into the ring. */
 static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   enum { BYTES = 3 << 20 };
   tdict_context_options o = place_options(2);

@@ -105,7 +105,7 @@ SIM_CASE(lost_columns_are_told_apart) {
   for (int i = 0; i < 2; i++) td_release(wholes[i], left[i], right[i]);
 }
 
-/* Each function that writes all elements makes lost bytes valid again. */
+/* Each function that writes all elements of a leaf makes the leaf's lost bytes valid again. */
 SIM_CASE(lost_bytes_come_back_by_any_write) {
   scoped_place w = place_sim(2, 20e6, 1);
   for (int on_device = 0; on_device < 2; on_device++)

@@ -81,7 +81,7 @@ CASE(pieces_gather_and_scatter) {
   }
 }
 
-/* Leaves of all lengths are gathered correctly, although copies prefetch the next bytes. */
+/* Leaves of many lengths are gathered correctly, although copies prefetch the next bytes. */
 CASE(pieces_gather_leaves_of_every_length) {
   static const int64_t lengths[] = {0,    1,    255,  256,  257,   4000,  4095,  4096,  4097,  4351, 4352,
                                     4353, 4608, 8191, 8192, 12287, 12288, 16384, 40000, 70001, 3};

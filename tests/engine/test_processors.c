@@ -24,8 +24,9 @@ static tdict_tree *big_tree(int leaves) {
   return td;
 }
 
-/* The caller does all the work, so the CPU time in the statistics must agree with the CPU clock of its thread. Both
- * directions are tested, because slots are emptied only at the end of a transfer to the host. */
+/* The caller does all the work, so the CPU time in the statistics must not exceed the time that its thread's CPU clock
+ * shows, and must be at least 40 % of it. Both directions are tested, because slots are emptied only at the end of a
+ * transfer to the host. */
 GPU_CASE(stats_count_processor_time) {
   scoped_place p = place_open(2);
   scoped_tree src = big_tree(2), there = NULL, back = NULL;
@@ -75,8 +76,8 @@ GPU_CASE(transfer_keeps_to_the_quota) {
   }
 }
 
-/* With only one processor, as under `taskset -c 0`, no thread may spin, because then the other threads could not run. A
- * caller that waits also copies. */
+/* With only one processor, as under `taskset -c 0`, transfers work with any number of threads, and use one by default.
+ * Afterwards no thread spins. */
 GPU_CASE(transfer_on_one_processor) {
   cpu_set_t all, one;
   assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);

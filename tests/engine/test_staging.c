@@ -99,7 +99,7 @@ SIM_CASE(staging_slots_in_flight_are_not_reused) {
   }
 }
 
-/* If no pinned memory is available for the ring, the transfer uses ordinary memory and logs a warning. */
+/* If no pinned memory is available for the ring, the transfer uses ordinary memory. */
 GPU_CASE(staging_without_pinned_memory) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL);

@@ -63,7 +63,7 @@ SIM_CASE(consolidate_refuses_two_devices) {
   td_release(one, src, batch);
 }
 
-/* The second device is on NUMA node 1. The node of the default device is not known. */
+/* Pinned results are on the NUMA node of their device: node 1 for the second device, and unknown for the first. */
 SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   scoped_pair p = open_pair();
   const place *w = &p.zero;
@@ -84,7 +84,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   assert_int_equal(counts.num_reused, 2);
 }
 
-/* Moves trees whose leaves are alternately on the host and on both devices. Leaves already on the target are shared. */
+/* Moves trees whose leaves are alternately on the host and on both devices. */
 static void move_mixed(const pair *p, tree_kind kind) {
   const place *w = &p->zero;
   tdict_tree *src = make_tree(w, kind);

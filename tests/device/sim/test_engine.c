@@ -251,7 +251,7 @@ static tdict_cu_event record(tdict_driver *d, tdict_cu_stream s) {
   return e;
 }
 
-/* Simulates a latency but no rate. Two engines alternately run the three operations of the stream. */
+/* Simulates a latency but no rate. Each of the stream's three operations takes one virtual hour. */
 CASE(sim_virtual_time_jumps) {
   tdict_sim_options o = virtual_options(false, 1);
   scoped_table d = open_table(&o);

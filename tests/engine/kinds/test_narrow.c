@@ -63,7 +63,7 @@ GPU_CASE(narrow_heads_fit_into_slots) {
   }
 }
 
-/* If each leaf fits into one chunk, `wire_bytes` equals the packed size that the model computes. */
+/* If all leaves are in one chunk, `wire_bytes` is the model's packed size plus the size of unpacked leaves. */
 GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
   scoped_place w = large_world();
   for (int d = 0; d < PV_DTYPES; d++)
@@ -140,7 +140,7 @@ GPU_CASE(narrow_needs_kernels) {
   assert_true(s.wire_bytes < s.total_bytes);
 }
 
-/* Writes into existing tensors with any alignment and strides. The bytes around them do not change. */
+/* Writes into existing tensors with different alignments and strides. The bytes around them do not change. */
 DEVICE_CASE(narrow_into_a_destination) {
   scoped_place w = open_place();
   scoped_tree src = narrow_tree(NULL, true), dst = new_tree();

@@ -78,7 +78,7 @@ static void check_unpacked(const areas *a, tdict_dtype dtype, const void *data, 
   }
 }
 
-/* Restores elements of every dtype, range and alignment, in sizes around multiples of units and blocks. */
+/* Restores elements of every dtype and range, aligned or not, in sizes around multiples of units and blocks. */
 GPU_CASE(unpack_restores_every_element) {
   rng r = {2};
   scoped_areas a = areas_open(1);

@@ -116,7 +116,7 @@ GPU_CASE(hook_sets_in_pin_memory) {
     }
 }
 
-/* Moves objects from a device to the same device and back. Device tensors are not pinned. */
+/* Moves objects from a device to the same device, and then to the host. Device tensors are not pinned. */
 GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
   scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)

@@ -42,7 +42,7 @@ GPU_CASE(strips_cover_the_chunk) {
   }
 }
 
-/* Moves trees whose chunks have strips, with any number of threads. All bytes arrive, with one copy for each chunk. */
+/* Moves trees whose chunks have strips, with 2 to 5 threads. All bytes arrive, with one copy for each chunk. */
 GPU_CASE(strips_queue_full_slots_once) {
   scoped_place w = open_wrapped(NULL);
   const int64_t sizes[] = {70000, 300001, 1105920, 2500000};

@@ -90,8 +90,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
   assert_int_equal(tdict_context_num_threads(w.c), 16);
 }
 
-/* A transfer that reads files or packs elements uses more threads than one that only copies, up to the number of
- * processors. */
+/* Large transfers that read files or pack leaves use more threads than plain copies, if there are enough processors. */
 GPU_CASE(choose_more_threads_for_files) {
   scoped_place w = place_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;

@@ -185,8 +185,8 @@ GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
 }
 
 enum { VARIANTS = 6, VARIED = 40 };
-/* Makes a leaf. The other variants differ from variant 0 in one property: pinned, strided, another dtype, twice as
- * large, already on the device. */
+/* Makes a leaf. The other variants differ from variant 0 in one property: pinned, strided, int32, float64, or already
+ * on the device. */
 static tdict_tensor *variant(const place *w, int kind) {
   const int turn[] = {1, 0};
   switch (kind) {

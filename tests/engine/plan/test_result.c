@@ -62,7 +62,7 @@ static tdict_tree *large_tree(void) {
   td_ok(tdict_delete(td, "gone", err));
   return td;
 }
-/* Builds the result of `src` in host memory, alone or with helpers, and compares every leaf. */
+/* Builds the result of `src` in host memory, once alone and once with helpers, and compares all leaves. */
 static void check_builders(const place *w, const tdict_tree *src) {
   const tdict_engine_config *config = &tdict_context_engine(w->c)->config;
   tdict_plan p = {0};
