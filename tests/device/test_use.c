@@ -66,7 +66,7 @@ static void run_slowly(void *user) {
   usleep(30000);
   atomic_store((atomic_bool *)user, true);
 }
-/* If querying the event or pushing the context fails, the work may still run, so poll() must return false. */
+/* If querying the event or pushing the context fails, poll() and wait() must not report unfinished work as done. */
 SIM_CASE(use_is_not_done_when_a_driver_call_fails) {
   static const tdict_fault_kind kinds[] = {TDICT_FAULT_EVENT_QUERY, TDICT_FAULT_CTX_PUSH};
   tdict_sim_options sim = tdict_sim_options_default();

@@ -202,8 +202,7 @@ DEVICE_CASE(consolidated_trees_of_every_kind) {
   }
 }
 
-/* The result shares the text and columns of a consolidated tree. The tensors still move in one copy, even in a second
- * transfer. */
+/* The tensors of a consolidated tree with a text and a column move in one copy, and the text and column arrive, too. */
 GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
   scoped_place w = open_wrapped(NULL);
   static const char *const texts[] = {"p", "q", "r"};

@@ -159,7 +159,7 @@ SIM_CASE(lost_rows_come_back_one_by_one) {
   for (int i = 0; i < 2; i++) tdict_release(columns[i]);
 }
 
-/* Comparisons read elements, so they refuse lost bytes and return the path of the leaf. */
+/* tdict_get_difference() refuses lost bytes with the path of the leaf, and tdict_equal() returns false. */
 SIM_CASE(lost_bytes_are_not_compared) {
   scoped_place w = place_sim(2, 20e6, 1);
   for (int on_device = 0; on_device < 2; on_device++) {

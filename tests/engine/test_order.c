@@ -220,8 +220,8 @@ SIM_CASE(wait_on_stream_orders) {
   }
 }
 
-/* For a tree larger than the staging ring, the call returns when the last copy is queued. The stream reads the
- * result. */
+/* For a tree larger than the staging ring, the call returns when the last copy is queued. A driver copy on the stream
+ * then reads the result. */
 GPU_CASE(wait_on_stream_orders_large_trees) {
   scoped_place w = place_open(4);
   enum { BYTES = 24 << 20 };

@@ -111,7 +111,7 @@ GPU_CASE(two_devices_second_to_first) {
   one_way(&t, t.other, t.w.device);
 }
 
-/* In both directions, moves a leaf that needs several copies into new and into existing memory. */
+/* Moves a leaf that needs several copies to the other device, and back into the existing leaf. */
 GPU_CASE(two_devices_large_leaf) {
   scoped_two t = two_open();
   scoped_tree one = tree_of(new_bytes(((int64_t)33 << 20) + 13, t.w.memory)), back = NULL;
@@ -156,7 +156,7 @@ GPU_CASE(two_devices_strided_leaf) {
   strided_between(&t, t.other, t.w.device);
 }
 
-/* Devices 0 and 2 of the simulated driver are not linked, so plain driver copies between them fail, as between GPUs. */
+/* Devices 0 and 2 of the simulated driver are not linked, so plain copies between them fail. Transfers must succeed. */
 SIM_CASE(two_devices_without_a_link) {
   scoped_two t = two_over(place_sim(4, 0, 3), 2);
   int can = 1;

@@ -152,8 +152,7 @@ static tdict_tree *side_by_side(const place *w, int64_t bytes, int64_t step) {
   return td;
 }
 
-/* If a chunk is one copy, tdict_pieces_as_copy() returns the copy that tdict_pieces_submit() would queue. No copy
- * writes bytes outside the chunk. */
+/* If a chunk is one copy, tdict_pieces_as_copy() returns the copy that tdict_pieces_submit() would queue. */
 GPU_CASE(pieces_as_copy_is_the_copy_that_would_be_queued) {
   static const struct {
     int64_t bytes, step;

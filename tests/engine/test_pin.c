@@ -104,7 +104,7 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
   }
 }
 
-/* tdict_is_pinned() works without allocations, even for trees deeper than the built-in frames of a cursor. */
+/* tdict_is_pinned() works even if allocations fail, and for trees deeper than the built-in frames of a cursor. */
 GPU_CASE(is_pinned_needs_no_memory) {
   scoped_place w = open_place();
   scoped_tree td = batch_tree(w.pinned);

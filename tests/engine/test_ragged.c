@@ -131,7 +131,7 @@ GPU_CASE(ragged_records_streams) {
   assert_int_equal(tdict_ragged_get_info(leaf).offsets->storage->num_uses, 1);
 }
 
-/* A result may be indexed before its bytes have arrived. */
+/* The result of a transfer that had to wait for a stream can be indexed. */
 SIM_CASE(ragged_is_indexed_while_it_moves) {
   scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 4));

@@ -52,7 +52,7 @@ GPU_CASE(transfer_round_trip) {
   }
 }
 
-/* Moves strided leaves of a device to the host, and copies them into contiguous leaves on the device. */
+/* Moves strided device leaves to the host, into ordinary and pinned memory. */
 GPU_CASE(transfer_strided_device_leaves) {
   scoped_place w = open_place();
   scoped_tree src = strided_tree(), there = to_device(&w, src, w.device), views = new_tree(), want = new_tree();

@@ -302,7 +302,7 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
       unsigned char bytes[3 * 4096];
       td_fill_random(bytes, sizeof bytes, next_seed());
       raw_write(raw_of(&w, td_leaf(src, "a")), td_leaf(src, "a")->data, bytes, sizeof bytes);
-      tdict_tensor *many[64]; /* the case uses two of these that are adjacent */
+      tdict_tensor *many[64]; /* the case uses three of these that are adjacent */
       for (int i = 0; i < 64; i++) many[i] = like_tensor(&w, td_leaf(src, "a"), memories[to], PLAIN);
       int found = 0;
       for (int i = 0; i < 64 && !found; i++)
@@ -326,7 +326,7 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
     }
 }
 
-/* If source and destination overlap, only the common bytes are unspecified. */
+/* Source and destination may overlap. Their common bytes are then unspecified, so the copies must only succeed. */
 DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash) {
   scoped_place w = open_place();
   scoped_tree src = new_tree(), dst = new_tree();

@@ -119,7 +119,7 @@ SIM_CASE(transfer_from_several_devices) {
 /* An asynchronous call queues the copy of a contiguous leaf itself, but leaves the many copies of a strided leaf to a
  * pool thread. */
 SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
-  pool_gate wait_events[2][64]; /* pool threads still use a gate after it was opened */
+  pool_gate wait_events[2][64]; /* one set for each round, because pool threads still use a gate after it is opened */
   scoped_pair p = open_pair();
   place *w = &p.zero;
   tdict_pool *pool = tdict_context_engine(w->c)->config.pool;

@@ -226,7 +226,7 @@ GPU_CASE(work_names_the_leaf_at_fault) {
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
 }
 
-/* After the first failure, no worker begins another chunk. */
+/* After a failure, the workers stop long before they reach the last chunk. */
 GPU_CASE(work_stops_after_a_failure) {
   tdict_sim_options sim = tdict_sim_options_default();
   sim.h2d_bytes_per_second = 20e6; /* slow, because a failure may be reported late: 512 copies take 1.6 s */

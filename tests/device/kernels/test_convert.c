@@ -198,7 +198,7 @@ static size_t make_elements(tdict_dtype dtype, uint64_t seed, unsigned char *out
   return count;
 }
 
-/* Converts between all pairs of dtypes: random bits, and numbers next to the limits of the integer types. */
+/* Converts between all supported pairs of dtypes: random bits, and numbers next to the limits of the integer types. */
 GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
   int pairs = 0;
   scoped_areas a = areas_open(1);

@@ -13,7 +13,7 @@ tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
   return __real_tdict_gpu_load_kernels(gpu, err);
 }
 
-/* Moves trees to a device, back, and within the host, in all modes and with different numbers of threads. */
+/* Moves trees to the test's device and back, in all modes and with different numbers of threads. */
 DEVICE_CASE(narrow_arrives_in_all_ways) {
   scoped_place w = open_place();
   for (int layout = 0; layout < 3; layout++) {

@@ -152,7 +152,7 @@ SIM_CASE(pace_ends_with_a_cancel) {
   }
 }
 
-/* With a low rate, a transfer uses few threads. With a high rate, it uses as many threads as without a rate. */
+/* With a low rate, a transfer uses one thread. Higher rates allow more threads. */
 SIM_CASE(pace_leaves_threads_to_the_program) {
   scoped_place w = open_watched();
   scoped_tree td = bytes_tree("x", 8 << 20, NULL);

@@ -106,7 +106,7 @@ SIM_CASE(queue_limit_holds_in_every_way) {
   }
 }
 
-/* With few slots, staged copies run out of slots. Other copies need no slot. */
+/* The limit holds even if staged copies run out of slots. Other copies need no slot. */
 SIM_CASE(queue_limit_holds_with_few_slots) {
   scoped_place w = open_counted(STAGING / 4, true);
   scoped_tree td = mixed_tree(w.pinned);
