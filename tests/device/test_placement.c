@@ -111,7 +111,7 @@ CASE(gpu_open_finds_its_memory_node) {
   }
 }
 
-/* The workers move to the GPU's NUMA node, which here has one processor of this machine. */
+/* The workers move to the GPU's NUMA node, to which the test assigns one processor of this machine. */
 SIM_CASE(placement_moves_the_workers) {
   scoped_fixture b = fixture_open(NULL);
   tdict_cpus own, first;

@@ -65,7 +65,7 @@ static inline void fill_fitting(tdict_tensor *t, const pair_of *p) {
     naive_store(from, t->data, (size_t)i, bits);
   }
 }
-/* Makes the source tree. Its leaves are plain (`layout` 0), strided (1), pinned (2), or views of one storage (3). */
+/* Makes the source tree. Its leaves are plain (`layout` 0), strided (1) or pinned (2). */
 static inline tdict_tree *make_sources(const place *w, int layout) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < NUM_PAIRS; i++) {

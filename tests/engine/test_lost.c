@@ -151,7 +151,7 @@ SIM_CASE(cancel_and_release) {
 
 /* ---- lost bytes ---- */
 
-/* While `is_failing` is set, queries and waits for events and streams return an error. Both must fail, because timing
+/* While `is_failing` is set, event queries, event waits and stream waits return an error. All must fail, because timing
  * decides whether the library polls or waits. */
 static shim failing;
 static atomic_bool is_failing;

@@ -9,8 +9,8 @@ enum { SLOW = 20 << 20 }; /* bytes per second: a numbered tree takes 10 ms */
 /* Makes a tree with the bytes of a number on the device, without a transfer. */
 static tdict_tree *numbered_on_device(const place *w, uint64_t number) { return numbered_tree(w, w->memory, number); }
 
-/* Checks reads after writes, writes after reads, and writes after writes, in device and host memory. All transfers are
- * queued while the device is stopped, and copies are slow. */
+/* Checks reads after writes, writes after reads, and writes after writes, in device and host memory. If the transfers
+ * need not wait for slots, all are queued while the device is stopped. Copies are slow. */
 static void check_raw_war_waw(int32_t num_threads, int32_t mode) {
   scoped_place w = place_sim(4, SLOW, 1);
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = num_threads, mode = mode);

@@ -167,7 +167,7 @@ SIM_CASE(two_devices_without_a_link) {
   strided_between(&t, t.w.device, t.other);
 }
 
-/* Makes a copy between devices fail. The error must name the leaf, and the next transfer must succeed. */
+/* Refuses a copy between devices, so that the transfer fails. */
 static tdict_cu refuse_copy(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                             tdict_cu_stream s) {
   (void)d, (void)rect, (void)to, (void)from, (void)s;

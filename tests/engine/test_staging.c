@@ -157,8 +157,8 @@ static void check_usage(const usage *a, const usage *b) {
   assert_int_equal(a->descriptors, b->descriptors);
 }
 
-/* Makes one small transfer in each direction. Each uses one thread, because the number of lanes varies with more
- * threads. */
+/* Makes small transfers to the device, back and into `kept`, and pins the tree. Transfers use one thread, because the
+ * number of lanes varies with more threads. */
 static void transfer_once(const place *w, tdict_tree *src, tdict_tree *kept, int i) {
   way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten ways, which include all modes */
   if (v.o.num_threads != 0) v.o.num_threads = 1; /* -1 can mean several threads */

@@ -57,8 +57,8 @@ static void *move_tree(void *user) {
   return NULL;
 }
 
-/* Runs `wait` on a thread, and cancels the thread when it sleeps. Checks whether the thread then ends although the
- * device is stopped. */
+/* Runs `wait` on a thread, and cancels the thread when it sleeps. Checks that the thread ends while the device is
+ * stopped if `ends_at_once` is true, otherwise only after the call. */
 static void cancel_while_held(yard *y, void *(*wait)(void *), bool ends_at_once) {
   void *result = NULL;
   td_ok(tdict_sim_hold(y->c, err));

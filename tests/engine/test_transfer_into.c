@@ -4,7 +4,7 @@
 
 enum { PLAIN, TURNED, BACKWARDS, NUM_LAYOUTS };
 
-/* Makes a tensor like `t` in `memory`, whose whole storage is filled with 0xA5. */
+/* Makes a tensor like `t` in `memory` with this layout. Its whole storage is filled with 0xA5. */
 static tdict_tensor *like_tensor(const place *w, const tdict_tensor *t, tdict_memory *memory, int layout) {
   int ndim = tdict_tensor_ndim(t);
   int64_t shape[8];

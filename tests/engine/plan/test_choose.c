@@ -184,7 +184,7 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   for (int i = 0; i < 2; i++) pool_gate_open(&wait_events[i]);
 }
 
-/* If another transfer still writes the pinned leaves, the call returns without waiting for it. */
+/* If another transfer still writes the pinned leaves, the call returns without waiting for that transfer. */
 SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   scoped_place w = open_place();
   scoped_tree src = bytes_tree("x", 3 << 20, NULL), pinned = bytes_tree("x", 3 << 20, w.pinned);
