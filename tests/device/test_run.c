@@ -531,7 +531,7 @@ static int sweep_calls(bool results, bool on_stream) {
 SIM_CASE(run_with_failing_calls) {
   for (int i = 0; i < 4; i++) {
     const int failed = sweep_calls(i & 1, i & 2);
-    if (failed < 12) fail_msg("only %d calls failed", failed);
+    if (failed < 12) fail_msg("only %d runs failed", failed);
   }
 }
 

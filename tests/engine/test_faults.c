@@ -217,8 +217,9 @@ static bool lose(fw_world *w, fw_op op, const fw_variant *variant, int64_t n) {
     fw_run next = {.op = op, .variant = variant, .context = run.context, .stream = run.stream};
     fw_do(w, &next);
     fw_let_go(&next);
-    if (next.status != TDICT_ELOST) fail_msg("%s: the next: %s", where, tdict_status_name(next.status));
-    if (next.err.native != LAUNCH_FAILED) fail_msg("%s: the next: native %d", where, (int)next.err.native);
+    if (next.status != TDICT_ELOST)
+      fail_msg("%s: the next transfer returned %s", where, tdict_status_name(next.status));
+    if (next.err.native != LAUNCH_FAILED) fail_msg("%s: the next transfer has native %d", where, (int)next.err.native);
   }
   if (run.stream.handle) tdict_stream_destroy(run.context, run.stream);
   tdict_context_destroy(run.context);
@@ -234,7 +235,7 @@ static void lose_all(fw_op op) {
       fw_open(&w);
       fired = lose(&w, op, &fw_variants[v], n);
       fw_abandon(&w);
-      if (n > MOST_FAULTS) fail_msg("there is no end");
+      if (n > MOST_FAULTS) fail_msg("the sweep does not end");
     }
     printf("lost %s %s %lld\n", fw_op_name(op), fw_variants[v].name, (long long)n - 1 - SANITIZED_STEP);
   }

@@ -170,7 +170,7 @@ static int meet_an_end(const place *w, tdict_tree *src, tdict_tree *dst) {
     wrong += tdict_future_wait(r->reads[i], NULL, NULL) != TDICT_EINVAL;
     tdict_future_release(r->reads[i]);
   }
-  if (wrong) fail_msg("%d of %d reads returned lost bytes", wrong, met);
+  if (wrong) fail_msg("%d of %d reads did not fail with TDICT_EINVAL", wrong, met);
   return met;
 }
 SIM_CASE(lost_source_is_seen_while_its_transfer_ends) {

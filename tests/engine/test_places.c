@@ -120,7 +120,7 @@ static void on_all_devices(const place *w, int last) {
   gate_open(&gates[last]);
   scoped_tree out = finish(f);
   for (int i = 0; i < DEVICES; i++) {
-    if (!has_number(w, td_leaf(out, names[i]), number_of_leaf(8, i))) fail_msg("leaf %d was copied too early", i);
+    if (!has_number(w, td_leaf(out, names[i]), number_of_leaf(8, i))) fail_msg("leaf %d has wrong bytes", i);
     assert_true(wait_flag(&k[i].done));
     td_ok(tdict_gpu_enter(gpus[i], &scope, err));
     assert_int_equal(w->d->ops->stream_destroy(w->d, handles[i]), 0);

@@ -97,7 +97,7 @@ static inline void convert_and_check(convert_rig *c, const convert_pair *p, cons
   raw_read(c->raw, c->found, c->dst.data, p->count * to);
   const uint64_t first = convert_here(p, c->wanted, src);
   if (work.results[0] != first)
-    fail_msg("%s to %s: first misfit %lld, wanted %lld", tdict_dtype_name(p->from), tdict_dtype_name(p->to),
+    fail_msg("%s to %s: first that does not fit: %lld, wanted %lld", tdict_dtype_name(p->from), tdict_dtype_name(p->to),
              (long long)work.results[0], (long long)first);
   tdict_kernel_work_reset(&work);
   for (size_t i = 0; i < p->count; i++) {

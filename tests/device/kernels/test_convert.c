@@ -105,7 +105,7 @@ static void check_conversion(const areas *a, tdict_dtype to, tdict_dtype from, c
       convert_there(a, &(tdict_cast){.to = to, .from = from, .scale = 3, .offset = 2}, found, src, count);
   check_elements(tdict_dtype_name(from), to, found, wanted, count);
   if (result != first_bad)
-    fail_msg("%s to %s: first misfit %lld, wanted %lld", tdict_dtype_name(from), tdict_dtype_name(to),
+    fail_msg("%s to %s: first that does not fit: %lld, wanted %lld", tdict_dtype_name(from), tdict_dtype_name(to),
              (long long)result, (long long)first_bad);
 }
 
@@ -320,7 +320,7 @@ CASE(kernel_results_only_where_an_element_may_not_fit) {
     tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
     const tdict_cast cast = {.to = rows[i].to, .from = rows[i].from, .is_scaled = rows[i].scaled};
     td_ok(tdict_kernel_add_convert(&work, &move, &cast, err));
-    if (work.has_results != rows[i].may_fail) fail_msg("row %zu", i);
+    if (work.has_results != rows[i].may_fail) fail_msg("row %zu: has_results is wrong", i);
     tdict_kernel_work_reset(&work);
   }
 }

@@ -107,7 +107,7 @@ static bool use_all(tdict_driver *d, const unsigned char *src, unsigned char *ba
   if (!r) r = t->mem_free_async(d, pooled, s);
   if (!r) r = t->stream_synchronize(d, s);
   if (!r) memcpy(back, host, bytes);
-  if (r && r != TDICT_CU_OUT_OF_MEMORY) fail_msg("a failed allocation returns %d", r);
+  if (r && r != TDICT_CU_OUT_OF_MEMORY) fail_msg("a call returned %d, wanted success or out of memory", r);
   t->ctx_pop(d, NULL);
   return r == TDICT_CU_SUCCESS;
 }

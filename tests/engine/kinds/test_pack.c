@@ -27,7 +27,7 @@ static void check_packed(rng *r, tdict_dtype dtype, const void *data, size_t byt
   memset(other, 0xA5, MOST_BYTES + 4096);
   const size_t size = pack(plain, dtype, data, bytes, 9, packed), wanted = pv_packed_bytes(dtype, data, bytes);
   if (size != wanted)
-    fail_msg("%s, %zu bytes: %zu are packed, wanted %zu", tdict_dtype_name(dtype), bytes, size, wanted);
+    fail_msg("%s, %zu bytes: packed size %zu, wanted %zu", tdict_dtype_name(dtype), bytes, size, wanted);
   assert_true(size <= tdict_pack_most_bytes(bytes));
   assert_int_equal(tdict_pack_size(packed), size);
   for (int isa = 0; isa < TDICT_STREAM_KINDS; isa++) {

@@ -117,7 +117,7 @@ SIM_CASE(conversions_with_failing_calls) {
     int num_failed = 0;
     for (int64_t n = 1; fail_once(which, TDICT_FAULT_ALL, n, TDICT_MODE_AUTO, &status); n++)
       num_failed += status != TDICT_OK;
-    if (num_failed < 4) fail_msg("%s: only %d calls failed", names[which], num_failed);
+    if (num_failed < 4) fail_msg("%s: only %d transfers failed", names[which], num_failed);
   }
 }
 

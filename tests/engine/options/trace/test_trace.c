@@ -73,7 +73,7 @@ static facts read_text(const char *text, size_t bytes) {
   int code = pclose(out);
   unlink(path);
   unlink(script);
-  if (code != 0) fail_msg("python returned %d for a trace of %zu bytes", code, bytes);
+  if (code != 0) fail_msg("python ended with status %d for a trace of %zu bytes", code, bytes);
   return f;
 }
 
