@@ -158,7 +158,7 @@ static void count_told(void *user, int32_t level, const char *text) {
 }
 
 /* Each way to pin memory can fail: one registration, registered pieces if the option asks for them, and driver pages.
- * The statistics name the way that worked. A warning is logged unless it is the first. */
+ * The statistics name the way that worked. A warning is logged unless the first way worked. */
 GPU_CASE(pin_memory_tries_one_way_after_the_other) {
   static const struct {
     uint32_t kinds;
