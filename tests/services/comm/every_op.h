@@ -1,4 +1,4 @@
-/* Makes any collective call by its number, for tests that try all of them. */
+/* Lets a test run every collective operation: op_call() selects the operation by its number. */
 #ifndef TDICT_TESTS_SERVICES_COMM_EVERY_OP_H
 #define TDICT_TESTS_SERVICES_COMM_EVERY_OP_H
 
@@ -6,7 +6,7 @@
 #include "support/take_comm.h"
 
 enum { OP_BROADCAST, OP_SCATTER, OP_BROADCAST_INTO, OP_GATHER_TO, OP_ALL_GATHER, OP_STACK, OP_REDUCE, NUM_OPS };
-enum { OP_FIRST_MATCHING = OP_BROADCAST_INTO }; /* from here on, the trees of all ranks must match */
+enum { OP_FIRST_MATCHING = OP_BROADCAST_INTO }; /* from this operation on, the trees of all ranks must match */
 static const char *const op_names[] = {"broadcast",  "scatter",          "broadcast_into", "gather",
                                        "all_gather", "all_gather_stack", "all_reduce"};
 
@@ -21,7 +21,7 @@ typedef struct op_args {
   bool has_bad_option;
 } op_args;
 
-/* Makes the call of one rank. The caller releases *out, which stays NULL if the call has no result. */
+/* Runs the operation a->op on one rank. The caller releases *out, which stays NULL if the operation returns no tree. */
 static inline tdict_status op_call(rig_rank *r, const op_args *a, tdict_tree **out, tdict_error *err) {
   tdict_tree *src = r->rank == a->root || a->always_passes ? a->tree : NULL;
   tdict_comm_options o = a->options ? *a->options : tdict_comm_options_default();
@@ -46,7 +46,7 @@ static inline tdict_status op_call(rig_rank *r, const op_args *a, tdict_tree **o
   }
 }
 
-/* The arguments of all ranks. The rig's `user` points to them. */
+/* The arguments of each rank. The field `user` of the rig points to this struct. */
 typedef struct op_case {
   op_args of[THREAD_MOST_RANKS];
 } op_case;
@@ -78,7 +78,7 @@ static inline void op_check_all(const rig *g, int status, const char *path, cons
     assert_null(g->ranks[r].got);
   }
 }
-/* Checks that the communicator still works, and that no message is left in it. */
+/* Checks that a broadcast still works on all ranks, and that no message is left unread. */
 static inline void op_check_usable(rig *g, tdict_tree *tree) {
   op_case c = {0};
   for (int r = 0; r < g->world; r++) c.of[r] = (op_args){.op = OP_BROADCAST, .tree = tree};

@@ -75,7 +75,7 @@ static inline rig *rig_create_on(int world, tdict_context *context, tdict_device
   }
   return g;
 }
-/* The context of all rigs of a case. It is destroyed at the end of the case. */
+/* The context that the rigs of a case share. It is destroyed at the end of the case. */
 static tdict_context *rig_shared_context;
 static inline void rig_end(void) { td_release(rig_shared_context); }
 static inline tdict_context *rig_context(void) {
@@ -115,7 +115,7 @@ static inline void rig_destroy(rig *g) {
 }
 TD_DECLARE_SCOPED(rig, rig, rig_destroy)
 #define scoped_rig TD_SCOPED_NAMED(rig)
-/* Runs a check in `rounds` rounds with each of 1 to 4 ranks, and drops the results after each round. */
+/* Runs a check `rounds` times with each number of ranks from 1 to 4, and releases the results after each round. */
 static inline void rig_in_worlds(uint64_t seed, int rounds, void (*check)(rig *g, rng *random, int round)) {
   rng random = {seed};
   for (int world = 1; world <= 4; world++) {

@@ -16,7 +16,7 @@ static void wait_for(rig_rank *r, tdict_future *future, tdict_tree **out) {
   tdict_future_release(future);
 }
 
-/* Starts all kinds of asynchronous calls, and waits for them afterwards. */
+/* Starts every kind of asynchronous call, then waits for all of them. */
 static void start_all(rig_rank *r) {
   async_case *c = r->rig->user;
   const int world = r->rig->world, next = (r->rank + 1) % world, last = (r->rank + world - 1) % world;
@@ -105,8 +105,8 @@ CASE(comm_async_calls_keep_their_arguments) {
   }
 }
 
-/* A communicator has one thread after its first call. The caller may carry out this call itself before the thread has
- * started and set its name. */
+/* A communicator has one thread after its first call. The caller may run this call itself before the thread has started
+ * and set its name, so td_rest() lets it start. */
 CASE(comm_thread_has_a_name) {
   enum { WORLD = 3 };
   scoped_rig g = rig_create(WORLD);
@@ -145,7 +145,7 @@ CASE(comm_async_calls_report_errors_with_the_path) {
 static _Atomic(bool) wakes_nobody;
 int __real_pthread_cond_signal(pthread_cond_t *cond);
 int __wrap_pthread_cond_signal(pthread_cond_t *cond);
-/* If `wakes_nobody` is set, wakes no thread of the library, so the thread of a queue keeps sleeping. */
+/* If `wakes_nobody` is set, does nothing, so a sleeping queue thread of the library stays asleep. */
 int __wrap_pthread_cond_signal(pthread_cond_t *cond) {
   return wakes_nobody ? 0 : __real_pthread_cond_signal(cond); /* __wrap_pthread_cond_signal */
 }

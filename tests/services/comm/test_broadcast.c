@@ -4,7 +4,7 @@
 
 typedef struct broadcast_case {
   int root;
-  tdict_tree *src;                     /* the source of the root */
+  tdict_tree *src;                     /* the tree that the root sends */
   tdict_tree *into[THREAD_MOST_RANKS]; /* the destination of each rank */
 } broadcast_case;
 
@@ -85,7 +85,8 @@ DEVICE_CASE(comm_broadcast_into_writes_tied_tensors) {
   for (int r = 0; r < 3; r++) tdict_release(c.into[r]);
 }
 
-/* The tensors are views of one storage, with gaps or in another order than in a block. The gaps must not change. */
+/* The tensors are views of one storage, with gaps between them or in another order than a block has. Gaps must not
+ * change. */
 DEVICE_CASE(comm_broadcast_into_keeps_the_bytes_between_tensors) {
   enum { COUNT = 200 };
   scoped_rig g = rig_create(3);
@@ -122,7 +123,7 @@ static void broadcast_five(rig_rank *r) {
   }
 }
 
-/* A tree needs one message, and a block is not copied first. The schema is sent once. */
+/* Each broadcast of a tree needs one message. The schema is sent once to each other rank. */
 DEVICE_CASE(comm_broadcast_sends_one_message_and_one_schema) {
   enum { WORLD = 4 };
   scoped_rig g = rig_create(WORLD);

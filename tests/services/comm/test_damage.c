@@ -1,11 +1,11 @@
-/* Tests messages with a wrong byte. Each byte of each message is damaged once: the calls return TDICT_OK or an error,
- * and all memory accesses are valid, which AddressSanitizer checks. */
+/* Tests messages with a wrong byte. Each run damages one byte: the calls return TDICT_OK or an error, and all memory
+ * accesses are valid, which AddressSanitizer checks. */
 #include "core/base/error.h"
 #include "services/comm/every_op.h"
 
 enum { WORLD = 2, OP_SEND = NUM_OPS };
 
-/* A damaged number of rows can ask for more memory than there is: malloc() must then return NULL. */
+/* A damaged number of rows can request more memory than the machine has. malloc() must then return NULL. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=1024"; }
 const char *__tsan_default_options(void);
@@ -142,7 +142,7 @@ CASE(comm_survives_damaged_messages) {
   assert_true(num_runs > 4000 / SANITIZED_STEP && num_errors > num_runs / 4);
 }
 
-/* On a device, other code places the blocks of the ranks. */
+/* On a device, different code places the blocks of the ranks. */
 SIM_CASE(comm_survives_damaged_messages_on_devices) {
   int num_runs = 0, num_errors = 0;
   damage_all(7 * SANITIZED_STEP, &num_runs, &num_errors);

@@ -33,7 +33,7 @@ static void release_args(op_case *c) {
   for (int r = 0; r < WORLD; r++) tdict_release(c->of[r].tree);
 }
 
-/* Counts the calls of the table that an operation makes on a rank. */
+/* Counts the table calls that an operation makes on a rank. */
 static int count_calls(int op, bool separate, int rank) {
   scoped_rig g = rig_create(WORLD);
   op_case c;
@@ -75,7 +75,7 @@ static bool die_once(int op, int dead, int n, bool silent, int64_t timeout_ns, i
   return has_died;
 }
 
-/* Lets each rank die in each call of its table, in each operation. */
+/* Lets each rank die in each of its table calls, for each operation. */
 static void die_everywhere(bool silent) {
   int deaths = 0, losses[NUM_OPS] = {0};
   for (int op = 0; op < NUM_OPS; op++)

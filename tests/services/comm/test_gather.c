@@ -147,7 +147,7 @@ static void check_scatter(rig *g, rng *random, int i) {
 }
 DEVICE_CASE(comm_scatter_cuts_the_tree_of_the_root) { rig_in_worlds(4, 24, check_scatter); }
 
-/* A tree needs one gather if the parts are equal, otherwise one message for each rank that has elements. */
+/* A tree needs one gather if the parts have equal sizes, otherwise one message for each rank that has elements. */
 DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
   enum { WORLD = 3 };
   scoped_rig g = rig_create(WORLD);
@@ -177,7 +177,7 @@ DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
   }
 }
 
-/* Gathers a few trees again and again, along both dimensions and with other counts each time, so that more schemas
+/* Gathers a few trees again and again, along both dimensions and with different counts each time, so that more schemas
  * occur than the communicator keeps. */
 DEVICE_CASE(comm_gathers_along_each_dimension_in_turns) {
   enum { WORLD = 3, TREES = 3 };

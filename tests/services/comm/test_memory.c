@@ -63,7 +63,7 @@ SIM_CASE(comm_gathers_on_a_device_without_memory_return_enomem) {
   }
 }
 
-/* Broadcasts two trees in turn. Once the communicator knows their schemas, it allocates only the future, which has a
+/* Broadcasts two trees in turn. Once the communicator knows their schemas, it allocates only the future, which holds a
  * copy of the tree, before the headers are exchanged. */
 CASE(comm_broadcast_into_of_known_blocks_allocates_only_the_future) {
   tdict_tree *trees[] = {op_good_tree(), op_tree("child.c", TDICT_F32, 3)};

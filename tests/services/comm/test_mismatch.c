@@ -12,7 +12,7 @@ static int data_calls(rig *g, int rank) {
   return count;
 }
 
-/* In every call whose trees must match, each rank in turn has a tree with another key, dtype or size. */
+/* In every call whose trees must match, each rank in turn passes a tree with a different key, dtype or size. */
 DEVICE_CASE(comm_trees_that_differ_are_named_on_all_ranks) {
   static const struct {
     const char *key;
@@ -97,7 +97,7 @@ static tdict_tree *tree_with_lost_bytes(void) {
   return tree;
 }
 
-/* Each rank in turn has an argument that only this rank can check. All ranks must get the error. */
+/* Each rank in turn passes a wrong argument, which only this rank can detect. All ranks must get the error. */
 DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks) {
   scoped_rig g = rig_create(WORLD);
   scoped_tree good = op_good_tree(), text = tree_with_text(), lost = tree_with_lost_bytes();

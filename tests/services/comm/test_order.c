@@ -1,4 +1,4 @@
-/* Tests how communicators treat streams, running transfers, memories and devices. */
+/* Tests communicators with streams, running transfers, read-only trees, memories and devices. */
 #include <unistd.h>
 
 #include "services/comm/every_op.h"
@@ -15,7 +15,7 @@ typedef struct order_case {
   int op;
 } order_case;
 
-/* A slow kernel of the program, which writes the elements late. */
+/* Stands for a slow kernel of the program: write_late() writes the elements after 30 ms. */
 typedef struct late_kernel {
   tdict_stream stream;
   float *device_data;
@@ -51,7 +51,7 @@ SIM_CASE(comm_calls_follow_the_stream_after) {
       td_ok(tdict_tensor_zeros(TDICT_F32, COUNTS(COUNT), tdict_device_memory(g->context, g->device), &t, err));
       c.device_data[r] = tdict_tensor_data(t);
       td_put(c.tree[r], "x", t);
-      if (i >= 3) td_put(c.tree[r], "y", tdict_tensor_retain(t)); /* no block: elements are copied first */
+      if (i >= 3) td_put(c.tree[r], "y", tdict_tensor_retain(t)); /* not one block, so the elements are copied first */
       td_ok(tdict_stream_create(g->context, g->device, &c.stream[r], err));
     }
     rig_run(g, reduce_after_kernel, &c);
@@ -120,7 +120,7 @@ CASE(comm_read_only_trees_are_not_written) {
   assert_memory_equal(tdict_const_data(good, "x"), values, sizeof values);
 }
 
-/* Results are in the pinned memory that the options name. Memory and streams of other devices are refused. */
+/* Results are in the pinned memory that the option `memory` names. Memory and streams of other devices are refused. */
 SIM_CASE(comm_results_are_in_the_given_memory) {
   scoped_rig g = rig_create_on(WORLD, rig_context(), tdict_cpu(), true), on_device = rig_create(WORLD);
   scoped_tree tree = op_good_tree(), host = tree_on_host(tree);
@@ -170,7 +170,7 @@ GPU_CASE(comm_calls_wait_for_transfers) {
   for (int i = 0; i < 10; i++) {
     for (int r = 0; r < WORLD; r++) {
       td_ok(tdict_to_device_async(g->context, host, g->device, NULL, &futures[r], err));
-      td_ok(tdict_future_wait_on_stream(futures[r], other, &c.tree[r], err)); /* this is not the legacy stream */
+      td_ok(tdict_future_wait_on_stream(futures[r], other, &c.tree[r], err)); /* `other` is not the legacy stream */
     }
     rig_run(g, stack_during_transfer, &c);
     for (int r = 0; r < WORLD; r++) {

@@ -1,10 +1,10 @@
-/* Tests what a rank does while a message is sent: it makes the trees of the result. If making them fails, the rank
- * waits for the message before it returns. */
+/* Tests that a rank makes the result tree while a message is being sent. If this fails, the rank waits for the message
+ * before it returns. */
 #include "services/comm/every_op.h"
 
 enum { WORLD = 2, OP_SEND_RECEIVE = NUM_OPS, NUM_WAYS };
 
-/* Operations of the thread table that note when work is queued, and when it is awaited. */
+/* The functions below wrap the thread table and count the allocations between queuing work and waiting for it. */
 static tdict_comm_table inner;
 typedef struct overlap {
   bool is_queued;
@@ -39,7 +39,7 @@ static tdict_status noting_receive(void *self, void *dst, size_t bytes, int32_t 
 static tdict_status noting_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   return note_queued(inner.group_end(self, stream, timeout_ns, err));
 }
-/* Lets no allocation fail during the send, because those of the thread table itself must not fail. */
+/* Suspends the failing allocations during the send, because the thread table's own allocations must not fail. */
 static tdict_status sparing_send_host(void *self, const void *src, size_t bytes, int32_t peer, int64_t timeout_ns,
                                       tdict_error *err) {
   note_first();
@@ -129,7 +129,7 @@ CASE(comm_trees_are_made_while_the_message_is_on_its_way) {
   }
 }
 
-/* Returns how many allocations rank 1 makes before its first message. If these fail, other ranks wait for it. */
+/* Returns how many allocations rank 1 makes before its first message. If one of them fails, rank 0 waits for rank 1. */
 static int64_t allocations_of_start(int op, tdict_tree *tree) {
   rig *g = create_rig();
   attempt a = {.op = op, .tree = tree, .fails_at = INT64_MAX};

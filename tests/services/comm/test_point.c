@@ -113,7 +113,7 @@ static void send_wrong(rig_rank *r) {
     rig_true(r, r->status == TDICT_EINVAL);
     rig_keep(r, td_comm_send(r->comm, c->src[1], 7, NULL, err));
     rig_true(r, r->status == TDICT_EINVAL);
-    rig_keep(r, td_comm_send(r->comm, c->src[1], 1, NULL, err)); /* its receiver has a wrong option */
+    rig_keep(r, td_comm_send(r->comm, c->src[1], 1, NULL, err)); /* the receiver passes a wrong option */
     rig_true(r, r->status == TDICT_EINVAL && strstr(r->error.message, "rank 1: receive: the option `dim`"));
     rig_ok(r, td_comm_send(r->comm, c->src[1], 1, NULL, err));
     return;

@@ -1,4 +1,4 @@
-/* Tests the table of tests/support/thread_comm.h: it moves bytes, logs calls, and fails where the test says so. */
+/* Tests the table of tests/support/thread_comm.h: it moves bytes, logs calls, and fails at a chosen call. */
 #include "services/comm/rig.h"
 #include "support/take_comm.h"
 
@@ -57,7 +57,7 @@ CASE(thread_comm_fails_as_told) {
 }
 
 static bool speaks;
-/* Fails without setting the status of the error. Writes a message only if `speaks` is set. */
+/* Fails without setting err->status. Writes a message only if `speaks` is set. */
 static tdict_status say(void *self, const void *src, void *dst, size_t bytes, int64_t timeout_ns, tdict_error *err) {
   (void)self, (void)src, (void)dst, (void)bytes, (void)timeout_ns;
   if (speaks) memcpy(err->message, "the cable is out", sizeof "the cable is out");

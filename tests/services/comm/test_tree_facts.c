@@ -1,4 +1,4 @@
-/* Tests locked trees, which a communicator checks once: results, errors, and how often the tensors are read. */
+/* Tests locked trees, which a communicator checks once: results, errors, and the number of checks. */
 #include "core/tensor/tensor.h"
 #include "services/comm/call.h"
 #include "services/comm/every_op.h"
@@ -34,8 +34,8 @@ static void call_with(rig *g, int op, tdict_tree *const *trees, int root) {
     if (g->ranks[r].status != TDICT_OK) fail_msg("rank %d, %s: %s", r, op_names[op], g->ranks[r].error.message);
 }
 
-/* Tries all calls several times with new element values. The locked trees must give the same results as unlocked trees,
- * which the other tests check. */
+/* Makes each call twice, with new element values each time. The locked trees must give the same results as unlocked
+ * trees, which the other tests check. */
 static void compare_calls(rig *g, tree_plan *plan, tdict_tree *const *locked, tdict_tree *const *unlocked, int mask) {
   const size_t leaves = tdict_num_leaves(locked[0]);
   const bool has_one_storage = leaves == 1 || (leaves > 1 && plan->layout == LAYOUT_BLOCK);
@@ -160,7 +160,7 @@ DEVICE_CASE(comm_lost_tensors_of_locked_trees_are_refused) {
   }
 }
 
-/* A tree that receives elements may have lost bytes. These bytes are valid after the call. */
+/* A tree that receives elements may have a tensor with lost bytes. The tensor is valid after the call. */
 DEVICE_CASE(comm_locked_trees_regain_lost_tensors) {
   scoped_rig g = rig_create(WORLD);
   op_case c = {0};
@@ -300,7 +300,7 @@ static void reduce_async(rig_rank *r) {
   rig_ok(r, tdict_future_wait(second, NULL, err));
 }
 
-/* An asynchronous call uses facts that an earlier call has found, even if the program unlocks the tree meanwhile. */
+/* An asynchronous call uses the facts that an earlier call found, even if the program has since unlocked the tree. */
 DEVICE_CASE(comm_async_calls_check_a_locked_tree_once) {
   scoped_rig g = rig_create(WORLD);
   for (int i = 0; i < 20; i++) {

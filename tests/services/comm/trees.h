@@ -83,7 +83,7 @@ static inline void tree_grow(const tree_plan *plan, tdict_tree *tree, int depth,
   }
 }
 
-/* Called by tdict_walk(): copies a tensor of a host tree to a device, to a storage of its own. */
+/* Called by tdict_walk(): copies a tensor of a host tree to a device, into a storage of its own. */
 static inline tdict_status tree_move_leaf(void *user, const tdict_entry *entry, tdict_error *err) {
   tdict_tree *to = ((tdict_tree **)user)[0];
   tdict_memory *memory = ((tdict_memory **)user)[1];
@@ -140,7 +140,8 @@ static inline bool tree_next_index(const tdict_tensor *t, int64_t *index) {
   return false;
 }
 
-/* Where a part lies in a whole: element [i...] of the part is [from, i...] (is_stack) or [..., i + from, ...]. */
+/* Where a part lies in `whole`. Element [i...] of the part is element [from, i...] of `whole` if is_stack is set.
+ * Otherwise `from` is added to the index in dimension `dim`. */
 typedef struct tree_place {
   const tdict_tree *whole;
   bool is_stack;

@@ -1,7 +1,8 @@
-"""Stops a program in GDB, and compares the output of the printers and of tdict_describe() with expected texts.
+"""Stops a program in GDB, and compares the output of the printers and of tdict_describe() with the expected output.
 
 usage: gdb.py PROGRAM PRINTERS LIBRARY
-The printers must be where GDB looks for printers of the shared library, as after an installation. Exits with 77 if GDB is missing or cannot run programs here, or if the library has no debug information."""
+The printers must be where GDB looks for printers of the shared library, as after an installation. Exits with 77 if GDB
+is missing or cannot run programs here, or if the library has no debug information."""
 
 import pathlib
 import re

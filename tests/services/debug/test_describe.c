@@ -1,4 +1,4 @@
-/* Tests summaries of elements, which are compared with plain loops, and the text around the summaries. */
+/* Tests tdict_describe(): its summaries of elements, which are compared with plain loops, and the text around them. */
 
 #include <errno.h>
 #include <float.h>

@@ -9,7 +9,7 @@
 typedef struct image {
   unsigned char bytes[1 << 17];
   size_t count;
-  size_t local[8], data[8], central[8], entries, directory, end; /* positions of the parts */
+  size_t local[8], data[8], central[8], entries, directory, end; /* offsets of the parts */
 } image;
 
 static inline void put(image *m, uint64_t value, int bytes) {
@@ -60,7 +60,7 @@ static inline void put_directory(image *m) {
     put(m, 0x02014b50, 4);
     put(m, 20, 2);
     put_bytes(m, local + 4, 26);
-    put(m, 0, 10); /* length of the comment, disk, attributes */
+    put(m, 0, 10); /* comment length, disk number, attributes */
     put(m, m->local[i], 4);
     put_bytes(m, local + 30, name);
   }

@@ -16,7 +16,7 @@ static inline void remove_all(const char *path) {
 }
 static inline void remove_directory(const folder *f) { remove_all(f->path); }
 #define scoped_directory TD_SCOPED(remove_directory, folder) /* unlike a scoped_folder, may contain folders */
-/* Writes a text to the file `name` in the test's folder. Creates missing folders of the path. */
+/* Writes the string `text` to the file `name` in the test's folder. Creates missing parent folders. */
 static inline void write_text_below(const folder *f, const char *name, const char *text) {
   char *path = td_text("%s", in(f, name));
   for (char *at = path + strlen(f->path) + 1; *at; at++) {
@@ -35,7 +35,7 @@ static inline void write_text_below(const folder *f, const char *name, const cha
 static inline tdict_save_options save_as(tdict_file_format format) {
   return td_with(tdict_save_options, format = (int32_t)format);
 }
-/* Checks that a path cannot be opened, and that the path in the error begins with this path. */
+/* Checks that tdict_open() fails, and that the path in the error begins with `path`. */
 static inline void refuse(const char *path, tdict_status status, const char *text) {
   tdict_tree *tree = NULL;
   td_fails(status, text, tdict_open(path, NULL, &tree, err));

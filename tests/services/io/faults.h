@@ -24,7 +24,7 @@ static const char *fault_call;       /* name of the call that failed */
 static bool writes_little;           /* pwrite() writes 7 bytes at most, and every second call is interrupted */
 static bool lacks_exchange;          /* renameat2() fails as on a file system that cannot exchange names */
 static bool skips_flush;             /* fsync() does nothing, to save time: a killed process loses no written bytes */
-static void (*look_at_file)(int fd); /* if not NULL, called with new files, and with files before they are written */
+static void (*look_at_file)(int fd); /* if not NULL, called after a file is created and before each pwrite() */
 static _Thread_local bool dies_after;
 
 /* Counts a call. Returns true if the call must fail. Kills the process if FAULT_KILL_BEFORE is chosen for this call. */

@@ -32,7 +32,7 @@ static inline const char *in(const folder *f, const char *name) {
   assert_true(length > 0 && length < PATH_BYTES);
   return path;
 }
-/* Returns the number of entries in the folder. Writes the name of the last one to `name`, unless this is NULL. */
+/* Returns the number of entries in the folder. Writes the name of the last entry to `name`, unless `name` is NULL. */
 static inline int folder_count(const folder *f, char *name) {
   DIR *dir = opendir(f->path);
   struct dirent *entry;
@@ -62,7 +62,7 @@ static inline void write_bytes(const char *path, const void *bytes, size_t count
   assert_int_equal(fwrite(bytes, 1, count, file), count);
   assert_int_equal(fclose(file), 0);
 }
-/* Returns the bytes of a file, with a 0 byte after them. The caller frees them. */
+/* Returns the bytes of a file, followed by a 0 byte. The caller frees them. */
 static inline unsigned char *read_bytes(const char *path, size_t *count) {
   FILE *file = fopen(path, "rb");
   if (!file) fail_msg("%s cannot be opened", path);
@@ -165,7 +165,7 @@ static inline void same_trees(const tdict_tree *a, const tdict_tree *b) {
   }
 }
 
-/* A small generator of random numbers. */
+/* A small random number generator. */
 typedef struct dice {
   uint64_t state;
 } dice;

@@ -71,7 +71,7 @@ static inline void add_random_value(dice *d, tdict_tree *tree, const char *path)
     if (v[i].kind == TDICT_VALUE_TEXT) v[i].text = texts[roll(d, 4)];
     if (v[i].kind == TDICT_VALUE_JSON) v[i].text = jsons[roll(d, 3)];
     if (v[i].text) v[i].length = strlen(v[i].text);
-    if (v[i].kind == TDICT_VALUE_TEXT && roll(d, 4) == 0) v[i].length++; /* the 0 byte is part of the text */
+    if (v[i].kind == TDICT_VALUE_TEXT && roll(d, 4) == 0) v[i].length++; /* the final 0 byte is part of the text */
   }
   if (is_column)
     td_ok(tdict_set_values(tree, path, v, (size_t)count, err));

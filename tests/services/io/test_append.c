@@ -227,7 +227,7 @@ CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
       num_restored += is_second;
     }
   }
-  if (!THREAD_SANITIZED) assert_true(num_restored > 0 && num_mixed > 0); /* in few rounds, perhaps neither happens */
+  if (!THREAD_SANITIZED) assert_true(num_restored > 0 && num_mixed > 0); /* with few rounds, neither may happen */
   skips_flush = false;
   tdict_release(none);
   release_all(parts, 2);
@@ -263,7 +263,7 @@ static void kill_at_each_call(fault kind) {
 CASE(append_that_is_killed_before_a_call_is_repaired) { kill_at_each_call(FAULT_KILL_BEFORE); }
 CASE(append_that_is_killed_after_a_call_is_repaired) { kill_at_each_call(FAULT_KILL_AFTER); }
 
-/* Makes the states that TensorDict's documentation describes. */
+/* Makes the states of interrupted appends that TensorDict's documentation describes. */
 CASE(append_recovers_by_the_rule_of_tensordict) {
   scoped_directory f = folder_create();
   dice d = {11};

@@ -156,7 +156,7 @@ CASE(consolidated_file_refuses_broken_files) {
     write_consolidated(in(&f, "x"), attacks[i].payload, attacks[i].json);
     refuse(in(&f, "x"), attacks[i].status, attacks[i].text);
   }
-  /* If the length at the end does not lead to such a JSON text, the file is not a consolidated file. */
+  /* If the length at the end does not lead to such JSON, the file is not a consolidated file. */
   static const uint64_t lengths[] = {0, 1, 7, 100, UINT64_MAX, (uint64_t)INT64_MAX, UINT64_MAX - 7};
   static const char json[] = TD("", "", "");
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -179,7 +179,7 @@ CASE(consolidated_file_refuses_many_levels) {
   json[40 * 1000] = 0;
   write_consolidated(in(&f, "x"), 0, json);
   refuse(in(&f, "x"), TDICT_EFORMAT, "not JSON");
-  /* 200 nested objects, which are closed */
+  /* 200 nested objects with all closing braces */
   at = json;
   for (int i = 0; i < 200; i++, at += sizeof open - 1) memcpy(at, open, sizeof open - 1);
   at += sprintf(at, "%s", TD("", "", ""));

@@ -2,7 +2,7 @@
  * changed nothing, or succeeds and has read the bytes of the file. */
 #include "directory.h"
 
-/* The keys and texts are longer than small buffers, and have escapes in JSON. */
+/* The key and the text are longer than small buffers, and need escapes in JSON. */
 static const char long_key[] = "a key of more than sixteen bytes, \"quoted\", \\\\ and é漢 \t";
 static const char long_text[] = "a text of more than sixteen bytes\n\"quoted\" \\ \x01 é漢 and the end";
 
@@ -148,7 +148,7 @@ DEVICE_CASE(every_allocation_of_a_load_fails_once) {
   ignores_order = false;
 }
 
-/* Overwrites a tensor in host memory. Also visits ragged leaves and leaves without batch dimensions. */
+/* Called by tdict_walk(), also for the tensors of ragged leaves: fills a tensor with the byte *user. */
 static tdict_status fill(void *user, const tdict_entry *entry, tdict_error *err) {
   const int *byte = user;
   tdict_tensor *t = entry->tensor;

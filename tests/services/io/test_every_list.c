@@ -1,5 +1,5 @@
 /* Tests that the time to open a file grows in proportion to the length of each of its lists, in all formats. A list
- * that is searched for each of its members takes 256 times as long if it is 16 times as long. */
+ * that is searched once for each member would take 256 times as long if it had 16 times as many members. */
 #include <time.h>
 
 #include "directory.h"
@@ -195,7 +195,7 @@ static double thread_seconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Makes the file, and returns the shortest CPU time of several calls that open it. */
+/* Makes the file, and returns the shortest CPU time of three calls that open it. */
 static double seconds_to_open(const list_case *c, int count) {
   double shortest = 1e9;
   folder f = folder_create();

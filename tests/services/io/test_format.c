@@ -21,7 +21,7 @@ static void check_round_trip(const char *path, const tdict_tree *tree, tdict_fil
   ignores_order = false;
 }
 
-/* Saves a tensor whose bytes are a complete file of some format. They are at the end or at the start of the saved
+/* Saves a tensor whose bytes are a complete file of some format. These bytes lie at the end or the start of the saved
  * file. */
 CASE(format_is_not_decided_by_the_elements) {
   static const tdict_file_format formats[] = {TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_NPY, TDICT_FORMAT_CONSOLIDATED,

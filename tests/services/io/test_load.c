@@ -1,5 +1,5 @@
 /* Tests tdict_load() and its variants: loads of random files to each device, loads into trees, selected keys, progress,
- * cancelling, memory. */
+ * cancellation, memory. */
 #include "raw_file.h"
 
 #include <pthread.h>
@@ -78,7 +78,7 @@ GPU_CASE(load_takes_the_options_of_transfers) {
   assert_null(tree);
 }
 
-/* For trees with every kind of leaf, a load returns the same tree as tdict_open(), also from shards. */
+/* For trees with every kind of leaf, a load returns the same tree as tdict_open(), even from shards. */
 DEVICE_CASE(load_returns_what_open_maps) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
@@ -164,7 +164,7 @@ DEVICE_CASE(load_goes_into_trees) {
   }
 }
 
-/* A load into a tree keeps texts and numbers. If keys or shapes do not agree, nothing is written. */
+/* If a key, shape or dtype of the file differs from the tree, a load into the tree fails and writes nothing. */
 DEVICE_CASE(load_into_checks_the_tree) {
   static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
                                "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[3,5]}}";
@@ -235,7 +235,7 @@ DEVICE_CASE(load_reports_progress) {
   }
 }
 
-/* Takes some time, in which other threads continue to read, but must not call the function. */
+/* Waits in the first calls, so other threads continue to read. They must not call the function meanwhile. */
 static bool see_slowly(void *user, uint64_t done, uint64_t total) {
   watch *w = user;
   if (pthread_mutex_trylock(&w->lock) != 0) {
@@ -300,7 +300,7 @@ DEVICE_CASE(load_stops_if_progress_returns_false) {
   assert_true(td_count_descriptors() <= descriptors + 1);
 }
 
-/* The load is cancelled while the ring is full of copies that do not end. */
+/* The load is cancelled while the ring is full of copies that the held device does not finish. */
 SIM_CASE(load_is_cancelled_while_copies_run) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();

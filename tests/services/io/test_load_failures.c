@@ -103,7 +103,7 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   choose(FAULT_NONE, 0);
 }
 
-/* The file loses its last byte, or all bytes, before each read in turn. */
+/* The file is shortened before a read: by one byte before the first, or to a random size before a later one. */
 DEVICE_CASE(load_reports_a_file_that_is_shortened) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
@@ -208,7 +208,7 @@ CASE(load_refuses_wrong_arguments) {
   assert_int_equal(td_count_descriptors(), descriptors);
 }
 
-/* A file that is much larger than the staging ring needs no more pinned memory than the ring. */
+/* A file that is much larger than the staging ring is loaded with no more pinned memory than the ring. */
 GPU_CASE(load_needs_only_the_staging_ring) {
   enum { BYTES = 8 << 20 };
   scoped_folder home = folder_create();

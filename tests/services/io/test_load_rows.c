@@ -33,7 +33,7 @@ DEVICE_CASE(load_selects_rows_of_plain_files) {
   }
 }
 
-/* The arguments of the last call of the progress function. */
+/* The arguments of the last progress call. */
 typedef struct last_call {
   uint64_t done, total;
 } last_call;

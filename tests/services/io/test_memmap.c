@@ -91,7 +91,7 @@ CASE(memmap_reads_stacks_along_other_dimensions) {
   assert_int_equal(tdict_batch_ndim(tree), 1);
   assert_int_equal(tdict_batch_size(tree)[0], 2);
   tdict_release(tree);
-  /* The values of a column have the batch size of the tree, so the stack cannot be read beside them. */
+  /* The values of a column have the batch size of the tree, so a tree with a column cannot also have the stack. */
   write_text_below(&f, "c/meta.json", "{" VALUE_TYPE("NonTensorStack") ",\"stack_dim\":0,\"data\":[\"a\",\"b\"]}");
   write_text_below(&f, "meta.json",
                    TD_META("\"c\":{\"type\":\"NonTensorStack\"},\"s\":{\"type\":\"LazyStackedTensorDict\"},", "[2]"));
@@ -229,7 +229,7 @@ static const attack attacks[] = {
      "stack_dim is 1, but the trees of the stack have 0 batch dimensions"},
 };
 
-/* Makes the files beside the meta.json of the attacks. */
+/* Makes the files and folders to which the meta.json files of the attacks refer. */
 static void make_surroundings(const folder *f) {
   static const unsigned char eight[8];
   char deep[2000];
@@ -311,7 +311,7 @@ CASE(memmap_refuses_many_levels) {
   refuse(in(&f, "a"), TDICT_EFORMAT, "meta.json is not JSON at byte 512");
 }
 
-/* A file may have more bytes than its shape needs. Old versions of TensorDict did not encode keys in file names. */
+/* A file may have more bytes than its tensor needs. Old versions of TensorDict did not encode keys in file names. */
 CASE(memmap_reads_larger_files_and_old_names) {
   scoped_directory f = folder_create();
   scoped_tree tree = NULL;

@@ -38,7 +38,7 @@ static tdict_tree *open_with_metadata(const char *path, tdict_tree **metadata) {
   return td_made(tree, tdict_open(path, td_options(tdict_open_options, metadata = metadata), &made, err));
 }
 
-/* Returns the text of the header of a file. The caller frees the text. */
+/* Returns the header of a file as a string. The caller frees it. */
 static char *header_of(const char *path) {
   size_t count;
   scoped_bytes bytes = read_bytes(path, &count);
@@ -159,7 +159,7 @@ CASE(metadata_of_other_files) {
     check_entries(metadata, 0);
     td_release(tree, metadata);
   }
-  /* The metadata are NULL for a format that holds no metadata. */
+  /* For a format without metadata, the pointer is set to NULL. */
   tdict_tree *before = (tdict_tree *)&f;
   tdict_tensor *t = NULL;
   td_ok(tdict_create(0, NULL, &tree, err));
@@ -170,8 +170,8 @@ CASE(metadata_of_other_files) {
   td_ok(tdict_open(in(&f, "x.npy"), td_options(tdict_open_options, metadata = &before), &tree, err));
   assert_null(before);
   tdict_release(tree);
-  /* With shards, the metadata have the entries of all shards. If several shards have the same key, the first value
-   * counts. */
+  /* With shards, the metadata have the entries of all shards. If several shards have the same key, the first value is
+   * used. */
   static const char shards[2][160] = {"{\"__metadata__\":{\"format\":\"pt\",\"part\":\"1\"},"
                                       "\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
                                       "{\"__metadata__\":{\"format\":\"np\",\"a.b\":\"\"},"

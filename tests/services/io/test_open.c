@@ -164,7 +164,7 @@ CASE(open_renames_prefixes) {
   assert_true(tdict_has(tree, "u8"));
 }
 
-/* A prefix is a path. In flat trees, any text that does not end with a dot is a prefix of names. */
+/* A prefix is a path. In flat trees, any string that does not end with a dot may be a prefix of names. */
 CASE(open_refuses_prefixes_that_are_no_path) {
   static const struct {
     const char *prefix, *text;
@@ -315,7 +315,7 @@ CASE(open_and_save_survive_enomem) {
   save_and_open_without_memory(&f, "x.safetensors.index.json", &o);
 }
 
-/* A dataset can use an opened tree, also after the program has released the tree. */
+/* A dataset can use an opened tree even after the program has released the tree. */
 CASE(open_makes_the_source_of_a_dataset) {
   scoped_folder f = folder_create();
   const int64_t rows = 5;

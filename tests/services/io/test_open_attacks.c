@@ -1,4 +1,4 @@
-/* Tests that tdict_open() refuses files that break a rule, with the file, the place and the reason in the error. */
+/* Tests that tdict_open() refuses malformed files, and that the error names the file, the position and the reason. */
 #include <errno.h>
 
 #include "files.h"
@@ -202,7 +202,8 @@ CASE(open_refuses_other_files) {
   td_fails(TDICT_EINVAL, "open_options", tdict_open("x", td_options(tdict_open_options, struct_size = 1), &tree, err));
 }
 
-/* Without Git LFS, git checks out a small text instead of the data. This text can be the file, a shard or the index. */
+/* Without Git LFS, git checks out a small text file instead of the data, which can be the file, a shard or the
+ * index. */
 CASE(open_names_pointers_of_git_lfs) {
   static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n";
   static const char index[] = "{\"weight_map\":{\"x\":\"shard\"}}", other[] = "version https://git-lf";
@@ -229,7 +230,7 @@ CASE(open_names_shards_that_are_zip_files) {
   refuse(in(&f, "i.json"), TDICT_EFORMAT, "the file has 3 bytes", in(&f, "shard"));
 }
 
-/* A wrong text of the entry `tensordict`, in a file with the tensors a (F32 [2,3]), b (I64 [3]) and c.d. */
+/* A wrong value of the entry `tensordict`, in a file with the tensors a (F32 [2,3]), b (I64 [3]) and c.d. */
 typedef struct entry_attack {
   const char *entry;
   tdict_status status;

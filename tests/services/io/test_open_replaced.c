@@ -6,7 +6,7 @@
 
 int __real_openat(int at, const char *path, int flags, ...);
 int __wrap_openat(int at, const char *path, int flags, ...);
-static const folder *replaced; /* its directory x is replaced by y before call number `at_call` */
+static const folder *replaced; /* its directory x is replaced by y before call number `at_call` of openat() */
 static int num_calls, at_call;
 
 static void replace(void) {

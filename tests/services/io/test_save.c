@@ -63,7 +63,7 @@ static tdict_tree *small_tree(void) {
   return tree;
 }
 
-/* A save writes the same bytes as the package safetensors 0.8, also when it is repeated. */
+/* A save writes the same bytes as the package safetensors 0.8, and so does a second save to the same path. */
 CASE(save_writes_the_bytes_of_the_package) {
   static const char header[] = "{\"b.large\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
                                "\"z\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]},"
@@ -169,7 +169,7 @@ static tdict_tree *tree_to_see(int i) {
   dice d = {(uint64_t)i};
   scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(6, 1 << 20), NULL, &made, err));
   td_ok(tdict_set(tree, "large", t, err));
-  if (i != 4) td_ok(tdict_set_unbatched(tree, "u", t, err)); /* NumPy's files hold tensors only */
+  if (i != 4) td_ok(tdict_set_unbatched(tree, "u", t, err)); /* an .npz file holds only tensors with batch dimensions */
   if (i != 4) add_random_ragged(&d, tree, "r");
   tdict_tensor_release(t);
   t = random_tensor(&d, TDICT_I16, 0, NULL);
@@ -242,7 +242,7 @@ CASE(save_writes_names_of_255_bytes) {
 
 static void release_nothing(void *self) { (void)self; }
 
-/* Each refusal names the leaf, and leaves no file. */
+/* The error of each refused save names the leaf, and no file is left. */
 CASE(save_refuses_what_the_format_lacks) {
   static const tdict_type type = TD_TYPE(.name = "gadget", .release = release_nothing);
   scoped_folder f = folder_create();
@@ -361,7 +361,7 @@ GPU_CASE(save_copies_device_trees_to_the_host) {
   same_trees(back, host);
 }
 
-/* A tensor with lost bytes is not written, and the old file stays. */
+/* A tree with lost bytes is not saved, and the old file stays. */
 CASE(save_refuses_lost_tensors) {
   scoped_folder f = folder_create();
   scoped_tree tree = small_tree();

@@ -111,11 +111,11 @@ CASE(save_and_open_random_trees_in_all_formats) {
     scoped_tree tree = random_tree(&d, (int)roll(&d, 3), batch, 3);
     for (int k = 0; k < NUM_WAYS; k++) accepted[k] += survives(&f, &ways[k], tree);
   }
-  /* The library must accept some trees, or this case would test nothing. */
+  /* Each format must accept some of the trees, or this case would not test it. */
   for (int k = 0; k < NUM_WAYS; k++) assert_true(accepted[k] >= TREES / 50);
 }
 
-/* A column keeps its shape when its tree loses batch dimensions, also in a file. */
+/* A column keeps its shape when its tree loses batch dimensions, even in a file. */
 CASE(save_and_open_columns_of_more_dimensions) {
   static const char *const texts[] = {"a", "b", "c", "d", "e", "f"};
   scoped_folder f = folder_create();
@@ -206,7 +206,7 @@ CASE(open_makes_one_key_of_names_that_are_no_path) {
   }
 }
 
-/* The limit of an index is checked before a shard is written. */
+/* The size limit of an index is checked before a shard is written. */
 CASE(save_refuses_an_index_that_is_too_long) {
   enum { BYTES = 100000000 };
   scoped_folder f = folder_create();

@@ -80,7 +80,7 @@ static world world_in(folder f, kind what, way how) {
   ignores_order = what == CONSOLIDATED;
   skips_flush = what != ONE_FILE;
   snprintf(w.path, sizeof w.path, "%s", in(&w.f, names[what]));
-  if (what == NPZ) { /* NumPy's files hold no text */
+  if (what == NPZ) { /* an .npz file written by tdict cannot hold text leaves */
     td_ok(tdict_delete(w.old, "text", err));
     td_ok(tdict_delete(w.new, "text", err));
   }
@@ -293,7 +293,7 @@ CASE(save_killed_while_it_cleans_up_leaves_no_shards) {
   }
 }
 
-/* Mounts a file system of 1 MiB at `path` if the process may mount one. Otherwise limits the size of files. */
+/* Mounts a file system of 1 MiB at `path` if the process may mount one. Otherwise limits its files to 1 MiB. */
 static void limit_disk(const char *path) {
   if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
       mount("none", path, "tmpfs", 0, "size=1m") == 0)
@@ -302,7 +302,7 @@ static void limit_disk(const char *path) {
   const struct rlimit limit = {1 << 20, 1 << 20};
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
-/* Saves to a full disk, which fails, and then a smaller tree. Returns false if something is wrong. */
+/* Saves a tree that is too large for the disk, which must fail, then a smaller tree. Returns false if a check fails. */
 static bool fill_disk(kind what, way how) {
   enum { FLOATS = 1 << 20 };
   folder f = folder_create();

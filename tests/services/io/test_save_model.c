@@ -28,9 +28,9 @@ typedef struct world {
   char path[PATH_BYTES];
   tdict_save_options o;
   dice d;
-  tdict_context *contexts[2]; /* of the cpu, and of a simulated device */
+  tdict_context *contexts[2]; /* for the CPU and for a simulated device */
   tdict_tree *now;            /* the tree in the files; NULL: none yet */
-  char *kept;                 /* the texts of all indexes that were replaced; NULL: none */
+  char *kept;                 /* the contents of all indexes that were replaced; NULL: none */
 } world;
 static struct { uint64_t trees, killed, old, new, refused, gaps, left, loads, saves, appends, unreadable; } counts;
 
@@ -278,7 +278,7 @@ static bool stop(void *user, uint64_t done, uint64_t total) {
   (void)done, (void)total;
   return (*(int *)user)++ == 0; /* the first call comes before the folder is opened */
 }
-/* Lets a save fail. It must give an old directory its lost name back, and leave no other files. */
+/* Cancels a save. It must give an old directory its lost name back, and leave no other files. */
 static void fail_save(world *w) {
   tdict_save_options o = w->o;
   scoped_tree tree = next_tree(w);

@@ -1,5 +1,5 @@
-/* Tests tdict_save_async(): snapshots, order, cancelling, errors, and the life of the context. pwrite() of the library
- * can be held at a gate. */
+/* Tests tdict_save_async(): snapshots, order, cancellation, errors, and the lifetime of the context. pwrite() of the
+ * library can be held at a gate. */
 #include <errno.h>
 #include <sys/wait.h>
 
@@ -169,7 +169,7 @@ CASE(saving_orders_a_stream_after_the_snapshot) {
   check_file(in(&f, "t"), tree);
 }
 
-/* If the device has no room, the snapshot is in host memory, or the call fails if the program asks for the device. */
+/* If the device has no room, the snapshot is made in host memory. If the program demands the device, the call fails. */
 CASE(saving_needs_no_room_on_the_device) {
   enum { FLOATS = 1 << 20 };
   scoped_context c = sim_context((size_t)7 << 20);

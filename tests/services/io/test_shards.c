@@ -85,7 +85,7 @@ static void note_log(void *user, int32_t level, const char *text) {
   logged_level = level;
   snprintf(logged, sizeof logged, "%s", text);
 }
-/* An index of another program may omit tensors of its shards. They are not opened, and a load logs their number. */
+/* The index of another program may omit tensors. An open ignores these tensors, and a load logs their number. */
 CASE(shards_may_have_tensors_without_name) {
   static const char index[] = "{\"weight_map\":{\"k1_0\":\"s00001\",\"k0_1\":\"s00000\"}}";
   tdict_context_options options = tdict_context_options_default();
@@ -136,7 +136,7 @@ CASE(shards_that_are_replaced_are_not_mixed) {
               tdict_load(c, in(&f, "i.json"), tdict_cpu(), &o, &tree, err));
 }
 
-/* Makes and opens an index. Returns how often strcmp() was called meanwhile. */
+/* Makes and opens an index. Returns how often the open called strcmp(). */
 static uint64_t count_comparisons(int shards, int tensors) {
   scoped_folder f = folder_create();
   write_shards(&f, shards, tensors);
@@ -147,7 +147,7 @@ static uint64_t count_comparisons(int shards, int tensors) {
   return count;
 }
 
-/* Twice as many shards or tensors need about twice as many comparisons. */
+/* Twice as many shards or tensors need less than three times as many comparisons. */
 CASE(shards_are_found_quickly) {
   const uint64_t few = count_comparisons(250, 4), more_shards = count_comparisons(500, 4);
   const uint64_t more_tensors = count_comparisons(250, 8);

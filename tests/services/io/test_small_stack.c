@@ -1,5 +1,5 @@
-/* Tests that files with the maximum number of nested trees are written and read on a thread with a stack of 128 KiB, as
- * musl gives to threads. */
+/* Tests that files with the maximum number of nested trees are written and read on a thread with a stack of 128 KiB,
+ * the default of musl. */
 #include <pthread.h>
 
 #include "directory.h"

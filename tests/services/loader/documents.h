@@ -1,5 +1,5 @@
-/* A dataset of documents with random lengths, for the tests of batches with a limit of tokens, and a naive division
- * into such batches. Token k of document i is i * 1000 + k. Thread rule: as in numbers.h. */
+/* A dataset of documents with random lengths, for the tests of batches with a token limit, and a naive division into
+ * such batches. Token k of document i is i * 1000 + k. Thread rule: as in numbers.h. */
 #ifndef TDICT_TESTS_SERVICES_LOADER_DOCUMENTS_H
 #define TDICT_TESTS_SERVICES_LOADER_DOCUMENTS_H
 
@@ -69,7 +69,7 @@ typedef struct division {
   int64_t num_batches;
 } division;
 
-/* Divides documents into batches: adds documents to a batch until one more does not fit. */
+/* Divides documents into batches: adds documents to a batch until the next document does not fit. */
 static inline void divide(division *v, const documents *d, const tdict_sampler *all, int64_t epoch,
                           const tdict_loader_options *o) {
   int64_t count = tdict_sampler_length(all), at = 0;

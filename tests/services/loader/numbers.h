@@ -41,7 +41,7 @@ static inline void give_fields(tdict_dataset_table *d) {
   d->fields = numbers_fields;
   d->num_fields = 2;
 }
-/* Begins a fetch: counts it, waits as the dataset says, and fails for sample `fail_at`. */
+/* Begins a fetch: counts it, waits as `delay_us` and `gated` demand, and fails for sample `fail_at`. */
 static inline tdict_status numbers_enter(numbers *n, int64_t index, tdict_error *err) {
   int running = atomic_fetch_add(&n->running, 1) + 1;
   int most = atomic_load(&n->most_running);
@@ -160,7 +160,7 @@ static inline tdict_loader *open_loader(const yard *y, const tdict_dataset_table
                                         const tdict_loader_options *o) {
   return td_made(loader, create_loader_of(y->c, table, o, &made, err));
 }
-/* Creates a loader, and releases the dataset, which the loader retains. */
+/* Creates a loader over a dataset, and releases the caller's reference to the dataset. */
 static inline tdict_loader *open_loader_on(const yard *y, tdict_dataset *d, const tdict_loader_options *o) {
   tdict_loader *l = td_made(loader, tdict_loader_create(y->c, d, o, &made, err));
   tdict_dataset_release(d);
@@ -178,7 +178,7 @@ static inline size_t read_leaf(const yard *y, const tdict_tree *batch, const cha
   raw_read(y->raw, out, view.data, bytes);
   return bytes;
 }
-/* Checks the samples of a batch against its ids. Writes the ids, and returns their number. */
+/* Writes the ids of a batch to `ids`, and returns their number. Checks the other elements against the ids. */
 static inline int64_t read_batch(const yard *y, const tdict_tree *batch, int64_t *ids, int64_t room) {
   float x[64 * X_COUNT];
   size_t bytes = read_leaf(y, batch, "id", ids, (size_t)room * sizeof *ids);
@@ -189,7 +189,7 @@ static inline int64_t read_batch(const yard *y, const tdict_tree *batch, int64_t
     for (int i = 0; i < X_COUNT; i++) assert_true(x[k * X_COUNT + i] == number_of(ids[k], i));
   return count;
 }
-/* Writes the ids of the next epoch in the order of delivery. Returns their number. */
+/* Takes the batches of an epoch. Writes their ids in the order of delivery, and returns the number of ids. */
 static inline int64_t read_epoch(const yard *y, tdict_loader *l, int64_t *ids, int64_t room) {
   int64_t count = 0;
   for (;;) {

@@ -7,7 +7,7 @@
 
 enum { CAPACITY = 23, MAX_ROWS = 64 };
 
-/* Makes rows with "id" and "deep.x", as in numbers.h. */
+/* Makes `count` rows with the leaves "id" and "deep.x" of numbers.h. */
 static inline tdict_tree *rows_of(int64_t count) {
   return td_made(tree, tdict_create_from(numbers_fields, 2, 1, &count, NULL, &made, err));
 }
@@ -42,7 +42,7 @@ static inline tdict_loader *loader_over(const yard *y, tdict_replay *r, const td
   return open_loader_on(y, d, o);
 }
 
-/* A collate function, which makes the loader fetch samples as trees. */
+/* A collate function. With it, the loader fetches each sample as a tree. */
 static inline tdict_status stack_rows(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
                                       size_t count, tdict_tree **out, tdict_error *err) {
   (void)user;

@@ -8,7 +8,7 @@
 #include "support/test.h"
 
 /* MIN_EXPECTED: cells that expect fewer draws are joined, because chi-square needs nearly normal counts in each cell.
- * MOST_SIGMAS: a normal variable is further from its mean with a probability of 2.6 * 10^-12. */
+ * MOST_SIGMAS: a normal variable is farther from its mean with a probability of 2.6 * 10^-12. */
 #define MIN_EXPECTED 20.0
 #define MOST_SIGMAS 7.0
 
@@ -25,8 +25,8 @@ static inline void check_chi(const char *what, int64_t count, double chi, double
     fail_msg("%s, count %lld: chi-square is %g for %g degrees of freedom, %.1f sigma", what, (long long)count, chi,
              freedom, sigmas);
 }
-/* Compares counted cells with their probabilities, or with equal probabilities if `chances` is NULL. Joins neighbouring
- * cells until MIN_EXPECTED draws are expected. */
+/* Compares the counts of cells with their probabilities, or with equal probabilities if `chances` is NULL. Joins
+ * neighbouring cells until MIN_EXPECTED draws are expected. */
 static inline void check_cells(const char *what, int64_t count, const int64_t *seen, const double *chances,
                                int64_t num_cells) {
   double total = 0, chi = 0, freedom = -1, expected = 0, joined = 0, left = 0;

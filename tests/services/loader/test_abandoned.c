@@ -1,9 +1,9 @@
-/* Tests that a loader without workers survives a function of the program that does not return: the batch fails, no call
- * waits, and later batches are right. Only the main thread runs. */
+/* Tests that a loader without workers survives a callback that leaves with longjmp(): the batch fails, no call waits,
+ * and later batches are right. Only the main thread runs. */
 
 #include "numbers.h"
 
-/* The functions of the program that may not return. */
+/* The callbacks of the program that can call longjmp(). */
 typedef enum place { FETCH, FETCH_BATCH, FETCH_SAMPLE, COLLATE, SAMPLE_LENGTH, PLACES } place;
 typedef enum next_call { NEXT, RESTART, SET_STATE, DESTROY, CALLS } next_call;
 
@@ -42,7 +42,7 @@ static int64_t sample_length(void *self, int64_t index) {
   return 1;
 }
 
-/* Calls next(). Returns true if a jump left the call. */
+/* Calls tdict_loader_next(). Returns true if a callback jumped out of this call. */
 static bool was_left(tdict_loader *l) {
   if (setjmp(back)) return true;
   tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
@@ -66,7 +66,7 @@ static tdict_loader *loader_left_at(const yard *y, numbers *n, place at) {
   return open_loader(y, &d, &o);
 }
 
-/* Leaves each function with longjmp() in its second call. Then tries each call of the loader. */
+/* Each callback in turn calls longjmp() in its second call. Then the case tries each call of the loader. */
 CASE(loader_survives_functions_that_do_not_return) {
   scoped_yard y = open_yard();
   alarm(20); /* ends the program if a call waits forever */
@@ -79,7 +79,7 @@ CASE(loader_survives_functions_that_do_not_return) {
       tdict_tree *batch = NULL;
       tdict_loader_state start = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
       calls_until_jump = 1;
-      /* The loader plans the first epoch when it is created, and the second epoch when this begins. */
+      /* The loader plans the first epoch when it is created, and the second epoch when that epoch begins. */
       for (int k = 0; k < 4 && !was_left(l); k++) assert_true(k < 3 || at == SAMPLE_LENGTH);
       if (at == SAMPLE_LENGTH && calls_until_jump >= 0) assert_true(was_left(l));
       assert_int_equal(calls_until_jump, -1);
@@ -103,7 +103,7 @@ CASE(loader_survives_functions_that_do_not_return) {
   alarm(0);
 }
 
-/* With on_error CONTINUE, only the batch whose function did not return is lost. */
+/* With on_error CONTINUE, only the batch whose callback did not return is lost. */
 CASE(loader_continues_after_an_abandoned_batch) {
   scoped_yard y = open_yard();
   numbers n = numbers_of(12);

@@ -4,7 +4,7 @@
 #include "numbers.h"
 #include "support/things.h"
 
-/* Count calls in the library: batches joined, batches joined in memory that is not pinned, and trees pinned by a
+/* Calls in the library: how often it joined a batch, joined one in memory that is not pinned, and pinned a tree by a
  * copy. */
 static atomic_int joined, joined_unpinned, pinned_again;
 
@@ -172,7 +172,8 @@ static void check_thing(const yard *y, const tdict_tree *batch, const tdict_type
   }
 }
 
-/* Pins objects with and without hooks, on the host and on the device. test_pytorch_reports.c has PyTorch's reports. */
+/* Pins objects with and without hooks, on the host and on the device. test_pytorch_reports.c has PyTorch bug
+ * reports. */
 GPU_CASE(loader_pins_objects) {
   yard y = open_yard(), host = y;
   host.device = tdict_cpu();
@@ -195,7 +196,7 @@ GPU_CASE(loader_pins_objects) {
     }
   }
   raw_close(host.raw);
-  close_yard(&y); /* transfers that still ran when a loader ended retain their objects until now */
+  close_yard(&y); /* transfers that still ran when a loader was destroyed retain their objects until now */
   assert_int_equal(thing_count(), 0);
 }
 

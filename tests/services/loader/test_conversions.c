@@ -1,4 +1,4 @@
-/* Tests the loader's option `conversions`: tokens of 16 bits arrive as int64, and images as normalized floats. */
+/* Tests the loader's option `conversions`: 16-bit tokens arrive as int64, and images as normalized floats. */
 #include "numbers.h"
 
 enum { ROWS = 40, LENGTH = 77, BATCH = 8 };
@@ -75,7 +75,7 @@ DEVICE_CASE(loader_reports_bad_conversions) {
               tdict_loader_next(l, tdict_no_stream(), &batch, err));
 }
 
-/* A conversion without a match fails the batch on the device and on the cpu, unless its pattern is optional. */
+/* A conversion without a match fails the batch on the device and on the CPU, unless its pattern is optional. */
 DEVICE_CASE(loader_refuses_conversions_without_a_match) {
   for (int way = 0; way < 2 * 2 * 2; way++) {
     scoped_yard y = open_yard();

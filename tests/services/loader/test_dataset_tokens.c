@@ -168,7 +168,7 @@ CASE(dataset_tokens_refuses_a_fifo) {
   static const char *const names[] = {"fifo"};
   make_folder();
   assert_int_equal(mkfifo(in_folder("fifo"), 0600), 0);
-  alarm(30); /* a blocking open would wait for ever for a writer */
+  alarm(30); /* a blocking open would wait forever for a writer */
   refused("fifo", TDICT_TOKENS_AUTO, TDICT_EFORMAT, "is a FIFO, wanted a regular file");
   alarm(0);
   remove_folder(1, names);

@@ -110,7 +110,7 @@ CASE(dataset_tree_refuses_changed_children) {
   tdict_release(td);
 }
 
-/* If the program replaces a tensor of the tree by one with shorter rows, the dataset does not read the new tensor. */
+/* The dataset still reads the old tensor if the program replaces it in the tree with one that has shorter rows. */
 CASE(dataset_tree_keeps_its_keys) {
   const int64_t length[] = {4}, indices[] = {3, 0};
   scoped_tree td = NULL, batch = NULL;
@@ -215,7 +215,7 @@ CASE(dataset_tree_packs_ragged_rows) {
                         (size_t)sum * sizeof(int32_t));
     at += sum;
   }
-  /* a child that was changed through its handle has a leaf with another number of rows */
+  /* a child that was changed through its handle has a leaf with a different number of rows */
   scoped_tree child = td_made(tree, tdict_create(1, &count, &made, err));
   td_ok(tdict_set_tree(td, "n", child, err));
   td_ok(tdict_set_batch_size(child, 0, NULL, err));
@@ -227,7 +227,7 @@ CASE(dataset_tree_packs_ragged_rows) {
   td_fails_at(TDICT_ESHAPE, "the object has [1]", "n.x", tdict_dataset_from_tree(td, &d, err));
 }
 
-/* Rows that are not in memory are refused with the leaf's path. */
+/* A fetch of rows that are still in a file fails, and the error names the leaf. */
 CASE(dataset_of_unloaded_tree) {
   scoped_tree td = many(8, false), batch = NULL;
   disk files = disk_open();

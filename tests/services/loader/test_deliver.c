@@ -1,7 +1,7 @@
 /* Tests delivery on a stream: kernels see complete batches, and no memory is reused while a kernel reads it. */
 #include "numbers.h"
 
-/* A read of a batch's ids that runs in the order of a stream, like a kernel. */
+/* A read of a batch's ids that runs in stream order, like a kernel. */
 typedef struct reading {
   tdict_stream stream;
   const void *address;
@@ -78,7 +78,7 @@ SIM_CASE(loader_checks_the_stream_first) {
     for (int k = 0; k < 4; k++) assert_int_equal(ids[k], 4 * i + k);
   }
   tdict_loader_destroy(l);
-  /* batches on the cpu accept a stream only if they are pinned: a stream of the GPU that reads them */
+  /* batches on the CPU accept a stream, that of the GPU that reads them, only if they are pinned */
   for (int pinned = 0; pinned < 2; pinned++) {
     tdict_tree *batch = NULL;
     o.device = tdict_cpu();

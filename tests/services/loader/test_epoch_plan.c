@@ -1,4 +1,4 @@
-/* Tests batches with a limit of tokens: which samples they have, ranks, states, and refusals. */
+/* Tests batches with a token limit: their samples, ranks, states, and refusals. */
 #include "documents.h"
 
 static const tdict_pack_options *packing(void) {
@@ -21,7 +21,7 @@ static const division *divide_epoch(const documents *d, int64_t epoch, const tdi
   return &v;
 }
 
-/* Takes an epoch, and compares each batch with the naive division. */
+/* Takes the batches of an epoch, and compares each with the naive division. */
 static void check_epoch(const yard *y, tdict_loader *l, const documents *d, const division *v) {
   tdict_batch_info info = tdict_batch_info_default();
   for (int64_t b = 0; b < v->num_batches; b++) {
@@ -152,8 +152,8 @@ DEVICE_CASE(loader_state_restores_token_batches) {
   assert_memory_equal(&now, &states[30], sizeof now);
 }
 
-/* The tokens of a padded batch are counted as the number of samples times the largest length. A mask marks what is not
- * padding. */
+/* The tokens of a padded batch are counted as the number of samples times the largest length. A mask marks the elements
+ * that are not padding. */
 DEVICE_CASE(loader_pads_up_to_max_tokens) {
   scoped_yard y = open_yard();
   documents d = documents_of(6);

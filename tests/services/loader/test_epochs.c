@@ -56,7 +56,7 @@ DEVICE_CASE(loader_endless_needs_a_batch) {
     n.length = 0;
     o.drop_last = false;
     td_fails(TDICT_EINVAL, "an epoch has no batch: 0 samples", create_loader_of(y.c, &d, &o, &l, err));
-    for (int drop = 0; drop < 2; drop++) { /* nobody knows the length of a stream in advance */
+    for (int drop = 0; drop < 2; drop++) { /* the length of a stream is not known in advance */
       n = numbers_of(-1);
       n.end = drop ? 3 : 0;
       o.drop_last = drop;
@@ -71,7 +71,7 @@ DEVICE_CASE(loader_endless_needs_a_batch) {
   }
 }
 
-/* All ranks together get each sample once, and some samples twice to fill up the last round. */
+/* All ranks together get each sample once, and one sample twice, so that each rank gets the same number. */
 DEVICE_CASE(loader_splits_by_rank) {
   enum { LENGTH = 23, WORLD = 4 };
   scoped_yard y = open_yard();

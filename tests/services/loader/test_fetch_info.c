@@ -24,7 +24,7 @@ static void check(watched *w, bool is_right) {
   if (!is_right) atomic_fetch_add(&w->wrong, 1);
 }
 
-/* Notes that sample `index` is at this position of epoch info->epoch, and checks the position. */
+/* Records that sample `index` is at this position of epoch info->epoch, and checks the position. */
 static void note_sample(watched *w, const tdict_fetch_info *info, int64_t index, int64_t position) {
   if (info->epoch >= EPOCHS) return; /* fetched ahead */
   atomic_fetch_add(&w->fetched[info->epoch][index], 1);
@@ -96,7 +96,7 @@ static tdict_dataset_table table_of(watched *w, how by) {
   return t;
 }
 
-/* Reads all epochs as one rank, the first `num_before` batches with one loader and the others with a second loader. */
+/* Reads all epochs as one rank, the first `num_before` batches with one loader and the rest with a second loader. */
 static void read_epochs(const yard *y, watched *w, how by, int num_before) {
   const tdict_dataset_table table = table_of(w, by);
   tdict_loader_options o =

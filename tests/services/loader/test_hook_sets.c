@@ -74,7 +74,7 @@ static void check_stats(tdict_loader *l, const run *r) {
   assert_int_equal(s.num_objects_kept, !r->on_host && !can_move(r->set) ? OBJECTS : 0);
 }
 
-/* Loads one epoch. If objects cannot be moved, a loader with batches on a device must fail. */
+/* Loads one epoch. A loader with batches on a device must fail if it must move objects and cannot. */
 static void load(const place *w, run *r) {
   numbers n = numbers_of(SAMPLES);
   tdict_tree *td = NULL;
@@ -110,12 +110,12 @@ GPU_CASE(loader_hook_sets) {
     run r = {.set = way / 16, .num_workers = way & 1 ? 2 : 0, .on_host = way & 2, .pins = way & 4, .keeps = way & 8};
     place w = place_open(3);
     load(&w, &r);
-    place_close(&w); /* transfers that still ran when a loader ended retain their objects until now */
+    place_close(&w); /* transfers that still ran when a loader was destroyed retain their objects until now */
     check_gone(&r.p);
   }
 }
 
-/* Conversions on the cpu leave objects where they are, because the batch was made there. */
+/* Conversions on the CPU leave objects where they are, because the batch was made there. */
 GPU_CASE(loader_converts_beside_objects) {
   place w = place_open(3);
   run r = {.set = 0, .on_host = true};

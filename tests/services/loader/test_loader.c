@@ -33,8 +33,8 @@ DEVICE_CASE(loader_same_batches_for_any_workers) {
   }
 }
 
-/* Loads with a sampler of each kind, for one rank, and with more draws than samples. Another loader continues within an
- * epoch. */
+/* Loads with a sampler of each kind, for one rank, and with more draws than samples. Another loader continues in the
+ * middle of an epoch. */
 DEVICE_CASE(loader_follows_the_sampler) {
   enum { DRAWN = 31, BATCH = 4, STOP = 2 };
   scoped_yard y = open_yard();
@@ -213,7 +213,7 @@ CASE(loader_refuses) {
   tdict_loader_destroy(NULL);
 }
 
-/* The program may release the dataset as soon as the loader exists, and keep it for other loaders. */
+/* Several loaders may use one dataset, and the program may release the dataset as soon as they exist. */
 CASE(loader_retains_dataset) {
   scoped_yard y = open_yard();
   numbers n = numbers_of(4);

@@ -1,6 +1,6 @@
-/* Tests the loader with custom batches as in bug reports of PyTorch. A collate function of the program makes the
- * batches, workers send them, and the tests check what the loader returns. tests/engine/test_pytorch_reports.c tests
- * the same reports with the calls that the loader makes. */
+/* Tests the loader with custom batches as in PyTorch bug reports. A collate function of the program makes the batches,
+ * workers send them, and the tests check what the loader returns. tests/engine/test_pytorch_reports.c tests the same
+ * reports with the calls that the loader makes. */
 #include "numbers.h"
 
 #include "engine/named_batch.h" /* after numbers.h: a variable here has the name of parameters there */
@@ -11,7 +11,7 @@ static const tdict_type training_batch =
             .is_pinned = pair_is_pinned, .flatten = pair_flatten, .unflatten = batch_unflatten);
 enum { SAMPLES = 12, ROWS = 3, BATCHES = SAMPLES / ROWS, MOST_PATHS = 4 };
 
-/* What a case's collate function makes: a batch at each path, of one type. */
+/* What the collate function of a case makes: one batch of type `type` at each path. */
 typedef struct report {
   const tdict_type *type;
   const char *paths[MOST_PATHS]; /* NULL after the last */
@@ -95,7 +95,7 @@ static void load_in_all_ways(report r) {
     for (int on_host = 0; on_host < 2; on_host++) {
       place w = place_open(4);
       load(&w, &r, workers, on_host);
-      place_close(&w); /* transfers that still ran when the loader ended retain their batches until now */
+      place_close(&w); /* transfers that still ran when the loader was destroyed retain their batches until now */
       check_gone(&r.p);
     }
   }

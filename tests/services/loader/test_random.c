@@ -1,7 +1,7 @@
 /* Tests that everything random in the library is random: the orders of SHUFFLED samplers, the draws of the other kinds,
  * and the epochs of replay buffers. Each test counts draws and compares the counts with a uniform shuffle or with the
- * weights. Seeds, epochs, ranks and counts must not depend on one another. The option --draws sets the number of draws
- * of each test and prints each result. Only the main thread runs. */
+ * weights. Draws with different seeds, epochs, ranks or counts must be independent. The option --draws sets the number
+ * of draws of each test and prints each result. Only the main thread runs. */
 #include "replay_rows.h"
 #include "statistics.h"
 
@@ -17,7 +17,7 @@ static tdict_sampler *sampler_of(int32_t kind, int64_t length, uint64_t seed, in
   tdict_sampler *s = td_made(sampler, tdict_sampler_create(length, &o, &made, err));
   return s;
 }
-/* Returns the number of an order among all orders of `count` elements. */
+/* Returns a number from 0 to num_orders(count) - 1 that identifies an order of `count` elements. */
 static int64_t number_of_order(const int64_t *order, int64_t count) {
   int64_t number = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -71,7 +71,7 @@ CASE(random_ranks_share_all_orders) {
   for (int r = 0; r < WORLD; r++) tdict_sampler_release(ranks[r]);
 }
 
-/* Counts pairs of orders with neighbouring arguments. Both orders must be independent. */
+/* Counts pairs of orders with neighbouring arguments. The two orders of a pair must be independent. */
 CASE(random_orders_are_independent) {
   enum { COUNT = 4, ORDERS = 24, PAIRS = 5 };
   static const char *const names[PAIRS] = {"epochs", "seeds", "seed and epoch", "seed and epoch swapped", "counts"};
@@ -166,7 +166,7 @@ static void check_tally(tally *t, int64_t epochs) {
   check_cells("distant pairs", t->count, t->pairs[1], chances, t->side * t->side);
 }
 
-/* Counts places, gaps and pairs over whole epochs of more elements. Above 256 elements, the shuffle uses another
+/* Counts places, gaps and pairs over whole epochs of more than 8 elements. Above 256, the shuffle uses another
  * method. */
 CASE(random_large_shuffles_are_uniform) {
   static const int64_t counts[] = {9, 10, 16, 17, 32, 33, 64, 100, 256, 257, 289, 300, 1000, 4099};

@@ -242,7 +242,7 @@ typedef struct writer {
   tdict_replay *replay;
   tdict_tree *tree; /* the tree of the buffer */
   int way;          /* 0: appends; 1: writes all rows; 2: writes all rows under the lock */
-  int64_t first;    /* the number in the first write */
+  int64_t first;    /* the value of the first write; each later write adds 1 */
   atomic_bool *stops;
   atomic_int *failures;
 } writer;
@@ -277,8 +277,8 @@ static void *run_writer(void *user) {
   return NULL;
 }
 
-/* While two threads write, every row that is delivered holds a single number. If each write replaces all rows, every
- * batch holds a single number. */
+/* While two threads write, every delivered row holds one repeated number. If each write replaces all rows, so does
+ * every batch. */
 DEVICE_CASE(replay_rows_are_not_torn) {
   static int64_t values[LONG_BATCH * LONG_ROW];
   scoped_yard y = open_yard();
@@ -418,8 +418,8 @@ CASE(replay_fetch_holds_the_lock) {
   assert_int_equal(*(const int64_t *)tdict_const_data(sample, "id"), 0); /* a copy, not a view of row 0 */
 }
 
-/* Fetches share the lock. A fetch that begins while a writer waits for the lock must wait for this writer, although an
- * earlier fetch still holds the lock. */
+/* Fetches share the lock. A fetch that begins while a writer waits for the lock must wait for this writer, even while
+ * an earlier fetch still holds the lock. */
 CASE(replay_writers_go_before_later_fetches) {
   scoped_tree tree = rows_from(0, CAPACITY), batch = rows_of(2);
   tdict_replay *r = replay_over(tree, CAPACITY);

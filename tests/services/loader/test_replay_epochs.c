@@ -76,7 +76,7 @@ DEVICE_CASE(replay_epochs_see_new_rows) {
     }
 }
 
-/* A state in the middle of an epoch keeps the length of the epoch. A state at the start of an epoch does not. */
+/* A state saved in the middle of an epoch keeps the length of the epoch. A state saved at the start does not. */
 CASE(replay_states) {
   scoped_yard y = open_yard();
   for (int workers = 0; workers < 4; workers += 3) {

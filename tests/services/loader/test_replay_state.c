@@ -1,5 +1,5 @@
-/* Tests that a replay buffer continues after a restart: the next rows, the total and the filled rows, and states that
- * are refused. */
+/* Tests that a replay buffer continues after a restart of the program: the next rows, the total and the filled rows,
+ * and states that are refused. */
 #include "replay_rows.h"
 #include "support/guarded.h"
 #include "support/random.h"
@@ -62,7 +62,7 @@ CASE(replay_restored_replaces_the_oldest_row) {
   assert_int_equal(state_of(again).total, CAPACITY + 3);
 }
 
-/* A state that is read under the lock of the rows matches the rows. */
+/* The state can be read while this thread holds the lock of the rows, so it matches the rows. */
 CASE(replay_state_is_read_under_the_lock) {
   scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = replay_over(tree, 4);

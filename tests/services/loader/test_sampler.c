@@ -12,7 +12,7 @@ CASE(sampler_is_deterministic) {
   double weights[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   tdict_sampler_options o = td_with(tdict_sampler_options, weights = weights, num_weights = 10, seed = 42);
   /* The indices are part of the interface: a saved state may be used on another machine. If they change, order_version
-   * of saved states must change. The indices come from an implementation in Python. */
+   * of saved states must change. The indices were computed by an implementation in Python. */
   static const int64_t known[4][5] = {
       {0, 1, 2, 3, 4},
       {1, 5, 3, 6, 8},

@@ -209,7 +209,7 @@ CASE(loader_state_with_damaged_size_is_refused) {
   td_fails(TDICT_EINVAL, "saved for version 3 of the orders, this library has 2", tdict_loader_set_state(l, s, err));
 }
 
-/* The table of an older program is shorter: nothing after it is read. */
+/* A program compiled with an older header passes a shorter table: nothing after it is read. */
 CASE(dataset_create_respects_struct_size) {
   numbers n = numbers_of(4);
   tdict_dataset_table t = by_row(&n);
@@ -266,7 +266,7 @@ CASE(loader_options_may_be_extreme) {
   }
 }
 
-/* Extreme integers for samplers, token datasets and callbacks must not overflow, either. */
+/* Extreme integers passed to samplers, token datasets and callback datasets must not overflow either. */
 CASE(dataset_options_may_be_extreme) {
   static const int64_t extremes[] = {INT64_MIN, -1, 0, 1, INT64_MAX / 2, INT64_MAX};
   char path[] = "/tmp/tdict-extreme-XXXXXX";

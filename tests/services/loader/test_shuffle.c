@@ -1,5 +1,5 @@
-/* Tests shuffles: each is a permutation, keys give different permutations, and positions are uniform. test_random.c has
- * tests of more draws. */
+/* Tests shuffles: each is a permutation, keys give different permutations, and positions are uniform. test_random.c
+ * tests more draws. */
 #include "services/loader/shuffle.h"
 #include "support/test.h"
 
@@ -43,7 +43,7 @@ CASE(shuffle_separates_neighbours) {
   assert_in_range(together, 300, 500); /* 400 are expected */
 }
 
-/* Up to 256 elements, the order is that of a Fisher-Yates shuffle with the same random numbers. */
+/* For up to 256 elements, the order is that of a Fisher-Yates shuffle with the same random numbers. */
 CASE(shuffle_equals_fisher_yates) {
   for (uint64_t count = 1; count <= 256; count += count < 20 ? 1 : 59) {
     tdict_shuffle p = tdict_shuffle_make(count, 17);

@@ -1,9 +1,9 @@
-/* Tests what the loader leaves out by the option `on_error`. */
+/* Tests which samples or batches the loader skips with the option `on_error`. */
 #include "numbers.h"
 
 enum { LENGTH = 40, EPOCHS = 3, BATCH = 4 };
 
-/* The last messages of the log. Workers write it. */
+/* The number of logged warnings, and the first 64 of them. Workers write the log. */
 static struct {
   pthread_mutex_t lock;
   int count;
@@ -34,7 +34,7 @@ static int times_logged(const char *text) {
   return count;
 }
 
-/* Samples whose index ends with 3 or 4 are damaged, and the path of the error is a file. */
+/* Returns whether a sample is damaged. Errors of fetch_undamaged() name its file, errors of make_undamaged() do not. */
 static bool is_damaged(int64_t index) { return index % 10 == 3 || index % 10 == 4; }
 
 static tdict_status fetch_undamaged(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch,
@@ -77,7 +77,7 @@ DEVICE_CASE(loader_skips_samples) {
         assert_int_equal(read_epoch(&y, l, ids, LENGTH), LENGTH);
         for (int64_t i = 0; i < LENGTH; i++) assert_int_equal(ids[i], is_damaged(i) ? i - i % 10 + 5 : i);
       }
-      /* The third sample of ten is skipped, then the fourth in its place, then the fourth itself. */
+      /* Of samples 0 to 9, sample 3 is skipped, then sample 4 in its place, then sample 4 itself. */
       assert_true(stats_of(l).num_skipped_samples >= EPOCHS * 3 * LENGTH / 10);
       assert_int_equal(stats_of(l).num_errors, 0);
       assert_int_equal(logged.count, 2 * LENGTH / 10);
@@ -90,7 +90,7 @@ DEVICE_CASE(loader_skips_samples) {
     }
 }
 
-/* The indices of all batches from batch `first` on. */
+/* Reads the ids of two epochs, or the rest of them from `state`. Saves the state after batch `saved_at` to `saved`. */
 static int64_t read_from(const yard *y, const tdict_loader_state *state, int workers, int64_t *ids,
                          tdict_loader_state *saved, int saved_at) {
   numbers n;

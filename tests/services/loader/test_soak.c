@@ -26,7 +26,7 @@ static void pass_stream(const yard *y, const tdict_tree *batch, const tdict_stre
   scoped_tree host = td_made(tree, tdict_to_device(y->c, batch, tdict_cpu(), &o, &made, err));
 }
 
-/* Checks that each sample came once, and that those of the failed batch did not come. */
+/* Checks that no sample is missing, except those of the failed batch. */
 static void check_epoch(const numbers *n, const int *seen, int64_t batch_size) {
   int64_t missing = 0;
   for (int64_t i = 0; i < n->length; i++) missing += seen[i] == 0;

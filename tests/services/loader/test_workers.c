@@ -32,8 +32,8 @@ DEVICE_CASE(loader_bounds_prefetched_bytes) {
   }
 }
 
-/* While the device is held, four batches are sent, and a worker with a fifth batch waits. The loader can be destroyed
- * nevertheless, and the next loader on the device returns every batch. */
+/* While the device is held, four batches are sent, and a worker with a fifth batch waits. The loader can still be
+ * destroyed, and the next loader on the device returns every batch. */
 SIM_CASE(loader_limits_transfers_in_flight) {
   enum { SENT = 4, WORKERS = 3, LENGTH = 60 };
   scoped_yard y = open_yard();

@@ -37,7 +37,7 @@ void check_bytes(const void *found, size_t count, uint64_t seed, int rank) {
   if (memcmp(found, wanted, count) != 0) fail_msg("%zu bytes of rank %d differ (seed %d)", count, rank, (int)seed);
 }
 
-/* Functions of MPI that can be made to fail. MPI provides the same functions with the prefix PMPI_. */
+/* The MPI functions below can be made to fail. Otherwise they call MPI's own functions, by the prefix PMPI_. */
 static int fail_at = -1, calls;
 static bool failed;
 

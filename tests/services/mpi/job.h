@@ -10,19 +10,19 @@
 
 #include "tdict/comm_mpi.h"
 
-enum { LONG_NS = 1000000000 }; /* a timeout; MPI ignores it */
+enum { LONG_NS = 1000000000 }; /* a timeout; the MPI table ignores it */
 
 /* Initializes MPI with this thread level, and makes a table whose messages have at most `max_message_bytes` bytes; 0
  * means the default. */
 tdict_comm_table start_job(int level, size_t max_message_bytes);
-/* Makes another table for all processes. */
+/* Makes another table. All processes must call this together. */
 tdict_comm_table make_table(size_t max_message_bytes);
 void drop_table(tdict_comm_table *table);
 /* Destroys the table and finalizes MPI. */
 void end_job(tdict_comm_table *table);
 #define scoped_job TD_SCOPED(end_job, tdict_comm_table) /* for tables of start_job() */
 
-/* Returns bytes from malloc(), which depend on the seed and the rank. Any rank can make the bytes of another rank. */
+/* Returns bytes from malloc(), with contents computed from the seed and the rank. Ranks can make each other's bytes. */
 unsigned char *make_bytes(size_t count, uint64_t seed, int rank);
 /* Checks that bytes are those of make_bytes(). */
 void check_bytes(const void *found, size_t count, uint64_t seed, int rank);

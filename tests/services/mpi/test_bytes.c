@@ -46,7 +46,7 @@ MPI_CASE(mpi_table_broadcasts) {
   end_job(&tables[1]);
 }
 
-/* Sends between each pair of ranks, in both directions. Host messages have another tag, so they may be received
+/* Sends between each pair of ranks, in both directions. Host messages have a different tag, so they may be received
  * first. */
 MPI_CASE(mpi_table_sends) {
   tdict_comm_table tables[] = {start_job(MPI_THREAD_SINGLE, 64), make_table(0)};
@@ -79,7 +79,7 @@ static size_t size_between(int from, int to, uint64_t round) {
   return (size_t)pick(&r, 0, most[pick(&r, 0, 3)]);
 }
 
-/* Sends from each rank to each rank, also to itself, and broadcasts from each rank, all in one group. */
+/* Sends from each rank to every rank, including itself, and broadcasts from each rank, all in one group. */
 static void run_group(tdict_comm_table *t, uint64_t round) {
   enum { MOST = 8 };
   unsigned char *sent[MOST], *received[MOST], *shared[MOST];

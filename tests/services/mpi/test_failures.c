@@ -32,7 +32,7 @@ static tdict_status run_operation(tdict_comm_table *t, int operation, char *a, c
   }
 }
 
-/* Each call of MPI in turn fails on all ranks. */
+/* Each MPI call in turn fails on all ranks. */
 MPI_CASE(mpi_table_returns_errors_of_mpi) {
   static const char *const names[] = {"exchange",   "all_gather", "broadcast", "all_reduce",
                                       "all_reduce", "se",         "se",        "group_end"};
@@ -86,7 +86,7 @@ MPI_CASE(mpi_table_cancels_the_receives_of_a_failed_group) {
   check_bytes(b, 100, 2, t.rank);
 }
 
-/* Rank 0 sends another number of bytes than rank 1 expects. */
+/* Rank 0 sends more or fewer bytes than rank 1 expects. */
 MPI_CASE(mpi_table_detects_messages_of_another_length) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   char bytes[200] = {0};
@@ -126,7 +126,7 @@ MPI_CASE(mpi_table_refuses_wrong_calls) {
   td_ok(t.group_end(t.self, tdict_no_stream(), LONG_NS, err));
 }
 
-/* Allocations of the table fail on all ranks; MPI's own do not. */
+/* On all ranks, the table's allocations fail, but those of MPI do not. */
 MPI_CASE(mpi_table_survives_enomem) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0), out = {.struct_size = sizeof out};
   TD_WITHOUT_MEMORY(tdict_mpi_create_table(NULL, NULL, &out, err));

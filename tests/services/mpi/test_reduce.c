@@ -138,7 +138,7 @@ static double reduce_one(tdict_comm_table *t, tdict_dtype dtype, tdict_reduce_op
   return number_at(element, dtype, 0);
 }
 
-/* One rank has NaN, or zeros have both signs. */
+/* One rank passes NaN, or a zero whose sign differs from that of the other ranks. */
 MPI_CASE(mpi_table_extremes_have_equal_bits) {
   static const tdict_dtype dtypes[] = {TDICT_F16, TDICT_BF16, TDICT_F32, TDICT_F64};
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);

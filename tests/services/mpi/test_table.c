@@ -35,7 +35,7 @@ MPI_CASE(mpi_table_needs_initialized_mpi) {
   td_fails(TDICT_EINVAL, "finalized", tdict_mpi_create_table(NULL, NULL, &t, err));
 }
 
-/* In a communicator whose ranks have other numbers, messages of the program are not mixed with those of the table. */
+/* The table's communicator has renumbered ranks. The program's own messages in it are not mixed with the table's. */
 MPI_CASE(mpi_table_duplicates_the_communicator) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   MPI_Comm half = MPI_COMM_NULL;
@@ -65,7 +65,7 @@ MPI_CASE(mpi_table_duplicates_the_communicator) {
   use(&t);
 }
 
-/* One rank at a time has wrong options. All ranks fail, and can then continue. */
+/* One rank at a time passes wrong options. All ranks fail, and can then continue. */
 MPI_CASE(mpi_table_checks_options_on_all_ranks) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   const size_t wrong[] = {0, 63, ((size_t)1 << 30) + 1};
@@ -85,7 +85,7 @@ MPI_CASE(mpi_table_checks_options_on_all_ranks) {
   use(&t);
 }
 
-/* The ranks pass different limits. If the tables used them, messages would not match. */
+/* The ranks pass different limits. If each rank used its own limit, messages would not match. */
 MPI_CASE(mpi_table_uses_the_smallest_limit) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   for (int i = 0; i < 2; i++) {

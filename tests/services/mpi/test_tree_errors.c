@@ -45,8 +45,8 @@ static tdict_status stack(tdict_comm *comm, int odd, const tdict_tree *tree, tdi
 static faulty_call *const calls[] = {broadcast, scatter, gather_to, all_gather, stack};
 enum { NUM_CALLS = sizeof calls / sizeof *calls };
 
-/* Each rank in turn passes a tree with an object, NULL, or a tree of another shape. All ranks get the error, and the
- * communicator works afterwards. */
+/* Each rank in turn passes a tree with an object, NULL, or a tree of a different shape. All ranks get the error, and
+ * the communicator works afterwards. */
 MPI_CASE(mpi_trees_report_the_errors_of_each_rank) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
   const int rank = tdict_comm_get_info(comm).rank, world = tdict_comm_get_info(comm).world_size;
@@ -115,7 +115,7 @@ MPI_CASE(mpi_trees_arrive_asynchronously) {
   end_comm(comm);
 }
 
-/* Checks that below MPI_THREAD_SERIALIZED, a call is complete when its function returns. */
+/* Checks that below MPI_THREAD_SERIALIZED, an asynchronous call is complete when the function returns. */
 static void arrive_at_once(int level) {
   tdict_comm *comm = start_comm(level);
   const int rank = tdict_comm_get_info(comm).rank, world = tdict_comm_get_info(comm).world_size;

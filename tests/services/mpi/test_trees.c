@@ -184,18 +184,19 @@ MPI_CASE(mpi_trees_arrive_bit_by_bit) {
   for (int i = 0; i < 15 * NUM_OPERATIONS; i++) operations[i % NUM_OPERATIONS](&j);
 }
 
-/* Each tree is larger than one message. */
+/* Messages have at most 1024 bytes, so larger trees are sent in pieces. */
 MPI_CASE(mpi_trees_arrive_in_pieces) {
   scoped_tree_job j = start_trees(MPI_THREAD_SINGLE, 1024);
   for (int i = 0; i < 3 * NUM_OPERATIONS; i++) operations[i % NUM_OPERATIONS](&j);
 }
 
 #ifdef MPICH_VERSION
-enum { PROCESSES_SPIN = 1 }; /* processes of MPICH spin while they wait */
+enum { PROCESSES_SPIN = 1 }; /* MPICH processes spin while they wait */
 #else
 enum { PROCESSES_SPIN = 0 };
 #endif
-/* With the options --kill-rank and --kill-round, one process ends by a signal, see scripts/test-mpi. */
+/* The options --kill-rank and --kill-round of scripts/test-mpi make that rank kill itself with SIGKILL in that
+ * round. */
 MPI_CASE(mpi_trees_survive_500_rounds) {
   scoped_tree_job j = start_trees(MPI_THREAD_SINGLE, 0);
   const int64_t rank = td_number("--kill-rank", -1), round = td_number("--kill-round", -1);

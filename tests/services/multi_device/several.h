@@ -27,7 +27,7 @@ static inline void several_start(several *s, tdict_context *c, size_t count) {
     s->at[i] = place_on(c, s->devices[i]);
   }
 }
-/* Opens a context with `count` devices. On cuda, skips the case if the machine has fewer GPUs. The ring has 1 MiB, so
+/* Opens a context with `count` devices. On CUDA, skips the case if the machine has fewer GPUs. The ring has 1 MiB, so
  * trees above 128 KiB are divided, and trees above 4 MiB for each device need several rounds. */
 static inline several several_open(size_t count, int32_t peers) {
   several s = {0};

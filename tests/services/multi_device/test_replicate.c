@@ -102,7 +102,7 @@ GPU_CASE(replicate_from_a_device) {
   td_release(src, host);
 }
 
-/* Replicates with options that rule out an exchange of parts, with an object, and with the host as a device. */
+/* Replicates with a conversion, which rules out an exchange of parts between the devices. */
 GPU_CASE(replicate_with_conversions_goes_to_each_device) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(200, NULL), *trees[2];

@@ -47,8 +47,8 @@ static tdict_transfer_stats stats_of(const several *s, const tdict_tree *src) {
   replicate(s, src, &v);
   return stats;
 }
-/* The devices copy the pinned bytes of a large tree, in the largest number of rounds. They get those of a small tree
- * from the source. */
+/* The devices copy the pinned bytes of a large tree, in the largest number of rounds. They copy a small tree from the
+ * source instead. */
 GPU_CASE(replicate_sends_what_it_has_pinned) {
   scoped_several s = open_with_host(2);
   scoped_tree small = rows_tree(16, NULL), large = rows_tree(18000, NULL);
@@ -88,8 +88,8 @@ static int64_t num_pending(const several *s) {
   tdict_driver_sim_counts(gpu->driver, 0, &count);
   return count.num_pending;
 }
-/* An earlier transfer still writes the last leaf. The parts before it are pinned and queued to the device all the same.
- * The device is held, so the copies are only queued. */
+/* An earlier transfer still writes the last leaf. The parts before it are pinned and queued to the device anyway. The
+ * device is held, so the copies are only queued. */
 SIM_CASE(replicate_sends_parts_while_others_are_pinned) {
   scoped_several s = open_with_host(1);
   scoped_tree src = rows_tree(4000, NULL), into = new_tree(), late = new_tree(), all = NULL;

@@ -1,6 +1,6 @@
 /* Sweeps over faults of the driver and of host memory in transfers to and from several simulated devices. The first
- * call fails, then the second and so on, until a run meets no fault. After each fault, the status says what happened,
- * nothing was written to the caller's variables, and the next transfer is right. */
+ * call fails, then the second and so on, until a run makes fewer calls than that. After each fault, the status says
+ * what happened, nothing was written to the caller's variables, and the next transfer is correct. */
 #include "several.h"
 
 enum { MOST_FAULTS = 4000, NUM_JOBS = 4 };
@@ -13,8 +13,8 @@ static tdict_context *open_with(tdict_driver *driver, int32_t num_threads, size_
 static tdict_context *open_over(tdict_driver *driver) { return open_with(driver, 2, (size_t)2 << 20); }
 static tdict_context *open_large(tdict_driver *driver) { return open_with(driver, 3, (size_t)16 << 20); }
 
-/* One transfer that a fault is let into: 0 and 1 replicate and split `src`, 2 and 3 do so by a future and gather. The
- * tree of the host is pinned. */
+/* Runs one job: 0 replicates and 1 splits `src`. 2 and 3 do the same asynchronously, and then gather the results. A
+ * result on the host is pinned. */
 static tdict_status run_job(const several *s, int job, const tdict_tree *src, tdict_tree **trees, tdict_tree **whole,
                             tdict_error *why) {
   const tdict_spread part = split_along(0, NULL), how = on_all(s, job % 2 ? &part : NULL);
@@ -54,7 +54,7 @@ static void check_failed(const several *s, tdict_tree *const *trees, const tdict
   assert_null(whole);
 }
 
-/* Lets each kind of call fail, one call at a time. */
+/* Lets driver calls of all kinds fail, one at a time, in each job. */
 static void sweep(several s, int64_t rows, int step) {
   tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES + 1] = {NULL}, *whole = NULL;
   int64_t met = 0, failed = 0;

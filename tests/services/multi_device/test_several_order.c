@@ -1,5 +1,5 @@
-/* Tests the order and the end of transfers to several devices: earlier and later writers, streams, cancelling, and
- * errors of one device. The simulated devices are held where a case needs a state that lasts. */
+/* Tests the order and the end of transfers to several devices: earlier and later writers, streams, cancellation, and
+ * errors of one device. Cases hold the simulated devices to keep a state stable. */
 #include "several.h"
 #include "tdict/sim.h"
 
@@ -93,8 +93,8 @@ static tdict_driver_sim_count driver_counts(const several *s) {
   tdict_driver_sim_counts(gpu->driver, 0, &count);
   return count;
 }
-/* Copies of the second round are queued while the first round is still held: parts of one promise do not wait for all
- * earlier parts. */
+/* Copies of the second round are queued while the first round is still held: a part does not wait for all earlier
+ * parts. */
 SIM_CASE(replicate_large_parts_arrive_side_by_side) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */

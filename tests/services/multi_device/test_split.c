@@ -127,7 +127,7 @@ GPU_CASE(split_makes_views_where_needed) {
   for (int i = 0; i < 2; i++) assert_int_equal(tdict_batch_size(trees[i])[0], 5);
   release_all(&s, trees);
 }
-/* Parts share the leaves that the source has twice. Leaves that the source has once are all copied. */
+/* A tensor at two paths of the source is copied once for each part, and is shared within the part. */
 GPU_CASE(split_copies_shared_leaves_once) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   scoped_tree src = td_tree("[6] a:f32[6,2] n.b:i64[6] c:u8[6,3]");

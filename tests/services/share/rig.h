@@ -81,7 +81,7 @@ static inline bool rig_read_bytes(int fd, void *bytes, size_t count) {
   return true;
 }
 
-/* Counts the mappings of this process whose file name contains a text. */
+/* Counts this process's mappings whose file name contains the string `text`. */
 static inline int rig_count_maps_of(const char *text) {
   FILE *maps = fopen("/proc/self/maps", "r");
   char line[512];

@@ -8,7 +8,7 @@ typedef struct body {
 } body;
 static const body good = {0x67736d74, 1, TDICT_SEGMENT_TREE, 0};
 
-/* Sends any bytes with any number of descriptors. */
+/* Sends `count` bytes with the descriptor `fd`, `num_fds` times. */
 static void send_raw(int socket, const void *bytes, size_t count, int fd, int num_fds) {
   union {
     struct cmsghdr header;
@@ -29,7 +29,7 @@ static void send_raw(int socket, const void *bytes, size_t count, int fd, int nu
   assert_int_equal(sendmsg(socket, &header, 0), count);
 }
 
-/* Sends wrong messages. Each is refused, no descriptor stays open, and a good message is received afterwards. */
+/* Sends malformed messages. Each is refused, no descriptor stays open, and a good message is received afterwards. */
 CASE(share_message_refuses) {
   const body wrong_magic = {1, 1, 1, 0}, wrong_version = {0x67736d74, 2, 1, 0}, wrong_kind = {0x67736d74, 1, 2, 0};
   const char longer[40] = {0};

@@ -16,7 +16,7 @@ WORKER(share_worker_publishes) {
     if (status == TDICT_ECANCELLED) break;
     assert_int_equal(status, TDICT_OK);
     rig_fill(batch, (int64_t)getpid() << 32 | n);
-    /* Often hold the slot for a while, so that a killed worker often holds one. */
+    /* Usually hold the slot for a while, so that a killed worker often holds a slot. */
     const struct timespec pause = {0, 1000 * (n * 197 % 900)};
     if (n % 4) nanosleep(&pause, NULL);
     td_ok(tdict_share_ring_publish(ring, batch, err));
@@ -305,7 +305,7 @@ CASE(share_ring_survives_killed_workers) {
   for (int n = 0; n < kills; n++) {
     uint32_t random[3];
     td_fill_random(random, sizeof random, (uint64_t)n);
-    /* Take some batches, and go on for a random time of up to 8 ms. Then kill a worker, and wait for the report. */
+    /* Take some batches, and continue for a random time of up to 8 ms. Then kill a worker, and wait for the report. */
     const int wanted = num_batches + (int)(random[0] % 8);
     const int64_t until = tdict_now_ns() + random[1] % 8000000;
     const uint32_t victim = random[2] % PROCESSES;

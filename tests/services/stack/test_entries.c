@@ -125,7 +125,7 @@ CASE(lazy_stack_set_splits_into_views) {
   td_ok(tdict_lazy_stack_set(s, "n", t, err)); /* a tensor replaces a tree */
   check_views(s, "n", t);
   tdict_lazy_stack_release(s);
-  /* An item that occurs twice gets the last of its two views, also at a path whose nodes are new. */
+  /* An item that occurs twice gets the last of its two views, even at a path whose nodes are new. */
   tdict_tree *a = TREE(2), *b = TREE(2), *items[] = {a, b, a};
   td_ok(tdict_lazy_stack_create(items, 3, &s, err));
   td_ok(tdict_lazy_stack_set(s, "p.q", t, err));

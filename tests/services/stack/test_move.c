@@ -1,4 +1,4 @@
-/* Tests transfers of all items at once, and stacks that are made of trees with numbered children. */
+/* Tests transfers of all items at once, and stacks that are made from trees with numbered children. */
 #include "rig.h"
 
 /* Compares the elements of every tensor of both stacks, through copies in host memory. */

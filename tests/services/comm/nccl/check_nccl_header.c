@@ -1,6 +1,6 @@
 /* Compares each declaration of services/comm/nccl/nccl_api.h with nccl.h. This file is only compiled (gcc
- * -fsyntax-only). The compilation fails if a signature, a layout or a constant is wrong. tests/gates/nccl_header.py
- * also compares the magic number. */
+ * -fsyntax-only), which fails if a signature, a layout or a constant is wrong. tests/gates/nccl_header.py also compares
+ * the magic number. */
 #include <nccl.h>
 
 #define TDICT_NCCL_HEADER_CHECK 1

@@ -1,7 +1,7 @@
 /* A stand-in for libnccl.so.2, for tests of src/services/comm/nccl on machines without GPUs: the ranks are threads of
- * one process, and their devices are simulated. An operation is a function on the stream, which waits for the other
- * ranks' functions. The last rank to arrive moves the bytes of all ranks. The fake refuses what NCCL's manual forbids:
- * calls without a current context, and ranks that call different operations or sizes. Thread rule: as NCCL's. */
+ * one process, and their devices are simulated. Operations run as functions on the stream, where they wait for the
+ * other ranks. The last rank to arrive moves all bytes. The fake refuses what NCCL's manual forbids: calls without a
+ * current context, and ranks that disagree on the operation or its size. Thread rule: as NCCL's. */
 #include "services/comm/nccl/fake_nccl.h"
 
 #include <pthread.h>
@@ -33,7 +33,7 @@ typedef struct op {
 } op;
 /* An operation for which ranks wait for each other: all ranks of a clique, or a sender and a receiver. */
 typedef struct meeting {
-  uint64_t number; /* number of the operation, or of the message between this pair of ranks */
+  uint64_t number; /* sequence number of the collective, or of the message from `from` to `to` */
   int from, to;    /* -1: all ranks */
   int wanted, arrived;
   bool done, broken;  /* broken: a rank has left before the operation was done */
@@ -81,7 +81,7 @@ static void set_error(int rank, int result) {
 }
 fake_nccl_settings fake_nccl = {.version = 22809, .inject = set_error};
 
-/* A communicator is aborted with its parent: in NCCL, both share one abort flag. */
+/* Returns whether the communicator or its parent was aborted. In NCCL, both share one abort flag. */
 static bool is_aborted(const struct ncclComm *comm) { return comm->aborted || (comm->parent && comm->parent->aborted); }
 
 static void release_comm(struct ncclComm *comm) {
@@ -192,7 +192,7 @@ static void run_batch(void *user) {
   free(b);
 }
 
-/* Launches operations. The caller does not hold the lock. */
+/* Launches a batch on its stream. The caller must not hold the lock. */
 static int launch(batch *b) {
   tdict_error err;
   fake_nccl.launches++;
@@ -217,7 +217,7 @@ static int block(batch *b) {
   return result;
 }
 
-/* Launches a batch now, or after fake_nccl.polls calls of ncclCommGetAsyncError. */
+/* Launches a batch now or after fake_nccl.polls calls of ncclCommGetAsyncError, or waits in block(). */
 static int begin(batch *b) {
   if (fake_nccl.blocks) return block(b);
   if (!fake_nccl.polls) return launch(b);
@@ -226,7 +226,7 @@ static int begin(batch *b) {
   return PROGRESS;
 }
 
-/* Adds an operation to the thread's group. Outside of a group, starts a batch with this operation alone. */
+/* Adds an operation to the thread's group. Outside a group, starts a batch with this operation alone. */
 static int add(struct ncclComm *comm, tdict_nccl_stream stream, const op *o) {
   fake_nccl.operations++;
   if (fake_nccl.call_result) return fake_nccl.call_result;
@@ -338,7 +338,7 @@ tdict_nccl_result ncclCommInitRankConfig(tdict_nccl_comm *out, int world, tdict_
   return result;
 }
 
-/* Splits a communicator. All ranks must use color 0 and keep their numbers. */
+/* Makes a child communicator with the same ranks. All ranks must pass color 0 and their own rank as `key`. */
 tdict_nccl_result ncclCommSplit(tdict_nccl_comm comm, int color, int key, tdict_nccl_comm *out,
                                 tdict_nccl_config_arg *config) {
   tdict_nccl_unique_id id;

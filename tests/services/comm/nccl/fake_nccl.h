@@ -1,4 +1,4 @@
-/* The variable `fake_nccl` of fake_nccl.so, with which a test controls the loaded library and reads its counts. */
+/* The variable `fake_nccl` of fake_nccl.so, with which a test controls the loaded library and reads its counters. */
 #ifndef TDICT_TESTS_SERVICES_COMM_NCCL_FAKE_NCCL_H
 #define TDICT_TESTS_SERVICES_COMM_NCCL_FAKE_NCCL_H
 

@@ -1,5 +1,5 @@
 /* The reductions of fake_nccl.c. Floats are computed as doubles, integers modulo 2^64. The 16-bit results must be
- * representable: the functions do not round. Thread rule: no state. */
+ * representable: the functions do not round. Thread rule: the functions have no state. */
 #ifndef TDICT_TESTS_SERVICES_COMM_NCCL_FAKE_REDUCE_H
 #define TDICT_TESTS_SERVICES_COMM_NCCL_FAKE_REDUCE_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns the bytes of an element, or 0 if the ncclDataType_t is unknown. */
+/* Returns the size of an element in bytes, or 0 if the ncclDataType_t is unknown. */
 static inline size_t fake_type_bytes(int type) {
   static const size_t bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   return type >= 0 && type < 12 ? bytes[type] : 0;
@@ -83,7 +83,7 @@ static inline bool fake_less(uint64_t a, uint64_t b, int type) {
   return type % 2 == 0 ? (int64_t)a < (int64_t)b : a < b; /* the even types are signed */
 }
 
-/* Reduces one element of all ranks. `op` is an ncclRedOp_t. */
+/* Reduces the elements at byte `at` of all ranks. `op` is an ncclRedOp_t. Returns false if it does not fit the type. */
 static inline bool fake_reduce_one(const void *const *parts, int world, size_t at, int type, int op, void *out) {
   if (type >= 6) {
     double sum = fake_float((const char *)parts[0] + at, type), least = sum, most = sum;

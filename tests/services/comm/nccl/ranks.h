@@ -37,7 +37,7 @@ typedef struct rank {
   pthread_t thread;
 } rank;
 struct world {
-  int size, absent; /* absent: a rank that runs no bodies, or -1 */
+  int size, absent; /* absent: the rank that does not take part, or -1 */
   bool one_context;
   size_t memory_bytes;
   int64_t timeout_ns; /* the limit that tdict_nccl_create_table() gets */
@@ -86,7 +86,7 @@ static inline void *ranks_thread(void *user) {
   r->took_ns = tdict_now_ns() - begun;
   return NULL;
 }
-/* Runs the body on a thread of each rank, except the absent rank. */
+/* Runs `body` on one thread for each rank, except the absent rank. */
 static inline void world_run(world *w, tdict_status (*body)(rank *r, tdict_error *err)) {
   w->body = body;
   for (int i = 0; i < w->size; i++) {
@@ -96,14 +96,14 @@ static inline void world_run(world *w, tdict_status (*body)(rank *r, tdict_error
   for (int i = 0; i < w->size; i++)
     if (i != w->absent) pthread_join(w->ranks[i].thread, NULL);
 }
-/* Runs the body like world_run(), and fails the case if a rank fails. */
+/* Runs `body` like world_run(), and fails the case if `body` fails on any rank. */
 static inline void world_do(world *w, tdict_status (*body)(rank *r, tdict_error *err)) {
   world_run(w, body);
   for (int i = 0; i < w->size; i++)
     if (w->ranks[i].status != TDICT_OK)
       fail_msg("rank %d of %d: %s: %s", i, w->size, tdict_status_name(w->ranks[i].status), w->ranks[i].err.message);
 }
-/* Checks that every rank that ran has failed with this status and with a message that contains the text. */
+/* Checks that every rank that ran has failed with the status `wanted` and a message that contains `text`. */
 static inline void world_has_failed(const world *w, tdict_status wanted, const char *text) {
   for (int i = 0; i < w->size; i++) {
     const rank *r = &w->ranks[i];
@@ -129,7 +129,7 @@ static inline tdict_status ranks_destroy(rank *r, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Returns the largest possible number of ranks: one for each GPU, or MOST_RANKS on other devices. */
+/* Returns the largest number of ranks for a case: one for each GPU, and at most MOST_RANKS. */
 static inline int ranks_most(void) {
   tdict_gpu *gpu;
   int count = 0;
@@ -144,7 +144,7 @@ static inline void ranks_need(int count) {
   if (ranks_most() < count) td_skip("there are too few GPUs");
 }
 
-/* Opens the fake, or NCCL, and makes an id. */
+/* Opens the fake, or real NCCL on GPUs, and creates an id. Without NCCL, skips the case. */
 static inline void world_find_library(world *w) {
   tdict_error e;
   if (td_device().type == TDICT_DEVICE_CUDA) {
@@ -169,7 +169,7 @@ static inline tdict_context *world_context(const world *w, tdict_device device) 
   return td_made(context, tdict_context_create(&o, &made, err));
 }
 
-/* Makes contexts, streams and memory. The ranks have no table yet. */
+/* Creates contexts, streams and device memory. The ranks have no table yet. */
 static inline void world_prepare(world *w, int size, bool one_context, size_t memory_bytes) {
   *w = (world){.size = size, .absent = -1, .one_context = one_context, .memory_bytes = memory_bytes};
   w->timeout_ns = SECONDS(60);
@@ -193,7 +193,7 @@ static inline void world_prepare(world *w, int size, bool one_context, size_t me
 static inline void world_polls(const world *w, int polls) {
   if (w->fake) w->fake->polls = polls;
 }
-/* How a call waits for other ranks: on the device, by polling, or inside NCCL. Real NCCL chooses itself. */
+/* How a call waits for other ranks: on the device, by polling, or inside NCCL. A test can choose only with the fake. */
 enum { WAITS_ON_DEVICE, WAITS_IN_PROGRESS, WAITS_INSIDE, NUM_WAITS };
 static inline int world_num_waits(void) { return td_device().type == TDICT_DEVICE_SIM ? NUM_WAITS : 1; }
 static inline void world_waits(const world *w, int waits) {
@@ -227,7 +227,7 @@ static inline void world_close(world *w) {
 }
 #define scoped_world TD_SCOPED(world_close, world)
 
-/* Fills a part of a rank's device memory with random bytes. Returns a copy of the bytes, which the caller frees. */
+/* Writes random bytes to a rank's device memory at offset `at`. Returns a copy of the bytes, which the caller frees. */
 static inline unsigned char *ranks_fill(rank *r, size_t at, size_t bytes, uint64_t seed) {
   unsigned char *made = td_alloc(bytes + 1);
   td_fill_random(made, bytes, seed);

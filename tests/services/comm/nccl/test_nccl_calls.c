@@ -1,5 +1,5 @@
-/* Counts the driver calls and the NCCL calls that operations and communicators make. For this, the tests replace
- * functions of the simulated driver. */
+/* Tests how many driver calls and NCCL calls operations and communicators make. To count driver calls, the tests
+ * replace functions of the simulated driver. */
 #include "core/base/error.h"
 #include "services/comm/nccl/ranks.h"
 #include "support/fail_alloc.h"
@@ -45,7 +45,7 @@ static tdict_cu counting_wait(tdict_driver *d, tdict_cu_stream s) {
   return real->stream_synchronize(d, s);
 }
 
-/* Starts to count the driver calls of all ranks. The ranks share one context, and so one driver. */
+/* Starts counting the driver calls of all ranks. The ranks share one context, and therefore one driver. */
 static void begin_counting(const world *w) {
   static tdict_driver_ops counting;
   tdict_driver *driver = w->ranks[0].gpu->driver;
@@ -127,7 +127,7 @@ static tdict_tree *make_block(const rank *r, int64_t rows) {
 static tdict_status (*real_exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                      tdict_error *err);
 static _Thread_local bool dies;
-/* Exchanges headers. If `dies` is set, the next allocation of the rank then fails. */
+/* Exchanges headers. If `dies` is set, makes the next allocation of this rank fail. */
 static tdict_status last_exchange(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                   tdict_error *err) {
   const tdict_status status = real_exchange(self, src, dst, num_bytes, timeout_ns, err);
@@ -137,7 +137,7 @@ static tdict_status last_exchange(void *self, const void *src, void *dst, size_t
 static void (*real_abort)(void *self);
 static _Thread_local const tdict_gpu *gpu_of_thread;
 static _Thread_local size_t live_at_abort;
-/* Aborts, and notes how much device memory the rank uses at this moment. */
+/* Records how much device memory the rank uses, then aborts. */
 static void noting_abort(void *self) {
   if (gpu_of_thread) live_at_abort = gpu_of_thread->counts.live_bytes;
   real_abort(self);
@@ -190,15 +190,15 @@ static void close_blocks(world *w) {
 }
 
 /* Runs `body` twice. Checks that in the second run, only ranks below `launching` launch a kernel, each once. The first
- * run loads the kernels and fills the caches. The launch passes its table in its parameters, so nothing is copied to
- * the device. */
+ * run loads the kernels and fills the caches. The kernel receives its table as a parameter, so nothing is copied to the
+ * device. */
 static void check_launches(world *w, tdict_status (*body)(rank *r, tdict_error *err), int launching) {
   world_do(w, body);
   world_do(w, body);
   for (int i = 0; i < w->size; i++) {
     assert_int_equal(found[i].launches, i < launching);
     assert_int_equal(found[i].copies_in + found[i].copies_out, 0);
-    assert_int_equal(found[i].waits, 0); /* no rank waits for a stream: the end of the message is an event */
+    assert_int_equal(found[i].waits, 0); /* an event marks the end of the message, so no rank waits for a stream */
   }
 }
 

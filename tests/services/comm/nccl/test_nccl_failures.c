@@ -134,7 +134,7 @@ GPU_CASE(nccl_abort_ends_operations_of_other_threads) {
   interrupt_each(0, TDICT_ECANCELLED, ":0: the communicator was aborted");
 }
 
-/* An aborted operation never counts as finished, although its work on the stream has ended. */
+/* An aborted operation never counts as finished, even if its work on the stream has ended. */
 SIM_CASE(nccl_aborted_work_is_not_finished) {
   scoped_world w;
   world_open(&w, 2, false, 4 * BYTES);
@@ -147,7 +147,7 @@ SIM_CASE(nccl_aborted_work_is_not_finished) {
   abort_rank(&w.ranks[1]);
 }
 
-/* An NCCL function returns an error. The thread's group then ends. */
+/* An NCCL function returns an error. A group that was open on the thread is then closed. */
 SIM_CASE(nccl_operations_report_errors_of_the_call) {
   static const char *const names[NUM_OPERATIONS] = {"ncclAllGather", "ncclSend",      "ncclRecv",
                                                     "ncclBroadcast", "ncclAllGather", "ncclAllReduce",
@@ -168,7 +168,7 @@ SIM_CASE(nccl_operations_report_errors_of_the_call) {
   for (int i = 0; i < 2; i++) abort_rank(&w.ranks[i]);
 }
 
-/* When the next message begins, the device has not yet read the bytes of the message that timed out. */
+/* The device has not yet read the message that timed out, so the next message must not overwrite its bytes. */
 SIM_CASE(nccl_host_messages_wait_for_earlier_ones) {
   scoped_world w;
   world_open(&w, 2, false, 4 * BYTES);
@@ -204,7 +204,7 @@ SIM_CASE(nccl_operations_check_ranks_and_groups) {
     td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.send_host(self, host, 8, peer, limit, err));
     td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.receive_host(self, host, 8, peer, limit, err));
   }
-  td_fails(TDICT_EINVAL, "itself", r->t.send(self, m, 8, 0, s, limit, err)); /* would wait for ever */
+  td_fails(TDICT_EINVAL, "itself", r->t.send(self, m, 8, 0, s, limit, err)); /* would wait forever */
   td_fails(TDICT_EINVAL, "itself", r->t.receive(self, m, 8, 0, s, limit, err));
   td_fails(TDICT_EINVAL, "but not 0", r->t.send_host(self, host, 8, 0, limit, err));
   td_fails(TDICT_EINVAL, "but not 0", r->t.receive_host(self, host, 8, 0, limit, err));
@@ -216,7 +216,7 @@ SIM_CASE(nccl_operations_check_ranks_and_groups) {
   assert_int_equal(w.fake->operations, before);
 }
 
-/* `destroy` waits no longer than the limit for a rank that does not call `destroy`. */
+/* If the other rank does not call `destroy`, `destroy` returns after the limit. */
 SIM_CASE(nccl_destroy_waits_until_the_limit) {
   world w;
   world_prepare(&w, 2, false, BYTES);
@@ -267,8 +267,8 @@ SIM_CASE(nccl_operations_report_driver_errors) {
   td_ok(exchange(r, err)); /* the table still works */
 }
 
-/* Uses the table in a forked child, which has no threads of NCCL. Returns 0 if all operations fail with TDICT_EFORKED,
- * and `abort` and `destroy` do nothing. */
+/* Uses the table in a forked child, where the threads of NCCL do not exist. Returns 0 if all operations fail with
+ * TDICT_EFORKED, and `abort` and `destroy` do nothing. */
 static int use_in_child(const world *w, rank *r) {
   tdict_error e;
   for (int i = 0; i < NUM_OPERATIONS; i++)

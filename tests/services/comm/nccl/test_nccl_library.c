@@ -59,7 +59,7 @@ CASE(nccl_refuses_other_libraries) {
   assert_int_equal(td_last_error.native, 3);
 }
 
-/* Makes a new folder, and writes the path of a file in it. The file does not exist yet. */
+/* Creates a temporary folder. Writes and returns the path of a file in it, which does not exist yet. */
 static char *file_in(char *folder, char *path) {
   strcpy(folder, "/tmp/tdict-nccl-XXXXXX");
   assert_non_null(mkdtemp(folder));
@@ -125,7 +125,7 @@ typedef struct writer {
   _Atomic(bool) stop;
   int failures;
 } writer;
-/* Replaces the file again and again. All bytes of an id are equal, so a mixture of two ids is detected. */
+/* Replaces the file again and again. All bytes of an id are equal, so the reader can detect a mixture of two. */
 static void *keep_writing(void *user) {
   writer *w = user;
   usleep(50000);

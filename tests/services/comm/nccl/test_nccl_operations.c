@@ -16,13 +16,13 @@ static void in_all_worlds(void (*test)(world *w)) {
     for (int shared = 0; shared < 2; shared++) {
       scoped_world w;
       world_open(&w, size, shared, BYTES);
-      world_polls(&w, size == 3 ? 4 : 0); /* in some worlds, operations stay in progress for 4 polls */
+      world_polls(&w, size == 3 ? 4 : 0); /* with 3 ranks, operations stay in progress for 4 polls */
       test(&w);
       world_polls(&w, 0);
     }
 }
 
-/* Allocates `sent` of each rank, with random bytes, and `found`, with space for the bytes that the rank receives. */
+/* Allocates two buffers for each rank: `sent` with random bytes, and `found` for the bytes that the rank receives. */
 static void make_host(const world *w, size_t bytes, size_t room, uint64_t seed) {
   for (int i = 0; i < w->size; i++) {
     sent[i] = malloc(bytes + 1);
@@ -58,7 +58,7 @@ static void check_exchange(world *w) {
 }
 GPU_CASE(nccl_exchange_gives_all_bytes_to_all_ranks) { in_all_worlds(check_exchange); }
 
-/* Passes bytes on to the next rank, and from the last rank to rank 0. Rank 0 receives last. */
+/* Sends the rank's bytes to the next rank, or from the last rank to rank 0. Only rank 0 sends before it receives. */
 static tdict_status pass_on(rank *r, tdict_error *err) {
   const int next = (r->number + 1) % r->w->size, before = (r->number + r->w->size - 1) % r->w->size;
   tdict_status status = TDICT_OK;
@@ -115,7 +115,7 @@ static void check_broadcast(world *w) {
 }
 GPU_CASE(nccl_broadcast_copies_the_root) { in_all_worlds(check_broadcast); }
 
-/* Gathers the bytes of all ranks. A rank's own bytes are at the end of its memory, or already at their place in the
+/* Gathers the bytes of all ranks. A rank's own bytes are at the end of its memory, or already in their place in the
  * result. */
 static tdict_status all_gather(rank *r, tdict_error *err) {
   const char *src = in_place_now ? r->memory + (size_t)r->number * bytes_now : r->memory + BYTES - bytes_now;

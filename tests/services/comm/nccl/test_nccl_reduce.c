@@ -1,5 +1,5 @@
 /* Tests the reductions of services/comm/nccl/operations.c. The wanted results are independent of the fake's arithmetic:
- * they are tables of bit patterns, or are computed in the type of the elements. */
+ * they are computed as small integers, and written with tables of bit patterns or as C numbers. */
 #include "services/comm/nccl/ranks.h"
 
 enum { COUNT = 1001 };
@@ -47,8 +47,8 @@ static int64_t key_of(int value) {
   return is_unsigned(now.dtype) && value < 0 ? (int64_t)1 << 40 | (value + 100) : value;
 }
 
-/* Reduces small numbers. Their sum is 8 at most, so each dtype can represent the exact result. For means, the last rank
- * has the value that makes the sum divisible by the number of ranks. */
+/* Reduces numbers from -2 to 2. Sums are at most 8 in magnitude, so each dtype can represent the exact result. For
+ * means, the value of the last rank makes the sum divisible by the number of ranks. */
 static void reduce_with(world *w, uint64_t seed) {
   const size_t bytes = tdict_dtype_bytes(now.dtype);
   static unsigned char made[MOST_RANKS][COUNT * 8], wanted[COUNT * 8];

@@ -28,7 +28,7 @@ SIM_CASE(nccl_table_describes_the_rank) {
     }
 }
 
-/* Makes several worlds, one after another, with new ids, on the default device of the context. */
+/* Creates several tables of one rank in turn, each with a new id, on the default device of the context. */
 SIM_CASE(nccl_table_uses_the_default_device) {
   world w;
   world_prepare(&w, 1, false, 4096);
@@ -81,7 +81,7 @@ SIM_CASE(nccl_table_checks_its_arguments) {
   world_end(&w);
 }
 
-/* The table struct of an older program is shorter. */
+/* A program that was compiled with an older header passes a shorter table struct. */
 SIM_CASE(nccl_table_writes_no_more_than_the_size) {
   world w;
   union {
@@ -208,7 +208,7 @@ SIM_CASE(nccl_table_survives_failures_after_the_start) {
   world_end(&w);
 }
 
-/* A destroyed table has returned all that it took: streams and events to the pool, memory to the driver. */
+/* A destroyed table has returned everything that it took: streams and events to the pool, memory to the driver. */
 SIM_CASE(nccl_table_leaves_nothing) {
   world w;
   tdict_driver_sim_count before, with, after;

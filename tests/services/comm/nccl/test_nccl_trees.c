@@ -1,4 +1,4 @@
-/* Tests communicators with the NCCL table. Trees on the ranks' devices are compared with arrays of the test. */
+/* Tests communicators with the NCCL table. Results on devices are compared with the host arrays of `whole`. */
 #include "services/comm/nccl/ranks.h"
 #include "support/take_comm.h"
 
@@ -22,7 +22,7 @@ static void fill_whole(uint64_t seed) {
   }
 }
 
-/* Returns rows of `whole` as a tree on the device of a rank. */
+/* Returns `count` rows of `whole`, starting at row `from`, as a tree on a rank's device. */
 static tdict_tree *rows_of(const rank *r, int64_t from, int64_t count) {
   tdict_tree *host = NULL, *moved = NULL;
   const tdict_field fields[] = {
@@ -120,7 +120,8 @@ static void make_sources(world *w, bool parts) {
     sources[i] = parts ? rows_of(&w->ranks[i], start_of(i), counts_now[i]) : rows_of(&w->ranks[i], 0, ROWS);
 }
 
-/* Chooses how many rows each rank has: equal numbers, or different numbers, where rank 1 has none. */
+/* Chooses the number of rows of each rank: equal numbers, or different ones, which are 0 for rank 1 of 3 or more
+ * ranks. */
 static void choose_counts(const world *w, bool even) {
   int64_t left = ROWS;
   for (int i = 0; i < w->size; i++) {
@@ -173,7 +174,7 @@ static void check_parts(world *w, bool even) {
   }
 }
 
-/* The sum of equal trees is the tree, times the number of ranks. */
+/* The sum of equal trees is one tree times the number of ranks. */
 static void check_reduction(world *w) {
   make_sources(w, false);
   world_do(w, all_reduce);

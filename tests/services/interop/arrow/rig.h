@@ -1,5 +1,5 @@
-/* Helpers for tests of Arrow: arrays written by hand, whose releases are counted, and trees. Nothing here uses the
- * library's Arrow code. Thread rule: the counts are atomic; all else belongs to the test's thread. */
+/* Helpers for tests of Arrow: arrays written by hand, whose releases are counted, and trees. Only export_tree() uses
+ * the library's Arrow code. Thread rule: the counts are atomic; all else belongs to the test's thread. */
 #ifndef TDICT_TESTS_SERVICES_INTEROP_ARROW_RIG_H
 #define TDICT_TESTS_SERVICES_INTEROP_ARROW_RIG_H
 
@@ -27,7 +27,7 @@ static inline void release_hand_array(struct ArrowArray *array) {
 }
 
 enum { HAND_CHILDREN = 4 };
-/* A field whose schema and array are in the test's memory. */
+/* A field written by hand, with its schema and its array. */
 typedef struct hand {
   struct ArrowSchema schema;
   struct ArrowArray array;

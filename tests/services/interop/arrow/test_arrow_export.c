@@ -12,7 +12,7 @@ static void count_tensor_release(void *user) {
   num_tensor_releases++;
 }
 
-/* Makes a tensor over memory of the test. Its release is counted. */
+/* Makes a tensor over the test's memory, and counts its release. */
 static tdict_tensor *counted_tensor(const void *data, tdict_dtype dtype, int ndim, const int64_t *shape,
                                     const int64_t *strides) {
   tdict_tensor_desc desc = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)data, dtype = dtype, ndim = ndim,

@@ -1,8 +1,8 @@
-/* Tests the import of arrays that break Arrow's rules, or that a tree cannot hold. The import must leave them to the
- * caller. */
+/* Tests the import of arrays that break Arrow's rules, or that a tree cannot hold. The import must fail without taking
+ * them. */
 #include "services/interop/arrow/rig.h"
 
-/* A valid array: a struct "n" with a list "l" of int32, a text "t", a pair "w" of int8 and a number "x". */
+/* A valid array: a struct "n" with a list "l" of int32, a text "t" and a pair "w" of int8. */
 typedef struct sample {
   hand root, n, l, l_item, t, w, w_item;
 } sample;
@@ -201,7 +201,7 @@ CASE(arrow_import_refuses_arguments) {
   assert_null(tree);
 }
 
-/* Fields nested 64 and 65 levels deep, as structs and as lists. */
+/* Imports 64 to 66 nested levels of structs, or of lists in a struct. Only 64 structs are accepted. */
 CASE(arrow_import_refuses_deep_arrays) {
   static hand levels[66];
   for (int depth = 64; depth <= 66; depth++)

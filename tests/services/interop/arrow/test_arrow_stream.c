@@ -3,7 +3,7 @@
 
 #include "services/interop/arrow/rig.h"
 
-/* A stream written by hand: batches of one int32 field with rising numbers. */
+/* A stream written by hand: batches of one int32 field with increasing numbers. */
 typedef struct hand_stream {
   struct ArrowArrayStream stream;
   int num_batches, next;
@@ -152,7 +152,7 @@ CASE(arrow_stream_errors_are_reported) {
 CASE(arrow_export_stream_returns_each_tree) {
   tdict_tree *trees[3] = {sample_tree(4, 1), sample_tree(0, 1), sample_tree(7, 1)};
   struct ArrowArrayStream stream;
-  /* The empty tree has no texts, so its column would have another type. */
+  /* With 0 rows, the type of the column "texts" cannot be inferred, so the schemas of the trees would differ. */
   for (int i = 0; i < 3; i++) td_ok(tdict_delete(trees[i], "texts", err));
   td_ok(tdict_arrow_export_stream((const tdict_tree *const *)trees, 3, &stream, err));
   struct ArrowSchema a, b;
@@ -184,7 +184,7 @@ CASE(arrow_export_stream_returns_each_tree) {
   equal_trees(trees[0], back);
   tdict_release(back);
   b.release(&b);
-  /* A stream that nobody reads releases its arrays. */
+  /* A stream that is released unread releases its arrays. */
   td_ok(tdict_arrow_export_stream((const tdict_tree *const *)trees, 3, &stream, err));
   stream.release(&stream);
   for (int i = 0; i < 3; i++) tdict_release(trees[i]);

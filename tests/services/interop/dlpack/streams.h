@@ -1,6 +1,6 @@
 /* Code that the tests of streams share: streams that wait at a gate, copies of a consumer, kernels of a producer, and
- * calls on other threads. The test ends what these functions start. Thread rule: the main thread, except run_export(),
- * run_import() and run_delete_without_memory(). */
+ * calls on other threads. The test must end everything that these functions start. Thread rule: the main thread, except
+ * run_export(), run_import() and run_delete_without_memory(). */
 #ifndef TDICT_TESTS_SERVICES_INTEROP_DLPACK_STREAMS_H
 #define TDICT_TESTS_SERVICES_INTEROP_DLPACK_STREAMS_H
 

@@ -72,7 +72,7 @@ CASE(dlpack_export_outlives_its_tensor) {
   assert_int_equal(atomic_load(&released), 1);
 }
 
-/* The consumer must learn that a page is read-only: a write would end the process. */
+/* The consumer must learn that a page is read-only: a write would kill the process. */
 CASE(dlpack_export_keeps_read_only) {
   atomic_int released = 0;
   void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -200,7 +200,7 @@ CASE(dlpack_export_tree_has_the_leaves) {
       assert_int_equal(entries[i].versioned != NULL, !legacy);
       check_managed(legacy ? &legacy_of(entries[i].legacy)->tensor : &versioned_of(entries[i].versioned)->tensor, t);
     }
-    /* later changes of the tree do not change the result */
+    /* later changes to the tree do not change the result */
     td_ok(tdict_delete(c.tree, "n", err));
     tdict_release(c.tree);
     assert_int_equal(count_released(&c), 0);

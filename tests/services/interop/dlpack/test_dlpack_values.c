@@ -1,4 +1,4 @@
-/* Tests dtypes and devices: conversions from and to DLPack's codes, and errors that name what is refused. */
+/* Tests dtypes and devices: conversions to and from DLPack's codes, and errors that name what is refused. */
 #include "services/interop/dlpack/values.h"
 
 #include "rig.h"

@@ -1,5 +1,5 @@
-/* Tests the JSON reader: what it refuses beyond RFC 8259, values, strings, tables of members, and the text that it
- * writes. tests/beside/json_texts.py compares it with Python's reader on random texts. */
+/* Tests the JSON reader (refusals beyond RFC 8259, values, strings, tables of members) and the writer.
+ * tests/beside/json_texts.py compares it with Python's reader on random texts. */
 #include "services/io/json/document.h"
 
 #include "services/io/json/read.h"
@@ -71,7 +71,7 @@ CASE(json_values_are_positions) {
   assert_true(tdict_json_equals(tdict_json_at(a, 2), "]}\""));
   assert_int_equal(tdict_json_kind_of(tdict_json_get(b, "c")), TDICT_JSON_NULL);
   assert_int_equal(tdict_json_kind_of(tdict_json_get(root, "d")), TDICT_JSON_TRUE);
-  /* A missing value has no members: looking one up gives another missing value. */
+  /* A missing value has no members: looking one up returns another missing value. */
   const tdict_json none = tdict_json_get(tdict_json_get(root, "x"), "y");
   assert_int_equal(tdict_json_kind_of(none), TDICT_JSON_ABSENT);
   assert_int_equal(tdict_json_bytes(none), 0);

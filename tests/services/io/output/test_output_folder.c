@@ -1,4 +1,4 @@
-/* Tests src/services/io/output/output_folder.c: replacing directories, also if system calls fail or the process is
+/* Tests src/services/io/output/output_folder.c: replacing directories, even if system calls fail or the process is
  * killed. See faults.h. */
 #include "services/io/faults.h"
 #include "services/io/output/output_folder.h"
@@ -168,7 +168,7 @@ CASE(output_folder_needs_consent_to_a_gap) {
     td_ok(save_without_exchange(&f, codes[i], true, err));
     assert_true(is_saved(&f, "new"));
     assert_int_equal(folder_count(&f, NULL), 1);
-    /* after other errors, the save fails instead of making a gap */
+    /* after other errors, the save fails, although allows_gap is set */
     assert_int_equal(save_without_exchange(&f, EACCES, true, &error), TDICT_EIO);
     assert_int_equal(folder_count(&f, NULL), 1);
   }
@@ -202,7 +202,7 @@ static void fail_each_call(bool exists, int code) {
       if (is_new) assert_true(cleaning || (!exists && strcmp(fault_call, "fsync") == 0));
       if (!is_new) assert_true(is_old || !exists);
     }
-    /* nothing is left, except a directory that cannot be removed */
+    /* no temporary directory is left, except one that cannot be removed */
     const int litter = folder_count(&f, NULL) - (is_new || is_old);
     assert_int_equal(litter, removing || cleaning ? litter : 0);
     assert_true(litter >= 0 && litter <= 1);

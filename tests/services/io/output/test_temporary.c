@@ -33,7 +33,7 @@ CASE(temporary_files_are_removed_if_their_writer_is_gone) {
     assert_int_equal(strlen(dead.name), strlen(".model.0123456789abcdef.tmp"));
     if (is_directory) write_text_below(&f, "x/a/b", "text"); /* moved into the directory of the dead process */
     if (is_directory) assert_int_equal(renameat(at, "x", dead.fd, "x"), 0);
-    /* as the system does for a killed process */
+    /* the system also closes the files of a killed process */
     close(dead.fd);
     tdict_temporary_clean(at, "model", NULL);
     assert_true(exists(&f, living.name) && !exists(&f, dead.name));
@@ -162,7 +162,7 @@ CASE(temporary_errors_are_those_of_the_system) {
 }
 
 static int folder_of_race;
-/* Cleans up, as another save does, after a file was created and before it is locked. */
+/* Called between the creation and the locking of a file: cleans up, as another save would. */
 static void clean_once(int fd) {
   (void)fd;
   look_at_file = NULL;
@@ -194,7 +194,7 @@ static void *write_files(void *user) {
     tdict_temporary file;
     struct stat info;
     create(r->at, "m", r->is_directory, &file);
-    for (int k = 0; k < 3; k++) { /* nobody removes the file of a living writer */
+    for (int k = 0; k < 3; k++) { /* no cleaner removes the file of a living writer */
       sched_yield();
       r->num_lost += fstatat(r->at, file.name, &info, 0) != 0;
     }
