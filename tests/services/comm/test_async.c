@@ -150,7 +150,7 @@ int __wrap_pthread_cond_signal(pthread_cond_t *cond) {
   return wakes_nobody ? 0 : __real_pthread_cond_signal(cond); /* __wrap_pthread_cond_signal */
 }
 
-/* The thread on which headers were exchanged last. */
+/* The thread that exchanged headers most recently. */
 static pthread_t exchanged_on;
 static tdict_status (*real_exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                      tdict_error *err);

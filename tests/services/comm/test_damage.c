@@ -39,7 +39,7 @@ enum { NUM_SCENES = sizeof scenes / sizeof *scenes };
 /* One run: the damage, the allocation that fails, and the arguments of both ranks. */
 typedef struct damage_case {
   const scene *s;
-  int rank, call; /* the damaged call of the table */
+  int rank, call; /* the call of the table whose received message is damaged */
   size_t byte;
   unsigned char bits; /* 0: without damage */
   bool is_short;      /* allocation number `allocation` of the rank fails */

@@ -5,7 +5,7 @@
 #include "services/comm/message.h"
 
 enum { WORLD = 3 };
-static _Atomic(int) walks[THREAD_MOST_RANKS]; /* of each rank: how often all tensors of a tree were checked */
+static _Atomic(int) walks[THREAD_MOST_RANKS]; /* for each rank: how often all tensors of a tree were checked */
 
 tdict_status __real_tdict_comm_check_tree(const tdict_comm *comm, const char *what, const tdict_tree *tree, int use,
                                           tdict_comm_source *out, tdict_error *err);
@@ -256,7 +256,7 @@ static void stack_on_both(rig_rank *r) {
   rig_true(r, !other->wrong[0]);
 }
 
-/* Uses new locked trees, so both communicators also check a tree for the first time at the same time. */
+/* Uses new locked trees, so that the two communicators may make the first check of a tree at the same time. */
 DEVICE_CASE(comm_two_communicators_use_a_locked_tree_at_once) {
   static both b;
   scoped_rig g = rig_create(WORLD);

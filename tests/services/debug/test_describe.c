@@ -40,7 +40,7 @@ static char *dump(const tdict_tree *td) {
   return text;
 }
 
-/* Checks the summary of a tensor, which ends the line of its leaf. */
+/* Checks the summary of a tensor, which is at the end of the line of its leaf. */
 static void expect_summary(tdict_tensor *t, const char *wanted) {
   tdict_tree *td = help_tree_without_batch();
   td_ok(tdict_set(td, "x", t, err));

@@ -126,7 +126,7 @@ static inline void same_values(const tdict_nontensor *a, const tdict_nontensor *
   }
 }
 static bool ignores_order; /* same_trees() allows another order of the keys */
-/* Finds the entry of `b` that same_trees() compares with entry `i` of `a`, which has this key. */
+/* Finds the entry of `b` that same_trees() compares with entry `i` of `a`, whose key is `key`. */
 static inline void other_entry(const tdict_tree *b, size_t i, const char *key, tdict_entry *out) {
   char path[PATH_BYTES];
   tdict_path_escape(key, path, sizeof path);

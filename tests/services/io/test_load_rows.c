@@ -61,7 +61,7 @@ DEVICE_CASE(load_selects_rows_of_trees) {
     o.progress = see_progress;
     o.user = &last;
     td_ok(tdict_load(c, path, td_device(), &o, &there, err));
-    assert_int_equal(last.done, last.total); /* the offsets of ragged leaves do not count */
+    assert_int_equal(last.done, last.total); /* progress does not include the offsets of ragged leaves */
     td_ok(tdict_to_device(c, there, tdict_cpu(), NULL, &back, err));
     td_ok(tdict_index_get(NULL, tree, TDICT_INDEX(TDICT_RANGE(first, first + count, 1)), NULL, &part, err));
     same_trees(back, part);

@@ -49,7 +49,7 @@ static char *header_of(const char *path) {
 }
 static void check_header(const char *path, const char *wanted, bool exists) {
   scoped_chars header = header_of(path);
-  if ((strstr(header, wanted) != NULL) != exists) fail_msg("'%s' in '%s'", wanted, header);
+  if ((strstr(header, wanted) != NULL) != exists) fail_msg("presence of '%s' in '%s' is wrong", wanted, header);
 }
 
 CASE(metadata_survives_opens_and_saves) {

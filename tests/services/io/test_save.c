@@ -8,7 +8,7 @@
 
 static tdict_tree *open_tree(const char *path) { return td_made(tree, tdict_open(path, NULL, &made, err)); }
 
-/* Saves trees with every kind of leaf, odd keys, non-contiguous tensors and empty trees. Joined keys may collide. */
+/* Saves trees with every kind of leaf, odd keys, non-contiguous tensors and empty trees. */
 CASE(save_returns_random_trees) {
   scoped_folder f = folder_create();
   scoped_context c = NULL;

@@ -326,7 +326,7 @@ static bool fill_disk(kind what, way how) {
   if (umount2(f.path, MNT_DETACH) != 0) remove_all(f.path);
   return (rmdir(f.path) == 0 || errno == ENOENT) && good;
 }
-/* Calls fill_disk() in a child process, so that only this process has the limit. */
+/* Calls fill_disk() in a child process, so that the limit applies only to the child. */
 static void check_full_disk(kind what, way how) {
   const pid_t child = fork();
   assert_true(child >= 0);

@@ -195,7 +195,7 @@ static void check_files(world *w, tdict_tree *new) {
     return;
   }
   const bool is_new = new &&digest(found) == digest(new);
-  if (!is_new && !w->now) fail_msg("the files hold a tree that was not saved completely");
+  if (!is_new && !w->now) fail_msg("the files hold a tree other than the one that was being saved");
   same_as(found, is_new ? new : w->now);
   tdict_release(found);
   counts.new += is_new;
@@ -240,7 +240,7 @@ static void save(world *w) {
  * or -1 if it was killed. */
 static int run_child(world *w, int (*work)(world *, tdict_tree *), tdict_tree *tree) {
   static int most[NUM_KINDS] = {40, 40, 40, 40, 40,
-                                40, 40, 40, 40, 40}; /* the usual number of calls, from experience */
+                                40, 40, 40, 40, 40}; /* estimates of the number of calls, corrected below */
   const int at = (int)roll(&w->d, (uint64_t)most[w->what]), micros = 1 + (int)roll(&w->d, 600);
   const bool by_time = roll(&w->d, 8) == 0, after = roll(&w->d, 2), little = roll(&w->d, 8) == 0;
   int status;

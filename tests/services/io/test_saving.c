@@ -373,7 +373,7 @@ static void note_log(void *user, int32_t level, const char *text) {
   num_logged++;
   snprintf(logged, sizeof logged, "%s", text);
 }
-/* Every wait() returns the error of the file. An error that no call has returned is logged. */
+/* Every tdict_future_wait() returns the error of the file. An error that no call has returned is logged. */
 CASE(saving_returns_errors_from_wait) {
   tdict_context *c = NULL;
   scoped_folder f = folder_create();

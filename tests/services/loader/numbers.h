@@ -41,7 +41,7 @@ static inline void give_fields(tdict_dataset_table *d) {
   d->fields = numbers_fields;
   d->num_fields = 2;
 }
-/* Begins a fetch: counts it, waits as `delay_us` and `gated` demand, and fails for sample `fail_at`. */
+/* Begins a fetch: counts it, sleeps, waits at the gate if `index` is `gated`, and fails if it is `fail_at`. */
 static inline tdict_status numbers_enter(numbers *n, int64_t index, tdict_error *err) {
   int running = atomic_fetch_add(&n->running, 1) + 1;
   int most = atomic_load(&n->most_running);

@@ -34,7 +34,7 @@ static inline void check_cells(const char *what, int64_t count, const int64_t *s
   for (int64_t i = 0; i < num_cells; i++) {
     double chance = chances ? chances[i] : 1 / (double)num_cells;
     if (chance == 0 && seen[i] > 0)
-      fail_msg("%s, count %lld: a draw in impossible cell %lld", what, (long long)count, (long long)i);
+      fail_msg("%s, count %lld: a draw in cell %lld, whose probability is 0", what, (long long)count, (long long)i);
     expected += chance * total;
     joined += (double)seen[i];
     left -= chance * total;

@@ -4,8 +4,7 @@
 #include "numbers.h"
 #include "support/things.h"
 
-/* Calls in the library: how often it joined a batch, joined one in memory that is not pinned, and pinned a tree by a
- * copy. */
+/* How often the library joined a batch, joined one in memory that is not pinned, and pinned a tree by copying it. */
 static atomic_int joined, joined_unpinned, pinned_again;
 
 tdict_status __real_tdict_stack(const tdict_tree *const *trees, size_t count, const tdict_join_options *options,
@@ -321,7 +320,7 @@ DEVICE_CASE(loader_survives_enomem) {
   }
 }
 
-/* Functions of the program that return a number which is not a status. */
+/* Callbacks that return a number that is not a tdict_status. */
 enum { NO_STATUS = 4711 };
 static tdict_status fetch_number(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch,
                                  int64_t row, tdict_error *err) {

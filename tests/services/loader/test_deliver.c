@@ -78,7 +78,7 @@ SIM_CASE(loader_checks_the_stream_first) {
     for (int k = 0; k < 4; k++) assert_int_equal(ids[k], 4 * i + k);
   }
   tdict_loader_destroy(l);
-  /* batches on the CPU accept a stream, that of the GPU that reads them, only if they are pinned */
+  /* batches on the CPU accept a stream only if they are pinned: a GPU can then read them */
   for (int pinned = 0; pinned < 2; pinned++) {
     tdict_tree *batch = NULL;
     o.device = tdict_cpu();

@@ -1,7 +1,7 @@
 /* Tests training loops: endless epochs, ranks, and options that tdict_loader_create() refuses. */
 #include "numbers.h"
 
-/* Calls next(), which must return a batch. Returns the first id of the batch. */
+/* Calls tdict_loader_next(), which must return a batch. Returns the first id of the batch. */
 static int64_t next_id(const yard *y, tdict_loader *l, int64_t *count) {
   int64_t ids[64];
   scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));

@@ -9,7 +9,7 @@ static void await_ready(tdict_loader *l, int32_t wanted) {
     if (s.num_ready == wanted) return;
     usleep(1000);
   }
-  fail_msg("%d batches did not become ready in 5 s", (int)wanted);
+  fail_msg("the number of ready batches did not become %d within 5 s", (int)wanted);
 }
 
 DEVICE_CASE(loader_bounds_prefetched_bytes) {
@@ -226,7 +226,7 @@ typedef struct helper {
 } helper;
 enum { HELD_NS = 20000000 };
 
-/* Waits until the statistics show that next() was called, and resumes the device some time later. */
+/* Waits until the statistics show that tdict_loader_next() was called, and resumes the device some time later. */
 static void *resume_later(void *user) {
   helper *h = user;
   tdict_loader_stats s = tdict_loader_stats_default();

@@ -38,7 +38,7 @@ MPI_CASE(mpi_table_returns_errors_of_mpi) {
                                       "all_reduce", "se",         "se",        "group_end"};
   scoped_job t = start_job(MPI_THREAD_SINGLE, 64);
   for (int operation = 0; operation < 8; operation++) {
-    if (t.world_size == 1 && (operation == 5 || operation == 6)) continue; /* a send to oneself may wait forever */
+    if (t.world_size == 1 && (operation == 5 || operation == 6)) continue; /* a send to itself may never return */
     for (int n = 0;; n++) {
       tdict_comm_table used = make_table(64);
       char a[100] = {0}, b[400] = {0};

@@ -162,7 +162,7 @@ MPI_CASE(mpi_table_small_floats_are_rounded_once) {
   assert_true(reduce_one(&t, TDICT_BF16, TDICT_REDUCE_SUM, small) == wanted);
 }
 
-/* Each rank has another floating-point environment. */
+/* The ranks reduce in different floating-point environments, which must not affect the result. */
 MPI_CASE(mpi_table_reduces_in_any_float_env) {
   static const tdict_dtype dtypes[] = {TDICT_BF16, TDICT_F32, TDICT_F64};
   /* The first number is subnormal in bfloat16 and float32. Sums of the second number are rounded. */

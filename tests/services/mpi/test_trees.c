@@ -195,8 +195,7 @@ enum { PROCESSES_SPIN = 1 }; /* MPICH processes spin while they wait */
 #else
 enum { PROCESSES_SPIN = 0 };
 #endif
-/* The options --kill-rank and --kill-round of scripts/test-mpi make that rank kill itself with SIGKILL in that
- * round. */
+/* scripts/test-mpi passes --kill-rank and --kill-round: that rank kills itself with SIGKILL in that round. */
 MPI_CASE(mpi_trees_survive_500_rounds) {
   scoped_tree_job j = start_trees(MPI_THREAD_SINGLE, 0);
   const int64_t rank = td_number("--kill-rank", -1), round = td_number("--kill-round", -1);

@@ -8,7 +8,7 @@ typedef struct body {
 } body;
 static const body good = {0x67736d74, 1, TDICT_SEGMENT_TREE, 0};
 
-/* Sends `count` bytes with the descriptor `fd`, `num_fds` times. */
+/* Sends `count` bytes together with `num_fds` copies of the descriptor `fd`. */
 static void send_raw(int socket, const void *bytes, size_t count, int fd, int num_fds) {
   union {
     struct cmsghdr header;

@@ -44,7 +44,7 @@ CASE(share_ring_slots_begin_as_zeros) {
     scoped_tensor bytes = td_made(tensor, tdict_consolidated_bytes(batch, &made, err));
     const unsigned char *at = tdict_tensor_const_data(bytes);
     for (size_t b = 0; b < tdict_tensor_bytes(bytes); b++)
-      if (at[b]) fail_msg("slot %d, byte %zu", i, b);
+      if (at[b]) fail_msg("slot %d: byte %zu is not 0", i, b);
     memset(tdict_tensor_data(bytes), 0xA5, tdict_tensor_bytes(bytes));
   }
   td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &batch, err));

@@ -81,7 +81,7 @@ CASE(share_segment_refuses_files) {
   refuse(make_file(image, 4096, ALL_SEALS), TDICT_EFORMAT, "wanted those of its head");
   refuse(make_file(image, bytes - 4096, ALL_SEALS), TDICT_EFORMAT, "wanted those of its head");
   refuse(make_file(image, bytes - 1, ALL_SEALS), TDICT_EFORMAT, "wanted those of its head");
-  /* A segment whose seals do not allow writing. */
+  /* A segment whose seals forbid writing is refused. */
   refuse(make_file(image, bytes, ALL_SEALS | F_SEAL_WRITE), TDICT_EIO, "mmap");
 }
 

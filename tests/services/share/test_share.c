@@ -150,15 +150,15 @@ CASE(share_refuses) {
   tdict_release(shared);
   td_fails(TDICT_EINVAL, "out is NULL", tdict_share_receive(pair.ours, 0, NULL, err));
   td_fails(TDICT_EINVAL, "timeout_ns is -1", tdict_share_receive(pair.ours, -1, &out, err));
-  /* A consolidated tree that is not in a segment. */
+  /* A consolidated tree that is not in a segment is refused. */
   td_ok(tdict_consolidate(td, NULL, &shared, err));
   td_fails(TDICT_EINVAL, "not shared", tdict_share_send(pair.ours, shared, err));
   tdict_release(shared);
-  /* A slot of a ring. */
+  /* A slot of a ring is refused. */
   tdict_share_ring *ring = rig_ring(1, 1);
   td_fails(TDICT_EINVAL, "not shared", tdict_share_send(pair.ours, ring->slots[0].tree, err));
   tdict_share_ring_destroy(ring);
-  /* An object, which the error names. */
+  /* An object is refused, and the error names it. */
   td_ok(tdict_set_text(td, "obs.words", "hello", err));
   td_fails_at(TDICT_ENOTSUP, "share_create: a text or value, wanted tensors and trees only", "obs.words",
               tdict_share_create(td, NULL, &out, err));

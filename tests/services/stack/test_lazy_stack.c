@@ -33,7 +33,7 @@ CASE(lazy_stack_insert_survives_enomem) {
 CASE(lazy_stack_inserts_items) {
   scoped_lazy_stack s = STACK(TREE(2));
   tdict_tree *wanted[8] = {rig_item(s, 0)};
-  static const int64_t places[] = {1, 0, -1, 3, -4, 5}; /* negative ones as in Python; the first is the end */
+  static const int64_t places[] = {1, 0, -1, 3, -4, 5}; /* negative indices count from the end; the first one appends */
   size_t count = 1;
   for (size_t k = 0; k < 6; k++) {
     scoped_tree item = TREE(2);

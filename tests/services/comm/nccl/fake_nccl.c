@@ -36,7 +36,7 @@ typedef struct meeting {
   uint64_t number; /* sequence number of the collective, or of the message from `from` to `to` */
   int from, to;    /* -1: all ranks */
   int wanted, arrived;
-  bool done, broken;  /* broken: a rank has left before the operation was done */
+  bool done, broken;  /* broken: a rank was aborted before the operation was done */
   op ops[MOST_RANKS]; /* one for each rank; for a pair: the sender's, then the receiver's */
   struct meeting *next;
 } meeting;
@@ -167,7 +167,7 @@ static bool all_done(const batch *b) {
   return true;
 }
 
-/* Runs on the stream: carries out the operations of a batch. */
+/* Carries out the operations of a batch. Runs on the stream. */
 static void run_batch(void *user) {
   batch *b = user;
   struct ncclComm *comm = b->comm;

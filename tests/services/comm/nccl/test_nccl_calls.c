@@ -107,7 +107,7 @@ SIM_CASE(nccl_operations_make_few_driver_calls) {
   end_counting(&w);
 }
 
-/* Trees that are one block. The first half of their tensors has one size, the second half has another. */
+/* Trees stored as one block. The tensors of the first half have one size, those of the second half another. */
 enum { LEAVES = 400, ROWS = 6 };
 static tdict_comm *comms[MOST_RANKS];
 static tdict_tree *whole, *parts[MOST_RANKS], *results[MOST_RANKS];

@@ -195,7 +195,7 @@ SIM_CASE(nccl_operations_check_ranks_and_groups) {
   void *self = r->t.self, *m = r->memory;
   const tdict_stream s = r->stream;
   const int before = w.fake->operations;
-  const int64_t limit = SECONDS(60); /* the calls are refused at once */
+  const int64_t limit = SECONDS(60); /* never reached: the calls are refused at once */
   ranks_driver = r->gpu->driver;
   for (int32_t peer = -1; peer <= 2; peer += 3) {
     td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.broadcast(self, m, 8, peer, s, limit, err));

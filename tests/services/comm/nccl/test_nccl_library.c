@@ -26,7 +26,7 @@ CASE(nccl_ids_come_from_the_library) {
            tdict_nccl_create_id(path, &two, err));
   assert_int_equal(td_last_error.native, 2);
   assert_null(strstr(td_last_error.message, "second"));
-  fake->id_result = 99; /* a result without a text */
+  fake->id_result = 99; /* an unknown result code, for which the fake has no name */
   fake->last_error = NULL;
   td_fails(TDICT_EDEVICE, "returned 99, ?", tdict_nccl_create_id(path, &two, err));
   assert_int_equal(two.bytes[0], one.bytes[0] + 1);

@@ -130,7 +130,7 @@ SIM_CASE(nccl_can_reduce_says_what_all_reduce_does) {
 }
 
 static const tdict_driver_ops *real_ops;
-/* Reports that the device has compute capability 9. */
+/* Replaces device_attribute(): reports that the device has compute capability 9. */
 static tdict_cu capable_device(tdict_driver *d, int ordinal, int attribute, int *value) {
   tdict_cu result = real_ops->device_attribute(d, ordinal, attribute, value);
   if (attribute == TDICT_CU_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *value = 9;

@@ -234,7 +234,7 @@ GPU_CASE(arrow_export_device_refuses) {
   td_fails(TDICT_EINVAL, "array is NULL", tdict_arrow_export_device(tree, &schema, NULL, err));
   td_fails(TDICT_EWRONGDEVICE, "tdict_arrow_export_device()", tdict_arrow_export(there, &schema, &array.array, err));
   assert_string_equal(td_last_error.path, "a");
-  /* Two devices in one tree. */
+  /* A tree with tensors on two devices is refused. */
   td_put(tree, "b", tdict_tensor_retain(td_leaf(there, "a")));
   td_fails(TDICT_EWRONGDEVICE, "but the first tensor is on cpu", tdict_arrow_export_device(tree, &schema, &array, err));
   assert_string_equal(td_last_error.path, "b");

@@ -236,7 +236,7 @@ CASE(arrow_export_refuses_tensors) {
                                    dtype = TDICT_F32, ndim = 1, shape = &rows);
   tdict_tensor *far = td_made(tensor, tdict_tensor_from_data(&desc, NULL, NULL, &made, err));
   refuses_tensor(TDICT_EWRONGDEVICE, "is on cuda:1, wanted the cpu", far);
-  /* A dimension that is too long for an Arrow list. */
+  /* A dimension that is too long for an Arrow list is refused. */
   const int64_t shape[2] = {3, (int64_t)INT32_MAX + 1}, strides[2] = {0, 0};
   static const int8_t zero;
   refuses_tensor(TDICT_EOVERFLOW, "2147483648", counted_tensor(&zero, TDICT_I8, 2, shape, strides));
@@ -254,7 +254,7 @@ CASE(arrow_export_refuses_trees) {
   td_fails(TDICT_ESHAPE, "the batch size is [], wanted one dimension",
            tdict_arrow_export(scalar, &schema, &array, err));
   td_fails(TDICT_ESHAPE, "the batch size is [2, 3]", tdict_arrow_export(square, &schema, &array, err));
-  /* Objects, and columns with several dimensions. */
+  /* Columns with several dimensions and other objects are refused. */
   const tdict_value six[6] = {{0}};
   td_ok(tdict_set_values(square, "v", six, 6, err));
   td_ok(tdict_set_tree(tree, "deep", square, err));
@@ -270,7 +270,7 @@ CASE(arrow_export_refuses_trees) {
   td_ok(tdict_set_values(tree, "kinds", most, 2, err));
   td_fails(TDICT_EOVERFLOW, "9223372036854775807", tdict_arrow_export(tree, &schema, &array, err));
   td_ok(tdict_delete(tree, "kinds", err));
-  /* A child tree whose batch size was changed later. */
+  /* A child whose batch size was changed after it was added is refused. */
   const int64_t three = 3;
   td_ok(tdict_create(1, tdict_batch_size(tree), &child, err));
   td_ok(tdict_set_tree(tree, "child", child, err));

@@ -138,7 +138,7 @@ CASE(arrow_import_refuses_formats) {
   refuses(&s, TDICT_EFORMAT, "", "1 buffers, wanted 2");
   s.root.schema.format = "+w:1";
   refuses(&s, TDICT_ETYPE, "", "the format of the array is '+w:1', wanted a struct '+s'");
-  /* Lists whose elements are not numbers. */
+  /* Lists are refused if their elements are not numbers. */
   s.l_item.schema.format = "u";
   s.l_item.array.n_buffers = 3;
   refuses(&s, TDICT_ENOTSUP, "n.l", "the elements of lists have the format 'u', wanted numbers or bools");
@@ -186,7 +186,7 @@ CASE(arrow_import_refuses_arguments) {
   td_fails(TDICT_ETYPE, "", tdict_arrow_import(schema, array, &o, &tree, err));
   o.struct_size = 1;
   td_fails(TDICT_EINVAL, "struct_size", tdict_arrow_import(schema, array, &o, &tree, err));
-  /* A fill value that the dtype cannot hold. */
+  /* A fill value that the dtype cannot hold is refused. */
   static const uint8_t valid[] = {1};
   o = tdict_arrow_import_options_default();
   o.nulls = TDICT_ARROW_NULLS_FILL;

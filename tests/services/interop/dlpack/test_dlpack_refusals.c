@@ -152,7 +152,7 @@ GPU_CASE(dlpack_in_a_fork) {
   }
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);
-  if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+  if (WIFSIGNALED(status)) fail_msg("signal %d killed the child", WTERMSIG(status));
   assert_int_equal(WEXITSTATUS(status), 0);
   check_tree_number(&w, td, 1);
   td_release(td, host);
