@@ -120,7 +120,7 @@ CASE(comm_read_only_trees_are_not_written) {
   assert_memory_equal(tdict_const_data(good, "x"), values, sizeof values);
 }
 
-/* Results are in the pinned memory that the option `memory` names. Memory and streams of other devices are refused. */
+/* New results are in the memory that the options name. Memory and streams of other devices are refused. */
 SIM_CASE(comm_results_are_in_the_given_memory) {
   scoped_rig g = rig_create_on(WORLD, rig_context(), tdict_cpu(), true), on_device = rig_create(WORLD);
   scoped_tree tree = op_good_tree(), host = tree_on_host(tree);

@@ -62,7 +62,7 @@ CASE(append_adds_rows) {
   for (size_t i = 1; i < 6; i++) {
     tdict_append_options o = td_with(tdict_append_options, without_flush = i % 2);
     only_call = "fsync";
-    begin_faults(FAULT_FAIL, -1); /* counts the calls, and lets none fail */
+    begin_faults(FAULT_FAIL, -1); /* counts the calls, but makes none of them fail */
     td_ok(tdict_append(NULL, in(&f, "x"), parts[i], &o, err));
     assert_int_equal(calls > 0, !o.without_flush);
     begin_faults(FAULT_NONE, -1);
@@ -169,7 +169,7 @@ CASE(append_refuses_a_second_writer) {
   release_all(parts, 2);
 }
 
-/* Lets each system call fail in turn. The directory must keep its old rows, and no other files may be left. */
+/* Lets each system call fail in turn. The directory must keep its old rows, and no temporary files may be left. */
 CASE(append_that_fails_leaves_the_old_rows) {
   scoped_directory f = folder_create();
   dice d = {9};

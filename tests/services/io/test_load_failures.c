@@ -103,7 +103,7 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   choose(FAULT_NONE, 0);
 }
 
-/* The file is shortened before a read: by one byte before the first, or to a random size before a later one. */
+/* The file is shortened before a read: by one byte before the first, or to a random size before one of the first 8. */
 DEVICE_CASE(load_reports_a_file_that_is_shortened) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();

@@ -302,7 +302,7 @@ CASE(open_refuses_broken_structures) {
   }
 }
 
-/* Opens indexes with names that lead out of the folder, links, missing shards and missing tensors. */
+/* Opens indexes that name files outside the folder, links, missing shards or missing tensors. */
 CASE(open_refuses_broken_indexes) {
   static const attack indexes[] = {
       {"", 0, TDICT_EFORMAT, "the index is not JSON at byte 0"},

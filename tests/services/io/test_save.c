@@ -163,13 +163,13 @@ static tdict_status save_and_see(const char *path, const tdict_tree *tree, int i
 }
 static const char *const seen_paths[] = {"x", "x.safetensors.index.json", "y", "x.tdz", "x.npz", "d/"};
 enum { NUM_SEEN_PATHS = sizeof seen_paths / sizeof *seen_paths };
-/* Makes a tree with 24 MB in C order, some columns, a ragged leaf and a leaf without batch dimensions. */
+/* Makes a tree with 24 MiB in C order, some columns, a ragged leaf and a leaf without batch dimensions. */
 static tdict_tree *tree_to_see(int i) {
   tdict_tree *tree = small_tree();
   dice d = {(uint64_t)i};
   scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(6, 1 << 20), NULL, &made, err));
   td_ok(tdict_set(tree, "large", t, err));
-  if (i != 4) td_ok(tdict_set_unbatched(tree, "u", t, err)); /* an .npz file holds only tensors with batch dimensions */
+  if (i != 4) td_ok(tdict_set_unbatched(tree, "u", t, err)); /* an .npz file cannot hold unbatched or ragged leaves */
   if (i != 4) add_random_ragged(&d, tree, "r");
   tdict_tensor_release(t);
   t = random_tensor(&d, TDICT_I16, 0, NULL);
@@ -211,7 +211,7 @@ CASE(save_stops_if_progress_returns_false) {
   }
 }
 
-/* Saves to the longest file names that the system allows. Names of shards are longer than their index's name. */
+/* Saves to names of up to 255 bytes, the system's limit. Names of shards are longer than their index's name. */
 CASE(save_writes_names_of_255_bytes) {
   static const char *const ends[] = {"", ".safetensors.index.json", ".tdz", ".npz", "/"};
   for (size_t kind = 0; kind < sizeof ends / sizeof *ends; kind++) {

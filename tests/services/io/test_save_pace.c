@@ -4,7 +4,7 @@
 #include "support/virtual_clock.h"
 #include "tdict/sim.h"
 
-/* A rate so low that the real time of a save does not matter, and the bytes that are written at once. */
+/* RATE: so low that the real time of a save does not matter. PIECE: the number of bytes that are written at once. */
 enum { RATE = 1000000, PIECE = 256 << 10, ROWS = 1 << 20 };
 static const char fields[] = "a.b:u8[1048576] a.c:u8[1048576] d:u8[1048576]";
 static const double least_seconds = (3.0 * ROWS - PIECE) / RATE;

@@ -171,8 +171,7 @@ static void check_thing(const yard *y, const tdict_tree *batch, const tdict_type
   }
 }
 
-/* Pins objects with and without hooks, on the host and on the device. test_pytorch_reports.c has PyTorch bug
- * reports. */
+/* Pins objects with and without hooks, on the host and on the device. See also test_pytorch_reports.c. */
 GPU_CASE(loader_pins_objects) {
   yard y = open_yard(), host = y;
   host.device = tdict_cpu();

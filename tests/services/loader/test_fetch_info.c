@@ -6,7 +6,7 @@ enum { LENGTH = 23, EPOCHS = 3, WORKERS = 3, RANKS = 2 };
 /* A dataset whose functions check what they are told, and count the fetches of each sample. */
 typedef struct watched {
   numbers n;
-  const tdict_sampler *order; /* of one rank: the sample at each position of an epoch */
+  const tdict_sampler *order; /* for one rank: returns the sample at each position */
   int32_t rank, world_size, num_workers;
   bool is_memory_set;
   atomic_int fetched[EPOCHS][LENGTH];

@@ -33,8 +33,8 @@ DEVICE_CASE(loader_same_batches_for_any_workers) {
   }
 }
 
-/* Loads with a sampler of each kind, for one rank, and with more draws than samples. Another loader continues in the
- * middle of an epoch. */
+/* Loads as rank 1 of 2 with a sampler of each kind. Some kinds draw more samples than the dataset has. A second loader
+ * continues in the middle of an epoch. */
 DEVICE_CASE(loader_follows_the_sampler) {
   enum { DRAWN = 31, BATCH = 4, STOP = 2 };
   scoped_yard y = open_yard();

@@ -277,8 +277,8 @@ static void *run_writer(void *user) {
   return NULL;
 }
 
-/* While two threads write, every delivered row holds one repeated number. If each write replaces all rows, so does
- * every batch. */
+/* While two threads write, every delivered row holds one repeated number. If each write replaces all rows, each batch
+ * also holds one number. */
 DEVICE_CASE(replay_rows_are_not_torn) {
   static int64_t values[LONG_BATCH * LONG_ROW];
   scoped_yard y = open_yard();

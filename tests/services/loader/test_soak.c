@@ -38,7 +38,7 @@ static void check_epoch(const numbers *n, const int *seen, int64_t batch_size) {
   if (missing != n->length % batch_size) assert_int_equal(missing, batch_size); /* the last batch may be smaller */
 }
 
-/* Takes one epoch, or a part of it. Returns the number of batches. */
+/* Takes one epoch, or only its first `stop_at` batches. Returns the number of batches. */
 static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, const tdict_stream *stream,
                           int64_t batch_size, int64_t stop_at) {
   int seen[MOST] = {0};

@@ -1,7 +1,7 @@
 /* Tests REPLICATE: every device receives all bytes, over links between devices where these exist. */
 #include "several.h"
 
-/* Replicates one tree in every mode, with every number of threads, with the blocking and the asynchronous call. */
+/* Replicates a tree in every `step`-th way of way_at(): modes, numbers of threads, blocking or asynchronous. */
 static void check_ways(const several *s, const tdict_tree *src, int first, int step) {
   for (int i = first; i < NUM_WAYS; i += step) {
     const way v = way_at(i);

@@ -47,8 +47,7 @@ static tdict_transfer_stats stats_of(const several *s, const tdict_tree *src) {
   replicate(s, src, &v);
   return stats;
 }
-/* The devices copy the pinned bytes of a large tree, in the largest number of rounds. They copy a small tree from the
- * source instead. */
+/* The devices copy the pinned bytes of a large tree. They copy a small tree from the source instead. */
 GPU_CASE(replicate_sends_what_it_has_pinned) {
   scoped_several s = open_with_host(2);
   scoped_tree small = rows_tree(16, NULL), large = rows_tree(18000, NULL);

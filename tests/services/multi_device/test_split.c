@@ -30,7 +30,7 @@ static void check_parts(const several *s, const tdict_tree *src, int dim, const 
     at += counts[i];
   }
 }
-/* Splits in every mode, and gathers on the host, in pinned memory and on the last device. */
+/* Splits in some of the ways of way_at(), and gathers on the host, in pinned memory and on the last device. */
 static void check_ways(const several *s, const tdict_tree *src, int dim, const int64_t *given, const int64_t *counts) {
   for (int i = 0; i < NUM_WAYS; i += 3 * WAYS_STEP) {
     const way v = way_at(i);

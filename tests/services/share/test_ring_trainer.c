@@ -146,7 +146,7 @@ CASE(share_ring_trainer_refuses) {
   td_ok(tdict_share_ring_take(ring, 0, &batch, err));
   td_ok(tdict_share_ring_give_back(ring, batch, err));
   td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_give_back(ring, batch, err));
-  /* A worker cannot be added if there are too many, without a process, or with a closed socket. */
+  /* Adding a worker fails if the ring has max_workers, the process does not exist, or the socket is closed. */
   const rig_resources before = rig_resources_now();
   td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_add_worker(NULL, pair.ours, self, err));
   td_fails(TDICT_EINVAL, "belongs to a worker", tdict_share_ring_add_worker(worker, pair.ours, self, err));

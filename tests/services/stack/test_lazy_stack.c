@@ -103,7 +103,7 @@ static tdict_status ignore_entry(void *user, const tdict_lazy_entry *entry, tdic
   return TDICT_OK;
 }
 
-/* Each function names an item whose batch size was changed through its own handle. */
+/* The error of each function names the item whose batch size was changed through another handle. */
 CASE(lazy_stack_refuses_changed_items) {
   tdict_context *context = NULL;
   td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &context, err));

@@ -129,7 +129,7 @@ static inline tdict_status ranks_destroy(rank *r, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Returns the largest number of ranks for a case: one for each GPU, and at most MOST_RANKS. */
+/* Returns how many ranks a case can have: one for each GPU, but at most MOST_RANKS; on other devices, MOST_RANKS. */
 static inline int ranks_most(void) {
   tdict_gpu *gpu;
   int count = 0;

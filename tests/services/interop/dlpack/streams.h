@@ -136,7 +136,7 @@ static inline void finish_waiting(call *c) {
   assert_int_equal(c->status, TDICT_OK);
 }
 
-/* Makes a producer's tensor on the device, which uses the bytes of a leaf. */
+/* Makes a producer's tensor that shares the device memory of the leaf `t`. */
 static inline void produce_leaf(produced *p, const tdict_tensor *t) {
   const naive_layout layout = naive_layout_of(t);
   produce(p, t->data, (tdict_dl_device){t->storage->device.type, t->storage->device.index}, t->dtype, &layout);

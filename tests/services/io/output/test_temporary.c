@@ -62,7 +62,7 @@ CASE(temporary_files_of_others_stay) {
   close(at);
 }
 
-/* Uses the longest names that a file can have. Names that differ only at their end have different temporary names. */
+/* Uses names of 200 to 255 bytes. Names that differ only at their end have different temporary names. */
 CASE(temporary_names_are_short_enough) {
   scoped_folder f = folder_create();
   const int at = open_folder(&f);
