@@ -11,10 +11,10 @@ const char *__asan_default_options(void) { return "allocator_may_return_null=1:m
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=1024"; }
 
-/* The operation that the ranks run, and conditions under which they send further kinds of messages. */
+/* The operation that the ranks run, and conditions under which they send other kinds of messages. */
 typedef struct scene {
   int op;
-  bool has_other_tree; /* rank 1 has a tree with another schema, so the ranks exchange their schemas */
+  bool has_other_tree; /* rank 1 has a tree with a different schema, so the ranks exchange their schemas */
   bool has_bad_option; /* rank 1 passes a bad argument, so its error is sent */
   bool has_no_tree;    /* rank 0 passes no tree */
   bool has_counts;
@@ -154,7 +154,7 @@ static bool is_short_of_memory(damage_case *c) {
   const bool is_short = g->ranks[c->rank].status == TDICT_ENOMEM;
   return is_short;
 }
-/* Lets each allocation of a rank fail once: with undamaged messages, then with random damage in each message. */
+/* Makes each allocation of a rank fail once: with undamaged messages, then with random damage in each message. */
 static void damage_without_memory(const scene *s, rng *random, int *num_short) {
   scoped_rig whole = run_scene(s, 0, 0, 0, 0);
   for (int rank = 0; rank < WORLD; rank++) {

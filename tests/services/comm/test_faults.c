@@ -45,7 +45,7 @@ static int count_calls(int op, bool separate, int rank) {
   return count;
 }
 
-/* Lets rank `dead` die in call `n` of its table. Checks that no rank waits for long and no tree is half written.
+/* Makes rank `dead` die in call `n` of its table. Checks that no rank waits for long and no tree is half written.
  * Returns false if the machine was so slow that another rank reached its time limit before the death. */
 static bool die_once(int op, int dead, int n, bool silent, int64_t timeout_ns, int losses[NUM_OPS]) {
   scoped_tree good = op_good_tree();
@@ -75,7 +75,7 @@ static bool die_once(int op, int dead, int n, bool silent, int64_t timeout_ns, i
   return has_died;
 }
 
-/* Lets each rank die in each of its table calls, for each operation. */
+/* Makes each rank die in each of its table calls, for each operation. */
 static void die_everywhere(bool silent) {
   int deaths = 0, losses[NUM_OPS] = {0};
   for (int op = 0; op < NUM_OPS; op++)

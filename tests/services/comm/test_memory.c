@@ -1,4 +1,4 @@
-/* Lets every allocation of every call fail once. The only rank makes its calls on this thread, so all of its
+/* Makes every allocation of every call fail once. The only rank makes its calls on this thread, so all of its
  * allocations can fail. */
 #include "services/comm/every_op.h"
 

@@ -98,8 +98,8 @@ static tdict_tensor *device_tensor(int64_t size, double value) {
   return made;
 }
 
-/* One rank unlocks its tree, replaces a tensor and locks the tree again. The new tensor has another shape, or has the
- * same shape and must receive the elements. */
+/* One rank unlocks its tree, replaces a tensor and locks the tree again. The new tensor has a different shape, or has
+ * the same shape and must receive the elements. */
 DEVICE_CASE(comm_changed_trees_are_checked_again) {
   scoped_rig g = rig_create(WORLD);
   for (int same = 0; same < 2; same++)

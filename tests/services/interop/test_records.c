@@ -158,7 +158,7 @@ CASE(records_view_read_only) {
   assert_memory_equal(p, before, 3 * sizeof *p);
 }
 
-/* Checks that a view and a write fail because of one wrong field. */
+/* Checks that tdict_records_view() and tdict_records_write() fail because of one wrong field. */
 static void field_fails(tdict_status wanted, const char *text, tdict_record_field field, size_t record_bytes) {
   static char bytes[256];
   tdict_record_field table[2] = {{"good", 0, 0, TDICT_U8, 0, {0}}, field};

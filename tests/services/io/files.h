@@ -125,7 +125,7 @@ static inline void same_values(const tdict_nontensor *a, const tdict_nontensor *
     if (v.text) assert_memory_equal(v.text, w.text, v.length);
   }
 }
-static bool ignores_order; /* same_trees() allows another order of the keys */
+static bool ignores_order; /* same_trees() allows a different order of the keys */
 /* Finds the entry of `b` that same_trees() compares with entry `i` of `a`, whose key is `key`. */
 static inline void other_entry(const tdict_tree *b, size_t i, const char *key, tdict_entry *out) {
   char path[PATH_BYTES];

@@ -169,7 +169,7 @@ CASE(append_refuses_a_second_writer) {
   release_all(parts, 2);
 }
 
-/* Lets each system call fail in turn. The directory must keep its old rows, and no temporary files may be left. */
+/* Makes each system call fail in turn. The directory must keep its old rows, and no temporary files may be left. */
 CASE(append_that_fails_leaves_the_old_rows) {
   scoped_directory f = folder_create();
   dice d = {9};
@@ -190,8 +190,8 @@ CASE(append_that_fails_leaves_the_old_rows) {
   release_all(parts, 2);
 }
 
-/* Lets two system calls fail. The directory must have its old rows, at the latest after the next append, or the message
- * must say that they could not be restored. */
+/* Makes two system calls fail. The directory must have its old rows, at the latest after the next append, or the
+ * message must say that they could not be restored. */
 CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
   enum { PAIRS = 3, MOST_APART = 60 };
   scoped_directory f = folder_create();

@@ -235,7 +235,7 @@ DEVICE_CASE(load_reports_progress) {
   }
 }
 
-/* Waits in the first calls, so other threads continue to read. They must not call the function meanwhile. */
+/* Waits in the first calls, so other threads continue to read. They must not call the function in the meantime. */
 static bool see_slowly(void *user, uint64_t done, uint64_t total) {
   watch *w = user;
   if (pthread_mutex_trylock(&w->lock) != 0) {

@@ -1,4 +1,4 @@
-/* Tests the metadata of safetensors files: what an open returns, what a save writes, and that no entry is lost. */
+/* Tests the metadata of safetensors files: opening, saving, and that no entry is lost. */
 #include "files.h"
 #include "tdict/io.h"
 

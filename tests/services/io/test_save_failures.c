@@ -124,7 +124,7 @@ static int check_failure(const world *w, const tdict_error *error, bool is_new) 
   return is_litter;
 }
 
-/* Lets each call fail once. */
+/* Makes each system call fail once. */
 static void fail_each_call(kind what, way how, int code) {
   bool has_ended = false;
   int failures = 0;

@@ -236,7 +236,7 @@ static void save(world *w) {
   if (w->now && roll(&w->d, 3) == 0 && access(w->path, F_OK) == 0) check_load(w, w->now);
 }
 
-/* Lets a child process call `work`, and kills it at a random system call or at a random time. Returns its exit status,
+/* Makes a child process call `work`, and kills it at a random system call or at a random time. Returns its exit status,
  * or -1 if it was killed. */
 static int run_child(world *w, int (*work)(world *, tdict_tree *), tdict_tree *tree) {
   static int most[NUM_KINDS] = {40, 40, 40, 40, 40,

@@ -94,8 +94,8 @@ static void end(tdict_future *s) {
   tdict_future_release(s);
 }
 
-/* Saves random trees on the host, in pinned memory and on a device, with each kind of snapshot. After wait_source(),
- * the source is overwritten and gets another key. */
+/* Saves random trees on the host, in pinned memory and on a device, with each kind of snapshot. After
+ * tdict_future_wait_source(), the source is overwritten and gets a new key. */
 DEVICE_CASE(saving_writes_what_the_tree_was) {
   scoped_context c = td_context(NULL);
   scoped_folder f = folder_create();
@@ -355,7 +355,7 @@ CASE(saving_keeps_the_context_alive) {
     await_writer();
     td_release(source);
     pthread_t thread = td_start(open_gate, &is_destroyed);
-    if (round) tdict_future_release(s); /* nobody waits for the save */
+    if (round) tdict_future_release(s); /* no thread waits for the save */
     tdict_context_destroy(c);
     is_destroyed = true;
     assert_int_equal(pthread_join(thread, &was_early), 0);

@@ -15,7 +15,7 @@ static inline tdict_tree *rich_tree(void) {
   }
 }
 
-/* Lets each allocation of a save fail, which must leave the folder empty, and then each allocation of an open. */
+/* Makes each allocation of a save fail, which must leave the folder empty, and then each allocation of an open. */
 static inline void save_and_open_without_memory(const folder *f, const char *name, const tdict_save_options *options) {
   scoped_tree tree = rich_tree();
   TD_WITHOUT_MEMORY_THEN(tdict_save(NULL, in(f, name), tree, options, err), assert_int_equal(folder_count(f, NULL), 0));

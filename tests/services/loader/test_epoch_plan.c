@@ -377,7 +377,7 @@ CASE(loader_token_batches_follow_the_length) {
       check_epoch(&y, l, &d, divide_epoch(&d, epoch, &o));
       check_end(l);
     }
-    /* Restarts in the middle of an epoch, and sets a state of an epoch with another length. */
+    /* Restarts in the middle of an epoch, and sets a state of an epoch with a different length. */
     int64_t ids[DOCUMENTS], first[DOCUMENTS];
     assert_true(take_ids(&y, l, ids) > 0);
     tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));

@@ -1,9 +1,9 @@
-/* Tests what a loader tells the functions of a dataset: the place of each sample, its seed, and the worker's state. */
+/* Tests the tdict_fetch_info that a dataset gets: the position and seed of each sample, and the worker's state. */
 #include "numbers.h"
 
 enum { LENGTH = 23, EPOCHS = 3, WORKERS = 3, RANKS = 2 };
 
-/* A dataset whose functions check what they are told, and count the fetches of each sample. */
+/* A dataset whose functions check their tdict_fetch_info, and count the fetches of each sample. */
 typedef struct watched {
   numbers n;
   const tdict_sampler *order; /* for one rank: returns the sample at each position */

@@ -121,7 +121,7 @@ GPU_CASE(loader_pytorch_67831_a_batch_without_hook_keeps_its_methods) {
   load_in_all_ways((report){.type = &container, .paths = {"values"}});
 }
 
-/* "pin_memory *still* destroys custom containers": objects have names and sizes beside the tensors, also in lists. */
+/* "pin_memory *still* destroys custom containers": objects keep names and sizes as well as tensors, even in lists. */
 GPU_CASE(loader_pytorch_70158_containers_keep_what_they_carry) {
   load_in_all_ways((report){.type = &container, .paths = {"list.0", "list.1", "dict.a.b", "top"}});
 }

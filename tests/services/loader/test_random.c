@@ -166,7 +166,7 @@ static void check_tally(tally *t, int64_t epochs) {
   check_cells("distant pairs", t->count, t->pairs[1], chances, t->side * t->side);
 }
 
-/* Counts places, gaps and pairs over whole epochs of more than 8 elements. Above 256, the shuffle uses another
+/* Counts places, gaps and pairs over whole epochs of more than 8 elements. Above 256, the shuffle uses a different
  * method. */
 CASE(random_large_shuffles_are_uniform) {
   static const int64_t counts[] = {9, 10, 16, 17, 32, 33, 64, 100, 256, 257, 289, 300, 1000, 4099};

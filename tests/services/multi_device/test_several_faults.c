@@ -54,7 +54,7 @@ static void check_failed(const several *s, tdict_tree *const *trees, const tdict
   assert_null(whole);
 }
 
-/* Lets driver calls of all kinds fail, one at a time, in each job. */
+/* Makes driver calls of all kinds fail, one at a time, in each job. */
 static void sweep(several s, int64_t rows, int step) {
   tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES + 1] = {NULL}, *whole = NULL;
   int64_t met = 0, failed = 0;

@@ -10,7 +10,7 @@ static tdict_tree *rows_of(const tdict_tree *td, int dim, int64_t at, int64_t co
   td_release(parts[0], parts[2]);
   return parts[1];
 }
-/* Makes a tree of batch size [rows, columns], with a leaf that has a further dimension and a leaf that has none. */
+/* Makes a tree of batch size [rows, columns], with a leaf that has an additional dimension and a leaf that has none. */
 static tdict_tree *grid_tree(int64_t rows, int64_t columns, tdict_memory *memory) {
   tdict_tree *td = td_made(tree, tdict_create(2, (const int64_t[]){rows, columns}, &made, err));
   td_put(td, "x", random_tensor(TDICT_F32, SHAPE(rows, columns, 37), memory));

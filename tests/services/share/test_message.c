@@ -1,4 +1,4 @@
-/* Tests messages with descriptors: what is refused, timeouts, signals, and streams of messages. */
+/* Tests messages with descriptors: refusals, timeouts, signals, and streams of messages. */
 #include "services/share/message.h"
 
 #include "rig.h"

@@ -22,7 +22,7 @@ WORKER(share_worker_publishes) {
     td_ok(tdict_share_ring_publish(ring, batch, err));
   }
 }
-/* Begins all slots. Then publishes the first slot, the last slot, the second slot, the last but one, and so on. */
+/* Begins all slots. Then publishes the first slot, the last slot, the second slot, the second to last, and so on. */
 WORKER(share_worker_publishes_pairs) {
   enum { SLOTS = TDICT_SHARE_MAX_SLOTS };
   scoped_share_ring ring = rig_attach();

@@ -116,7 +116,7 @@ CASE(share_segment_refuses_heads) {
   }
 }
 
-/* The blob describes another tree or an object, or any byte of it is changed. */
+/* The blob describes a different tree or an object, or any byte of it is changed. */
 CASE(share_segment_refuses_blobs) {
   size_t bytes;
   scoped_bytes image = good_image(&bytes);

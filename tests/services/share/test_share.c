@@ -1,4 +1,4 @@
-/* Tests shared trees: copies, other processes, refusals, and what is freed. */
+/* Tests shared trees: copies, other processes, refusals, and the release of segments. */
 #include <sys/mman.h>
 
 #include "rig.h"

@@ -14,14 +14,14 @@ typedef struct fake_nccl_settings {
   void *(*host_pointer)(tdict_stream stream, const void *device_address);
   int (*device)(void);
   int version;            /* the version code that ncclGetVersion writes */
-  int version_result;     /* what ncclGetVersion returns */
-  int id_result;          /* what ncclGetUniqueId returns */
-  int init_result;        /* what ncclCommInitRankConfig returns, if not 0 */
-  int call_result;        /* what an operation returns, if not 0 */
-  int split_result;       /* what ncclCommSplit returns, if not 0 */
+  int version_result;     /* the return value of ncclGetVersion */
+  int id_result;          /* the return value of ncclGetUniqueId */
+  int init_result;        /* the return value of ncclCommInitRankConfig, if not 0 */
+  int call_result;        /* the return value of each operation, if not 0 */
+  int split_result;       /* the return value of ncclCommSplit, if not 0 */
   bool blocks;            /* an operation waits inside the call, until the communicator is aborted or has an error */
   int polls;              /* an operation stays in progress for this many calls of ncclCommGetAsyncError */
-  const char *last_error; /* what ncclGetLastError returns */
+  const char *last_error; /* the return value of ncclGetLastError */
   void (*inject)(int rank, int result); /* makes the communicators of this rank report an asynchronous error */
   _Atomic(int) comms;                   /* communicators that are neither destroyed nor aborted */
   _Atomic(int) aborts, launches, operations, open_groups;

@@ -242,7 +242,7 @@ SIM_CASE(nccl_comm_keeps_the_memory_of_a_queued_join) {
   close_blocks(&w);
 }
 
-/* Gathers the blocks, but lets the launches of rank 1 fail. */
+/* Gathers the blocks, but makes the kernel launches of rank 1 fail. */
 static tdict_status refuse_launches(rank *r, tdict_error *err) {
   refuses_launches = r->number == 1;
   return all_gather_blocks(r, err);

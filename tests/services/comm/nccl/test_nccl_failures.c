@@ -91,7 +91,7 @@ GPU_CASE(nccl_operations_wait_until_the_limit) {
 typedef struct interruption {
   world *w;
   int operations; /* number of operations before the call */
-  int error;      /* what NCCL reports; 0: another thread aborts */
+  int error;      /* the error that NCCL reports; 0: another thread aborts */
 } interruption;
 static void *interrupt_soon(void *user) {
   const interruption *it = user;

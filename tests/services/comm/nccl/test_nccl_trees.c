@@ -120,8 +120,7 @@ static void make_sources(world *w, bool parts) {
     sources[i] = parts ? rows_of(&w->ranks[i], start_of(i), counts_now[i]) : rows_of(&w->ranks[i], 0, ROWS);
 }
 
-/* Chooses the number of rows of each rank: equal numbers, or different ones, which are 0 for rank 1 of 3 or more
- * ranks. */
+/* Chooses the number of rows of each rank: equal, or different with 0 rows on rank 1 if there are 3 or more ranks. */
 static void choose_counts(const world *w, bool even) {
   int64_t left = ROWS;
   for (int i = 0; i < w->size; i++) {

@@ -174,7 +174,7 @@ CASE(output_folder_needs_consent_to_a_gap) {
   }
 }
 
-/* Lets each call fail once. */
+/* Makes each system call fail once. */
 static void fail_each_call(bool exists, int code) {
   int failures = 0;
   bool has_ended = false;
