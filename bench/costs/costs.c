@@ -1,6 +1,6 @@
-/* tdict-costs: runs each operation of costs_ops.c once. With callgrind, scripts/costs counts the instructions of the
- * functions whose names begin with cost_. With --calls, the program counts their system calls. main() owns the data.
- * Thread rule: one thread. */
+/* tdict-costs: runs each operation of costs_ops.c once. scripts/costs runs it under callgrind to count the instructions
+ * of the functions whose names begin with cost_. With --calls, the program itself counts the system calls of these
+ * functions. main() owns the data. Thread rule: one thread. */
 #include "costs.h"
 
 #include <errno.h>
@@ -31,7 +31,8 @@ static tdict_status make_tree(cost_job *job, int ndim, int64_t rows, int64_t col
   return tdict_create_from(fields, 5, ndim, batch, NULL, out, &job->err);
 }
 
-/* Makes the trees with many small tensors. */
+/* Makes `tensors`, the trees that contain them (wide, nested, dotted and deep), and `other`, which has its own
+ * tensors. */
 static tdict_status prepare_leaves(cost_job *job) {
   static const int64_t shape[2] = {2, 4}, batch[1] = {2};
   tdict_error *err = &job->err;
@@ -56,7 +57,7 @@ static tdict_status prepare_leaves(cost_job *job) {
   return status == TDICT_OK ? tdict_set(job->deep, "next.obs.pixels", job->tensors[0], err) : status;
 }
 
-/* Makes the trees with many rows. */
+/* Makes the trees of rows, the mask, the strip, the row positions and the dataset. */
 static tdict_status prepare_row_trees(cost_job *job) {
   static const int64_t rows[1] = {COST_ROWS};
   static const int turn[2] = {1, 0};
@@ -113,7 +114,8 @@ static void release_job(cost_job *job) {
   free(job);
 }
 
-/* The number of system calls that the filter has trapped in the current operation, and the number of the last one. */
+/* num_calls: how many system calls the filter has trapped in the current operation. last_call: the system call number
+ * of the last one. */
 static volatile sig_atomic_t num_calls, last_call;
 
 static void note_call(int signal, siginfo_t *info, void *context) {
@@ -176,7 +178,7 @@ int main(int argc, char **argv) {
   if (!job) return 1;
   tdict_status status = prepare_job(job, calls ? 2 : scale);
   printf("function\tunit\tunits\toperation\tsystem calls\n");
-  fflush(stdout); /* make stdio allocate its buffer before the filter is installed */
+  fflush(stdout); /* stdio allocates its buffer now, before the filter is installed */
   if (calls && !count_calls()) {
     fprintf(stderr, "tdict-costs: cannot install the system call filter: %s\n", strerror(errno));
     return 1;

@@ -7,13 +7,13 @@
 
 enum { COST_ROWS = 8192, COST_LEAVES = 256, COST_PICKED = 256, COST_ITEMS = 64, COST_KEY = 16, COST_MOST = 4 };
 
-/* The data of the operations, made before the counting begins. All sizes except COST_ROWS are multiplied by `scale`. */
+/* The data of the operations, made before counting begins. --scale multiplies all sizes except COST_ROWS. */
 typedef struct cost_job {
   int scale;
-  int64_t leaves, picked, items; /* numbers of leaves in a wide tree, selected rows, and trees to join */
+  int64_t leaves, picked, items; /* number of leaves in `wide`, of selected rows, and of trees to join */
   char keys[COST_MOST * COST_LEAVES][COST_KEY];
   char names[COST_MOST * COST_LEAVES][COST_KEY]; /* the dotted names of the leaves of `nested` */
-  const char *paths[COST_MOST * COST_LEAVES];    /* the paths of the leaves of `nested` */
+  const char *paths[COST_MOST * COST_LEAVES];    /* pointers to `names` */
   tdict_field fields[COST_MOST * COST_LEAVES];   /* a scalar field for each path */
   tdict_tensor *tensors[COST_MOST * COST_LEAVES];
   tdict_tree *wide, *other, *nested, *dotted,

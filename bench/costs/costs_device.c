@@ -1,8 +1,7 @@
-/* tdict-costs-device: makes one call for a tree of small tensors on simulated devices: an asynchronous transfer, a read
- * of rows by a list on the device, or a copy, fill, conversion or join on the device. With callgrind,
- * bench/costs/device_limits.py counts the instructions of the calling thread in cost_call(). During a transfer's call,
- * the device makes no copies, so that each run finds about the same marks. main() owns the data. Thread rule: one
- * thread. */
+/* tdict-costs-device: measures one call on a tree of small tensors with simulated devices: an asynchronous transfer, or
+ * a read of rows selected by an index list on the device. bench/costs/device_limits.py runs it under callgrind to count
+ * the instructions that the calling thread executes in cost_call(). The simulated device is held during the call that
+ * starts a transfer, so the count varies little between runs. main() owns the data. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +35,8 @@ typedef struct device_job {
   const tdict_run *how; /* &run, or NULL: the call waits for its work */
 } device_job;
 
-/* A call to count. A transfer sets *out. Other calls do not: they wait, or queue their work on a stream. */
+/* A call whose instructions are counted. A transfer sets *out to its future. A read of rows leaves *out NULL: it waits,
+ * or queues its work on the stream. */
 typedef struct operation {
   const char *name;
   tdict_status (*call)(device_job *job, tdict_future **out, tdict_error *err);
@@ -45,7 +45,7 @@ typedef struct operation {
 
 static const tdict_device devices[2] = {{TDICT_DEVICE_SIM, 0}, {TDICT_DEVICE_SIM, 1}};
 
-/* Returns options with one thread, so that the result does not depend on the number of processors. */
+/* Returns transfer options with one thread, so that the count does not depend on the number of processors. */
 static tdict_transfer_options one_thread(void) {
   tdict_transfer_options o = tdict_transfer_options_default();
   o.num_threads = 1;
@@ -59,7 +59,7 @@ static tdict_status move_with(device_job *job, bool narrow, tdict_future **out, 
 static tdict_status move(device_job *job, tdict_future **out, tdict_error *err) {
   return move_with(job, false, out, err);
 }
-/* The leaves are floats in pinned memory, so none is narrowed. */
+/* The option narrow has no effect here, because the leaves are floats in pinned memory. */
 static tdict_status move_narrow(device_job *job, tdict_future **out, tdict_error *err) {
   return move_with(job, true, out, err);
 }
@@ -117,7 +117,8 @@ COUNTED static tdict_status cost_call(const operation *op, device_job *job, tdic
   return op->call(job, out, err);
 }
 
-/* Makes a tree of `leaves` tensors of `ndim` dimensions, each in its own storage. */
+/* Makes a tree of `leaves` float tensors with the same shape, each in its own storage. The first dimension is the batch
+ * dimension. */
 static tdict_status make_tree(long leaves, int ndim, const int64_t *shape, tdict_memory *memory, tdict_tree **out,
                               tdict_error *err) {
   tdict_status status = tdict_create(1, shape, out, err);
@@ -131,7 +132,8 @@ static tdict_status make_tree(long leaves, int ndim, const int64_t *shape, tdict
   return status;
 }
 
-/* Makes the source: leaves of 4000 bytes in host memory, or in one pinned storage if the operation moves a block. */
+/* Makes the source: leaves of 4000 bytes, each in its own storage in ordinary memory, or all in one pinned storage if
+ * the operation moves a block. */
 static tdict_status prepare_transfer(device_job *job, const operation *op, long leaves, tdict_error *err) {
   static const int64_t shape[] = {1000};
   tdict_tree *made = NULL;
@@ -163,7 +165,7 @@ static tdict_status prepare_work(device_job *job, const operation *op, long leav
   return status == TDICT_OK ? tdict_tensor_clone(list, job->memory, &job->list, err) : status;
 }
 
-/* Makes uncounted calls, which load the kernels and fill the library's caches, and then the counted call. */
+/* Makes two uncounted calls, which load the kernels and fill the library's caches, and then the counted call. */
 static tdict_status run_calls(device_job *job, const operation *op, tdict_error *err) {
   enum { WARMUP = 2 };
   tdict_status status = TDICT_OK;
@@ -181,7 +183,7 @@ static tdict_status run(device_job *job, const operation *op, long leaves, tdict
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   sim.num_devices = 2;
-  sim.memory_bytes = (size_t)64 << 20; /* under valgrind, more address space is not available */
+  sim.memory_bytes = (size_t)64 << 20; /* valgrind cannot reserve more address space for the simulated memory */
   o.sim = &sim;
   o.device = devices[0];
   tdict_status status = tdict_context_create(&o, &job->context, err);

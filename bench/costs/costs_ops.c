@@ -1,5 +1,5 @@
-/* The operations that tdict-costs counts. callgrind finds the functions by name, so they must not be inlined or
- * cloned. Each operation releases what it makes. main() owns the data. Thread rule: one thread. */
+/* The operations that tdict-costs runs. callgrind finds their functions by name, so the compiler must not inline or
+ * clone them. Each operation releases the objects that it makes. main() owns the data. Thread rule: one thread. */
 #include <stdio.h>
 
 #include "tdict/clone.h"
@@ -19,7 +19,7 @@
 #else
 #define COST(name) __attribute__((noinline, noclone, used)) static tdict_status cost_##name(cost_job *job)
 #endif
-/* Defines an operation that makes one tree. */
+/* Defines an operation whose call makes one tree, `out`. */
 #define MAKES(name, call)             \
   COST(name) {                        \
     tdict_tree *out = NULL;           \
@@ -27,7 +27,7 @@
     tdict_release(out);               \
     return status;                    \
   }
-/* Defines an operation that makes several trees in job->out, at most `room` of them. */
+/* Defines an operation whose call makes up to `room` trees in job->out and sets `count`. */
 #define MAKES_MANY(name, room, call)                                                     \
   COST(name) {                                                                           \
     size_t count = (size_t)(room);                                                       \
@@ -35,10 +35,10 @@
     for (size_t i = 0; i < count && status == TDICT_OK; i++) tdict_release(job->out[i]); \
     return status;                                                                       \
   }
-/* Defines an operation that only makes a call. */
+/* Defines an operation whose call makes nothing that must be released. */
 #define DOES(name, call) \
   COST(name) { return call; }
-/* Defines an operation that calls a function for each i from 0 to count - 1. */
+/* Defines an operation that evaluates `call` for each i from 0 to count - 1. */
 #define REPEATS(name, count, call)                                                          \
   COST(name) {                                                                              \
     tdict_status status = TDICT_OK;                                                         \
@@ -63,7 +63,7 @@ COST(dlpack_export) {
   tdict_dlpack_release_entries(entries, count);
   return status;
 }
-/* The counted instructions include the export. */
+/* The count includes the export, which makes the entries to import. */
 COST(dlpack_import) {
   tdict_dlpack_entry *entries = NULL;
   tdict_tree *tree = NULL;

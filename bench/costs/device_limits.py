@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Counts the instructions of transfers and reads of trees on simulated devices with callgrind, and compares with
-limits.
+"""Counts the instructions of transfers and reads of trees on simulated devices with callgrind, and compares the counts
+with limits.
 
 usage: bench/costs/device_limits.py PROGRAM
 
-PROGRAM is `tdict-costs-device`, built with optimization. Each call is counted for trees of 1000 and of 2000 tensors.
-The difference is the calling thread's cost of 1000 further tensors. The limits are 10 % above the highest figures with
-GCC 12 on x86-64. The figures of split-two vary by 25 %, because library threads release the sources meanwhile.
+PROGRAM is `tdict-costs-device`, built with optimization. Each call is counted with trees of 1000 and of 2000 tensors.
+The difference divided by 1000 is the calling thread's cost per additional tensor. The limits are 10 % above the highest
+cost measured with GCC 12 on x86-64. The cost of split-two varies by 25 %, because library threads release the sources
+at the same time.
 
 Exit status: 0 success, 1 a limit is exceeded or a program failed, 2 wrong usage, 77 valgrind is not installed.
 """
@@ -24,7 +25,7 @@ LIMITS = {"block": 58, "block-narrow": 58, "separate": 255, "split-one": 360, "s
 
 
 def count(program, name, leaves):
-    """Returns how many instructions the first thread executes in cost_call()."""
+    """Returns how many instructions the main thread executes in cost_call()."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", "--toggle-collect=cost_call", "--separate-threads=yes",
                    f"--callgrind-out-file={folder}/out", program, name, str(leaves)]

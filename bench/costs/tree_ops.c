@@ -1,7 +1,8 @@
-/* tdict-tree-ops: measures operations on whole trees on the host, and a plain C implementation of the same work as a
- * lower bound. Prints one JSON object: for each name, the shortest time of many rounds in seconds.
- * bench/costs/tree_ops.py alternates between this program and TensorDict. Tensors and keys are made before the
- * measurement, and main() owns them. Thread rule: one thread; copies of large rows also use pool threads. */
+/* tdict-tree-ops: measures operations on whole trees on the host. For some of them, also measures the same work in
+ * plain C as a lower bound. Prints one JSON object, which maps each name to the shortest time of several rounds in
+ * seconds, and a few names to bytes. bench/costs/tree_ops.py runs this program and TensorDict alternately. Tensors and
+ * keys are made before the measurement, and main() owns them. Thread rule: one thread; copies of large rows also use
+ * pool threads. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,15 +28,15 @@ static tdict_tree *flat, *deep, *nested, *samples[SAMPLES], *stacked;
 static char *rows, *target;
 static size_t row_bytes;
 static tdict_error error;
-static tdict_tree *table_tree, *minibatch; /* the rows of a replay buffer, and a tree for the picked rows */
+static tdict_tree *table_tree, *minibatch; /* ROWS rows as in a replay buffer, and the destination of PICKED rows */
 static int64_t picked[PICKED];
 static tdict_tensor *picked_mask;
 static tdict_dataset *dataset;
-static tdict_tree *large_tree, *large_part; /* the same, but with large rows, which pool threads help to copy */
+static tdict_tree *large_tree, *large_part; /* the same with large rows, which pool threads can help to copy */
 static int64_t *large_picked;
 static tdict_context *large_context;
 static tdict_run large_options;
-static int count; /* the number of keys, for operations that are measured at several sizes */
+static int count; /* the number of keys in `flat`, for operations that are measured at several sizes */
 
 static double now_seconds(void) {
   struct timespec t;
@@ -49,7 +50,8 @@ static void check_status(tdict_status status) {
   exit(1);
 }
 
-/* A plain C tree as a lower bound: a hash table with open addressing, which copies the keys and borrows the values. */
+/* The lower bound for trees: a hash table in plain C with open addressing, which copies the keys and borrows the
+ * values. */
 typedef struct floor_entry {
   char *key;
   void *value;
@@ -87,8 +89,8 @@ static void floor_free(floor_table *t) {
 }
 static floor_table table;
 
-/* Each of these macros defines a function that measures some work and returns its seconds. MAKES: the work makes the
- * tree `out`, which is released after the measurement. DOES_EACH: returns the mean seconds of `many` repetitions. */
+/* Each of these macros defines a function that measures some work and returns its seconds. MAKES: the call makes the
+ * tree `out`, whose release is not measured. DOES_EACH: the function returns the mean time of `many` repetitions. */
 #define DOES(name, work)                \
   static double time_##name(void) {     \
     const double begin = now_seconds(); \
@@ -168,7 +170,8 @@ static double time_fetch(void) {
   check_status(table_rows->fetch_batch(table_rows->self, NULL, picked, PICKED, minibatch, &error));
   return now_seconds() - begin;
 }
-/* Copies rows in plain C, as a lower bound. The size of a row is not known at compile time. */
+/* The lower bound for copies of rows: memcpy() for each row. The row size is not a compile-time constant, so the
+ * compiler cannot inline the copies. */
 static double time_gather_floor(void) {
   static const char *const names[TABLE_LEAVES] = {"a", "b", "c", "d", "e"};
   double begin = now_seconds();
@@ -233,7 +236,8 @@ static void prepare_trees(void) {
   memset(target, 1, row_bytes);
 }
 
-/* Makes 8192 rows of 17 f32, 6 f32, f32, f32 and bool, and selects 512 random rows. */
+/* Makes ROWS rows of 17 f32, 6 f32, f32, f32 and bool, the destination, and the list and the mask that select PICKED
+ * scattered rows. */
 static void prepare_row_tables(void) {
   static const tdict_field fields[TABLE_LEAVES] = {{"a", TDICT_F32, 1, {17}},
                                                    {"b", TDICT_F32, 1, {6}},
@@ -277,7 +281,7 @@ static void report_list(const timed *ways, size_t num_ways, int rounds) {
   for (size_t i = 0; i < num_ways; i++) print_fastest(ways[i].name, ways[i].fn, rounds);
 }
 
-/* Measures copies of 65536 rows out of 1,000,000 rows of 512 bytes, without and with pool threads. */
+/* Measures reads and writes of 65536 of 1,000,000 rows of 512 bytes, with 0 to 2 pool threads. */
 static void report_large_rows(void) {
   static const tdict_field fields[] = {{"x", TDICT_U8, 1, {LARGE_ROW}}};
   const int64_t all[1] = {LARGE_ROWS}, part[1] = {LARGE_PICKED};
@@ -288,7 +292,7 @@ static void report_large_rows(void) {
   check_status(tdict_context_create(&options, &context, &error));
   check_status(tdict_create_from(fields, 1, 1, all, NULL, &large_tree, &error));
   check_status(tdict_create_from(fields, 1, 1, part, NULL, &large_part, &error));
-  memset(tdict_data(large_tree, "x"), 1, (size_t)LARGE_ROWS * LARGE_ROW); /* maps real pages, not the zero page */
+  memset(tdict_data(large_tree, "x"), 1, (size_t)LARGE_ROWS * LARGE_ROW); /* so that no page maps to the zero page */
   large_picked = calloc(LARGE_PICKED, sizeof *large_picked);
   if (!large_picked) exit(1);
   for (int64_t i = 0; i < LARGE_PICKED; i++) large_picked[i] = i * 314159 % LARGE_ROWS; /* distinct rows */

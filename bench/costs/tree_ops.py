@@ -2,8 +2,9 @@
 """Compares the times of operations on whole trees in tdict, in TensorDict and in plain C (the floor). Prints a table.
 
 usage: tree_ops.py TDICT_TREE_OPS [ROUNDS]
-Runs the program tdict-tree-ops and the same work with TensorDict alternately, ROUNDS times (default 5). TensorDict must
-be installed for this Python. Each round measures the smallest time, and the table has the median of the rounds."""
+Runs TDICT_TREE_OPS (the program tdict-tree-ops) and the same work with TensorDict alternately, ROUNDS times (default
+5). TensorDict must be installed for this Python. Each round takes the shortest of many times, and the table shows the
+median over the rounds."""
 
 import datetime
 import json

@@ -1,4 +1,4 @@
-"""Draws bar charts of records as SVG. A chart depends only on its record. Needs only the standard library."""
+"""Draws bar charts of records as SVG. The same record always gives the same chart. Needs only the standard library."""
 import math
 
 COLOURS = {"tdict": "#1b6ca8", "driver": "#7f7f7f", "torch": "#d1495b", "tensordict": "#edae49", "jax": "#66a182",
@@ -19,7 +19,7 @@ def number(value):
 
 
 def nice_top(value):
-    """Returns the upper end of a scale: the first round number that is not below `value`."""
+    """Returns the upper end of a scale: the smallest round number that is not less than `value` (within 0.1 %)."""
     power = 10 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * 0.999)
 
@@ -53,7 +53,8 @@ class Canvas:
 
 
 def bars(title, note, groups, series):
-    """Returns an SVG chart of groups (name, {series: (milliseconds, spread)}), in order. A group may lack a series."""
+    """Returns an SVG bar chart. `groups` is a list of (name, {series: (milliseconds, spread)}). A group may lack a
+    series."""
     bar, gap, left, top, high = 36, 30, 60, 70, 260
     series = [who for who in series if any(who in values for _, values in groups)]
     widths = [bar * max(1, sum(who in values for who in series)) for _, values in groups]
@@ -87,7 +88,7 @@ def bars(title, note, groups, series):
 
 
 def wrapped(text, most):
-    """Wraps a text at spaces into lines of at most `most` characters."""
+    """Splits a string at spaces into lines of at most `most` characters. A longer word gets a line of its own."""
     lines = [""]
     for word in text.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > most:

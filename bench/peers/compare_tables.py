@@ -1,5 +1,5 @@
-"""Makes Markdown tables from a record of bench/peers/compare. A simulated run gets one table without peers. Uses only
-standard modules."""
+"""Makes Markdown tables from a record of bench/peers/compare. A record of a simulated device gives a single table
+without peers. Uses only standard modules."""
 import statistics
 
 import charts
@@ -52,7 +52,7 @@ def line_text(row):
 
 
 def stands(row):
-    """Returns a text that says which contenders the library is behind, even with and ahead of."""
+    """Returns a string that says which contenders the library is behind, even with, and ahead of in this row."""
     found = {"behind": [], "even": [], "ahead": []}
     for who in ORDER[1:]:
         if who in records.measured(row):
@@ -62,7 +62,7 @@ def stands(row):
 
 
 def scenario_rows(record):
-    """Returns the scenarios in the order of the report, each with the rows that were reached."""
+    """Returns (scenario, rows that were reached) pairs in the order of the report."""
     found = {}
     for row in record["rows"]:
         if row["reached"]:
@@ -72,7 +72,8 @@ def scenario_rows(record):
 
 
 def row_text(record, row):
-    """Returns the name of a row, with the number of its run if this is not the last run."""
+    """Returns the name of a row. If the record merges several runs, and the row is not from the last of them, adds the
+    number of its run."""
     number = records.earlier(record, row)
     return row["row"] + (f" (run {number})" if number else "")
 
@@ -126,8 +127,8 @@ def made_text(record):
 
 
 def standing(record):
-    """Returns lines that say in how many rows tdict is ahead, even and behind, and that list the rows in which it is
-    behind."""
+    """Returns lines with a table of the number of rows in which tdict is ahead of, even with and behind each contender,
+    and a list of the rows in which it is behind."""
     counts, behind = {}, []
     for row in record["rows"]:
         if not row["reached"]:
@@ -169,7 +170,7 @@ NOTES = {
 
 
 def threads_lines(rows):
-    """Returns a table with the threads that a row asked for and the processors that each library used."""
+    """Returns lines that say how many processors each library used in each row."""
     lines = ["", "Processors used: the processor time of all threads of the process, divided by the time. `num_threads` of "
              "TensorDict does not limit PyTorch's `pin_memory()`, which copies each leaf with one thread for each processor.",
              ""]
@@ -197,7 +198,7 @@ def fresh_lines(rows):
 
 
 def overlap_lines(rows):
-    """Returns lines that say how far kernel and transfer overlapped: how much of the shorter of the two was hidden."""
+    """Returns lines that say what percentage of the shorter of kernel and transfer was hidden behind the longer one."""
     lines = [""]
     for row in rows:
         more = row.get("more")
@@ -211,7 +212,7 @@ def overlap_lines(rows):
 
 
 def section(record):
-    """Returns the lines of the report."""
+    """Returns the lines of the report on a record."""
     if record["simulated"]:
         size = "" if record["full"] else ", rows of at most 4 MB"
         lines = [f"**SIMULATED device{size}: these times are copies within the host's memory; they say nothing about a "

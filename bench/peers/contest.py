@@ -1,5 +1,5 @@
-"""The worker processes of bench/peers/compare, their teams, and the contenders that take turns in a row. Needs only the
-standard library."""
+"""The worker processes of bench/peers/compare, the teams that they form, and the contenders that take turns in a row.
+Needs only the standard library."""
 import json
 import math
 import os
@@ -9,21 +9,21 @@ import sys
 import threading
 import time
 
-TURN_SECONDS = 0.01  # a turn has enough repetitions to take this long, but at most --samples
-WARM, WARM_SECONDS = 4, 0.02  # most uncounted repetitions before a turn of a warm row, and their time limit
-PAUSED, PAUSED_SECONDS = 3, 0.06  # fewest repetitions in a turn of a row with pauses, unless they take longer
-# (longest wall time of a repetition in seconds, turns of the contender); for longer repetitions, LEAST_TURNS
+TURN_SECONDS = 0.01  # the repetitions of a turn take about this long together, but there are at most --samples of them
+WARM, WARM_SECONDS = 4, 0.02  # limits on the number and total time of uncounted repetitions before a turn of a warm row
+PAUSED, PAUSED_SECONDS = 3, 0.06  # fewest repetitions in a turn of a "paused" row, unless they take longer than this
+# (longest wall time of one repetition in seconds, number of turns); contenders with longer repetitions get LEAST_TURNS
 TURNS = ((0.1, 11), (0.2, 7), (0.4, 5))
-LEAST_TURNS = 3      # in both sittings together
+LEAST_TURNS = 3      # total for both sittings
 LONG_SECONDS = 0.4   # if a repetition takes longer than this, the warm-up counts as a turn
 
 
 class Failed(Exception):
-    """A worker reported an error, or did not reply."""
+    """Raised if a worker reports an error, ends, or does not reply in time."""
 
 
 class Worker:
-    """A process that replies to requests, see tdict-bench worker and bench/peers/worker.py."""
+    """A process that replies to JSON requests, see bench/program/worker.c and bench/peers/worker.py."""
 
     def __init__(self, name, command, timeout=120, extra=None):
         self.name, self.timeout = name, timeout
@@ -44,7 +44,7 @@ class Worker:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
         except OSError:
-            pass  # receive() reports that the process has ended
+            pass  # the process has ended, which receive() reports
 
     def receive(self):
         try:
@@ -94,7 +94,7 @@ def peer_command(options, name):
 
 
 class Team:
-    """The workers of the library and of its peers. `key` names the team. Most runs have only one team."""
+    """A worker of the library and workers of its peers. `key` identifies the team. Most runs have only one team."""
 
     def __init__(self, key, library, peers):
         self.key, self.library, self.peers = key, library, peers
@@ -104,28 +104,29 @@ class Team:
 
 
 class Contender:
-    """A worker that takes turns while a row is measured, and the request that makes it run."""
+    """A worker that takes turns while a row is measured, and the fields that its "run" requests have."""
 
     def __init__(self, name, worker, request, setting=None):
         self.name, self.worker, self.request, self.setting = name, worker, request, setting
         self.turns, self.cpu, self.count, self.warm, self.most_turns, self.owed = [], [], 1, 0, math.inf, math.inf
 
     def run(self, count, warm=0):
-        """Runs `count` repetitions. Returns their seconds, and one repetition's wall time and processor seconds."""
+        """Runs `count` repetitions. Returns the list of their seconds, and the mean wall time and processor seconds of
+        a repetition."""
         begin = time.monotonic()
         answer = self.worker.ask(op="run", warm=warm, count=count, **self.request)
         wall = (time.monotonic() - begin) / (count + warm)
         return [float(f"{one:.5g}") for one in answer["seconds"]], wall, answer.get("cpu_seconds", 0) / count
 
     def first_run(self):
-        """Runs one repetition to warm up. A long repetition counts as a turn."""
+        """Runs one repetition as a warm-up. If it takes longer than LONG_SECONDS, it counts as a turn."""
         seconds, wall, cpu = self.run(1)
         if wall > LONG_SECONDS:
             self.add_turn(seconds, cpu)
         return seconds, wall
 
     def warm_up(self, worker):
-        """Warms up before a second sitting. `worker` may be a new process."""
+        """Warms up before a second sitting. `worker` may have been restarted since the first sitting."""
         self.worker = worker
         if self.most_turns == LEAST_TURNS:
             self.first_run()
@@ -133,7 +134,7 @@ class Contender:
             self.run(1, WARM if self.warm else 0)
 
     def plan(self, wall, most, cache="warm"):
-        """Chooses the repetitions of a turn and the number of turns from the time of one repetition."""
+        """Chooses how many repetitions a turn has, and how many turns, from `wall`, the time of one repetition."""
         if wall <= LONG_SECONDS:
             self.turns, self.cpu = [], []
         wall = max(wall, 1e-9)
@@ -147,8 +148,8 @@ class Contender:
         self.owed = max(0, -(-self.most_turns * (sitting + 1) // sittings) - len(self.turns))
 
     def has_turn(self, turn, turns):
-        """Returns whether the contender runs in this turn. If it has fewer than `turns` turns, they are spread
-        evenly."""
+        """Returns whether the contender runs in turn number `turn`. If it needs fewer than `turns` turns, they are
+        spread evenly."""
         mine = min(self.owed, turns)
         return mine * (turn + 1) // turns > mine * turn // turns
 

@@ -15,12 +15,12 @@ try:
 except ImportError:
     TensorDict = None
 
-SCALE, OFFSET = 0.0078125 * 1.1, -0.9  # as in bench/program/device_moves.c
-RENEW_BYTES = 1 << 30                  # larger sources keep the elements of the first verification
+SCALE, OFFSET = 0.0078125 * 1.1, -0.9  # the same values as in bench/program/device_moves.c
+RENEW_BYTES = 1 << 30                  # larger sources are filled once, not before each verification
 
 
 class Returned:
-    """The result of a way that is timed only until its call returns."""
+    """The result of a way whose time ends when its call returns, with this time."""
 
     def __init__(self, seconds, result):
         self.seconds, self.result = seconds, result
@@ -58,7 +58,8 @@ class DevicePeer:
                 to[...] = random.integers(0, self.work.get("below", 256), to.shape, to.dtype)
 
     def renew(self, seed):
-        """Writes new random elements to the sources, unless they are large."""
+        """Writes random elements to the sources, unless they are large and already filled. Then updates all copies of
+        them."""
         if sum(leaf.nbytes for leaf in self.host) <= RENEW_BYTES or not self.filled:
             self.fill(self.host, seed)
             self.filled = True
@@ -92,8 +93,8 @@ class DevicePeer:
         self.ways = {}
         torch_peer.release_memory(self.gpu)
 
-    # The works. Each function returns the ways of a work by name: a function that runs the way, and one that returns
-    # the expected leaves.
+    # The works. Each function returns a dict that maps the name of each way to two functions: one runs the way, the
+    # other returns the expected leaves.
     def prepare_gather(self):
         host, batch, picked = self.work.get("place") == "host", self.work["batch"], self.work["picked"]
         self.tree = self.to_place(self.host)
@@ -155,7 +156,8 @@ class DevicePeer:
         values = [leaf.numpy() for leaf in self.value]
 
         def take(rows, mode):
-            """Takes rows into the target arrays. With the mode "raise", NumPy writes to a buffer first."""
+            """Copies rows to the target arrays. `mode` is never "raise", with which NumPy would write to a buffer
+            first."""
             for source, to in zip(arrays, targets):
                 source.take(rows, 0, to, mode)
             return self.target
@@ -265,8 +267,8 @@ class DevicePeer:
         return ways
 
     def add_consolidated(self, ways, td, pinned):
-        """Adds a way whose tree is consolidated before the measurement, like trees of tdict_create_from(). Its elements
-        stay the same in all verifications."""
+        """Adds a way that sends a tree consolidated beforehand, as trees of tdict_create_from() are. This tree is not
+        refilled between verifications."""
         self.fill(self.host, 1)
         self.filled = True
         self.td_tree = td.consolidate(pin_memory=True) if pinned else td.consolidate()
@@ -308,7 +310,7 @@ class DevicePeer:
 
     # Requests.
     def do_once(self, way):
-        """Runs a way once and drops the result. Returns the seconds of both together."""
+        """Runs a way once and drops its result. Returns (seconds, None), where the seconds include the drop."""
         begin = clock()
         result = self.ways[way][0]()
         if isinstance(result, Returned):

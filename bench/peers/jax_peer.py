@@ -4,7 +4,7 @@ device_get()."""
 import importlib.metadata
 import os
 
-# JAX allocates a pool of device memory. This fraction leaves memory for the other workers.
+# JAX preallocates this fraction of the device memory, and the other workers need the rest.
 os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", ".25")
 
 import jax
@@ -68,7 +68,7 @@ class JaxPeer(worker.Peer):
 
     def sample(self, setting, tree):
         if self.work["do"] == "d2h":
-            # After a fetch, an array keeps its copy on the host, so each repetition fetches a new array.
+            # After device_get(), an array caches its host copy, so each repetition needs a new array.
             fresh = jax.block_until_ready(self.again(self.on_device[tree]))
             begin = clock()
             made = jax.device_get(fresh)
@@ -90,7 +90,7 @@ class JaxPeer(worker.Peer):
 
     @staticmethod
     def in_order(made):
-        """Returns the leaves in numeric order, because JAX sorts the keys of a dict as strings."""
+        """Returns the leaves in numeric order of their keys. JAX would order the keys as strings."""
         return [made[str(i)] for i in range(len(made))]
 
     def verify(self, setting):

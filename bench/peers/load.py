@@ -12,12 +12,13 @@ WAY is one of
   instanttensor        instanttensor.safe_open(FILE): its default, which reads from the disk without the page cache
   instanttensor-mmap   the same with Backend.MMAP: through the page cache
 
-The line has the seconds of the first call after the CUDA context was created, and the seconds of later calls: at least
-one, at most --repeat, and none that would start after --seconds. Before each call, the file is read once to fill the
-page cache. Eight tensors of the first result are compared with the file. If the way cannot be measured, the line has
-the reason in "error". Without a GPU, some ways load to the cpu.
+The line has the seconds of the first call, which is made after the CUDA context was created, and the seconds of later
+calls: at least one and at most --repeat. After --seconds, no further call starts. Before each call, the file is read
+once to fill the page cache. Eight tensors of the first result are compared with the file. If the way cannot be
+measured, "error" in the line has the reason. Without a GPU, the ways that support it load to the cpu.
 
-A machine without a package registry needs these wheels (Python 3.12, x86-64), besides torch and safetensors:
+A machine that cannot reach a package registry needs these wheels (Python 3.12, x86-64) in addition to torch and
+safetensors:
   fastsafetensors-0.5.0-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl, 2.7 MB (needs typer)
   instanttensor-0.2.2-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl, 6.5 MB (needs torch >= 2.8)
   tensordict-0.15.3-py3-none-any.whl, 0.9 MB (needs pyvers and cloudpickle)"""
@@ -35,7 +36,7 @@ VERIFIED = 8
 
 
 class CannotRun(Exception):
-    """Raised if this machine cannot run the way."""
+    """Raised if a way cannot run on this machine or gives a wrong result."""
 
 
 def need_gpu(device, way):
@@ -103,7 +104,7 @@ def warm(path):
 
 
 def verify(torch, tensors, path):
-    """Compares some tensors, among them the first and the last, with the file."""
+    """Compares VERIFIED of the tensors, including the first and the last, with the file."""
     import safetensors
     with safetensors.safe_open(path, framework="pt") as file:
         names = list(file.keys())
@@ -119,7 +120,7 @@ def verify(torch, tensors, path):
 def measure(options):
     package, load = WAYS[options.way]
     import torch
-    import safetensors.torch  # noqa: F401 imported before the first call, so that its time does not count
+    import safetensors.torch  # noqa: F401 imported here, so that the first call does not include the import
     importlib.import_module(package)
     version = importlib.metadata.version(package)
     device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")

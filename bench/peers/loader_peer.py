@@ -1,12 +1,12 @@
-"""Does the loader's work in PyTorch and TensorDict: takes random windows of a shard of tokens, or random samples of
-seven tensors in memory, collates them and moves them to the GPU. The requests are {"op": "hello"}, {"op": "quit"} and
-{"op": "run", "work", "way", "workers", "pin", "batched", "seconds", "shard", "samples", "batch"}, which returns
-"batches_per_second".
+"""Does the work of tdict's loader in PyTorch and TensorDict: fetches random windows of a token shard, or random samples
+of seven tensors in memory, collates them into batches and moves the batches to the GPU. The requests are {"op":
+"hello"}, {"op": "quit"} and {"op": "run", "work", "way", "workers", "pin", "batched", "seconds", "shard", "samples",
+"batch"}, which returns "batches_per_second".
 
-ways: dataloader (torch.utils.data.DataLoader; "batched": with a sampler of whole batches, so that one indexing makes a
-batch), loop (a hand-written loop that gathers with one indexing into one of two pinned buffers), tensordict (a
-DataLoader over a TensorDict, which makes each batch by one indexing; samples only). "pin" for tensordict: true:
-DataLoader pins each batch; false: TensorDict.to() pins it."""
+The ways are: dataloader (torch.utils.data.DataLoader; with "batched", its sampler yields whole batches, so that one
+indexing operation fetches a batch), loop (a hand-written loop that gathers each batch with one indexing operation into
+one of two pinned buffers), tensordict (a DataLoader over a TensorDict, which fetches each batch with one indexing
+operation; samples only). With tensordict, DataLoader pins each batch if "pin" is true, else TensorDict.to() pins it."""
 
 import time
 

@@ -1,8 +1,8 @@
-"""Measures rows of bench/peers/compare that need a new process for each repetition, or processes that may use few
-processors. Needs only the standard library.
+"""Measures the rows of bench/peers/compare that need a new process for each repetition. Starts the teams of rows whose
+processes may use only a few processors. Needs only the standard library.
 
 Before the clock starts, each process opens the library's context or loads the peer's module, and makes its sources. The
-processes of a row are divided into two waves. The processes of a wave prepare at the same time, but do their work one
+processes of a row run in two waves. The processes of a wave prepare at the same time, but do the measured work one
 after another."""
 import os
 import statistics
@@ -11,12 +11,12 @@ import sys
 import records
 from contest import Failed, Team, Worker, close_all, peer_command
 
-PEER_PROCESSES = 3  # for each setting of a peer; the row has the number for the library
-NEAR = 1.5  # settings whose first process is slower than the peer's best by this factor get no other process
-# a substitute for taskset, with the arguments PROCESSORS PROGRAM ARGUMENTS...
+PEER_PROCESSES = 3  # processes for each setting of a peer; row["processes"] is the number for the library
+NEAR = 1.5  # a setting whose first process takes over NEAR times as long as the peer's best gets no other process
+# replaces taskset; arguments: PROCESSORS PROGRAM ARGUMENTS...
 ON_FEW = ("import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); "
           "os.execvp(sys.argv[2], sys.argv[2:])")
-SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # the fraction of device memory for each JAX process
+SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # of the device memory, for each JAX process
 
 
 class Single:
@@ -26,7 +26,7 @@ class Single:
         self.name, self.setting, self.worker = name, setting, worker
 
     def prepare(self, row, place):
-        """Sends the requests that prepare the process. ready() waits for the replies."""
+        """Sends the requests that prepare the process, without waiting for the replies."""
         self.worker.send(op="hello", device=place)
         if self.name == records.LIBRARY:
             self.worker.send(op="prepare", scenario=row["scenario"], row=row["row"])
@@ -38,8 +38,8 @@ class Single:
         self.worker.receive()
 
     def do(self, verified):
-        """Runs the repetition. Returns seconds, verified bytes and further results. The library always verifies, a peer
-        only if `verified` is 0."""
+        """Runs the repetition. Returns (seconds, verified bytes, further results). The library always verifies its
+        result. A peer does so only if `verified` (the bytes that an earlier process verified) is 0."""
         who = {} if self.name == records.LIBRARY else {"setting": self.setting}
         seconds = self.worker.ask(op="run", count=1, **who)["seconds"][0]
         more = {}
@@ -56,14 +56,14 @@ def start_single(name, setting, options, command):
 
 
 def is_beaten(key, done):
-    """Returns whether a setting was much slower than the best setting of the same peer."""
+    """Returns whether a setting takes over NEAR times as long as the best setting of the same peer."""
     seconds = {one: statistics.median(found[0] for found in many) for one, many in done.items() if one[0] == key[0]}
     return key in seconds and seconds[key] > NEAR * min(seconds.values())
 
 
 def take_wave(row, place, singles, done, broken):
-    """Prepares all processes at the same time, and then runs each alone. Adds the results to `done` by name and setting,
-    and the reasons of failures to `broken`."""
+    """Prepares all processes at the same time, and then runs one after another. Adds the results to `done` and the
+    reasons for failures to `broken`. The keys of both are (name, setting)."""
     try:
         for single in singles:
             single.prepare(row, place)
@@ -94,7 +94,7 @@ def result_of(found):
 
 
 def measure_fresh(row, options, command, invited, place):
-    """Returns the results of a row in which each repetition has its own process."""
+    """Measures a row in which each repetition has its own process, and returns the results."""
     settings = [(name, setting) for name, known in invited.items() for setting in known]
     done, broken = {}, {}
     first = [(records.LIBRARY, None)] * min(row["processes"], options.turns) + settings
@@ -122,8 +122,8 @@ def measure_fresh(row, options, command, invited, place):
 
 
 def start_team(options, command, names, cpus, place):
-    """Starts processes that may use `cpus` processors each, if possible different ones, so that they prepare in
-    parallel."""
+    """Starts workers that may use `cpus` processors each, and sends them "hello". If possible, they use different
+    processors, so that they start in parallel."""
     mine = sorted(os.sched_getaffinity(0))
     if len(mine) < cpus:
         return Failed(f"there are {len(mine)} processors here")
@@ -140,8 +140,7 @@ def start_team(options, command, names, cpus, place):
 
 
 def few_processors_teams(options, command, names, wanted, place):
-    """Returns a dict that maps each number of processors to its team, or to a Failed with the reason why there is
-    none."""
+    """Returns a dict that maps each number of processors to its team, or to a Failed if there is no team."""
     teams = {cpus: start_team(options, command, names, cpus, place) for cpus in wanted}
     for cpus, team in teams.items():
         if isinstance(team, Failed):

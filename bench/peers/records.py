@@ -1,7 +1,7 @@
 """Reads records of bench/peers/compare: values, spreads and ratios of rows. Needs only the standard library.
 
-A record is one JSON object; docs/benchmarks.md explains its fields. The "turns" of a result have a list of seconds for
-each turn. The value of a turn is the median of its list.
+A record is one JSON object; docs/benchmarks.md explains its fields. "turns" of a result is a list with one list of
+seconds for each turn. The value of a turn is the median of its seconds.
 """
 import json
 import statistics
@@ -12,7 +12,7 @@ MOVES = ("h2d", "d2h", "pin_h2d")
 
 
 class Mistake(Exception):
-    """Raised if the input is wrong. The message is one sentence."""
+    """Raised if the input is wrong. The message says why."""
 
 
 def load(path):
@@ -30,7 +30,7 @@ def load(path):
 
 
 def check(record):
-    """Raises Mistake if a record contradicts itself."""
+    """Raises Mistake if a record is inconsistent, or a result in it has no times or was not verified."""
     kind = record["device"]["kind"]
     if record["simulated"] != (kind == "sim"):
         raise Mistake(f"it says simulated: {record['simulated']}, and its device is {kind}")
@@ -52,7 +52,7 @@ def key(row):
 
 
 def measured(row):
-    """Returns the results that have times."""
+    """Returns the results of a row that have times."""
     return {who: result for who, result in row.get("results", {}).items() if result.get("turns")}
 
 
@@ -61,7 +61,7 @@ def total_bytes(row):
 
 
 def is_rate(row):
-    """Returns whether the row has a rate in bytes per second."""
+    """Returns whether the row measures the time of copies, which the line can be compared with."""
     return row["work"]["do"] in MOVES and row["work"]["statistic"] == "time"
 
 
@@ -74,7 +74,7 @@ def middle(result):
 
 
 def spread(result):
-    """Returns the slowest turn minus the fastest. With five turns or more, leaves out the slowest and the fastest."""
+    """Returns the slowest turn minus the fastest. If there are five or more turns, first drops one at each end."""
     turns = sorted(values(result))
     if len(turns) >= 5:
         turns = turns[1:-1]
@@ -82,7 +82,7 @@ def spread(result):
 
 
 def line_seconds(row):
-    """Returns the time of the line for the bytes of the row, or None if there is no line."""
+    """Returns how many seconds the line takes for the bytes of the row, or None if the row has no line."""
     line = row.get("line")
     if not line or not line["turns"] or not is_rate(row):
         return None
@@ -90,7 +90,7 @@ def line_seconds(row):
 
 
 def verdict(row, other):
-    """Returns "ahead" or "behind" if the library and `other` differ by more than both spreads, else "even"."""
+    """Returns "even" if the library and `other` differ by at most the larger spread, else "ahead" or "behind"."""
     results = measured(row)
     ours, theirs = results[LIBRARY], results[other]
     apart = middle(theirs) - middle(ours)
@@ -100,8 +100,8 @@ def verdict(row, other):
 
 
 def ratios(row):
-    """Returns, for each other result in the row, the library's time divided by that result's time, and the relative
-    spread."""
+    """Returns a dict that maps each other result of the row, and the line, to a pair: the library's time divided by the
+    time of this result, and the sum of both relative spreads."""
     results = measured(row)
     ours = results[LIBRARY]
     found = {}
@@ -115,12 +115,12 @@ def ratios(row):
 
 
 def earlier(record, row):
-    """Returns the number of the row's run, counted from 1, or None for the last run of the record."""
+    """Returns the number of the run that measured the row, counted from 1, or None if it is the last run."""
     return row["run"] + 1 if row["run"] + 1 < len(record["runs"]) else None
 
 
 def merge(records):
-    """Merges records of one kind of device. If several records reached a row, the last of them counts."""
+    """Merges records of the same device. If several records reached a row, the last of them provides it."""
     merged = None
     for record in records:
         if merged is None:

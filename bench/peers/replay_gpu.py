@@ -3,8 +3,8 @@
 
 usage: replay_gpu.py [DEVICE [ROWS]]     DEVICE: cuda (default if there is a GPU) or cpu
 PyTorch and TensorDict must be installed for this Python. Actor threads write transitions by index assignment, and the
-learner samples by lists of random positions on the device. The exit status is 0 if the checksums of some samples are
-right. As in the example, the time of a write includes making the transitions, here with PyTorch's random generator."""
+learner samples by lists of random positions on the device. The exit status is 0 if all checked samples have the right
+checksum. As in the example, the write time includes making the transitions, here with PyTorch's random generator."""
 
 import sys
 import threading
@@ -41,11 +41,11 @@ class Buffer:
     def __init__(self, device, capacity):
         self.device, self.capacity = device, capacity
         self.tree = empty(capacity, device)
-        self.lock = threading.Lock()  # guards the fields below and the rows
+        self.lock = threading.Lock()  # guards the fields below and the contents of `tree`
         self.written, self.goal, self.stop, self.failed = 0, capacity, False, False
 
     def write(self, rows):
-        """Writes rows at the ring's current position, and continues at its start. Call with the lock held."""
+        """Writes NEW_ROWS rows at the ring's current position, and wraps around at its end. Call with the lock held."""
         done = 0
         while done < NEW_ROWS:
             first = (self.written + done) % self.capacity

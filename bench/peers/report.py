@@ -29,7 +29,7 @@ def spread(samples):
 
 
 def tables(paths):
-    """Returns the tables for all records in order."""
+    """Returns the tables of all records as one string, in the order of the paths."""
     parts = []
     for path in paths:
         try:
@@ -40,7 +40,7 @@ def tables(paths):
 
 
 def bars_of(record):
-    """Returns the rows of a record with times, each as (name, {series: (milliseconds, spread)})."""
+    """Returns the rows of a record as the groups of charts.bars(): (name, {series: (milliseconds, spread)})."""
     groups = []
     for row in record["rows"]:
         if record["scenario"] == "tune":
@@ -62,7 +62,7 @@ def bars_of(record):
 
 
 def chart_of(path):
-    """Returns the chart of a record that has times."""
+    """Returns the chart of a record as SVG. Raises Mistake if no row has a time."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["format"] != 1:
@@ -84,7 +84,8 @@ def chart_of(path):
 
 
 def draw(paths, folder):
-    """Writes the charts and a page with all charts, and prints the names of the files. Adds numbers to equal names."""
+    """Writes a chart for each record and a page with all charts, and prints the file names. If two records have the
+    same file name, adds a number to the name of the second chart."""
     drawn = {}
     for path in map(pathlib.Path, paths):
         name, again = path.stem, 1

@@ -1,4 +1,4 @@
-"""Tests of report.py with made-up records. Prints OK at the end of a good run."""
+"""Tests report.py with made-up records. Prints OK at the end of a good run."""
 import contextlib
 import io
 import json

@@ -9,7 +9,7 @@ import worker
 from torch_peer import TorchPeer
 from worker import clock
 
-PINS = [0, 4, None, 8, 2, 1]  # the settings that are probably best come first, because the time may not suffice for all
+PINS = [0, 4, None, 8, 2, 1]  # values of num_threads, probably best first, because there may not be time for all
 
 
 def pin_name(threads):

@@ -12,11 +12,12 @@ import worker
 from worker import clock
 
 OWN_COPIES, OWN_BYTES, MOST_TRANSFERS, PAUSE = 200, 51200, 50, 0.00025
-MANY = 64  # if more leaves than this have one size, they are summed together
+MANY = 64  # if more consecutive leaves than this have the same size, one operation sums them
 
 
 def register(wanted):
-    """Chooses how PyTorch allocates pinned memory: registers memory that eight threads touch, or asks the driver."""
+    """Chooses how PyTorch allocates pinned memory: if `wanted`, eight threads touch the pages of ordinary memory, which
+    is then registered. Otherwise, the driver allocates it."""
     if torch.cuda.is_initialized():
         text = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8" if wanted else \
                "pinned_use_cuda_host_register:False"
@@ -25,7 +26,7 @@ def register(wanted):
 
 
 def open_gpu(device):
-    """Makes the device current and starts CUDA. Returns whether the device is a GPU."""
+    """If the device is a GPU, makes it current and initializes CUDA. Returns whether it is a GPU."""
     if device.startswith("cuda"):
         torch.cuda.set_device(torch.device(device))
         torch.zeros(1, device=device)
@@ -37,7 +38,7 @@ def versions(gpu):
 
 
 def release_memory(gpu):
-    """Returns cached memory to the driver."""
+    """Returns the device and pinned memory that PyTorch caches to the driver."""
     if gpu:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
@@ -47,7 +48,7 @@ def release_memory(gpu):
 class TorchPeer(worker.Peer):
     name = "torch"
     allocation_seconds = 0.0
-    # maps (do, result or source) to the settings of each kind of call
+    # maps (do, result or source) to the settings for each value of "calls"
     TABLE = {
         ("h2d", "pageable"): {"blocking": ["to"], "non_blocking": ["to non_blocking"],
                               "best": ["to", "to non_blocking", "pin_memory, to non_blocking"]},
@@ -89,7 +90,8 @@ class TorchPeer(worker.Peer):
         return leaf, leaf.numpy().view(numpy.uint32)
 
     def make_sources(self, work):
-        """Makes the sources. Pinned sources are registered memory, which is faster to make; this is not measured."""
+        """Makes the sources. Pinned sources use registered memory, because it is allocated faster. The sources are not
+        measured."""
         register(work["source"] == "pinned")
         try:
             super().make_sources(work)
@@ -134,7 +136,7 @@ class TorchPeer(worker.Peer):
         return [leaf.to(self.device) for leaf in leaves]
 
     def transfer(self, setting, tree):
-        """Does the work of the row without waiting for the device at the end. Returns the result."""
+        """Does the work of the row and returns the result, without waiting for the device at the end."""
         leaves = self.sources[tree]
         do = self.work["do"]
         if do == "d2h":
@@ -202,7 +204,8 @@ class TorchPeer(worker.Peer):
 
     @staticmethod
     def sums_of(leaves):
-        """Returns the sum of the words of each leaf. Many leaves of one size are summed together."""
+        """Returns the sum of the 64-bit words of each leaf. Many small leaves of the same size are summed by one
+        operation."""
         found, at = [], 0
         while at < len(leaves):
             size, end = leaves[at].numel(), at
@@ -216,7 +219,7 @@ class TorchPeer(worker.Peer):
             at = end
         return torch.cat(found).cpu().numpy()
 
-    # Rows that are not plain transfers.
+    # Samples of rows that do more than transfer a tree and wait.
     def sample_alloc(self, setting, tree):
         register(setting.endswith("register"))
         size = worker.total_bytes(self.work)
@@ -265,7 +268,8 @@ class TorchPeer(worker.Peer):
         return self.percentile(times)
 
     def start(self, setting, tree):
-        """Moves a tree on another thread. Returns the thread, and an event that is set when the work is done."""
+        """Does the work of the row on a new thread. Returns the thread, and a threading.Event that is set when the work
+        is done."""
         done = threading.Event()
 
         def move():
@@ -299,8 +303,8 @@ class TorchPeer(worker.Peer):
         return self.percentile(times)
 
     def sample_copies_pinning(self, setting, tree):
-        """Returns the seconds of the longest own copy while another thread pins the sources. No pinned memory is cached
-        before."""
+        """Returns the seconds of the longest own copy while another thread pins a source. The cache of pinned memory is
+        empty at the start."""
         self.release()
         register(self.gpu and setting.endswith("register"))
         times = []
@@ -339,7 +343,7 @@ class TorchPeer(worker.Peer):
         return more and dict(more, allocation_seconds=self.allocation_seconds)
 
     def measure_cycles(self):
-        """Measures how many cycles the sleeping kernel needs for the wanted time."""
+        """Sets self.cycles to the argument with which torch.cuda._sleep() takes kernel_seconds."""
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda._sleep(1000)
         first.record()
