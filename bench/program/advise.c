@@ -1,6 +1,6 @@
-/* tdict-bench advise: recommends a mode and num_threads for a tree with the given leaves, and gives the reasons. Moves
- * a part of such a tree in every mode, and extrapolates to the whole tree. Makes the printed text from the JSON record.
- * The job owns the place and the record. Thread rule: one thread. */
+/* tdict-bench advise: recommends a mode and num_threads for a tree with the given leaves, and gives the reasons.
+ * Measures transfers of such a tree, or of a part of it, in every mode, and extrapolates to the whole tree. Prints the
+ * results and stores them in a JSON record. The job owns the place and the record. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ typedef struct advise_options {
 typedef struct advise_way {
   const char *name;
   int32_t mode, threads;
-  double ms; /* milliseconds for the whole tree; 0: not measured */
+  double ms; /* predicted milliseconds for the whole tree */
   double cpu_ms;
   int worked;
   bool narrow;
@@ -35,7 +35,7 @@ typedef struct advise_way {
 typedef struct advise_job {
   advise_options o;
   bench_place place;
-  int64_t moved; /* leaves in the part that was moved */
+  int64_t moved; /* number of leaves in the measured part */
   advise_way ways[MAX_WAYS];
   int num_ways, best;
   double pin_ms, pinned_ms; /* milliseconds to pin the tree, and to send the pinned tree */
@@ -45,7 +45,7 @@ typedef struct advise_job {
 
 static double scale_to_tree(const advise_job *job) { return (double)job->o.leaves / (double)job->moved; }
 
-/* The arguments of move_sample(), which measures one way. */
+/* The argument of move_sample(), which makes one transfer and measures it. */
 typedef struct advise_sample {
   const advise_job *job;
   const tdict_tree *src;
@@ -79,7 +79,7 @@ static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way
   return good;
 }
 
-/* Measures how long it takes to pin the tree and to send the pinned tree, as programs without a staging ring do. */
+/* Measures how long it takes to pin the tree first and then to send the pinned tree, for comparison. */
 static bool measure_pinning(advise_job *job, const tdict_tree *src) {
   tdict_tree *pinned;
   advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false, 0, 0};
@@ -131,7 +131,7 @@ static bool measure_ways(advise_job *job) {
   check_source_free(&source);
   /* prefer ways[0], the automatic choice, unless another way is over 5 % faster */
   if (good && job->ways[0].ms <= 1.05 * job->ways[job->best].ms) job->best = 0;
-  /* if a way with narrow is best, likewise prefer the automatic number of threads */
+  /* likewise, if a way with narrow is best, prefer the one with the automatic number of threads */
   for (int i = 1; i < job->num_ways && good && job->best > 0; i++)
     if (job->ways[i].narrow && job->ways[i].threads < 0 && job->ways[job->best].narrow &&
         job->ways[i].ms <= 1.05 * job->ways[job->best].ms)
@@ -139,7 +139,7 @@ static bool measure_ways(advise_job *job) {
   return good;
 }
 
-/* Returns how many processors a way uses: processor time of the whole process, divided by the elapsed time. */
+/* Returns how many processors a way uses on average: the CPU time of the whole process divided by the elapsed time. */
 static double count_processors(const advise_way *way) {
   return way->used_wall > 0 ? way->used_cpu / way->used_wall : 0;
 }
@@ -183,7 +183,7 @@ static void add_narrow_factor(const advise_job *job) {
     add_factor(job, "narrow", "has no effect on floats; for integers and bools, give --dtype and --max-value");
 }
 
-/* Adds the factors that the TensorDict tutorial on pinned memory lists, in the same order. */
+/* Adds the factors that the TensorDict tutorial on pinned memory lists, in its order, each with what was measured. */
 static void add_factors(const advise_job *job, const tdict_tuning *table) {
   const advise_options *o = &job->o;
   const bench_place *p = &job->place;
@@ -220,8 +220,9 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
              place_is_gpu(p) ? "" : ", SIMULATED: copies within this host's memory");
 }
 
-/* The value of max_queued_bytes to try first if the program's own copies wait too long. On an H200, a transfer reaches
- * 94 % of the rate of one driver copy with 8 MiB, and 72 % with 4 MiB. This tool does not measure the option. */
+/* The value of max_queued_bytes to try first if the program's own copies wait too long for a transfer. On an H200, a
+ * transfer reaches 94 % of the rate of one driver copy with 8 MiB, and 72 % with 4 MiB. This tool does not measure the
+ * option. */
 enum { START_QUEUED_BYTES = 8 << 20 };
 
 static void fill_record(advise_job *job, const tdict_tuning *table) {

@@ -1,5 +1,5 @@
-/* tdict-bench alloc: measures how long it takes to allocate pinned memory, both new memory and blocks from the cache.
- * See rows.h for ownership and threads. */
+/* tdict-bench alloc: measures how long it takes to allocate pinned memory: new memory, and a block from the cache. See
+ * rows.h for ownership and threads. */
 #include <string.h>
 
 #include "rows.h"
@@ -9,7 +9,7 @@ static bool take_pinned(bench_job *job, tdict_tensor **out) {
   return check_block(tdict_pinned_memory(job->place->context), job->total_bytes, "pinned memory", out);
 }
 
-/* Verifies that an allocated block is pinned, and that its pages can be written and read. */
+/* Allocates a block and verifies that it is pinned, and that its pages can be written and read. */
 static int alloc_verify(bench_job *job) {
   tdict_tensor *block = NULL;
   if (!take_pinned(job, &block)) return BENCH_FAILED;
@@ -35,8 +35,8 @@ static bool first_driver(bench_job *job, int tree, double *seconds) {
 
 static const bench_kind kind_first;
 
-/* Measures an allocation with an empty cache (kind_first), or the allocation and release of the block that
- * alloc_verify() left in the cache. */
+/* kind_first: measures an allocation with an empty cache. kind_again: measures the allocation and the release of a
+ * block that stays in the cache between repetitions. */
 static bool alloc_sample(bench_job *job, int tree, double *seconds) {
   const bool is_first = job->row.kind == &kind_first;
   tdict_tensor *block = NULL;

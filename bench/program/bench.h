@@ -17,7 +17,8 @@
 /* The exit codes of the program. */
 enum { BENCH_OK = 0, BENCH_FAILED = 1, BENCH_USAGE = 2, BENCH_DIFFERS = 3 };
 
-/* A scenario. `run` gets the scenario's arguments, where argv[0] is "tdict-bench NAME", and returns an exit code. */
+/* A scenario. `run` gets the command line without "tdict-bench": argv[0] is "tdict-bench NAME". It returns an exit
+ * code. */
 typedef struct bench_scenario {
   const char *name, *summary;
   int (*run)(int argc, char **argv); /* NULL: the scenario is a table of rows, see rows.h */
@@ -31,13 +32,13 @@ extern const bench_scenario bench_to_device, bench_tensordict, bench_synergies, 
     bench_non_blocking, bench_pin, bench_latency, bench_fresh, bench_cpus, bench_overlap, bench_bandwidth,
     bench_threads, bench_alloc, bench_container, bench_dlpack, bench_load;
 
-/* Returns the seconds of a monotonic clock. */
+/* Returns the time of a monotonic clock in seconds. */
 double bench_now(void);
 /* Returns the CPU time of this process in seconds: all threads, in user and kernel mode. */
 double bench_cpu_seconds(void);
 
-/* Returns the next number of SplitMix64 (Steele, Lea and Flood). Different states give different numbers. Does not use
- * the library under test. */
+/* Returns the next number of the generator SplitMix64 (Steele, Lea and Flood), and updates the state. Different states
+ * give different numbers. Does not use the library under test. */
 uint64_t bench_random(uint64_t *state);
 
 /* The measured times of one row, oldest first. The caller of bench_samples_reserve() owns the memory. */
@@ -49,27 +50,30 @@ typedef struct bench_samples {
  * failure. Call bench_samples_free() even after a failure. */
 bool bench_samples_reserve(bench_samples *s, int count, int capacity);
 void bench_samples_free(bench_samples *s, int count);
-/* Runs the works 0 to `count` - 1 in turn, first `warmups` times without recording, then `repeats` times. `once` runs a
- * work and writes its seconds, or returns false to stop. Negative seconds are not recorded. */
+/* Runs each of the works 0 to `count` - 1 once per round. The times of the first `warmups` rounds are not recorded,
+ * those of the next `repeats` rounds are added to `samples`. `once` runs a work and writes its seconds, which are not
+ * recorded if negative. If `once` returns false, stops and returns false. */
 typedef bool bench_once(void *user, int work, double *seconds);
 bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats, bench_once *once, void *user);
-/* Like bench_measure_in_turn() for at most BENCH_MOST_MEDIANS works, but only writes the median seconds of each
- * work. */
+/* Like bench_measure_in_turn() for at most BENCH_MOST_MEDIANS works, but writes only the median of each work in
+ * seconds. */
 enum { BENCH_MOST_MEDIANS = 2 };
 bool bench_medians(double *medians, int count, int warmups, int repeats, bench_once *once, void *user);
 void bench_samples_add(bench_samples *s, double seconds); /* does nothing if the array is full */
 double bench_samples_median(const bench_samples *s);      /* 0 if there is no sample */
-/* Returns the smallest measured time that at least `percent` % of the times do not exceed. Returns 0 if there is no
- * sample. */
+/* Returns the smallest measured time such that at least `percent` % of the times are not longer. Returns 0 if there is
+ * no sample. */
 double bench_samples_percentile(const bench_samples *s, int percent);
-double bench_samples_spread(const bench_samples *s); /* slowest minus fastest; 0 if there is no sample */
+double bench_samples_spread(const bench_samples *s); /* longest time minus shortest; 0 if there is no sample */
 json_t *bench_samples_json(const bench_samples *s);  /* returns a new array of seconds */
 
-/* Calls `work` for the parts 0 to `parts` - 1, each on its own thread if possible, and waits for all. */
+/* Calls `work` for the parts 0 to `parts` - 1, if possible each on its own thread, and waits for all. `parts` is at
+ * most BENCH_MOST_THREADS. */
 enum { BENCH_MOST_THREADS = 16 };
 void bench_on_threads(int parts, void (*work)(void *user, int part, int parts), void *user);
 
-/* If stderr is a terminal, prints a progress line, which the next progress line overwrites. */
+/* If stderr is a terminal, prints a progress line there. The next call overwrites the line, and bench_progress_end()
+ * erases it. */
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_progress_end(void);
 /* The progress of work that may take longer than two seconds. */
@@ -77,22 +81,23 @@ typedef struct bench_bar {
   double begin, total; /* the time of bench_bar_start(); the amount of work in any unit */
 } bench_bar;
 bench_bar bench_bar_start(double total);
-/* Prints a progress line as bench_progress() does. After two seconds, the line begins with a bar and the time left. */
+/* Prints a progress line as bench_progress() does. From two seconds after bench_bar_start() on, the line begins with a
+ * bar and the estimated time left. */
 void bench_bar_show(const bench_bar *bar, double done, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Prints a paragraph, wrapped at words to bench_columns(). */
+/* Prints a paragraph, wrapped between words to at most bench_columns() columns. */
 void bench_print_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Prints a label of at most `hang` columns and a text to its right, wrapped in the same way. */
+/* Prints a label of at most `hang` columns, and `text` to its right, wrapped in the same way. */
 void bench_print_item(int hang, const char *label, const char *text);
-/* Returns the number of columns of the terminal, but at most 100. Returns 100 if standard output is not a terminal. */
+/* Returns the width of the terminal in columns, but at most 100. Returns 100 if standard output is not a terminal. */
 int bench_columns(void);
 
-/* Prints an error to stderr: "tdict-bench: ...". bench_print_status() adds the path, message and status name of
- * `err`. */
+/* Prints an error to stderr: "tdict-bench: ...". bench_print_status() prints `what`, then the path, message and status
+ * name in `err`. */
 void bench_print_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_print_status(const char *what, const tdict_error *err);
-/* Returns whether `status` is TDICT_OK. If not, prints an error that begins with `what`. The macro bench_ok() makes the
- * call itself, and declares `err` for it. */
+/* Returns whether `status` is TDICT_OK. If not, prints an error that begins with `what`. The macro bench_ok() does this
+ * for the status of `call`, in which `err` is a pointer to a tdict_error. */
 bool bench_has_worked(const char *what, tdict_status status, const tdict_error *err);
 #define bench_ok(what, call)                        \
   __extension__({                                   \
@@ -110,7 +115,7 @@ typedef struct bench_form {
 } bench_form;
 tdict_status bench_make_tree(const bench_form *form, tdict_memory *memory, tdict_tree **out, tdict_error *err);
 
-/* Formats bytes in powers of ten: "4.00 GB", "100.00 MB", "12 bytes". Returns @p buffer. */
+/* Formats a number of bytes in powers of ten: "4.00 GB", "100.00 MB", "12 bytes". Returns @p buffer. */
 char *bench_format_bytes(double bytes, char *buffer, size_t size);
 
 /* Parses an integer. Returns false if `text` is not an integer from low to high. */
@@ -121,23 +126,25 @@ bool bench_parse_number(const char *text, int64_t low, int64_t high, int64_t *ou
 json_t *bench_record(const char *scenario, int argc, char **argv);
 /* Writes a record. Prints an error and returns false if the file cannot be written. */
 bool bench_record_write(const json_t *record, const char *path);
-/* Checks, before a measurement, that a file can be written, without changing it. If it cannot be written, prints an
- * error and returns false. */
+/* Checks that a file can be written, without changing it. Call before a measurement. If the file cannot be written,
+ * prints an error and returns false. */
 bool bench_can_write(const char *path);
 
-/* The destination of the JSON record that --json requests. Open the sink before printing or measuring: for `-`, the
- * record goes to standard output, and all other text is discarded. The sink owns its descriptor. */
+/* The destination of the JSON record that --json requests. Open the sink before anything is printed or measured: with
+ * --json -, the record goes to standard output, and all other output there is discarded. The sink owns its
+ * descriptor. */
 typedef struct bench_sink {
   const char *path; /* NULL: no record is written */
-  int fd;           /* for `-`: a duplicate of standard output */
+  int fd;           /* with --json -: a duplicate of standard output; otherwise -1 */
 } bench_sink;
 bool bench_sink_open(bench_sink *sink, const char *path); /* prints an error and returns false on failure */
-/* Writes the record if --json was given and `answer` is BENCH_OK. Releases the record, and returns the exit code. */
+/* Writes the record if --json was given and `answer` is BENCH_OK. Releases the record. Returns `answer`, or
+ * BENCH_FAILED if the record could not be written. */
 int bench_sink_end(const bench_sink *sink, int answer, json_t *record);
-/* Finds the first line of a file that begins with `key`. Writes the rest of the line, without leading blanks and
- * colons, and returns @p buffer. Returns NULL if there is no such line. */
+/* Finds the first line of a file that begins with `key`. Writes the rest of the line without leading blanks and colons
+ * to @p buffer, which it returns. Returns NULL if there is no such line. */
 char *bench_read_field(const char *path, const char *key, char *buffer, size_t size);
-/* Writes the model of the processor, or "unknown". Returns @p buffer. */
+/* Writes the name of the processor model, or "unknown". Returns @p buffer. */
 char *bench_cpu_model(char *buffer, size_t size);
 int bench_cpu_count(void); /* returns the number of processors that this process may use */
 

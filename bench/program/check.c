@@ -67,7 +67,7 @@ size_t check_padded_bytes(const check_source *s) {
   return total;
 }
 
-/* Fills a leaf with random integers from 0 to values.most, or with random bools. */
+/* Fills leaf `i` with random integers from 0 to values.most, or with random bools. */
 static void seed_integers(const check_source *s, int64_t i, uint64_t state) {
   const size_t item = tdict_dtype_bytes(s->values.dtype), count = s->bytes[i] / item;
   const uint64_t range = s->values.dtype == TDICT_BOOL ? 2 : (uint64_t)s->values.most + 1;
@@ -90,7 +90,7 @@ static void seed_leaf(check_source *s, int64_t i, uint64_t salt) {
     uint64_t word = bench_random(&state);
     memcpy(to + w * 8, &word, 8);
   }
-  /* The first four bytes differ for each leaf, so even leaves of only four bytes differ. */
+  /* The first four bytes of each leaf are unique, so that even leaves of four bytes differ. */
   uint32_t first = ((uint32_t)i + (uint32_t)salt) * 0x9E3779B1u;
   if (s->bytes[i] % 8) memcpy(to + words * 8, &state, s->bytes[i] % 8);
   if (s->bytes[i] >= 4) memcpy(to, &first, 4);
@@ -116,7 +116,7 @@ void check_source_seed(check_source *s, uint64_t seed) {
   bench_progress_end();
 }
 
-/* A job on a stream that reads or fills simulated device memory. */
+/* A function queued on a stream that reads or fills memory of the simulated device. */
 typedef struct sim_job {
   tdict_stream stream;
   void *device, *host; /* host NULL: fill with 0xA5; otherwise read into host */
@@ -139,7 +139,7 @@ static bool sim_job_do(const check_place *p, void *device, void *host, size_t by
   if (sem_init(&job.done, 0, 0) != 0) return false;
   const bool is_launched =
       bench_ok("the simulated device refused a launch", tdict_sim_launch(p->stream, sim_job_run, &job, err));
-  while (is_launched && sem_wait(&job.done) != 0) continue; /* a signal interrupted the wait */
+  while (is_launched && sem_wait(&job.done) != 0) continue; /* a signal interrupted the wait: wait again */
   sem_destroy(&job.done);
   if (is_launched && !job.good) bench_print_error("%p is not an address of the simulated device", device);
   return is_launched && job.good;

@@ -31,7 +31,7 @@ struct comm_job {
   thread_rank ranks[MOST_DEVICES];
 };
 
-/* Opens the contexts of all ranks. Each context has one device: a GPU, or its own simulated device. */
+/* Creates a context for each rank. Each context has one device: the rank's GPU, or a simulated device of its own. */
 static bool open_ranks(comm_job *job) {
   tdict_error err;
   const int most = job->num_devices ? (int)job->num_devices : job->is_simulated ? 2 : MOST_DEVICES;
@@ -55,7 +55,7 @@ static bool open_ranks(comm_job *job) {
   return false;
 }
 
-/* The thread of a rank: connects to the other ranks, and measures together with them. */
+/* The thread function of a rank: connects to the other ranks, and measures together with them. */
 static void *run_rank(void *user) {
   thread_rank *r = user;
   tdict_error err;
@@ -73,12 +73,12 @@ static void *run_rank(void *user) {
   return NULL;
 }
 
-/* Runs all ranks. Returns the worst exit code. */
+/* Runs each rank on its own thread. Returns the worst exit code: failure, difference, success. */
 static int run_ranks(comm_job *job) {
   int started = 0, answer = BENCH_OK;
   while (started < job->count && pthread_create(&job->ranks[started].thread, NULL, run_rank, &job->ranks[started]) == 0)
     started++;
-  if (started < job->count) bench_print_error("cannot start a thread for each of %d ranks", job->count);
+  if (started < job->count) bench_print_error("cannot start the threads of %d ranks", job->count);
   for (int i = 0; i < started; i++) pthread_join(job->ranks[i].thread, NULL);
   for (int i = 0; i < job->count; i++)
     if (i >= started || job->ranks[i].answer == BENCH_FAILED || answer == BENCH_OK)

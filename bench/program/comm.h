@@ -1,7 +1,7 @@
 /* Declares the parts of tdict-bench comm, which compares three ways to send the same bytes: a tree by a communicator,
- * one buffer, and the leaves one by one. The programs tdict-bench, tdict-bench-openmpi and tdict-bench-mpich differ
- * only in how they make ranks. comm_trees.c makes trees whose element values every rank can compute, so that a rank can
- * verify its result alone. comm_works.c defines the works. Each has a call of tdict/comm.h, and calls of a
+ * one buffer, and the leaves one by one. tdict-bench (with NCCL), tdict-bench-openmpi and tdict-bench-mpich share these
+ * parts. comm_trees.c makes trees whose element values every rank can compute, so that a rank can verify its result
+ * alone. comm_works.c defines the works. Each work is a call of a communicator (tdict/comm.h), and calls of its
  * tdict_comm_table that move the same bytes. comm_run.c verifies and measures them.
  * Ownership: free the trees of comm_trees_make() with comm_trees_free(); comm_run() borrows all arguments. Thread
  * rule: each rank has its own thread or process. Functions that return false or an exit code print the error. */
@@ -21,7 +21,7 @@ typedef struct comm_trees {
   float **whole_data, **part_data; /* the addresses of the leaves */
 } comm_trees;
 
-/* The size of trees, and how they are allocated. */
+/* How many leaves a tree has, how large they are, and how they are allocated. */
 typedef struct comm_size {
   int64_t leaves, elements;
   bool is_separate; /* each leaf has its own allocation; false: all leaves are in one storage */
@@ -31,29 +31,30 @@ bool comm_trees_make(comm_trees *t, tdict_context *context, tdict_device device,
 void comm_trees_free(comm_trees *t);
 size_t comm_trees_bytes(const comm_trees *t); /* returns the bytes of `whole` */
 
-/* Describes the numbers that fill a tree: random multiples of 1/256 between -128 and 128. Sums of up to 256 such
- * numbers are exact in any order. */
+/* Describes the values that fill a tree: random multiples of 1/256 between -128 and 128, or sums of them. Sums of up to
+ * 256 such values are exact in any order. */
 typedef struct comm_numbers {
-  uint64_t salt;   /* different salts give different numbers */
-  int first_rank;  /* the first rank whose numbers are added */
-  int count_ranks; /* the number of ranks; 0: all numbers are 0 */
-  bool is_corrupt; /* one number is wrong, to show that verification finds it */
+  uint64_t salt;   /* different salts give different values */
+  int first_rank;  /* the first rank whose values are added */
+  int count_ranks; /* the number of ranks whose values are added; 0: all values are 0 */
+  bool is_corrupt; /* one value is wrong, which verification must find */
 } comm_numbers;
-/* Writes numbers to `whole` or `part`. `part` gets the numbers of its rank's range in `whole`. */
+/* Fills `tree`, which is `whole` or `part` of `t`. `part` gets the values that belong to this rank's range in
+ * `whole`. */
 bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers *numbers);
 
 /* A result to verify. */
 typedef struct comm_result {
   const tdict_tree *tree;
-  bool is_part;    /* the result has the elements of `part`; false: the elements of `whole` */
-  bool is_stacked; /* each leaf has a row for each rank; the rows are the ranks' ranges in `whole` */
+  bool is_part;    /* the result corresponds to `part`; false: to `whole` */
+  bool is_stacked; /* each leaf has a row for each rank, which is that rank's range in the leaf of `whole` */
   int skipped;     /* the rank whose range is not verified; -1: none */
   const char *name;
 } comm_result;
 /* Compares every bit of a result. Returns BENCH_OK, BENCH_DIFFERS, or BENCH_FAILED if the result cannot be read. */
 int comm_trees_check(const comm_trees *t, const comm_result *result, const comm_numbers *numbers);
 
-/* Borrowed handles of a rank. */
+/* Borrowed handles that the works of a rank use. */
 typedef struct comm_handles {
   tdict_comm *comm;
   const tdict_comm_table *table;
@@ -65,11 +66,11 @@ typedef struct comm_work {
   const char *name;
   /* Sends `whole` or `part` with the communicator. Sets *out if the result is a new tree. */
   tdict_status (*tree)(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err);
-  /* Sends leaf `i` with calls of the table. The result is in `whole` or `part`. */
+  /* Sends leaf `i` with calls of the table. The result is in leaf `i` of `whole` or `part`. */
   tdict_status (*leaf)(const comm_handles *h, const comm_trees *t, int64_t i, tdict_error *err);
   bool from_part, to_part, is_stacked;
-  bool is_sum;       /* all ranks have numbers, and the result is their sum */
-  bool has_messages; /* `leaf` sends messages to other ranks, and does not copy the root's own range */
+  bool is_sum;       /* every rank contributes values, and the result is their sum */
+  bool has_messages; /* `leaf` only sends messages to other ranks, so it does not copy the root's own range */
   int num_results;   /* only the first num_results ranks have a result; 0: all */
 } comm_work;
 enum { COMM_WORKS = 8 };
@@ -85,7 +86,7 @@ typedef struct comm_settings {
   bool is_separate, is_corrupt;
 } comm_settings;
 void comm_settings_default(comm_settings *s);
-/* Entries for the bench_option table of a program. */
+/* The options that all three programs have. */
 #define COMM_OPTIONS(s)                                                                                            \
   RECORD_OPTIONS(&(s)->common),                                                                                    \
       NUMBER_OPTION("megabytes", 'm', "N", &(s)->megabytes, 1, 1000000,                                            \
@@ -100,13 +101,13 @@ typedef struct comm_rank {
   tdict_comm *comm;
   tdict_comm_table table; /* the table of `comm` */
   const comm_settings *settings;
-  json_t *rows;   /* on rank 0: an array to which the rows are added; NULL on other ranks */
-  bool is_broken; /* written by comm_run(): the communicator failed, and was aborted */
+  json_t *rows;   /* on rank 0: an array that collects the rows of the record; NULL on other ranks */
+  bool is_broken; /* set by comm_run() if the communicator failed and was aborted */
 } comm_rank;
-/* Makes the communicator from rank->table. `status` is the status of the call that made the table. */
+/* Makes rank->comm from rank->table. `status` and `err` are the outcome of the call that made the table. */
 bool comm_connect(comm_rank *rank, tdict_status status, tdict_error *err);
 /* Verifies and measures all works. All ranks must call this function together. Rank 0 prints the results. Returns the
- * worst exit code of all ranks. */
+ * worst exit code of all ranks, which is the same on all of them. */
 int comm_run(comm_rank *rank);
 /* On rank 0, writes the JSON record if `answer`, the result of comm_run(), is BENCH_OK. Takes ownership of rank->rows.
  * Returns the exit code. */

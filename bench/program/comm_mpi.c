@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
   /* Only the first rank prints and writes the record. */
   const bool is_ready = number != 0 || bench_sink_open(&sink, settings.common.json);
   int answer = is_ready && open_rank(&rank) ? measure(&rank, &sink, argc, argv) : BENCH_FAILED;
-  /* Abort, because other ranks may wait for this rank, and MPI calls have no time limit. */
+  /* Abort, because other ranks may be waiting for this rank in MPI calls, which have no time limit. */
   if (!rank.comm || rank.is_broken) MPI_Abort(MPI_COMM_WORLD, answer);
   tdict_comm_destroy(rank.comm);
   MPI_Finalize();

@@ -7,8 +7,8 @@
 /* The three ways to run a work: the whole tree at once, one buffer of the same total size, or leaf by leaf. */
 enum { WAY_TREE, WAY_BUFFER, WAY_LEAVES, WAYS };
 static const char *const way_names[WAYS] = {"tree", "one buffer", "leaf by leaf"};
-/* The times of short calls vary more, so with trees of at most SMALL_BYTES, calls are repeated SMALL_REPEATS times as
- * often, except leaf by leaf. */
+/* The times of short calls vary more, so calls for trees of at most SMALL_BYTES are repeated SMALL_REPEATS times as
+ * often (except leaf by leaf). */
 enum { MOST_RANKS = 256, WARMUPS = 1, SMALL_BYTES = 16 << 20, SMALL_REPEATS = 10 };
 
 typedef struct run {
@@ -23,13 +23,14 @@ void comm_settings_default(comm_settings *s) {
   *s = (comm_settings){.common = {"auto", false, false, NULL, 11}, .leaves = 1000};
 }
 
-/* The message that each rank sends to all others after each step. */
+/* The message that agree() exchanges between all ranks. */
 typedef struct report {
   double seconds;
   int64_t answer;
 } report;
 
-/* Aborts the communicator, so that other ranks stop waiting for this rank after the time limit. */
+/* Aborts the communicator of this rank, which the other ranks notice at the latest after the time limit. Returns
+ * BENCH_FAILED. */
 static int give_up(run *r) {
   r->rank->is_broken = true;
   tdict_comm_abort(r->rank->comm);
@@ -54,7 +55,7 @@ static int agree(run *r, int answer, double *seconds) {
   return answer;
 }
 
-/* Runs a work with calls of the table. For one buffer, the messages are queued as a group. */
+/* Runs a work with calls of the table, and waits. With one buffer, works that send messages queue them as a group. */
 static tdict_status call_table(const run *r, const comm_work *work, int way, tdict_error *err) {
   const comm_trees *t = way == WAY_BUFFER ? &r->buffer : &r->trees;
   const tdict_comm_table *b = r->handles.table;
@@ -65,7 +66,8 @@ static tdict_status call_table(const run *r, const comm_work *work, int way, tdi
   return status == TDICT_OK ? b->finish(b->self, r->handles.stream, COMM_TIMEOUT_NS, err) : status;
 }
 
-/* Runs a work once on all ranks. Writes the time of the slowest rank. *out becomes the new tree, or NULL. */
+/* Runs a work once on all ranks, starting at the same time. Sets *seconds to the time of the slowest rank, and *out to
+ * the new tree or NULL. */
 static int do_work(run *r, const comm_work *work, int way, tdict_tree **out, double *seconds) {
   tdict_error err;
   double unused = 0;
@@ -85,7 +87,8 @@ static int do_work(run *r, const comm_work *work, int way, tdict_tree **out, dou
   return agree(r, answer, seconds);
 }
 
-/* Fills the trees before a verification: the sources with numbers, the destinations with zeros. */
+/* Fills the trees of this rank before a verification: the source of the work with its values, other trees with
+ * zeros. */
 static bool fill(run *r, const comm_work *work, const comm_trees *t) {
   const int rank = t->rank;
   const bool is_corrupt = r->rank->settings->is_corrupt;
@@ -95,7 +98,7 @@ static bool fill(run *r, const comm_work *work, const comm_trees *t) {
   return comm_trees_write(t, t->whole, rank == 0 || work->is_sum ? &own : &zero);
 }
 
-/* Runs a work once. Each rank that has a result compares every bit. */
+/* Runs a work once with new values. Each rank that has a result verifies every bit of it. */
 static int verify(run *r, const comm_work *work, int way) {
   const comm_trees *t = way == WAY_BUFFER ? &r->buffer : &r->trees;
   tdict_tree *out = NULL;
@@ -120,7 +123,7 @@ static int verify(run *r, const comm_work *work, int way) {
   return agree(r, answer, &seconds);
 }
 
-/* Measures the ways of a work in turn. */
+/* Measures all ways of a work, in turn. */
 static int measure(run *r, const comm_work *work, bench_samples samples[WAYS]) {
   const int repeats = (int)r->rank->settings->common.repeats;
   const int most = repeats * (comm_trees_bytes(&r->trees) <= SMALL_BYTES ? SMALL_REPEATS : 1);

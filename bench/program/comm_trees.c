@@ -10,7 +10,7 @@ enum { KEY_BYTES = 24 };
 
 static void write_key(char *key, int64_t leaf) { snprintf(key, KEY_BYTES, "%" PRId64, leaf); }
 
-/* Makes a tree of leaves with `elements` elements each. */
+/* Makes a tree of size->leaves leaves with `elements` elements each. */
 static tdict_status make_leaves(const comm_size *size, int64_t elements, tdict_memory *memory, tdict_tree **out,
                                 tdict_error *err) {
   const size_t leaves = (size_t)size->leaves;
@@ -40,7 +40,7 @@ static bool make_tree(const comm_size *size, int64_t elements, tdict_memory *mem
     write_key(key, i);
     (*data)[i] = tdict_data(*tree, key);
   }
-  tdict_lock(*tree); /* as a program that sends the tree repeatedly would */
+  tdict_lock(*tree); /* as a program would that sends the tree repeatedly */
   return true;
 }
 
@@ -73,7 +73,8 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 32;
 }
 
-/* Adds a rank's numbers for a range of a leaf in `whole` to `to`. Each random word of 64 bits gives four numbers. */
+/* Adds a rank's values for the elements from `first` on of a leaf in `whole` to `to`. Each random 64-bit word gives
+ * four values. */
 static void add_numbers(float *to, int64_t count, uint64_t salt, int rank, int64_t leaf, int64_t first) {
   const uint64_t base = mix(mix(salt * 1024 + (uint64_t)rank + 1) + (uint64_t)leaf);
   for (int64_t k = 0; k < count;) {
@@ -84,7 +85,7 @@ static void add_numbers(float *to, int64_t count, uint64_t salt, int rank, int64
   }
 }
 
-/* Writes the numbers for a range of a leaf in `whole`: the sums over the ranks that `numbers` names. */
+/* Writes the values that `numbers` describes for the elements from `first` on of a leaf in `whole`. */
 static void write_range(const comm_trees *t, const comm_numbers *numbers, int64_t leaf, int64_t first, int64_t count,
                         float *to) {
   memset(to, 0, (size_t)count * sizeof *to);
@@ -109,7 +110,8 @@ bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers 
   return bench_has_worked("cannot fill a tree", status, &err);
 }
 
-/* Compares a rank's range of a leaf. `first` is the range's first element in `whole`. */
+/* Compares one rank's range of a leaf with the expected values. `first` is the index of its first element in
+ * `whole`. */
 static bool check_range(const comm_trees *t, const comm_result *result, const comm_numbers *numbers, int64_t leaf,
                         int64_t first, const float *found) {
   enum { MOST = 4096 };
@@ -128,7 +130,7 @@ static bool check_range(const comm_trees *t, const comm_result *result, const co
   return true;
 }
 
-/* Compares leaf `i` of a result with the expected numbers. The leaf is in host memory. */
+/* Compares leaf `i` of a result, which was copied to host memory, with the expected values. */
 static int check_leaf(const comm_trees *t, const comm_result *result, const comm_numbers *numbers, int64_t i,
                       const tdict_tensor *leaf) {
   const int64_t count = t->elements / t->world, wanted = result->is_part ? count : t->elements;

@@ -1,5 +1,6 @@
-/* tdict-bench container: builds a tree of 1000 leaves, gets each of them, and walks the tree, on the host only.
- * tdict-costs counts the instructions of the same work. job->state owns the keys. Thread rule: one thread. */
+/* tdict-bench container: measures how long it takes to build a tree of 1000 leaves, to get each leaf, and to walk the
+ * tree, on the host only. tdict-costs counts the instructions of the same work. job->state owns the keys. Thread rule:
+ * one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 enum { KEY_BYTES = 24 };
 typedef struct container_state {
-  tdict_tensor **leaves; /* borrowed from the first source tree */
+  tdict_tensor **leaves; /* the array is owned, the tensors are borrowed from the first source tree */
   char (*keys)[KEY_BYTES];
 } container_state;
 
@@ -71,7 +72,7 @@ static bool get_all(bench_job *job, int unused, tdict_tree **out) {
   return found == s->leaves;
 }
 
-/* Checks that the kinds build, find and visit every leaf. */
+/* Checks that the tree that is built has all leaves, and that every leaf is found and visited. */
 static int container_verify(bench_job *job) {
   const check_source *s = &job->place->sources[0];
   scoped_tree tree = NULL;

@@ -27,7 +27,7 @@ typedef struct demo_job {
   common_options common;
   bench_place place;
   check_source source;
-  bench_samples rows[WAYS + 1]; /* a row for each way, then a row for one driver copy */
+  bench_samples rows[WAYS + 1]; /* the samples of each way, then those of the line */
 } demo_job;
 
 static tdict_status make_batch(tdict_tree **out, tdict_error *err) {
@@ -39,12 +39,12 @@ static tdict_status make_batch(tdict_tree **out, tdict_error *err) {
     int64_t bytes = SAMPLES * (int64_t)tdict_dtype_bytes(fields[i].dtype);
     for (int d = 0; d < fields[i].ndim; d++) bytes *= fields[i].shape[d];
     unsigned char *data = tdict_data(*out, fields[i].path);
-    for (int64_t b = 0; b < bytes; b++) data[b] = (unsigned char)(b * 31 % 61); /* small numbers, if read as floats */
+    for (int64_t b = 0; b < bytes; b++) data[b] = (unsigned char)(b * 31 % 61); /* small numbers when read as floats */
   }
   return status;
 }
 
-/* Shows a batch and its copy on the device, and checks that copying back gives the same bytes. */
+/* Prints a batch and its copy on the device, and checks that a copy back to the host equals the batch. */
 static tdict_status show_batch(demo_job *job, tdict_tree *trees[3], tdict_error *err) {
   char device[32];
   tdict_context *context = job->place.context;
@@ -87,7 +87,8 @@ static double rate(const demo_job *job, int w) {
   return (double)job->source.total_bytes / bench_samples_median(&job->rows[w]);
 }
 
-/* Prints a bar, in steps of an eighth of a cell. Without Unicode blocks, prints whole cells as #. */
+/* Prints a bar that is `cells` columns long, in steps of 1/8. Without Unicode block characters, prints only whole
+ * cells, as #. */
 static void print_bar(double cells, bool has_blocks) {
   static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int parts = (int)(cells * 8 + 0.5);

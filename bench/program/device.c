@@ -3,10 +3,10 @@
  *
  *   {"op": "hello"}    returns version, device, machine, line_bytes, simulated
  *   {"op": "prepare", "work": NAME, "leaves": [[COUNT, DTYPE, [SIZE, ...]], ...], ...}
- *                      makes trees with random elements, and returns the names of the ways to run the work
+ *                      makes trees with random elements, and returns total_bytes and the names of the ways to do it
  *   {"op": "verify", "way": W}
- *                      makes new random elements, runs the work and compares every byte of the result. "corrupt": true
- *                      changes a byte of each leaf before the comparison, as a self-test
+ *                      makes new random elements, does the work and compares every byte of the result. As a self-test,
+ *                      "corrupt": true changes a byte of each expected leaf before the comparison
  *   {"op": "run", "way": W, "warm": K, "count": N}
  *                      returns the seconds of N repetitions after K uncounted repetitions. "run" and "verify" accept
  *                      "max_queued_bytes", an option for the transfers of the work "own_copies"; -1: no limit
@@ -67,7 +67,7 @@ static void fill_leaf(unsigned char *to, size_t bytes, tdict_dtype dtype, uint64
     uint64_t word = bench_random(state);
     if (dtype == TDICT_BOOL) word &= UINT64_C(0x0101010101010101);
     if (dtype == TDICT_I64 && below) word %= below;
-    if (dtype == TDICT_F32) { /* two numbers from -1 to 1 */
+    if (dtype == TDICT_F32) { /* the word becomes two numbers from -1 to 1 */
       const float pair[2] = {(float)(int32_t)word * 0x1p-31f, (float)(int32_t)(word >> 32) * 0x1p-31f};
       memcpy(&word, pair, sizeof word);
     }
@@ -104,7 +104,7 @@ bool device_fill_tree(const device_job *job, tdict_tree *tree, uint64_t seed) {
   return good;
 }
 
-/* Reads the fields of a request: an array of [count, dtype, sizes]. */
+/* Reads "leaves" of the request: an array of [count, dtype, sizes]. Sets the fields, keys and num_leaves of the job. */
 static bool read_fields(device_job *job) {
   static const tdict_dtype dtypes[] = {TDICT_BOOL, TDICT_U8, TDICT_U16, TDICT_I32, TDICT_I64, TDICT_F32, TDICT_BF16};
   const json_t *groups = json_object_get(job->work, "leaves");
@@ -186,7 +186,7 @@ static json_t *answer_prepare(void *user, const json_t *request) {
   return json_pack("{s:b, s:o, s:I}", "ok", 1, "ways", ways, "total_bytes", (json_int_t)tdict_bytes(job->host));
 }
 
-/* Returns the way that a request names, or NULL. Stores the request's max_queued_bytes in the job. */
+/* Returns the way that the request names, or NULL. Sets job->limit to max_queued_bytes of the request, or 0. */
 static const device_way *find_way(device_job *job, const json_t *request) {
   const char *name = json_string_value(json_object_get(request, "way"));
   const device_way *way = job->kind ? first_way(job) : NULL;
@@ -195,7 +195,8 @@ static const device_way *find_way(device_job *job, const json_t *request) {
   return way && way->name && name ? way : NULL;
 }
 
-/* Runs the work once. The time includes the release of the result, unless the result goes to *keep. */
+/* Does the work once. The time includes the release of the result, unless `keep` is not NULL: then *keep gets the
+ * result. */
 static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, double *seconds) {
   tdict_error err;
   tdict_tree *out = NULL;
@@ -212,7 +213,8 @@ static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, d
   return bench_has_worked(way->name, status, &err);
 }
 
-/* Compares a leaf of a result with the expected bytes. Returns the number of compared bytes, or 0 on failure. */
+/* Compares leaf `i` of a result with the expected bytes. Returns the number of compared bytes. If the leaf differs or
+ * cannot be read, prints an error and returns 0. */
 static size_t compare_leaf(const device_job *job, const device_way *way, const tdict_tree *result, int64_t i,
                            bool corrupt) {
   const size_t bytes = job->kind->expect(job, way, i, NULL);

@@ -36,9 +36,9 @@ static bool renew_tree(device_job *job) {
   return bench_ok("the trees", tdict_transfer_into(job->place.context, job->tree, job->host, NULL, err));
 }
 
-/* Gather: reads `picked` of `rows` rows, or writes them. */
+/* --- the work gather: reads or writes `picked` of `rows` rows --- */
 
-/* Selects `picked` different rows in random order. */
+/* Sets job->positions to a permutation of all rows whose first `picked` entries are random. */
 static bool choose_positions(device_job *job) {
   uint64_t state = 5;
   job->picked = device_number(job, "picked", 1);
@@ -68,7 +68,7 @@ static bool prepare_gather(device_job *job) {
          device_make_tree(job, 1, &job->picked, NULL, &job->value) && device_fill_tree(job, job->value, 77);
 }
 
-/* Defines the function of a way that makes one call. */
+/* Defines the function of a way that only makes a call. */
 #define WAY(name, call)                                                           \
   static tdict_status name(device_job *job, tdict_tree **out, tdict_error *err) { \
     (void)out, (void)err;                                                         \
@@ -83,7 +83,8 @@ WAY(into_mask, tdict_index_into(NULL, job->target, job->tree, AT_MASK, NULL, err
 WAY(set_list,
     tdict_index_set(NULL, job->tree, TDICT_INDEX(TDICT_LIST(job->positions, job->picked)), job->value, NULL, err))
 
-/* Reads or writes the rows in plain C, by a memcpy() for each row. This is a lower bound for the library's time. */
+/* Reads or writes the selected rows in plain C, with a memcpy() for each row. Serves as a lower bound for the library's
+ * time. */
 static tdict_status loop_rows(device_job *job, bool read) {
   for (int64_t leaf = 0; leaf < job->num_leaves; leaf++) {
     tdict_tensor *part = device_leaf(job, read ? job->target : job->value, leaf);
@@ -136,7 +137,7 @@ static const device_way gather_device[] = {DEVICE_BOTH("index_get", get_list, DE
                                            {0}};
 const device_kind device_gather = {"gather", prepare_gather, renew_tree, expect_rows, gather_host, gather_device};
 
-/* Join: stacks or concatenates copies of the elements of the first dimension. */
+/* --- the work join: stacks or concatenates a copy of each index of the first batch dimension --- */
 
 static bool prepare_join(device_job *job) {
   tdict_error err;
@@ -167,14 +168,14 @@ static const device_way join_ways[] = {
     DEVICE_BOTH("stack", stack_items, DEVICE_RESULT_NEW), DEVICE_BOTH("cat", cat_items, DEVICE_RESULT_NEW), {0}};
 const device_kind device_join = {"join", prepare_join, renew_items, device_expect_same, NULL, join_ways};
 
-/* Clone: copies a tree. */
+/* --- the work clone: copies a tree --- */
 
 WAY(clone_tree, tdict_clone_deep(job->tree, job->run, out, err))
 
 static const device_way clone_ways[] = {DEVICE_BOTH("clone_deep", clone_tree, DEVICE_RESULT_NEW), {0}};
 const device_kind device_clone = {"clone", prepare_tree, renew_tree, device_expect_same, NULL, clone_ways};
 
-/* Fill: writes 1 to all elements. The leaves are uint8, bool or float32. */
+/* --- the work fill: sets all elements to 1; the leaves are uint8, bool or float32 --- */
 
 WAY(fill_tree, tdict_fill(job->tree, NULL, 1, job->run, err))
 
@@ -192,7 +193,7 @@ static size_t expect_ones(const device_job *job, const device_way *way, int64_t 
 static const device_way fill_ways[] = {DEVICE_BOTH("fill", fill_tree, DEVICE_RESULT_TREE), {0}};
 const device_kind device_fill = {"fill", prepare_tree, renew_tree, expect_ones, NULL, fill_ways};
 
-/* To_dtype: converts uint8, bool or float32 to bfloat16. */
+/* --- the work to_dtype: converts uint8, bool and float32 to bfloat16 --- */
 
 WAY(to_bf16, tdict_to_dtype(job->tree, TDICT_BF16, NULL, job->run, out, err))
 

@@ -1,5 +1,6 @@
 /* tdict-bench devices: replicates and splits a tree over 1 to n devices, and compares with one transfer for each device
- * and with plain copies. Prints a table of rates. The job owns the context and the sources. Thread rule: one thread. */
+ * and with plain copies. Prints a table of times and rates. The job owns the context and the sources. Thread rule: one
+ * thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +27,10 @@ typedef struct devices_job {
   check_source source;
   bool is_gpu;
   const devices_row *row; /* the current row */
-  int count;              /* devices of the current row */
+  int count;              /* number of devices that are used now */
 } devices_job;
 
-/* A way to bring the source to all devices. Writes the tree of each device to `trees`. */
+/* A way to replicate or split the source over job->count devices. Writes the tree on each device to `trees`. */
 typedef tdict_status way(devices_job *job, tdict_tree **trees, tdict_error *err);
 
 static tdict_status replicate(devices_job *job, tdict_tree **trees, tdict_error *err) {
@@ -37,7 +38,8 @@ static tdict_status replicate(devices_job *job, tdict_tree **trees, tdict_error 
   return td_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
 }
 
-/* Moves parts[i], or the whole source if `parts` is NULL, to device i of `count`. Waits for all transfers. */
+/* Moves parts[i], or the whole source if `parts` is NULL, to each device i of `count` with a transfer of its own. Waits
+ * for all transfers. */
 static tdict_status move_each(devices_job *job, tdict_tree *const *parts, int count, tdict_tree **trees,
                               tdict_error *err) {
   tdict_future *futures[MOST_DEVICES] = {NULL};
@@ -102,7 +104,8 @@ static bool run_way(devices_job *job, way *run, tdict_tree **trees, double *seco
   return good;
 }
 
-/* Runs a way and compares every byte on every device. Parts are first joined on device 0. */
+/* Runs a way once and compares every byte on every device with the source. The parts of a split are first joined on
+ * device 0. */
 static int verify(devices_job *job, const devices_row *row, way *run) {
   tdict_tree *trees[MOST_DEVICES] = {NULL}, *joined = NULL;
   tdict_gather_devices_options o = tdict_gather_devices_options_default();
@@ -129,13 +132,14 @@ static bool run_once(void *user, int w, double *seconds) {
   return good;
 }
 
-/* Measures the ways `run` and `plain` in turn. Writes their median seconds. */
+/* Measures the ways `run` and `plain` of a row in turn. Writes the median of each in seconds. */
 static bool measure(devices_job *job, const devices_row *row, double medians[2]) {
   job->row = row;
   return bench_medians(medians, 2, 2, (int)job->common.repeats * (row->is_small ? 20 : 1), run_once, job);
 }
 
-/* Makes the source. Unless it is small, it has a batch dimension, along which rows can split it. */
+/* Makes the source of a row. Its leaves have one dimension, which is the batch dimension, along which the tree can be
+ * split. */
 static bool make_source(devices_job *job, const devices_row *row) {
   const size_t bytes = row->is_small ? SMALL_LEAF_BYTES : (size_t)job->megabytes * 1000000 / LEAVES / 256 * 256;
   const check_group group = {LEAVES, bytes};
@@ -145,7 +149,8 @@ static bool make_source(devices_job *job, const devices_row *row) {
   return bench_ok("devices", tdict_set_batch_size(job->source.tree, 1, batch, err));
 }
 
-/* Verifies and measures a row for job->count devices, and prints a line. */
+/* Verifies and measures a row with job->count devices, and prints a line of the table. `one_device`: the seconds with
+ * one device, or 0. */
 static int measure_row(devices_job *job, const devices_row *row, double one_device, double *seconds, json_t *list) {
   double medians[2];
   int answer = verify(job, row, row->run);
@@ -184,7 +189,8 @@ static int measure_table(devices_job *job, json_t *list) {
   return answer;
 }
 
-/* Measures plain copies to job->count devices, in bytes per second. `kind` 1: through a staging loop. */
+/* Measures the rate of plain copies to job->count devices, in bytes per second. `kind` 0: from pinned memory. 1:
+ * through a staging loop. */
 static bool copy_plainly(void *user, int kind, double *rate) {
   const devices_job *job = user;
   bench_progress("plain copies, %d devices", job->count);
@@ -192,7 +198,7 @@ static bool copy_plainly(void *user, int kind, double *rate) {
               : plain_lines(job->count, (size_t)512 << 20, rate);
 }
 
-/* Measures the plain copies for each number of devices, and reports the median of several tries. */
+/* Prints and records the rates of plain copies for each number of devices: the median of TRIES measurements. */
 static bool measure_plain(devices_job *job, json_t *record) {
   enum { TRIES = 5 };
   for (job->count = 1; job->count <= job->num_devices; job->count++) {
@@ -210,7 +216,8 @@ static bool measure_plain(devices_job *job, json_t *record) {
   return true;
 }
 
-/* Opens the context, and for each device the check_place that verification needs. */
+/* Opens the context, and for each device the check_place with which results are verified. Sets num_devices if the user
+ * has not set it. */
 static bool open_devices(devices_job *job) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
@@ -246,7 +253,7 @@ static bool open_devices(devices_job *job) {
 }
 
 static void close_devices(devices_job *job) {
-  for (int i = MOST_DEVICES - 1; i >= 0; i--) { /* raw_close() pops the context that raw_open() pushed */
+  for (int i = MOST_DEVICES - 1; i >= 0; i--) { /* reverse order: raw_close() pops what raw_open() pushed */
     check_place *p = &job->places[i];
     if (p->stream.handle) tdict_stream_destroy(job->context, p->stream);
     if (p->raw && p->bounce) (void)raw_host_free(p->raw, p->bounce);

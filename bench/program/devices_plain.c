@@ -1,4 +1,5 @@
-/* Implements the plain copies of devices_plain.h. Each thread opens the driver for its GPU and owns its buffers. */
+/* Implements the plain copies of devices_plain.h. Each copying thread opens the driver for its GPU and owns its
+ * buffers. */
 #include "devices_plain.h"
 
 #include <pthread.h>
@@ -10,18 +11,18 @@
 
 enum { MOST_THREADS = 64, PIECE_BYTES = 2 << 20, CPUS_PER_THREAD = 2 };
 
-/* One thread that copies to one GPU. */
+/* A thread that copies to one GPU. */
 typedef struct copier {
   pthread_t thread;
   pthread_barrier_t *begin, *end;
   int ordinal;
-  const unsigned char *ordinary; /* the source that all threads of the GPU share; NULL: copy from a pinned buffer */
-  size_t bytes;                  /* the bytes that all threads of the GPU copy together */
-  _Atomic(size_t) *next;         /* relaxed: the offset of the GPU's next piece */
+  const unsigned char *ordinary; /* the source, which the threads of a GPU share; NULL: a pinned buffer of the thread */
+  size_t bytes;                  /* the bytes that all threads of the GPU copy in total */
+  _Atomic(size_t) *next;         /* relaxed: offset of the next piece, shared by the threads of the GPU */
   bool good;
 } copier;
 
-/* Copies pieces through two buffers in turn. */
+/* Copies pieces of the source to the GPU through two page-locked buffers, which are used alternately. */
 static bool copy_pieces(copier *c, raw_driver *raw, void *buffers[2], raw_address to) {
   bool good = true;
   for (int turn = 0; good; turn = !turn) {
@@ -71,7 +72,7 @@ static bool run_all(copier *all, int count, size_t bytes, double *bytes_per_seco
     all[started].end = &end;
     if (pthread_create(&all[started].thread, NULL, run_copier, &all[started]) != 0) {
       bench_print_error("cannot start a thread");
-      exit(BENCH_FAILED); /* the other threads wait at the barrier */
+      exit(BENCH_FAILED); /* the started threads would wait at the barrier forever */
     }
   }
   pthread_barrier_wait(&begin);

@@ -1,15 +1,16 @@
-/* Copies to several devices at once without the library. `tdict-bench devices` compares the library with these copies.
- * Thread rule: one thread calls these functions. They print an error before they return false. */
+/* Copies to several GPUs at once without the library. `tdict-bench devices` compares the library with these copies.
+ * Thread rule: one thread. The functions print an error before they return false. */
 #ifndef TDICT_BENCH_DEVICES_PLAIN_H
 #define TDICT_BENCH_DEVICES_PLAIN_H
 
 #include "bench.h"
 
-/* Copies `bytes` bytes of pinned memory to each of the first `count` GPUs at once. Writes the total bytes per
- * second. */
+/* Copies `bytes` bytes of pinned memory to each of the first `count` GPUs at the same time. Writes the total rate to
+ * all GPUs. */
 bool plain_lines(int count, size_t bytes, double *bytes_per_second);
-/* Copies `bytes` bytes of ordinary memory, divided among the first `count` GPUs. Threads copy pieces with memcpy() into
- * page-locked buffers and queue the copies from there. Writes the bytes per second. */
+/* Divides `bytes` bytes of ordinary memory among the first `count` GPUs and copies all parts at the same time. Several
+ * threads for each GPU copy pieces into page-locked buffers and queue driver copies from there. Writes the total
+ * rate. */
 bool plain_staging(int count, size_t bytes, double *bytes_per_second);
 
 #endif

@@ -1,10 +1,12 @@
-/* tdict-bench dlpack: exports a tree of 1000 leaves to DLPack's structs and imports these structs as a tree, on the
- * host only. tdict-costs counts the instructions of the same work. Thread rule: one thread. */
+/* tdict-bench dlpack: measures how long it takes to export a tree of 1000 leaves as DLPack structs, and to import these
+ * structs as a tree, on the host only. tdict-costs counts the instructions of the same work. Thread rule: one
+ * thread. */
 #include "tdict/dlpack.h"
 
 #include "rows.h"
 
-/* Exports and imports the tree. Writes the seconds of both calls, without the release of the entries. */
+/* Exports the tree and imports the entries as a new tree. Writes the seconds of each call. They do not include the
+ * release of the entries. */
 static bool exchange(bench_job *job, double *export_seconds, double *import_seconds, tdict_tree **out) {
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
@@ -20,7 +22,7 @@ static bool exchange(bench_job *job, double *export_seconds, double *import_seco
   return good;
 }
 
-/* Checks that the imported tree has the same keys and addresses as the source. */
+/* Checks that the imported tree has the same keys as the source, and that its leaves have the same addresses. */
 static int dlpack_verify(bench_job *job) {
   const tdict_tree *source = job->place->sources[0].tree;
   scoped_tree tree = NULL;

@@ -1,6 +1,6 @@
 /* tdict-bench doctor: shows the properties of this machine that transfers depend on, and the settings that transfers
- * use. Queries the system and the driver, and moves a few small trees. Makes the printed text from the JSON record,
- * which doctor_main() owns. Thread rule: one thread. */
+ * use. Queries the system and the driver, and moves a few small trees. Prints the JSON record, which doctor_main()
+ * owns, as text. Thread rule: one thread. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,14 +18,14 @@ static json_t *line_or_null(const char *path) {
   return bench_read_field(path, "", text, sizeof text) ? json_string(text) : json_null();
 }
 
-/* Returns the processors that the process may use, for example "0-3,8". */
+/* Returns the list of processors that the process may use, for example "0-3,8", or null. */
 static json_t *cpu_mask(void) {
   tdict_cpus set;
   char text[1024];
   return tdict_cpus_read(&set) ? json_string(tdict_cpus_format(&set, text, sizeof text)) : json_null();
 }
 
-/* Returns the cgroup's quota as a number of processors, or "none". */
+/* Returns the CPU quota of the cgroup as a number of processors, or "none". */
 static json_t *cpu_quota(void) {
   const int quota = tdict_quota_cpus("");
   return quota > 0 ? json_integer(quota) : json_string("none");
@@ -80,7 +80,7 @@ static json_t *gpu_section(raw_driver *raw, int ordinal) {
   json_t *node = line_or_null(path);
   if (json_is_string(node) && strcmp(json_string_value(node), "-1") == 0) {
     json_decref(node);
-    node = json_string("unknown: the system says -1"); /* then workers may use all processors */
+    node = json_string("unknown: the system says -1"); /* workers then run on all processors */
   }
   char compute[32];
   snprintf(compute, sizeof compute, "%d.%d", info.compute_major, info.compute_minor);
@@ -123,7 +123,8 @@ static void take_log(void *user, int32_t level, const char *text) {
   json_array_append_new(user, json_string(text));
 }
 
-/* Returns an object: for each list of processors that a thread of this process may use, the number of such threads. */
+/* Returns an object that maps each list of processors that threads of this process may use to the number of these
+ * threads. */
 static json_t *thread_masks(void) {
   json_t *masks = json_object();
   DIR *folder = opendir("/proc/self/task");
@@ -138,7 +139,7 @@ static json_t *thread_masks(void) {
   return masks;
 }
 
-/* Moves one tree to the device, and returns the statistics of the transfer or its error. */
+/* Moves a tree to the device, and returns an object with the statistics of the transfer or the error. */
 static json_t *try_way(tdict_context *context, const check_group *group, bool pinned) {
   check_source source;
   tdict_error err;
@@ -227,7 +228,7 @@ static void print_value(int hang, const char *label, json_t *value) {
   bench_print_item(hang, label, text);
 }
 
-/* Prints an object of the record, with its fields below a heading. */
+/* Prints a section of the record: a heading, and below it one line for each field. */
 static void print_section(const char *title, json_t *section, int depth) {
   const char *key;
   json_t *value, *one;

@@ -1,6 +1,6 @@
 /* tdict-bench fresh: measures the first transfer and the first pinning of a process. bench/peers/compare starts a new
- * process for each repetition. `tdict-bench fresh` opens a new context instead. The job keeps the first result until
- * the row ends, and verifies it after the measured time. Thread rule: one thread. */
+ * process for each repetition. `tdict-bench fresh` only opens a new context for each. The job keeps the first result
+ * until the end of the row, because it is verified after the measurement. Thread rule: one thread. */
 #include <stdlib.h>
 
 #include "rows.h"
@@ -8,7 +8,7 @@
 enum { STEADY = 5 };
 typedef struct fresh_state {
   check_poison poison;
-  double allocation; /* seconds to allocate the first device memory */
+  double allocation; /* the time of the first allocation of device memory, in seconds */
   tdict_tree *result;
 } fresh_state;
 
@@ -17,8 +17,8 @@ static bool fresh_prepare(bench_job *job) {
   return job->state != NULL;
 }
 
-/* Allocates the first device memory and records the time. Fills the memory with 0xA5, and frees it to the library's
- * pool. */
+/* Makes the first allocation of device memory and records its time. Then fills memory of the same size with 0xA5, and
+ * frees it to the library's cache. */
 static bool first_prepare(bench_job *job) {
   if (!fresh_prepare(job)) return false;
   fresh_state *state = job->state;
@@ -39,7 +39,7 @@ static void fresh_finish(bench_job *job) {
   free(state);
 }
 
-/* Runs a repetition. The time does not include the release of the result. */
+/* Runs a repetition. The time does not include the release of the result. Keeps the first result. */
 static bool fresh_sample(bench_job *job, int tree, double *seconds) {
   fresh_state *state = job->state;
   tdict_tree *result = NULL;
@@ -62,7 +62,8 @@ static int fresh_verify(bench_job *job) {
 
 static bool sample_again(void *user, int tree, double *seconds) { return fresh_sample(user, tree, seconds); }
 
-/* Measures later transfers of the same tree, for comparison. */
+/* Measures later transfers of the same tree for comparison, and returns their median and the time of the first
+ * allocation. */
 static json_t *first_more(bench_job *job) {
   const fresh_state *state = job->state;
   double steady;

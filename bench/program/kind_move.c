@@ -1,5 +1,5 @@
 /* The kinds h2d (copies a tree to the device), d2h (copies to the host), pin (copies into pinned memory) and pin_h2d
- * (pins, then copies to the device). Also verifies and measures the trees that other kinds make. See rows.h for
+ * (pins, then copies to the device). job_verify_made() and job_sample_made() serve other kinds, too. See rows.h for
  * ownership and threads. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include "rows.h"
 #include "tdict/devices.h"
 
-/* Above this size, one destination tree is enough, because no cache holds it until it is written again. */
+/* Above this size, one destination tree is enough: it is larger than the caches, so none of it is cached when it is
+ * written again. */
 static const size_t one_target_bytes = (size_t)512 << 20;
 
 static bool is_equal(const char *a, const char *b) { return strcmp(a, b) == 0; }
@@ -19,7 +20,8 @@ tdict_transfer_options move_options(const bench_job *job) {
   return o;
 }
 
-/* Returns whether a call of the library succeeded. If not, prints the error with the names of scenario and row. */
+/* Returns whether a call of the library succeeded. If it failed, prints the error with the names of the scenario and
+ * the row. */
 static bool has_worked(const bench_job *job, tdict_status status, const tdict_error *err) {
   if (status == TDICT_OK) return true;
   char what[128];
@@ -103,9 +105,9 @@ static bool h2d_driver(bench_job *job, int tree, double *seconds) {
 
 const bench_kind kind_h2d = {.name = "h2d", .prepare = allocate_on_device, .make = h2d_make, .driver = h2d_driver};
 
-/* The kind `threads`: like h2d, but also reports how many threads and processors the transfers use. */
+/* kind_threads: like kind_h2d, but also reports how many threads and processors the transfers use. */
 typedef struct threads_state {
-  double cpu, wall; /* sums over all repetitions: processor seconds of the process, and elapsed seconds */
+  double cpu, wall; /* sums over all repetitions: CPU seconds of the process; elapsed seconds */
 } threads_state;
 
 static bool threads_prepare(bench_job *job) {
@@ -124,7 +126,8 @@ static bool threads_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* Makes a further transfer with statistics, which would slow down the measured transfers. */
+/* Makes one more transfer, with statistics, which would slow down the measured transfers. Returns the numbers of
+ * threads and processors. */
 static json_t *threads_more(bench_job *job) {
   const threads_state *state = job->state;
   tdict_error err;
@@ -147,7 +150,7 @@ const bench_kind kind_threads = {.name = "h2d",
                                  .finish = threads_finish,
                                  .more = threads_more};
 
-/* Returns whether copies to the host overwrite existing trees. If not, each result is a new tree. */
+/* Returns whether copies to the host write to existing trees, rather than to a new tree each time. */
 static bool writes_over(const bench_job *job) {
   return is_equal(job->row.result, "warm") || is_equal(job->row.result, "into_pinned");
 }
@@ -189,8 +192,8 @@ static bool d2h_make(bench_job *job, int tree, tdict_tree **out) {
   return has_worked(job, tdict_transfer_into(job->place->context, to, job->device_trees[tree], &o, &err), &err);
 }
 
-/* Copies leaf by leaf with driver calls. If the result is pinned, the destination is the bounce buffer, which is reused
- * from its start when it is full. */
+/* Copies leaf by leaf to the host with driver calls. For a pinned result, the destination is the bounce buffer. When it
+ * is full, it is reused from the start. */
 static bool d2h_driver(bench_job *job, int tree, double *seconds) {
   raw_driver *raw = job->place->check.raw;
   const check_place *c = &job->place->check;
@@ -228,7 +231,8 @@ bool pin_make(bench_job *job, int tree, tdict_tree **out) {
 
 const bench_kind kind_pin = {.name = "pin", .to_host = true, .make = pin_make};
 
-/* If the row does not wait for each leaf, one call pins the tree and sends what it has pinned. */
+/* A "blocking" row first pins the tree and then sends it. In other rows, one call does both, so that leaves are sent
+ * while others are being pinned. */
 static bool pin_h2d_make(bench_job *job, int tree, tdict_tree **out) {
   scoped_tree pinned = NULL, all = NULL;
   tdict_error err;
@@ -246,7 +250,7 @@ static bool pin_h2d_make(bench_job *job, int tree, tdict_tree **out) {
   return true;
 }
 
-/* Copies each leaf with memcpy() into the pinned bounce buffer, and from there to the device. */
+/* Copies each leaf into the pinned bounce buffer with memcpy(), and from there to the device with a driver call. */
 static bool pin_h2d_driver(bench_job *job, int tree, double *seconds) {
   const check_place *c = &job->place->check;
   const check_source *s = &job->place->sources[tree];

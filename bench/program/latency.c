@@ -1,5 +1,5 @@
-/* tdict-bench latency: measures how long an asynchronous call takes to return. Also measures how long the program's own
- * small copies take during a transfer. See rows.h for ownership and threads. */
+/* tdict-bench latency: measures how long an asynchronous call takes to return, and how long small copies of the program
+ * itself take during a transfer or while memory is pinned. See rows.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "tdict/memory.h"
 #include "tdict/sim.h"
 
-/* The program copies one block at a time, with pauses between the copies, so 200 copies are spread over a whole
- * transfer of 4 GB. */
+/* The program makes one copy at a time, with a pause before each. With these pauses, 200 copies are spread over about
+ * one transfer of 4 GB. */
 enum { OWN_COPIES = 200, MOST_TRANSFERS = 50, PAUSE_NS = 250000 };
 
 static bool move_asynchronously(bench_job *job, int tree, tdict_tree **out) {
@@ -16,7 +16,7 @@ static bool move_asynchronously(bench_job *job, int tree, tdict_tree **out) {
   return move_start(job, tree, NULL, &future) && move_end(job, future, out);
 }
 
-/* Measures the time until the call returns. Then waits for the transfer. */
+/* Measures the time until the call returns, and then waits for the transfer without measuring it. */
 static bool call_sample(bench_job *job, int tree, double *seconds) {
   tdict_future *future = NULL;
   double begin = bench_now();
@@ -29,7 +29,7 @@ static const bench_kind kind_idle;
 typedef struct copies_state {
   bench_samples times;
   own_copy own;
-  tdict_context *pieces; /* a context that pins in pieces; NULL: the row does not pin */
+  tdict_context *pieces; /* a context that pins in pieces; NULL: the row measures no pinning */
 } copies_state;
 
 static bool copies_prepare(bench_job *job) {
@@ -60,7 +60,8 @@ static bool copies_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* Opens a context that pins in pieces, because registering a large block at once would delay the program's copies. */
+/* Opens a context that pins a block in pieces, because registering a large block at once would delay the program's
+ * copies. */
 static bool pinning_prepare(bench_job *job) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
@@ -77,7 +78,7 @@ typedef struct pinning {
   int tree;
 } pinning;
 
-/* Pins a source tree. The caller empties the cache of pinned memory between calls. */
+/* Pins a source tree and releases the result. The caller empties the cache of pinned memory between calls. */
 static bool pin_sources(void *user) {
   const pinning *p = user;
   scoped_tree pinned = NULL;

@@ -1,6 +1,6 @@
-/* tdict-bench load: measures how fast files are loaded to the device and a tree is saved, compared with plain reads and
- * writes. load_files.c makes the files, and load_save.c measures saves. The job owns the place, the files and the
- * samples. Thread rule: one thread. */
+/* tdict-bench load: measures how fast files are loaded to the device and how fast a tree is saved, and compares with
+ * plain reads and writes. load_files.c makes the files, and load_save.c measures saves. The job owns the place; each
+ * work owns its file and its samples. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "load.h"
 #include "tdict/io.h"
 
-enum { FIRST, STEADY, OPEN, LINE, FILE_ROWS }; /* the rows of the table for one file */
-enum { LIBRARY, DIRECT, BUFFERED, COLD_ROWS }; /* the rows of the table for cold reads */
+enum { FIRST, STEADY, OPEN, LINE, FILE_ROWS }; /* the rows of a file in the page cache */
+enum { LIBRARY, DIRECT, BUFFERED, COLD_ROWS }; /* the rows of cold reads */
 static const char *const work_names[LOAD_WORKS] = {"even", "mixed", "many", "cold", "save"};
 static const load_shape *const shapes[LOAD_COLD] = {&load_even, &load_mixed, &load_many};
 static const int64_t small_bytes = 4000000;
@@ -65,7 +65,7 @@ void load_put_row(load_job *job, const load_row *row, uint64_t bytes, const benc
 
 /* --- loads of a file in the page cache --- */
 
-/* Loads the file once. The time does not include the release of the result. */
+/* Loads the file once to the device and measures the time. */
 static bool load_once(load_job *job, const load_file *f, double *seconds, tdict_transfer_stats *stats,
                       tdict_tree **out) {
   tdict_load_options o = tdict_load_options_default();
@@ -123,14 +123,15 @@ static int verify_result(load_job *job, const load_file *f, tdict_tree *result) 
 }
 
 /* Returns the largest growth of the process's host memory during a load in bytes, or -1 if unknown. Includes the
- * staging ring if the load created it. The kernel does not count a ring that the driver allocated, so it is added. */
+ * staging ring if the load created it: if the driver allocated the ring, the kernel does not count it, so its size is
+ * added. */
 static int64_t host_bytes(const load_memory *m, const tdict_transfer_stats *stats, bool creates_ring) {
   const bool is_hidden = creates_ring && stats->pin_path == TDICT_PIN_DRIVER;
   if (m->growth < 0) return -1;
   return m->growth + (is_hidden ? (int64_t)tdict_context_options_default().staging_bytes : 0);
 }
 
-/* Prints the memory that a load used, and returns it as a new JSON object. */
+/* Prints how much host memory a load used, and returns this and the number of threads as a new JSON object. */
 static json_t *put_memory(const char *name, const load_memory *m, const tdict_transfer_stats *stats, bool is_first) {
   const int64_t bytes = host_bytes(m, stats, is_first);
   const size_t ring = tdict_context_options_default().staging_bytes;
@@ -144,7 +145,8 @@ static json_t *put_memory(const char *name, const load_memory *m, const tdict_tr
                    (json_int_t)stats->peak_staging_bytes, "num_threads", (int)stats->num_threads);
 }
 
-/* Measures the first load in each of several new contexts. Verifies the last load, and leaves its context open. */
+/* Measures the first load in each of several new contexts. Verifies the result in the last context, and leaves this
+ * context open. Sets *memory to what the first context used. */
 static int measure_first(load_job *job, const load_file *f, load_row *row, json_t **memory) {
   const bench_bar bar = bench_bar_start((double)job->options.contexts);
   for (int64_t i = 0; i < job->options.contexts; i++) {
@@ -170,7 +172,7 @@ static int measure_first(load_job *job, const load_file *f, load_row *row, json_
   return BENCH_OK;
 }
 
-/* Measures tdict_open(), which shows how much of a load's time it takes to read the header and make the tree. */
+/* Measures tdict_open(), which only reads the header and makes the tree, as a load does first. */
 static bool open_once(const load_file *f, bench_samples *samples) {
   tdict_tree *tree = NULL;
   const double begin = bench_now();
@@ -239,7 +241,7 @@ static bool read_cold(load_job *job, const load_file *f, load_row *row, int way)
   if (left > job->left || left < 0) job->left = left;
   if (way != LIBRARY) {
     if (load_read_plain(f->path, way == DIRECT, &seconds)) bench_samples_add(&row->samples, seconds);
-    return true; /* not a failure: the file system may lack O_DIRECT */
+    return true; /* not a failure: the file system may not support O_DIRECT */
   }
   if (!load_once(job, f, &seconds, &stats, &result)) return false;
   bench_samples_add(&row->samples, seconds);
@@ -268,7 +270,7 @@ static int measure_cold(load_job *job, const load_file *f) {
   bool good = load_open_rows(rows, COLD_ROWS, rounds, names, "cold");
   const bench_bar bar = bench_bar_start(rounds * COLD_ROWS);
   for (int i = 0; i < rounds * COLD_ROWS && good; i++) {
-    const int way = (i / COLD_ROWS + i) % COLD_ROWS; /* rotate the order of the ways from round to round */
+    const int way = (i / COLD_ROWS + i) % COLD_ROWS; /* each round starts with another way */
     bench_bar_show(&bar, i, "cold: round %d of %d, %s", i / COLD_ROWS + 1, rounds, names[way]);
     good = read_cold(job, f, &rows[way], way);
   }
@@ -313,7 +315,7 @@ static int print_head(load_job *job, json_t *record) {
   return BENCH_OK;
 }
 
-/* Returns the value of --divide, or a default that makes the file about 4 MB large. */
+/* Returns o->divide, or if it is 0, a divisor with which the file has about 4 MB. */
 static int64_t divide_for(const load_options *o, int64_t total_bytes) {
   return o->divide > 0 ? o->divide : total_bytes / small_bytes;
 }

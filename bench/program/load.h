@@ -1,5 +1,5 @@
-/* Declares what load.c and load_save.c, the two parts of the scenario load, share. The job owns the place and the
- * record's rows. Thread rule: one thread. Functions print an error before they return false. */
+/* Declarations that load.c and load_save.c, the two parts of the scenario load, share. The job owns the place; the
+ * record owns `rows`. Thread rule: one thread. Functions print an error before they return false. */
 #ifndef TDICT_BENCH_LOAD_H
 #define TDICT_BENCH_LOAD_H
 
@@ -13,12 +13,12 @@ typedef struct load_options {
   common_options common;
   const char *folder;
   bool works[LOAD_WORKS]; /* the works to measure */
-  bool makes;             /* --make: only writes the files */
-  int64_t divide;         /* 0: chosen so that each file has about 4 MB */
+  bool makes;             /* --make: only write the files, and keep them */
+  int64_t divide;         /* divisor of the tensor sizes; 0: chosen so that each file has about 4 MB */
   int64_t contexts;
 } load_options;
 
-/* A row of the table. */
+/* A row of the table: the times of one way. */
 typedef struct load_row {
   char name[48];
   bench_samples samples;
@@ -31,16 +31,16 @@ typedef struct load_job {
   json_t *rows;
   uint64_t verified_bytes;
   int verified_files;
-  double left; /* largest fraction of the file that was in the page cache before a cold read; -1: unknown */
+  double left; /* largest fraction of the file that was still in the page cache before a cold read; -1: unknown */
 } load_job;
 
 bool load_open_context(load_job *job); /* opens job->place with `bare` set */
-/* Initializes rows with the names "WORK, NAME", and allocates their samples. */
+/* Initializes rows with the names "WORK, NAME", and allocates space for `capacity` samples in each. */
 bool load_open_rows(load_row *rows, int count, int capacity, const char *const *names, const char *work);
 void load_close_rows(load_row *rows, int count);
-/* Prints a row and adds it to the record, if the row has samples. `bytes`: bytes of a repetition, for the rate; 0: no
- * rate. `line`: the samples to compare with, or NULL. `more`: an object with further results, which the function
- * releases, or NULL. */
+/* Prints a row and adds it to job->rows, if the row has samples. `bytes`: the bytes of a repetition, from which the
+ * rate is computed; 0: no rate. `line`: the times of the line, with which the rate is compared, or NULL. `more`: an
+ * object with further results, or NULL; the function releases it. */
 void load_put_row(load_job *job, const load_row *row, uint64_t bytes, const bench_samples *line, json_t *more);
 
 extern const int64_t load_save_bytes;

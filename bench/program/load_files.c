@@ -1,5 +1,5 @@
-/* Implements load_files.h: plans, writes and reads files with system calls on several threads. Each call owns its
- * buffers and threads, and joins the threads before it returns. Thread rule: main thread only. */
+/* Implements load_files.h: plans files, and writes and reads them with system calls on several threads. Each function
+ * joins its threads and frees their buffers before it returns. Thread rule: main thread only. */
 #include "load_files.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static uint64_t even_bytes(int64_t leaf) {
 }
 static void even_name(int64_t leaf, char *buffer, size_t size) { snprintf(buffer, size, "%" PRId64, leaf); }
 
-/* As in a language model: 32 layers of 9 tensors each, then the embedding and the last norm. */
+/* The shape "mixed" is like a language model: 32 layers of 9 tensors each, then the embedding and the last norm. */
 static const struct {
   const char *name;
   uint64_t bytes;
@@ -44,7 +44,7 @@ static void mixed_name(int64_t leaf, char *buffer, size_t size) {
     snprintf(buffer, size, "%s", leaf == (int64_t)LAYERS * 9 ? "embedding" : "norm");
 }
 
-/* The exponent makes small tensors more frequent, so that all tensors together have 20 GB. */
+/* The exponent makes small tensors more likely than large ones. With this value, all tensors together have 20 GB. */
 static uint64_t many_bytes(int64_t leaf) {
   const double low = 8192, high = 3000000, exponent = 1.715;
   const double random = (double)(((uint64_t)leaf * UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53;
@@ -64,13 +64,13 @@ const load_shape load_many = {"many", "F32", TDICT_F32, 18000, 4, INT64_C(200000
 typedef struct piece_job piece_job;
 struct piece_job {
   uint64_t bytes, piece_bytes;
-  uint64_t begin; /* for fill_piece(): the offset of the first element in the file */
+  uint64_t begin; /* for fill_piece(): the file offset where the tensor data begins */
   int fd;
-  bool has_buffers; /* true: each thread needs a buffer of piece_bytes */
+  bool has_buffers; /* true: each thread passes a buffer of piece_bytes to `work` */
   unsigned char *const *blocks;
   bool (*work)(const piece_job *job, uint64_t at, size_t bytes, unsigned char *buffer); /* sets errno on failure */
   _Atomic(uint64_t) next; /* relaxed: a ticket counter, orders nothing */
-  _Atomic(int) failure;   /* the errno of a failed piece; 0: none */
+  _Atomic(int) failure;   /* errno of a piece that failed; 0: none */
 };
 
 static void work_on_pieces(void *user, int part, int parts) {
@@ -88,7 +88,7 @@ static void work_on_pieces(void *user, int part, int parts) {
   free(buffer);
 }
 
-/* Runs job->work on all pieces on several threads. Returns 0 or an errno. */
+/* Calls job->work for each piece, on several threads. Returns 0, or the errno of a piece that failed. */
 static int run_pieces(piece_job *job) {
   const int count = bench_cpu_count();
   bench_on_threads(count < BENCH_MOST_THREADS ? count : BENCH_MOST_THREADS, work_on_pieces, job);
@@ -109,7 +109,8 @@ static bool write_all(int fd, const unsigned char *bytes, size_t count, uint64_t
 
 static bool read_piece(const piece_job *job, uint64_t at, size_t bytes, unsigned char *buffer) {
   for (size_t done = 0; done < bytes;) {
-    /* Even at the end of the file, the length of a direct read must be a multiple of the block size. */
+    /* A direct read must ask for a multiple of the block size even at the end of the file, so always ask for a full
+     * piece. */
     ssize_t n = pread(job->fd, buffer + done, job->piece_bytes - done, (off_t)(at + done));
     if (n < 0 && errno == EINTR) continue;
     errno = n == 0 ? EIO : errno;
@@ -192,7 +193,7 @@ static bool write_file(load_file *f) {
   const uint64_t begin = f->data_begin;
   int fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return fail_file(f->path, "cannot be created", errno);
-  f->is_made = true; /* set now, so that the file is removed even if it stays incomplete */
+  f->is_made = true; /* set now, so that load_file_close() removes the file even if writing fails */
   piece_job job = {.bytes = load_file_bytes(f) - begin,
                    .piece_bytes = PIECE,
                    .begin = begin,
@@ -203,7 +204,7 @@ static bool write_file(load_file *f) {
   int reason = 0;
   if (good && !write_all(fd, (const unsigned char *)f->header, begin, 0)) reason = errno;
   if (good && reason == 0) reason = run_pieces(&job);
-  if (good && reason == 0 && fsync(fd) != 0) reason = errno; /* pages that are still dirty cannot be evicted */
+  if (good && reason == 0 && fsync(fd) != 0) reason = errno; /* load_evict() cannot evict dirty pages */
   close(fd);
   return good && (reason == 0 || fail_file(f->path, "cannot be written", reason));
 }
@@ -279,7 +280,7 @@ bool load_write_plain(const char *path, unsigned char *const *blocks, int64_t nu
   return reason == 0 || fail_file(path, "cannot be written", reason);
 }
 
-/* Returns the fraction of a mapping's pages that are in the page cache, or -1 on failure. */
+/* Returns the fraction of the pages of a file mapping that are in the page cache, or -1 on failure. */
 static double resident_part(void *map, size_t bytes) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page;
   size_t count = 0;
@@ -337,7 +338,8 @@ void load_memory_begin(load_memory *m) {
   m->growth = -1;
 }
 
-/* The kernel's maximum (VmHWM) includes mapped file pages. These pages stay mapped, so their growth is subtracted. */
+/* The kernel's peak (VmHWM) includes pages of mapped files. These pages are still mapped now, so their growth is
+ * subtracted. */
 void load_memory_end(load_memory *m) {
   const int64_t peak = read_status("VmHWM:"), files = read_status("RssFile:") - m->files_before;
   if (m->before < 0 || peak < 0) return;

@@ -1,5 +1,5 @@
-/* The work `save` of the scenario load: compares tdict_save() with a plain write, and measures how long
- * tdict_save_async() blocks the program. The state owns its trees and files. Thread rule: one thread. */
+/* The work `save` of the scenario load: compares tdict_save() with a plain write, and measures how long the program
+ * must wait after tdict_save_async(). load_run_save() owns the trees and the files. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #include "load.h"
 #include "tdict/io.h"
 
-enum { SAVED, WRITTEN, SAVE_ROWS }; /* the rows of tdict_save() and plain writes, which alternate */
-/* The rows of tdict_save_async(), with the snapshot on the device or in host memory. First calls also allocate
- * memory. */
+enum { SAVED, WRITTEN, SAVE_ROWS }; /* rows: tdict_save() and plain writes, in turn */
+/* The rows of tdict_save_async(), with the snapshot on the device or in host memory. The first call with each snapshot
+ * has a row of its own, because it also allocates memory. */
 enum { DEVICE_FIRST, DEVICE_LATER, HOST_FIRST, HOST_LATER, ASYNC_ROWS };
 const int64_t load_save_bytes = INT64_C(4294967296);
 
@@ -32,7 +32,7 @@ static bool open_save(load_job *job, save_state *s) {
 }
 
 static bool save_once(load_job *job, save_state *s, bench_samples *samples) {
-  (void)unlink(s->path); /* otherwise the time would include freeing the pages of the old file */
+  (void)unlink(s->path); /* otherwise, the time would include freeing the old file */
   const double begin = bench_now();
   if (!bench_ok("save", tdict_save(job->place.context, s->path, s->tree, NULL, err))) return false;
   bench_samples_add(samples, bench_now() - begin);
@@ -48,7 +48,8 @@ static bool write_once(save_state *s, bench_samples *samples) {
   return true;
 }
 
-/* Loads the saved file and compares all bytes with the source. Other works verify loads without the library. */
+/* Loads the saved file with the library and compares all bytes with the source. The other works of the scenario verify
+ * that loads are right. */
 static int verify_save(load_job *job, save_state *s) {
   scoped_tree back = NULL;
   if (!bench_ok("the saved file", tdict_load(job->place.context, s->path, job->place.device, NULL, &back, err)))
@@ -61,7 +62,7 @@ static int verify_save(load_job *job, save_state *s) {
 }
 
 /* Measures the time from the call until the program may write to the tensors again. Then waits until the file is
- * written. */
+ * complete. */
 static bool save_async_once(load_job *job, save_state *s, int32_t snapshot, bench_samples *samples) {
   tdict_error err;
   scoped_future saving = NULL;
