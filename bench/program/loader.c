@@ -1,6 +1,6 @@
-/* tdict-bench loader: measures how many batches per second a loader delivers on the device, from a shard of tokens or
- * from samples in memory. With --digest, prints a hash of all batches instead, so that runs can be compared. The run
- * owns the context, the dataset and the loader.
+/* tdict-bench loader: measures how many batches per second a loader delivers to the device, from a shard of tokens or
+ * from samples in memory. With --digest, prints a hash of all batches instead, to compare runs. The run owns the
+ * context, the loader and the samples.
  * Thread rule: main thread only. The loader has its own threads. */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ typedef struct run {
   tdict_context *context;
   tdict_device place;
   tdict_loader *loader;
-  tdict_tree *source;     /* the tree of samples; NULL for tokens of a shard */
+  tdict_tree *source;     /* the samples in memory; NULL: a shard */
   tdict_conversion widen; /* converts 16-bit tokens to 64 bits */
   double rate, waited;
   tdict_loader_stats stats;
@@ -59,7 +59,7 @@ static bool open_shard(const char *path, tdict_dataset **out) {
   return bench_ok("the shard", tdict_dataset_from_tokens(&o, out, err));
 }
 
-/* Writes and opens a temporary shard, and removes the file at once. The dataset keeps it mapped. */
+/* Writes and opens a temporary shard, and removes the file at once, because the dataset has it mapped. */
 static bool open_temporary_shard(const run *r, tdict_dataset **out) {
   const char *place = getenv("TMPDIR");
   char folder[4096], path[4096 + 16];
@@ -88,7 +88,7 @@ static bool open_tokens(run *r, tdict_dataset **out) {
   return open_shard(r->shard, out);
 }
 
-/* Allocates the samples of a dataset in memory. */
+/* Allocates the tree of samples in memory, r->source. */
 static bool make_samples(run *r, const tdict_field *fields, size_t num_fields, int64_t samples) {
   return bench_ok("the samples", tdict_create_from(fields, num_fields, 1, &samples, NULL, &r->source, err));
 }
@@ -97,7 +97,7 @@ static bool open_tree(run *r, tdict_dataset **out) {
   return bench_ok("the samples", tdict_dataset_from_tree(r->source, out, err));
 }
 
-/* Makes the same samples as write_shard(), but in memory and with 16-bit tokens. */
+/* Makes the samples that a shard of write_shard() has, but in memory and as 16-bit tokens. */
 static bool open_tokens16(run *r, tdict_dataset **out) {
   static const tdict_field fields[] = {{"tokens", TDICT_U16, 1, {WINDOW}}, {"targets", TDICT_U16, 1, {WINDOW}}};
   const int64_t samples = (r->tokens - 1) / WINDOW;
@@ -153,7 +153,7 @@ static bool open_loader(run *r) {
   o.drop_last = true;
   o.shuffle = true;
   o.seed = (uint64_t)r->seed;
-  o.endless = !r->digest; /* a digest covers whole epochs */
+  o.endless = !r->digest; /* a digest needs the end of each epoch */
   const tdict_dataset_table *table = tdict_dataset_get_table(dataset);
   int64_t samples = table->length(table->self);
   if (samples < o.batch_size)
@@ -172,8 +172,7 @@ static bool open_loader_context(run *r) {
   return true;
 }
 
-/* Takes batches for r->seconds after a warm-up. As in a training loop, each batch is received on a stream of the
- * program. */
+/* Takes batches for r->seconds after a warm-up. As in a training loop, a stream of the program waits for each batch. */
 static int measure_rate(run *r) {
   tdict_error err;
   tdict_stream stream = {r->place, NULL};
@@ -192,7 +191,7 @@ static int measure_rate(run *r) {
     tdict_release(batch);
     batches++;
     if (begin == 0 && bench_now() > warm_until) {
-      status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err); /* waits for the running transfers */
+      status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err); /* waits for the transfer */
       tdict_release(batch);
       if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &before, &err);
       batches = 0;
@@ -200,7 +199,7 @@ static int measure_rate(run *r) {
     }
   }
   if (status == TDICT_OK)
-    status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err); /* waits for the queued copies */
+    status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err); /* waits for the last transfer */
   r->elapsed = bench_now() - begin;
   tdict_release(batch);
   if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &r->stats, &err);
@@ -257,7 +256,7 @@ static bool write_state(const run *r) {
   return good;
 }
 
-/* Computes a hash of all batches of the epochs in order. Reads the batches back from the device. */
+/* Reads all batches of the epochs back from the device, in order, and hashes their bytes. */
 static int print_digest(run *r) {
   tdict_error err;
   tdict_loader_state s = tdict_loader_state_default();
@@ -299,7 +298,7 @@ static int report_rate(const run *r, int argc, char **argv) {
   return bench_sink_end(&r->sink, BENCH_OK, record);
 }
 
-/* Refuses options that have no effect, and sets defaults. */
+/* Rejects options that would have no effect, and sets defaults. */
 static void check_options(struct argp_state *state, void *input) {
   run *r = input;
   const bool shard = strcmp(r->work, "tokens") == 0, tokens = strncmp(r->work, "tokens", 6) == 0;

@@ -1,5 +1,5 @@
-/* The main function of tdict-bench. Finds the scenario or tool that the command line names, and calls it with the other
- * arguments. To add a scenario, add it to the table below. Owns no data. Thread rule: one thread. */
+/* The main function of tdict-bench. Runs the scenario or tool that the first argument names, with the other arguments.
+ * To add a scenario, add it to the table below. Owns no data. Thread rule: one thread. */
 #include <stdio.h>
 #include <string.h>
 

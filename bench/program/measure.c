@@ -78,8 +78,8 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Returns a sorted copy of the times, or NULL if there are none. The record needs the original in the order of
- * measurement. */
+/* Returns a sorted copy of the times, or NULL if there are none. The samples stay in the order of measurement for the
+ * record. */
 static double *sort_samples(const bench_samples *s) {
   double *sorted = s->count ? malloc((size_t)s->count * sizeof *sorted) : NULL;
   if (!sorted) return NULL;
@@ -132,7 +132,7 @@ void bench_on_threads(int parts, void (*work)(void *user, int part, int parts), 
   thread_part all[BENCH_MOST_THREADS];
   pthread_t threads[BENCH_MOST_THREADS];
   bool started[BENCH_MOST_THREADS] = {false};
-  for (int i = parts - 1; i >= 0; i--) { /* the last part runs on this thread */
+  for (int i = parts - 1; i >= 0; i--) { /* part 0, the last one, runs on this thread */
     all[i] = (thread_part){work, user, i, parts};
     started[i] = i > 0 && pthread_create(&threads[i], NULL, run_part, &all[i]) == 0;
     if (!started[i]) run_part(&all[i]);
@@ -173,7 +173,7 @@ int bench_columns(void) {
 static void print_broken(const char *text, int hang) {
   int room = bench_columns();
   while ((int)strlen(text) > room) {
-    int end = room; /* the last space within the width, or the next one if there is none */
+    int end = room; /* the last space within the width; if there is none, the first one */
     while (end > 0 && text[end] != ' ') end--;
     if (end == 0) end = (int)strcspn(text, " ");
     if (!text[end]) break;
@@ -203,7 +203,7 @@ void bench_progress_end(void) {
   if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
 }
 
-/* Formats first and prints with one call, because several ranks may print errors at the same time. */
+/* Prints the whole line with one call, because several ranks may print errors at the same time. */
 void bench_print_error(const char *format, ...) {
   char text[2048];
   va_list list;

@@ -13,7 +13,7 @@ typedef struct narrow_options {
   int64_t megabytes;
 } narrow_options;
 
-/* A row of the table: its name and the largest value of its elements. */
+/* A row of the table: its name, and the largest value of the elements (0: random bits). */
 typedef struct narrow_range {
   const char *name;
   int64_t most;
@@ -29,7 +29,7 @@ typedef struct narrow_job {
   bench_place place;
   check_source source;
   int32_t num_threads; /* num_threads of the current cell */
-  bench_bar bar;       /* counts cells of the table */
+  bench_bar bar;       /* its unit is a cell of the table */
 } narrow_job;
 
 static bool is_possible(const narrow_job *job, int32_t count) {
@@ -41,7 +41,7 @@ static tdict_transfer_options way_options(int32_t num_threads, bool narrow) {
   return o;
 }
 
-/* Moves the source with or without narrow, and compares all bytes. Writes how many bytes crossed the link. */
+/* Moves the source with or without narrow, and verifies all bytes. Writes how many bytes were sent to the device. */
 static int verify_way(narrow_job *job, bool narrow, size_t *wire_bytes) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options o = way_options(-1, narrow);
@@ -57,7 +57,7 @@ static bool move_once(void *user, int way, double *seconds) {
   return place_move_timed(&job->place, job->source.tree, &o, "narrow", seconds);
 }
 
-/* Measures transfers without and with narrow in turn. Writes the median rates in GB/s. */
+/* Measures transfers without and with narrow in turn. Writes the median rate of each in GB/s. */
 static bool measure_cell(narrow_job *job, int32_t num_threads, double rates[2]) {
   job->num_threads = num_threads;
   const bool good = bench_medians(rates, 2, 1, (int)job->o.common.repeats, move_once, job);

@@ -1,4 +1,4 @@
-/* Declares tables of command line options and their parser. Each subcommand has such a table. Thread rule: one
+/* Declares tables of command-line options, and their parser. Each subcommand has a table. Thread rule: one
  * thread. */
 #ifndef TDICT_BENCH_OPTIONS_H
 #define TDICT_BENCH_OPTIONS_H
@@ -16,7 +16,7 @@ typedef struct bench_option {
   int letter; /* 0: none */
   const char *arg, *doc;
   option_kind kind;
-  void *to;          /* a const char *, bool or int64_t to write; holds the default, which --help shows for counts */
+  void *to;          /* the variable to write; holds the default, which --help shows if `kind` is OPTION_COUNT */
   int64_t low, high; /* range of a number */
   void (*parse)(struct argp_state *state, const char *text, void *to); /* OPTION_PARSED: reads the argument */
   int group, flags;                                                    /* flags of argp, for example OPTION_HIDDEN */
@@ -30,7 +30,7 @@ typedef struct bench_option {
 #define PARSED_OPTION(name, letter, arg, to, parse, doc) \
   { name, letter, arg, doc, OPTION_PARSED, to, 0, 0, parse, 0, 0 }
 
-/* Options that several subcommands have. Strings are borrowed from the command line. */
+/* The values of options that several subcommands have. Strings are borrowed from the command line. */
 typedef struct common_options {
   const char *device; /* --device */
   bool full, small;   /* --full, --small */
@@ -57,22 +57,22 @@ typedef struct common_options {
 #define EXIT_TEXT "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference."
 #define SHORT_EXIT_TEXT "Exit status: 0 success, 1 failure, 2 wrong usage."
 
-/* Parses the command line. `options` ends with an empty entry. At the end, `check`, if not NULL, is called with `input`
- * and may reject combinations of options with argp_error(). `doc` is the help text for argp. Returns BENCH_OK, or
- * BENCH_USAGE after printing an error. */
+/* Parses the command line. `options` ends with an empty entry. After all options, `check`, if not NULL, is called with
+ * `input`, and may reject combinations of options with argp_error(). `doc` is the help text for argp. Returns BENCH_OK.
+ * After printing an error, ends the program with BENCH_USAGE or returns it. */
 int options_parse(int argc, char **argv, const char *doc, const bench_option *options,
                   void (*check)(struct argp_state *state, void *input), void *input);
 
-/* Parse the argument of an option. If the argument is wrong, these functions end the program with an error. */
+/* Parse the argument of an option, or end the program with an error if it is wrong. */
 void options_device(struct argp_state *state, const char *text, void *to);
 void options_dtype(struct argp_state *state, const char *text, void *to);
-/* Sets the device of `o`. "auto" is cuda:0, or the simulated device if there is no GPU. `sim` describes the simulated
- * device and must live as long as `o`. */
+/* Sets the device of `o`. With "auto", the context takes cuda:0, or the simulated device if there is no GPU. `sim`
+ * describes the simulated device, and is borrowed by `o`. */
 void options_place(const char *device, tdict_sim_options *sim, tdict_context_options *o);
 /* Ends the program with an error if leaf_bytes is not a multiple of the element size, or if the dtype cannot hold
  * --max-value. */
 void options_check_values(struct argp_state *state, const check_values *values, int64_t leaf_bytes);
-/* Returns whether the transfer option narrow can affect elements of this dtype. */
+/* Returns whether the transfer option narrow can affect elements of values->dtype. */
 bool options_can_narrow(const check_values *values);
 
 #endif

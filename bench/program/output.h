@@ -1,4 +1,4 @@
-/* Makes the program fail if it could not write its standard output. Owns no data. Thread rule: main thread only. */
+/* Makes a program fail if its standard output could not be written. Owns no data. Thread rule: main thread only. */
 #ifndef TDICT_BENCH_OUTPUT_H
 #define TDICT_BENCH_OUTPUT_H
 
@@ -21,9 +21,9 @@ static inline void output_end(int status, void *program) {
   if (status == 0) _exit(1);
 }
 
-/* Makes the program exit with 1 instead of 0 if it could not write its output. Uses on_exit(), because argp calls
- * exit() after --help. If standard output is closed, another file could get its descriptor, so prints an error and
- * returns false. */
+/* Makes the program exit with 1 instead of 0 if its output could not be written. Uses on_exit(), because argp calls
+ * exit() after --help. If standard output is closed, prints an error and returns false, because a file that is opened
+ * later could get its descriptor. */
 static inline bool output_watch(const char *program) {
   if (fcntl(STDOUT_FILENO, F_GETFD) < 0) {
     fprintf(stderr, "%s: standard output is closed\n", program);

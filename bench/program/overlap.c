@@ -1,6 +1,7 @@
 /* tdict-bench overlap: measures a transfer while a kernel runs for about the same time. The sources are pageable or
- * pinned. The transfer uses its own stream, or waits for the kernel on the kernel's stream. If the two overlap
- * completely, the time is that of the longer of the two. See rows.h for ownership and threads. */
+ * pinned. The transfer is independent of the kernel's stream ("own_stream"), or waits for it ("same_stream"). With
+ * complete overlap, the total time equals the longer of the transfer and kernel times. See rows.h for ownership and
+ * threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 enum { ALONE = 5, MOMENTS = 6 };
 typedef struct overlap_state {
   double alone;       /* median seconds of the transfer without a kernel */
-  double at[MOMENTS]; /* the times that watch_repetition() measures */
+  double at[MOMENTS]; /* when each step ended, in seconds; watch_repetition() measures it */
   int64_t kernel_ns;
   int next; /* the index of the next source tree */
 } overlap_state;
@@ -42,7 +43,7 @@ static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {
   return move_start(job, tree, strcmp(job->row.calls, "same_stream") == 0 ? &stream : NULL, out);
 }
 
-/* Launches the kernel, starts the transfer, and waits for both. */
+/* Launches the kernel, starts the transfer, and waits for both to end. */
 static bool overlap_make(bench_job *job, int tree, tdict_tree **out) {
   tdict_future *future = NULL;
   return launch_kernel(job) && begin_transfer(job, tree, &future) && move_end(job, future, out) && finish_kernel(job);
@@ -61,8 +62,8 @@ static bool move_alone(void *user, int unused, double *seconds) {
   return true;
 }
 
-/* Runs one repetition, and polls to find when the kernel was launched, the call returned, the transfer ended and the
- * kernel ended. */
+/* Runs one repetition. Records when the launch (1) and the call of the transfer (2) returned, and polls to find when
+ * the transfer (3) and the kernel (4) ended. */
 static bool watch_repetition(bench_job *job) {
   overlap_state *state = job->state;
   tdict_future *future = NULL;
@@ -92,7 +93,7 @@ static int overlap_verify(bench_job *job) {
   return answer == BENCH_OK && !bench_medians(&state->alone, 1, 0, ALONE, move_alone, job) ? BENCH_FAILED : answer;
 }
 
-/* Returns an event in the trace format of chrome://tracing and Perfetto, which has times in microseconds. */
+/* Returns an event in the trace format of chrome://tracing and Perfetto, in which times are in microseconds. */
 static json_t *make_trace_event(const char *name, const char *track, double begin, double end) {
   return json_pack("{s:s, s:s, s:i, s:s, s:f, s:f}", "name", name, "ph", "X", "pid", 1, "tid", track, "ts", begin * 1e6,
                    "dur", (end - begin) * 1e6);
@@ -119,7 +120,7 @@ static const bench_kind kind_overlap = {.name = "overlap",
                                         .finish = overlap_finish,
                                         .more = overlap_more};
 
-/* Five million floats, as in the TensorDict tutorial. On a fast link, the transfer takes about as long as the
+/* About five million floats, as in the TensorDict tutorial. On a fast link, their transfer takes about as long as the
  * kernel. */
 #define WORK .kind = &kind_overlap, .groups = {{1, 20971520}}, .threads = -1, .peers = "torch", .kernel_ns = 400000
 static const bench_row rows[] = {

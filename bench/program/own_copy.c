@@ -59,7 +59,7 @@ typedef struct beside {
   void *user;
   double seconds;
   bool good;
-  _Atomic(bool) done; /* stored with release by the second thread, loaded with acquire by the copying thread */
+  _Atomic(bool) done; /* the second thread stores it with release, the copying thread loads it with acquire */
 } beside;
 
 static void *do_work(void *user) {

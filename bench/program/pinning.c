@@ -1,7 +1,7 @@
-/* tdict-bench pinning: measures how long it takes to pin and unpin a block, in one registration or in pieces. Also
- * measures the longest copy that another thread makes meanwhile. A process can measure its first pinning only once, so
- * bench/costs/pinning starts a new process for each repetition. The job owns its memory. Thread rule: the copies run on
- * the main thread, the pinning on a second thread. */
+/* tdict-bench pinning: measures how long it takes to pin and unpin a block, in one registration or in pieces, and the
+ * longest small copy that another thread makes meanwhile. bench/costs/pinning starts a new process for each repetition,
+ * and so measures only first pinnings. The job owns its memory. Thread rule: the copies run on the main thread, the
+ * pinning on a second thread. */
 #include <stdio.h>
 
 #include "options.h"
@@ -14,7 +14,7 @@ typedef struct pinning_options {
   int64_t bytes, piece_bytes;
 } pinning_options;
 
-/* The times of all repetitions in seconds. */
+/* The samples of all repetitions. */
 typedef union times {
   struct {
     bench_samples pin, pin_wait, unpin, unpin_wait;
@@ -30,7 +30,7 @@ typedef struct pinning_job {
   times all;
 } pinning_job;
 
-/* The argument of pin_block() and unpin_block(), which the second thread runs while the main thread copies. */
+/* The argument of pin_block() and unpin_block(), which run on the second thread. */
 typedef struct pinner {
   pinning_job *job;
   tdict_tensor *block;
@@ -50,8 +50,8 @@ static bool unpin_block(void *user) {
   return true;
 }
 
-/* Runs `work` on the second thread, and copies small blocks meanwhile. Adds the seconds of `work` and of the longest
- * copy. */
+/* Runs `work` on the second thread, and makes small copies meanwhile. Adds the time of `work` to `seconds` and the time
+ * of the longest copy to `waits`. */
 static bool copy_during(pinner *p, bool (*work)(void *), bench_samples *seconds, bench_samples *waits) {
   double took, longest;
   if (!own_copy_beside(&p->job->own, work, p, &took, &longest)) return false;

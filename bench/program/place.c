@@ -11,7 +11,7 @@
 
 static const size_t line_bytes_cuda = (size_t)1 << 30, line_bytes_sim = (size_t)4 << 20;
 static const size_t evict_bytes = (size_t)768 << 20; /* more than twice the largest cache */
-static const size_t touch_bytes = (size_t)64 << 20;  /* larger blocks do not fit into the caches of a core */
+static const size_t touch_bytes = (size_t)64 << 20;  /* larger sources would not stay in the caches */
 static const int64_t pause_ns = 5000000;             /* about as long as a training step */
 
 static bool open_place_context(bench_place *p, const char *device) {
@@ -209,7 +209,8 @@ json_t *place_describe(const bench_place *p) {
   return d;
 }
 
-/* Reduces a row to at most 4 MB. Halves leaf sizes first, so that rows with many leaves keep many leaves. */
+/* Reduces a row to at most 4 MB. Halves the leaf size of a group as long as it is over 16 KiB, so that the group keeps
+ * its leaves. Then halves the number of leaves. */
 static void shrink_row(bench_row *row) {
   size_t total = 0;
   for (int pass = 0; pass < 64; pass++) {
@@ -259,7 +260,7 @@ bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario
   if (kind->no_sources) place_drop_sources(place);
   if (!kind->no_sources && !place_sources(place, &job->row)) return false;
   if (strcmp(job->row.cache, "cold") == 0 && !place_empty_caches(place))
-    return false; /* also allocates the memory, before anything is measured */
+    return false; /* allocates the memory now, not during a measurement */
   return !kind->prepare || kind->prepare(job);
 }
 
@@ -300,7 +301,7 @@ bool place_empty_caches(bench_place *p) {
   if (p->evict)
     bench_on_threads(EVICT_THREADS, walk_part, p->evict);
   else
-    bench_print_error("no memory for emptying the caches");
+    bench_print_error("cannot allocate the memory that is written to empty the caches");
   return p->evict != NULL;
 }
 
@@ -308,8 +309,8 @@ static int tree_number(const bench_job *job, int number) {
   return job->place->num_sources > 0 ? number % job->place->num_sources : 0;
 }
 
-/* Reads every cache line of a source, so that the caches hold it as if it had just been filled. Then sleeps. The sum
- * keeps the compiler from removing the reads. */
+/* Reads every cache line of a source that is not too large, so that the caches contain it as if it had just been
+ * filled. Then sleeps. The volatile sum keeps the compiler from removing the reads. */
 static void pause_before(const check_source *s) {
   volatile unsigned char sum = 0;
   struct timespec rest = {0, (long)pause_ns};

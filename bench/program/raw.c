@@ -1,4 +1,4 @@
-/* Implements plain driver calls, see raw.h. Does not use tdict, because it is used to verify tdict. A raw_driver owns
+/* Implements plain driver calls, see raw.h. Does not use tdict, because it serves to verify tdict. A raw_driver owns
  * its stream and a reference to the primary context. Thread rule: see raw.h. */
 #include "raw.h"
 
@@ -13,7 +13,7 @@ typedef void *cu_context;
 typedef void *cu_stream;
 typedef void *cu_module;
 typedef void *cu_function;
-/* The struct CUlaunchConfig of the manual. */
+/* Has the layout of CUlaunchConfig in NVIDIA's manual. */
 typedef struct cu_launch {
   unsigned grid[3], block[3], shared_bytes;
   cu_stream stream;
@@ -21,7 +21,7 @@ typedef struct cu_launch {
   unsigned num_attributes;
 } cu_launch;
 
-/* The functions of the driver: the member of raw_driver, the name in the library, and the parameters. */
+/* The driver functions that are used: the member of raw_driver, the name in the library, and the parameters. */
 #define CALLS(CALL)                                                                                                   \
   CALL(init, "cuInit", (unsigned flags))                                                                              \
   CALL(driver_version, "cuDriverGetVersion", (int *version))                                                          \
@@ -78,7 +78,7 @@ static const struct {
 #define NUMBER(name, entry, parameters) entry_##name,
 enum { CALLS(NUMBER) num_entries };
 
-/* Returns whether `result` is 0. If not, sets the message of raw_why(), which names the call and the error. */
+/* Returns whether `result` is 0. Otherwise, sets the message of raw_why() to the name of the call and the error. */
 static bool has_worked(raw_driver *r, int entry, cu_result result) {
   if (result == 0) return true;
   const char *name = NULL, *call = entries[entry].name;
@@ -141,7 +141,7 @@ void raw_close(raw_driver *r) {
     (void)r->ctx_pop(&top);
     (void)r->ctx_release(r->device);
   }
-  /* libcuda stays open, because the driver's threads run its code. */
+  /* libcuda is not closed, because threads of the driver may still run its code. */
   free(r);
 }
 

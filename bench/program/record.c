@@ -42,7 +42,7 @@ static json_t *machine_record(void) {
   return machine;
 }
 
-/* Returns an argument as the record stores it: without the folders of a path, which may contain private names. */
+/* Returns an argument for the record. Removes the folders of a path, because they may contain private names. */
 static json_t *argument_record(const char *text) {
   const char *slash = strrchr(text, '/'), *equals = strchr(text, '=');
   if (!slash) return json_string(text);
@@ -76,7 +76,7 @@ static bool write_to(const json_t *record, FILE *file, const char *path) {
 
 bool bench_record_write(const json_t *record, const char *path) { return write_to(record, fopen(path, "w"), path); }
 
-/* Opens the file as a check. If this creates the file, removes it again. */
+/* If the file does not exist, creates and removes it as a check. */
 bool bench_can_write(const char *path) {
   struct stat there;
   int fd = -1;

@@ -1,5 +1,6 @@
-/* Runs `tdict-bench SCENARIO` for a table of rows: measures the rows one after another, and prints a table. The
- * repetitions of the library and the driver alternate. Owns the place and the current job. Thread rule: one thread. */
+/* Runs `tdict-bench SCENARIO` for a table of rows: measures the rows one after another, and prints a table. In a row,
+ * repetitions of the line, the driver and the library alternate. Owns the place and the current job. Thread rule: one
+ * thread. */
 #include "rows.h"
 
 #include "options.h"
@@ -21,7 +22,7 @@ static void check_options(struct argp_state *state, void *input) {
   if (o->timeline && o->scenario != &bench_overlap) argp_error(state, "only overlap has a timeline");
 }
 
-/* The samples of one row. */
+/* The samples of one row, also as an array indexed by LINE, DRIVER and LIBRARY. */
 typedef union row_result {
   struct {
     bench_samples line, driver, library;
@@ -30,8 +31,8 @@ typedef union row_result {
 } row_result;
 enum { LINE, DRIVER, LIBRARY };
 
-/* Runs a repetition in the cache state of the row. If the row is small and warm, runs an uncounted repetition of the
- * same kind immediately before, as bench/peers/compare does. */
+/* Brings the caches into the state that the row wants and runs a repetition. If the row is small and warm, runs an
+ * uncounted repetition immediately before, as bench/peers/compare does. */
 static bool repetition(bench_job *job, int number, bool driver, double *seconds) {
   if (job_is_warm(job) && job->total_bytes <= back_to_back_bytes && !job_sample(job, number + 1, driver, seconds))
     return false;
@@ -58,7 +59,7 @@ static json_t *result_json(const bench_job *job, const row_result *r, const benc
   return record;
 }
 
-/* The state of a run over the rows of a scenario. */
+/* The state of a run of a scenario. */
 typedef struct rows_run {
   const rows_options *options;
   const bench_scenario *scenario;
@@ -66,17 +67,16 @@ typedef struct rows_run {
   bench_sink sink;
   json_t *records, *trace;
   int moved;                    /* rows that move trees */
-  int first;                    /* rows among `moved` in which each repetition is the first in a context */
-  int fewest_trees, most_trees; /* smallest and largest number of source trees in the other rows among `moved` */
-  bool driver, line;            /* whether a row has times of the driver; of the line */
-  bench_bar bar;                /* counts rows */
+  int first;                    /* rows among `moved` whose repetitions each have a context of their own */
+  int fewest_trees, most_trees; /* fewest and most source trees of the other rows among `moved` */
+  bool driver, line;            /* whether any row has times of the driver; a rate compared with the line */
+  bench_bar bar;                /* its unit is a row */
   int done;                     /* finished rows */
   bench_job *job;               /* the current row */
-  int turn;                     /* number of runs of this row's works so far, with warm-ups */
+  int turn;                     /* number of library repetitions of this row so far, with warm-ups */
 } rows_run;
 
-/* Runs a work of the row once: the line, the driver or the library. If the row lacks this work, sets a negative
- * time. */
+/* Runs a repetition of LINE, DRIVER or LIBRARY. If the row does not have it, sets *seconds to a negative time. */
 static bool sample_once(void *user, int work, double *seconds) {
   rows_run *run = user;
   bench_job *job = run->job;
@@ -95,8 +95,8 @@ static int job_sample_verified(bench_job *job, row_result *out) {
   return job_verify(job);
 }
 
-/* Measures a row in which each repetition must be the first of its context: reopens the place before each
- * repetition. */
+/* Measures a row in which each repetition must be the first in its context: closes and opens the place between
+ * repetitions. */
 static int measure_first(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
   int answer = job_sample_verified(job, out);
   for (int64_t i = 1; i < run->options->common.repeats && answer == BENCH_OK; i++) {
@@ -121,7 +121,7 @@ static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_
   return bench_measure_in_turn(out->all, 3, WARMUPS, repeats, sample_once, run) ? BENCH_OK : BENCH_FAILED;
 }
 
-/* Updates the counts that the notes below the table need. */
+/* Updates the counts for the notes below the table. */
 static void count_row(rows_run *run, const bench_job *job, const row_result *r) {
   const bench_kind *kind = job->row.kind;
   int trees = job->row.trees;
@@ -176,7 +176,7 @@ static bool write_outputs(const rows_run *run, int argc, char **argv) {
   return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
 }
 
-/* Prints the notes that apply to the rows of the table. */
+/* Prints the notes below the table. */
 static void print_row_notes(const rows_run *run) {
   char calls[64], trees[64] = "";
   snprintf(calls, sizeof calls,
@@ -197,7 +197,7 @@ static void print_row_notes(const rows_run *run) {
                                                                 : "");
 }
 
-/* Prints how many threads and processors the rows of kind threads used. */
+/* Prints how many threads and processors the rows of kind_threads used, if there are any. */
 static void print_threads(const json_t *records) {
   bool has_head = false;
   json_t *record;

@@ -1,8 +1,8 @@
-/* Declares the rows of scenarios. A row is a work of the library, for example a transfer. If possible, the same work
- * done with plain driver calls alternates with it. The *line* is one driver copy from one pinned buffer, a reference
- * for all times. `tdict-bench SCENARIO` measures only the library and the driver. `bench/peers/compare` measures rows
- * through `tdict-bench worker` and compares other libraries, which get a row's description from rows_describe().
- * Ownership: the caller that opens a place or job closes it. Thread rule: one thread. */
+/* Declares the rows of scenarios. A row measures a work of the library, for example a transfer, and if possible
+ * alternates with the same work done with plain driver calls. The *line* is one driver copy from one pinned buffer, the
+ * reference for all rates. `tdict-bench SCENARIO` measures only the library and the driver. `bench/peers/compare`
+ * measures rows through `tdict-bench worker`, and the same work in other libraries, which get the description that
+ * rows_describe() returns. Ownership: the caller that opens a place or job closes it. Thread rule: one thread. */
 #ifndef TDICT_BENCH_ROWS_H
 #define TDICT_BENCH_ROWS_H
 
@@ -10,51 +10,53 @@
 
 typedef struct bench_job bench_job;
 
-/* The functions that do and verify the work of a row. They print an error before they return false or fail. */
+/* A kind of work, with the functions that do and verify it. They print an error before they return false or
+ * BENCH_FAILED. */
 typedef struct bench_kind {
   const char *name;
   bool on_host;                    /* true: needs no device */
-  bool no_sources;                 /* true: needs no source trees, only their size */
+  bool no_sources;                 /* true: needs only the size of the source trees */
   bool to_host;                    /* true: the result is in host memory */
   bool (*prepare)(bench_job *job); /* NULL: nothing to prepare */
   /* Makes the result of source tree number `tree`. *out stays NULL if the result is in job->targets. NULL: `verify` and
-   * `sample` do the work themselves. */
+   * `sample` do not need it. */
   bool (*make)(bench_job *job, int tree, tdict_tree **out);
   int (*verify)(bench_job *job);                             /* NULL: use job_verify_made() */
   bool (*sample)(bench_job *job, int tree, double *seconds); /* runs a repetition; NULL: use job_sample_made() */
   bool (*driver)(bench_job *job, int tree, double *seconds); /* the same work with driver calls; NULL: impossible */
-  void (*finish)(bench_job *job);  /* called also if prepare() failed; NULL: nothing to release */
+  void (*finish)(bench_job *job);  /* called even if prepare() failed; NULL: nothing to release */
   json_t *(*more)(bench_job *job); /* returns further results as a new object; NULL: none */
 } bench_kind;
 
 enum { BENCH_MAX_GROUPS = 3, BENCH_TREES = 4 };
 
-/* Defines the scenario bench_ID with a table of rows. */
+/* Defines the scenario bench_ID, whose rows are the array `rows`. */
 #define BENCH_SCENARIO(id, name, rows, summary) \
   const bench_scenario bench_##id = {name, summary, NULL, rows, sizeof rows / sizeof *rows};
 
-/* A row of a scenario. bench/peers/worker.py reads the strings. A NULL string means the first value in its comment. */
+/* A row of a scenario. The workers of other libraries read the strings. NULL means the first value that the comment
+ * lists. */
 typedef struct bench_row {
   const char *name;
   const bench_kind *kind;
   check_group groups[BENCH_MAX_GROUPS];
   const char *source; /* "pageable", "pinned" */
-  /* "warm": caches may hold the sources of earlier repetitions. "cold": caches are emptied before each repetition.
-   * "paused": before each repetition, the source is read, and the program sleeps. */
+  /* "warm": nothing changes the CPU caches between repetitions. "cold": the CPU caches are emptied before each
+   * repetition. "paused": before each repetition, the source is read, and the program sleeps. */
   const char *cache;
-  const char *result;    /* "device"; for copies to the host "fresh", "warm", "pinned", "into_pinned" */
-  const char *calls;     /* "best": the best documented setting of each library; or the name of a setting */
+  const char *result;    /* "device"; for results on the host "fresh", "warm", "pinned", "into_pinned" */
+  const char *calls;     /* "best": each library's fastest documented setting; or the name of a kind of call */
   const char *peers;     /* "all", or the libraries to compare with, separated by commas */
-  const char *statistic; /* "time"; for latency rows "p50" or "p99" */
-  int32_t mode, threads; /* options of tdict's calls */
-  int32_t worth;         /* priority: rows with 1 are measured first, then 2, then 3 */
-  int64_t kernel_ns;     /* overlap: duration of the kernel */
-  int32_t trees;         /* number of source trees that the repetitions rotate through; 0: BENCH_TREES */
-  /* If not 0, this many repetitions run, each in a new process. `verify` then runs after `sample` and checks the result
-   * that `sample` kept. 0: all repetitions run in one process. */
+  const char *statistic; /* "time"; for latency rows "p50", "p99" or "longest" */
+  int32_t mode, threads; /* the options mode and num_threads of tdict's calls */
+  int32_t worth;         /* priority: 1 is measured first, then 2, then 3; 0: 2 */
+  int64_t kernel_ns;     /* overlap: how long the kernel runs */
+  int32_t trees;         /* number of source trees, which repetitions use in turn; 0: BENCH_TREES */
+  /* 0: all repetitions run in one process. Otherwise, bench/peers/compare runs this many repetitions, each in a new
+   * process. `verify` is then called after `sample` and checks the result that `sample` kept. */
   int32_t processes;
-  bool no_driver; /* the driver is not measured: another row has the same driver loop, or it takes too long */
-  int32_t cpus;   /* number of processors that the measuring process may use; 0: all */
+  bool no_driver; /* do not measure the driver: another row has the same driver loop, or it takes too long */
+  int32_t cpus;   /* number of processors that the processes may use; 0: all */
 } bench_row;
 
 /* The environment of a measurement: a context, the driver, and memory that later rows reuse. */
@@ -69,12 +71,12 @@ typedef struct bench_place {
   tdict_tree *line_target;
   unsigned char *evict; /* memory that is written to empty the caches */
   check_source sources[BENCH_TREES];
-  check_group groups[BENCH_MAX_GROUPS]; /* the groups of the kept sources */
+  check_group groups[BENCH_MAX_GROUPS]; /* `groups` of the row that the kept sources belong to */
   int num_sources;                      /* number of kept sources; 0: none */
   bool kept_pinned;
   bool full;               /* true: rows have their full size */
   bool bare;               /* until place_furnish(), only the library allocates pinned and device memory */
-  int delay;               /* self-test: percent to add to each sample of tdict */
+  int delay;               /* self-test: percent by which each sample of tdict is made longer */
   const char *tuning_file; /* the option tuning_file of the context; NULL: none */
   size_t staging_bytes;    /* option of the context; 0: the library's default */
   size_t pin_piece_bytes;  /* option of the context; 0: one registration for each block */
@@ -82,37 +84,38 @@ typedef struct bench_place {
 } bench_place;
 bool place_open(bench_place *p, const char *device); /* set full, bare, delay and sim_rate before the call */
 void place_close(bench_place *p);
-/* Opens a place for a tool that needs a device: fails if the device is the cpu. */
+/* Opens a place for a tool that needs a device. Prints an error and returns false if the device is the cpu. */
 bool place_open_device(bench_place *p, const char *device, const char *tool);
-/* Copies a tree to the device of the place. Prints an error that begins with `what`, and returns false on failure. */
+/* Copies a tree to the device of the place. On failure, prints an error that begins with `what` and returns false. */
 bool place_move(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options, const char *what,
                 tdict_tree **out);
-/* Copies as place_move() does, and releases the result. Writes the seconds of copy and release together. */
+/* Copies like place_move(), and releases the result. The seconds include the release. */
 bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options,
                       const char *what, double *seconds);
 /* Copies leaf by leaf to the device with driver calls. `waits`: wait after each leaf, not only at the end. Prints no
  * error. */
 bool place_copy_leaves(const bench_place *p, const check_source *source, raw_address to, bool waits, double *seconds);
-/* Fills device memory with 0xA5, copies a source into this memory, and compares every byte. */
+/* Fills device memory with 0xA5, which the library can reuse for the result, copies a source to the device, and
+ * compares every byte. Returns an exit code. */
 int place_verify(const bench_place *p, const check_source *source, const tdict_transfer_options *options,
                  const char *what);
 /* Returns a new record with the common fields, the device, and whether it is simulated. */
 json_t *place_record(const bench_place *p, const char *scenario, int argc, char **argv);
 bool place_furnish(
     bench_place *p); /* allocates the memory for the line and for reading back; place_open() calls it unless `bare` */
-tdict_stream place_stream(const bench_place *p); /* the stream of the driver's copies, or of the simulated device */
-/* Queues work on place_stream() that takes *ns nanoseconds. *ns must stay valid until the work has ended. */
+tdict_stream place_stream(const bench_place *p); /* the stream of raw.h, or of the simulated device */
+/* Queues a kernel on place_stream() that takes *ns nanoseconds. *ns must stay valid until the kernel has ended. */
 bool place_spin(const bench_place *p, int64_t *ns);
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
 bool place_line(bench_place *p, double *seconds); /* makes a line copy and waits for it */
-bool place_empty_caches(bench_place *p);          /* evicts the sources from all caches, on several threads */
-/* Makes the source trees of a row, or reuses the previous row's if they fit. */
+bool place_empty_caches(bench_place *p);          /* evicts the sources from all CPU caches */
+/* Makes the source trees of a row, or keeps those of an earlier row if they are the same. */
 bool place_sources(bench_place *p, const bench_row *row);
 void place_drop_sources(bench_place *p);
 json_t *place_describe(
     const bench_place *p); /* returns kind, text, name and driver version, or the reason why no GPU is used */
 
-/* A row that is being measured. `row` is a copy of it, with smaller sizes unless the place is `full`. */
+/* A row that is being measured. `row` is a copy with defaults filled in, and with reduced sizes unless place->full. */
 struct bench_job {
   bench_place *place;
   bench_row row;
@@ -121,13 +124,13 @@ struct bench_job {
   tdict_tree *device_trees[BENCH_TREES]; /* for copies to the host: the sources on the device */
   check_source targets[BENCH_TREES];     /* for copies to the host: existing destinations */
   int num_targets;
-  raw_address raw_device; /* cuda: device memory for the driver's copies, total_bytes long; 0: none */
+  raw_address raw_device; /* cuda: destination of the driver's copies; 0: none */
   void *raw_host;         /* pageable memory for the driver's copies to the host; NULL: none */
   void *state;            /* private data of the kind */
 };
 bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row);
 int job_verify(bench_job *job);
-/* job_sample() runs a repetition on source tree `number` % place->num_sources. First call job_settle(), which brings
+/* job_sample() runs a repetition on source tree `number` % place->num_sources. job_settle(), called before it, brings
  * the caches into the state that the row wants. */
 bool job_is_warm(const bench_job *job); /* then job_settle() does nothing */
 bool job_settle(bench_job *job, int number);
@@ -136,29 +139,29 @@ bool job_has_driver(const bench_job *job);
 void job_close(bench_job *job);
 json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, const bench_row *row);
 
-/* Kinds that several scenarios use. Kinds of a single scenario are in its file. */
+/* The kinds that several scenarios use. The other kinds are static in the files of their scenarios. */
 extern const bench_kind kind_h2d, kind_threads, kind_d2h, kind_pin, kind_pin_h2d;
-/* Makes a result and compares every byte. */
+/* Makes the result of source tree 0 and compares every byte. */
 int job_verify_made(bench_job *job);
-/* Makes a result and releases it. Writes the seconds of both steps together. */
+/* Makes a result and releases it. Writes the seconds of both together. */
 bool job_sample_made(bench_job *job, int tree, double *seconds);
-/* Compares a result with source tree 0. If the row wants a pinned result, checks that it is pinned. `poison` may be
- * NULL. */
+/* Compares a result with source tree 0. If the row wants a pinned result, also checks that it is pinned. `poison` may
+ * be NULL. */
 int job_check(bench_job *job, tdict_tree *result, const check_poison *poison);
 bool h2d_make(bench_job *job, int tree, tdict_tree **out); /* copies a source tree to the device */
 bool pin_make(bench_job *job, int tree, tdict_tree **out); /* pins a source tree */
 /* move_start() starts a transfer of a source tree to the device; move_end() waits for it. `after`: a stream or NULL. */
 bool move_start(bench_job *job, int tree, const tdict_stream *after, tdict_future **out);
 bool move_end(bench_job *job, tdict_future *future, tdict_tree **out);
-/* Transfers a tree with the options of the row. Prints an error and returns false on failure. */
+/* Transfers a tree with the options of the row. On failure, prints an error and returns false. */
 bool move_tree(bench_job *job, const tdict_tree *source, tdict_device to, tdict_tree **out);
 tdict_transfer_options move_options(const bench_job *job);
 
-/* A line of the table of a scenario. */
+/* What the table and the record show of a row. */
 typedef struct table_row {
   const char *name;
   const bench_samples *library, *driver, *line; /* `driver` and `line` may have no samples */
-  size_t bytes, line_bytes;                     /* bytes of a repetition; bytes of a line copy */
+  size_t bytes, line_bytes;                     /* size of a repetition; size of a line copy */
   bool has_rate;                                /* true: the table shows a rate in GB/s */
 } table_row;
 

@@ -1,16 +1,17 @@
-/* Declares the loop in which tdict-bench replies to requests of a Python program. Each request and each reply is one
- * line of JSON. Owns no data. Thread rule: main thread only. */
+/* Declares the loop in which tdict-bench replies to the requests of a Python program. Each request and each reply is a
+ * JSON object on one line. Owns no data. Thread rule: main thread only. */
 #ifndef TDICT_BENCH_SERVE_H
 #define TDICT_BENCH_SERVE_H
 
 #include "rows.h"
 
-/* The name of an "op", and the function that returns the reply to a request. The caller owns the reply. */
+/* The value of "op" in a request, and the function that returns the reply. The caller owns the reply. */
 typedef struct serve_op {
   const char *name;
   json_t *(*answer)(void *job, const json_t *request);
 } serve_op;
-/* The functions that reply to requests, and their argument `job`. */
+/* What serve_requests() needs: the functions that reply to requests, their argument `job`, and data for the replies
+ * that it makes itself. */
 typedef struct serve_desk {
   const serve_op *ops; /* end with an empty entry */
   void *job;
@@ -20,10 +21,10 @@ typedef struct serve_desk {
   char **argv;
 } serve_desk;
 /* Reads requests from standard input until its end or the op "quit", and writes the replies to standard output. Replies
- * to "hello" itself with the common fields of a record, and to "line" with the seconds of line copies. */
+ * itself to "hello" with the common fields of a record, and to "line" with the seconds of line copies. */
 void serve_requests(const serve_desk *desk);
 
-/* Return a reply that says that the request succeeded, or failed because of `why`. */
+/* Return a new reply that says that a request succeeded, or why it failed. */
 json_t *serve_success(void);
 json_t *serve_failure(const char *why);
 
