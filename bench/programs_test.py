@@ -1,4 +1,4 @@
-"""Tests the output of the programs in wrong and unusual uses, on the cpu and the simulated device.
+"""Tests what the programs print if they are used wrongly or in unusual ways, on the cpu and the simulated device.
 Usage: programs_test.py TDICT_BENCH."""
 import json
 import os
@@ -141,7 +141,7 @@ def shown(written):
 
 class Terminal(Case):
     def run_there(self, words):
-        """Returns everything that the program writes to a terminal, output and progress."""
+        """Runs a program on a pseudoterminal. Returns everything that it writes, output and progress."""
         there, here = pty.openpty()
         with subprocess.Popen([PROGRAM, *words.split()], cwd=self.folder, stdout=here, stderr=here) as process:
             os.close(here)
@@ -260,7 +260,7 @@ class Commands(Case):
         self.assertGreater(found, 10)
 
 
-SHORT = {  # a short run of each program that writes a record
+SHORT = {  # arguments for a short run of each program that writes a record
     "to-device": "to-device --device sim --leaves 4 --leaf-bytes 400 --repeat 1 --warmup 0",
     "container": "container --device cpu --repeat 1",
     "pin": "pin --device sim --repeat 1 --match pin",

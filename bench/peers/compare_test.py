@@ -1,5 +1,5 @@
-"""Tests bench/peers/compare, bench/peers/check and their tables on the simulated device. Prints OK at the end of a good run.
-Usage: compare_test.py TDICT_BENCH [NAME...]"""
+"""Tests bench/peers/compare, bench/peers/check and the tables of bench/peers/plot on the simulated device. Prints OK at
+the end of a good run. Usage: compare_test.py TDICT_BENCH [NAME...]"""
 import json
 import pathlib
 import re
@@ -18,7 +18,7 @@ PROGRAM = sys.argv[1] if __name__ == "__main__" else None
 RATE = 40_000_000
 ROW = "^batches/38.5 MB of 1 leaf$"
 
-# A peer that does no work and replies with made-up times. Its setting "broken" fails.
+# The source of a peer that does no work and replies with made-up times. Its setting "broken" fails.
 FAKE_PEER = """
 import json, sys
 for line in sys.stdin:
@@ -70,7 +70,7 @@ def check(recorded, new):
 
 
 class Times(Case):
-    """Tests that compare times. Nothing else may run on the machine meanwhile."""
+    """The tests that compare times. They can fail if other programs run on the machine at the same time."""
 
     def test_a_delay_is_found(self):
         options = ["--match", ROW, "--turns", 5, "--samples", 1, "--sim-rate", RATE]
@@ -86,9 +86,8 @@ class Times(Case):
         self.call(HERE / "check", "--recorded", recorded, "--new", late, "--match", "no such row", code=2)
 
     def test_a_turn_begins_with_repetitions_that_are_not_counted(self):
-        """Uses rows with a pause before each repetition, so that the time shows the number of repetitions. Emptying the
-        caches takes over 30 ms, and a repetition less than 1 ms: the processor seconds must include only the
-        repetition."""
+        """A "paused" row sleeps for 5 ms before each repetition, so the elapsed time shows that uncounted repetitions
+        ran, too. In a "cold" row, emptying the caches takes over 30 ms of CPU time, and a repetition less than 1 ms."""
         worker = Worker("tdict", [PROGRAM, "worker", "--device", "sim", "--small"])
         self.addCleanup(worker.close)
         worker.ask(op="prepare", scenario="batches", row="1.1 MB of 3 leaves, paused")
@@ -135,7 +134,7 @@ class Compare(Case):
             if not changes or changes[-1] != sources:
                 changes.append(sources)
         again = [one for one in changes if changes.count(one) > 1 and not one[3]]
-        self.assertLess(len(again), len(changes) / 2)  # reduced rows of different sizes can have equal sources
+        self.assertLess(len(again), len(changes) / 2)  # rows of different sizes can have the same size when reduced
 
     def test_few_processors(self):
         out, _ = self.compare("few.json", "--match", "^(cpus|fresh)/", "--turns", 3, "--samples", 1, peers={"fake": FAKE_PEER})
@@ -163,7 +162,7 @@ class Compare(Case):
         self.assertIn("fake 2000 ms", text)
 
     def test_small_rows_have_two_sittings(self):
-        """Second sittings come after all first ones, and have the same settings and number of repetitions."""
+        """Checks that second sittings come after all first ones, with the same settings and number of repetitions."""
         out, text = self.compare("twice.json", "--match", "^(pin|batches)/(pageable|1.1 MB of|10,000)", "--turns", 7,
                                  "--samples", 4, peers={"fake": FAKE_PEER})
         record = records.load(out)
@@ -173,7 +172,7 @@ class Compare(Case):
             self.assertEqual(row["sittings"], 2)
             self.assertGreaterEqual(len(row["line"]["turns"]), 11)
             for who, result in records.measured(row).items():
-                # there are fewer turns if the machine stalled while their number was chosen
+                # fewer turns are chosen if the first repetition is slow
                 counts = [len(turn) for turn in result["turns"]]
                 self.assertIn(counts, [[result["repetitions"]] * turns for turns in (7, 5, 3)], (row["row"], who))
         rows = {row["row"]: row for row in record["rows"]}
@@ -193,7 +192,7 @@ class Compare(Case):
             row = records.load(out)["rows"][0]
             self.assertEqual(row["results"]["fake"].get("failed"), "no more", op)
             self.assertEqual(row["sittings"], 2, op)
-            # there are fewer turns if the machine stalled while their number was chosen
+            # fewer turns are chosen if the first repetition is slow
             self.assertIn(len(row["results"]["tdict"]["turns"]), (3, 5, 6), op)
 
     def test_rows_beyond_the_budget_are_said_and_merged_later(self):

@@ -1,12 +1,13 @@
-"""Code shared by the workers of all libraries except tdict: the protocol of tdict-bench worker, sources and checks.
+"""Code shared by the workers of all libraries except tdict: the protocol of `tdict-bench worker`, making the sources,
+and verifying the results.
 
 Reads a JSON request from each line of standard input, and replies with a line of JSON:
 
     {"op": "hello", "device": D}          opens the device; returns name, versions and device
-    {"op": "settings", "work": W}         returns the documented settings with which this library can do the work
+    {"op": "settings", "work": W}         returns the documented settings of this library for the work
     {"op": "prepare", "work": W}          makes the sources
-    {"op": "verify", "setting": S}        does the work once and compares the result with its source; in a "first" row,
-                                          compares the kept result; returns approximate seconds
+    {"op": "verify", "setting": S}        does the work once and compares the result with its source; in a row with kept
+                                          results, compares these; returns approximate seconds
     {"op": "run", "setting": S, "warm": K, "count": N}   returns the seconds of N repetitions after K uncounted ones, and
                                           the processor seconds of all threads during these N
     {"op": "finish"}                      ends the row and returns further results; keeps the sources for the next row
@@ -16,8 +17,8 @@ Reads a JSON request from each line of standard input, and replies with a line o
 A reply has "ok": true, or "ok": false and a message in "error". W describes a row as `tdict-bench worker` does: do,
 groups (each [leaves, bytes]), source, cache, result, calls, statistic, kernel_seconds, trees.
 
-A peer is a subclass of Peer, see torch_peer.py. The time of a sample includes the wait for the device and the release
-of the result.
+Each library has a subclass of Peer, for example in torch_peer.py. The time of a sample usually includes the wait for
+the device and the release of the result.
 """
 import argparse
 import concurrent.futures
@@ -41,7 +42,7 @@ clock = time.perf_counter
 
 
 def leaf_sizes(work):
-    """Returns the bytes of each leaf, in order."""
+    """Returns the size of each leaf in bytes, in order."""
     return [size for count, size in work["groups"] for _ in range(count)]
 
 
@@ -50,8 +51,8 @@ def total_bytes(work):
 
 
 def fill(words, number, block):
-    """Fills a leaf with copies of a random block, each XORed with a mark made from the indices of the leaf and the
-    copy."""
+    """Fills leaf `number` with copies of a random block. Each copy is XORed with a mark that depends on its index and
+    on the leaf."""
     for i, at in enumerate(range(0, len(words), BLOCK_WORDS)):
         part = words[at:at + BLOCK_WORDS]
         mark = numpy.uint32((number * 0x9E3779B1 + i * 0x85EBCA6B) & 0xFFFFFFFF)
@@ -59,21 +60,21 @@ def fill(words, number, block):
 
 
 def checksum(words, kind=numpy.int64):
-    """Returns the sum of the words as integers of this kind. Overflow wraps around."""
+    """Returns the sum of the memory of `words` as integers of type `kind`. Overflow wraps around."""
     return numpy.sum(words.view(kind), dtype=kind)
 
 
 class Peer:
     name = "none"
-    steady = 5  # number of later repetitions in a "first" row
-    sum_kind = numpy.int64  # the type of a checksum and its words; leaf sizes are multiples of 8 bytes
+    steady = 5  # number of repetitions after the first, in a "first" row
+    sum_kind = numpy.int64  # the type of the summed words and of the sum; leaf sizes are multiples of 8 bytes
 
     def __init__(self, device):
         self.device = device
-        self.kept = None      # groups, source and trees of the work whose sources are kept
-        self.sources = []     # for each tree of the row, its leaves in this library's own type
+        self.kept = None      # identifies the kept sources: their groups, source and trees
+        self.sources = []     # the source trees, in this library's own type
         self.words = []       # the memory of `sources` as numpy arrays of 32-bit words
-        self.known_sums = {}  # checksums of the kept sources' leaves
+        self.known_sums = {}  # maps the index of a source tree to the checksums of its leaves
         self.next_tree = 0
         self.evict = None
         self.work = self.kept_result = self.first_setting = None
@@ -88,11 +89,11 @@ class Peer:
         return []
 
     def empty(self, size, pinned):
-        """Returns a leaf of `size` bytes, and its memory as a numpy array of 32-bit words."""
+        """Returns a new leaf of `size` bytes, and its memory as a numpy array of 32-bit words."""
         raise NotImplementedError
 
     def tree(self, leaves):
-        """Returns a tree of the library with these leaves."""
+        """Returns a tree of this library with these leaves."""
         return leaves
 
     def prepare_row(self):
@@ -105,20 +106,20 @@ class Peer:
         """Returns cached memory to the system or the driver."""
 
     def sample(self, setting, tree):
-        """Runs a repetition and returns its seconds."""
+        """Runs a repetition on source tree `tree` and returns its seconds."""
         raise NotImplementedError
 
     def verify(self, setting):
-        """Does the work once, and raises an exception if the result is wrong. Returns the seconds or None."""
+        """Does the work once. Raises an exception if the result is wrong. Returns approximate seconds, or None."""
         raise NotImplementedError
 
     # Functions that all peers share.
     def keep(self, made):
-        """Keeps the first result of a "first" row, to verify it after the measured time."""
+        """Keeps the first result of a row, which is verified after the measurement."""
         self.kept_result = made if self.kept_result is None else self.kept_result
 
     def more(self):
-        """Returns further results at the end of a row."""
+        """Returns a dict of further results at the end of a row, or None."""
         if self.work["do"] != "first" or self.kept_result is None:
             return None
         times = [self.sample(self.first_setting, 0) for _ in range(self.steady + 1)]
@@ -146,7 +147,8 @@ class Peer:
         self.kept = key
 
     def side_by_side(self, do, items, size):
-        """Returns the results of do(item) in order. Uses several threads if there is much to do."""
+        """Returns do(item) for each item, in order. Uses several threads if the items have at least 32 MiB in total
+        (`size`)."""
         if size < 32 << 20:
             return [do(item) for item in items]
         step = max(1, len(items) // 64)
@@ -154,7 +156,7 @@ class Peer:
         return [one for part in self.threads.map(lambda part: [do(item) for item in part], parts) for one in part]
 
     def sums(self, tree=0):
-        """Returns the checksum of each leaf of a source. Computes the checksums only once."""
+        """Returns the checksum of each leaf of source tree `tree`. Computes them only once."""
         if tree not in self.known_sums:
             found = self.side_by_side(lambda words: checksum(words, self.sum_kind), self.words[tree],
                                       total_bytes(self.work))
@@ -184,7 +186,7 @@ class Peer:
         list(self.threads.map(lambda part: numpy.add(part, numpy.uint64(1), out=part), self.evict))
 
     def settle(self, tree):
-        """Brings the caches into the state that the row wants. Returns the processor seconds that this took."""
+        """Brings the CPU caches into the state that the row wants. Returns the CPU seconds that this took."""
         begin = cpu_seconds()
         if self.work["cache"] == "cold":
             self.empty_caches()
@@ -196,7 +198,7 @@ class Peer:
         return cpu_seconds() - begin
 
     def run(self, setting, count):
-        """Runs `count` repetitions. Returns their seconds and their processor seconds."""
+        """Runs `count` repetitions. Returns the list of their seconds, and their CPU seconds in total."""
         seconds, outside = [], 0
         begin = cpu_seconds()
         for _ in range(count):
@@ -218,7 +220,7 @@ class Peer:
             self.work = request["work"]
             self.make_sources(self.work)
             if self.work["cache"] == "cold":
-                self.empty_caches()  # allocates its memory, before anything is measured
+                self.empty_caches()  # allocates its memory now, not during a measurement
             self.kept_result = None
             self.prepare_row()
             return {}
@@ -251,14 +253,15 @@ def one_line(error):
 
 
 def main(make, collects=False):
-    """Runs a worker with the peer that make(device) returns. `collects`: keep the garbage collector running."""
+    """Serves requests with the peer that make(device) returns, until "quit". `collects`: keep the garbage collector
+    enabled."""
     parser = argparse.ArgumentParser(description="A worker of bench/peers/compare.")
     parser.parse_args()
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # libraries print to standard error, not between the replies
+    os.dup2(2, 1)  # what libraries print goes to standard error, not between the replies
     peer = None
     if not collects:
-        gc.disable()  # like timeit; make_sources() collects between rows
+        gc.disable()  # as timeit does; drop_sources() collects instead
     for line in sys.stdin:
         request = {}
         try:

@@ -1,6 +1,6 @@
-/* tdict-bench share: transfers batches that this process has filled, alternating with batches of a ring that a worker
- * process has filled. All batches are consolidated, with 7 leaves and 10.9 MB. The job owns its ring and its trees.
- * Thread rule: one thread; the worker is this program, started again. */
+/* tdict-bench share: measures transfers of batches that this process has filled, alternating with batches that a worker
+ * process has filled in the slots of a share ring. All batches are consolidated, with 7 leaves and 10.9 MB. The job
+ * owns its ring and its trees. Thread rule: one thread; the worker is this program, started again. */
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -21,11 +21,11 @@ static const tdict_field fields[] = {TDICT_FIELD("a", TDICT_F32, 1354752), TDICT
                                      TDICT_FIELD("g", TDICT_F32, 256)};
 enum { LEAVES = sizeof fields / sizeof fields[0] };
 
-/* A pass with batches in pinned memory, which the device reads directly, or in pageable memory. */
+/* A measurement with all batches in pinned memory, or all in pageable memory. */
 typedef struct pass {
   const char *name;
   bool is_pinned;
-  bench_samples times[2]; /* seconds of transfers, indexed by OWN and RING */
+  bench_samples times[2]; /* of transfers; indexed by OWN and RING */
 } pass;
 enum { OWN, RING };
 
@@ -64,7 +64,7 @@ static bool is_filled(const tdict_tree *batch, uint64_t number) {
   return true;
 }
 
-/* The worker process: fills slots until the ring is destroyed. */
+/* The main function of the worker process: fills slots until the ring is destroyed. Returns an exit code. */
 static int run_worker(void) {
   tdict_error err;
   scoped_share_ring ring = NULL;
@@ -121,7 +121,8 @@ static void close_pass(share_job *job) {
   }
 }
 
-/* Transfers a batch and adds the time to `samples`. If `number` is not negative, verifies the result instead. */
+/* If `number` is negative, transfers a batch and adds the time to `samples`. Otherwise, transfers batch `number` and
+ * verifies the result. */
 static int move_batch(share_job *job, const tdict_tree *batch, bench_samples *samples, int64_t number) {
   scoped_tree result = NULL, host = NULL;
   double seconds;
@@ -136,9 +137,9 @@ static int move_batch(share_job *job, const tdict_tree *batch, bench_samples *sa
   return BENCH_DIFFERS;
 }
 
-/* Transfers one batch of each kind, in alternating order, and verifies both if `verifies` is true. Then fills this
- * process's batch again, while the worker fills the slot. So batches of both kinds were filled SLOTS turns before they
- * are moved, and the caches are in the same state. */
+/* Transfers one batch of each kind, in alternating order. If `verifies` is true, verifies the results instead of
+ * measuring. Then fills this process's batch again, while the worker fills the slot. So each batch was filled SLOTS
+ * turns before its transfer, with the same effect on the CPU caches for both kinds. */
 static int do_turn(share_job *job, pass *p, int number, bool verifies) {
   tdict_tree *own = job->own[number % SLOTS], *slot;
   const int64_t wanted = verifies ? number : -1;

@@ -1,6 +1,6 @@
 /* tdict-bench stress: moves random trees in random ways, and verifies each result bit by bit without the library. See
- * stress.h. The seed determines the trees and how they are moved, but not the timing. The job owns the place and the
- * counters. Thread rule: see stress.h. */
+ * stress.h. The seed determines the trees and the options of their transfers, but not the timing. The job owns the
+ * place and the counters. Thread rule: see stress.h. */
 #include "stress.h"
 
 #include "options.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 
 enum { TREES_A_CONTEXT = 100 };
-/* The counters: an identifier, and the name in the printed totals. */
+/* The counters, each as the identifier and the name in the printed totals. */
 #define STRESS_KINDS(KIND)                          \
   KIND(K_TREES, "trees")                            \
   KIND(K_CONTEXTS, "contexts")                      \
@@ -63,11 +63,11 @@ typedef struct stress_job {
   bool open;
   uint64_t state; /* state of the random generator */
   int64_t counts[KINDS];
-  char what[160]; /* the last call, for error messages */
+  char what[160]; /* describes the last call, for error messages */
 } stress_job;
 
-/* How a tree is transferred. `future`: asynchronously. `on_stream`: a stream waits for the future. `early`: the source
- * is released during the copy. */
+/* How a tree is transferred. `future`: with an asynchronous call. `on_stream`: a stream waits for the future. `early`:
+ * the source is released right after the call. */
 typedef struct way {
   tdict_transfer_options o;
   bool future, on_stream, early;
@@ -87,7 +87,7 @@ static void choose_way(stress_job *job, way *w) {
   if (stress_below(s, 5) == 0) {
     static int64_t pause_ns = 300000;
     w->o.after = place_stream(&job->place);
-    (void)place_spin(&job->place, &pause_ns); /* delays the transfer, which waits for this stream */
+    (void)place_spin(&job->place, &pause_ns); /* the transfer waits for this kernel */
   }
   job->counts[K_AUTO + w->o.mode]++;
   job->counts[w->o.num_threads < 0 ? K_AUTO_THREADS : w->o.num_threads == 0 ? K_CALLER_ALONE : K_THREADS]++;
@@ -111,8 +111,8 @@ static bool has_worked(const stress_job *job, tdict_status status, const tdict_e
   return bench_has_worked(job->what, status, err);
 }
 
-/* Waits for a future on the host, or lets a stream wait for it. After the latter, the host waits for the stream on a
- * GPU. If the result is in host memory, its accessors wait. */
+/* Waits for a future on the host, or lets a stream wait for it. In the second case, the host then waits for the stream
+ * if the device is a GPU. Accessors of a result in host memory wait by themselves. */
 static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future *f, tdict_tree **out) {
   tdict_error err;
   tdict_stream stream = place_stream(&job->place);
@@ -120,11 +120,10 @@ static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future
       w->on_stream ? tdict_future_wait_on_stream(f, stream, out, &err) : tdict_future_wait(f, out, &err);
   if (status == TDICT_OK && w->on_stream && !to_host) status = tdict_record_stream(*out, stream, &err);
   tdict_future_release(f);
-  if (status == TDICT_EWRONGDEVICE)
-    status = TDICT_OK; /* record_stream() refuses a tree that has only empty leaves and hooked objects */
+  if (status == TDICT_EWRONGDEVICE) status = TDICT_OK; /* the tree has only empty leaves and hooked objects */
   if (!has_worked(job, status, &err)) return false;
   if (w->on_stream && place_is_gpu(&job->place) && !raw_finish_own(job->place.check.raw)) return false;
-  return true; /* on the simulated device, results are read on the same stream */
+  return true; /* on the simulated device, functions on the same stream read the result */
 }
 
 static bool move_tree_randomly(stress_job *job, stress_tree *t, const tdict_tree *src, tdict_device to,
@@ -141,7 +140,7 @@ static bool move_tree_randomly(stress_job *job, stress_tree *t, const tdict_tree
   if (!w.future) return has_worked(job, tdict_to_device(job->place.context, src, to, &w.o, out, &err), &err);
   tdict_future *f;
   if (!has_worked(job, tdict_to_device_async(job->place.context, src, to, &w.o, &f, &err), &err)) return false;
-  if (w.early && src == t->tree) { /* the library itself retains the storages */
+  if (w.early && src == t->tree) { /* the transfer has its own references to the storages */
     stress_tree_let_go(t);
     job->counts[K_RELEASED_EARLY]++;
   }
@@ -159,17 +158,18 @@ static bool transfer_into(stress_job *job, const stress_tree *t, const tdict_tre
   tdict_future *f;
   scoped_tree same = NULL;
   if (!has_worked(job, tdict_transfer_into_async(job->place.context, dst, src, &w.o, &f, &err), &err)) return false;
-  if (to_host) w.on_stream = false; /* the comparison uses saved pointers, which do not wait */
+  if (to_host) w.on_stream = false; /* the comparison reads through saved pointers, so the host must wait */
   return end_future(job, &w, to_host, f, &same);
 }
 
-/* Changes all bytes of the host tree, copies the device tree back into it, and compares all elements. */
+/* Changes all bytes of the host tree, copies the device tree into it, and compares all elements with the expected ones.
+ * Does nothing if a leaf is expanded. */
 static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *device) {
   const check_place host = {.device = tdict_cpu()};
   int answer = BENCH_OK;
   for (int i = 0; i < t->count; i++)
     if (t->leaves[i].layout == STRESS_EXPANDED)
-      return BENCH_OK; /* expanded elements share memory, so they cannot be written */
+      return BENCH_OK; /* its elements share memory, so they cannot be written to */
   for (int i = 0; i < t->count; i++)
     if (!t->leaves[i].shared)
       for (size_t at = 0; at < t->leaves[i].base_bytes; at++) t->leaves[i].base_data[at] ^= 0x5A;
@@ -190,8 +190,7 @@ static int check_pinned(stress_job *job, const stress_tree *t) {
   snprintf(job->what, sizeof job->what, "pin_memory");
   if (!bench_ok(job->what, tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, err))) return BENCH_FAILED;
   int answer = BENCH_OK;
-  for (int i = 0; i < t->count && answer == BENCH_OK;
-       i++) { /* leaves that are already pinned are shared with the source, even if strided */
+  for (int i = 0; i < t->count && answer == BENCH_OK; i++) { /* pinned leaves are shared, even if strided */
     tdict_tensor *found;
     const stress_leaf *l = &t->leaves[i];
     if (!stress_find(l, pinned, &found)) answer = BENCH_DIFFERS;
@@ -219,7 +218,8 @@ static void count_tree(stress_job *job, const stress_tree *t) {
   }
 }
 
-/* Moves a tree to the device, back to the host, and into existing trees. */
+/* Moves a tree to the device and back to the host, at random also into existing trees and into pinned memory. Verifies
+ * each result. */
 static int move_tree_around(stress_job *job, stress_tree *t) {
   const check_place *check = &job->place.check;
   scoped_tree there = NULL, back = NULL;
@@ -241,8 +241,8 @@ static int move_tree_around(stress_job *job, stress_tree *t) {
   return answer;
 }
 
-/* Opens a context with one of several ring sizes, so that some trees fit into the ring and others reuse its slots many
- * times. */
+/* Opens a context with one of several sizes of the staging ring, so that some trees fit into the ring, and others reuse
+ * its slots many times. */
 static bool open_place(stress_job *job, int64_t number) {
   static const size_t rings[] = {(size_t)64 << 20, (size_t)1 << 20, (size_t)128 << 10, (size_t)16 << 20};
   if (job->open) place_close(&job->place);
@@ -278,7 +278,7 @@ static void print_totals(const stress_job *job, double seconds) {
          bench_format_bytes((double)job->counts[K_BYTES], bytes, sizeof bytes));
 }
 
-/* Appends the totals to a file, as a row of a Markdown table. */
+/* Appends the totals to the file of --record, as a row of a Markdown table. */
 static bool append_record(const stress_job *job, double seconds, const char *device) {
   char date[32], bytes[32];
   time_t now = time(NULL);

@@ -1,4 +1,5 @@
-/* Verifies the results of stress, without the library. See stress.h for ownership and threads. */
+/* Compares results of `tdict-bench stress` with the expected bytes, which were computed without the library. See
+ * stress.h for ownership and threads. */
 #include "stress.h"
 
 int stress_check_bytes(const check_place *p, const stress_leaf *l, const unsigned char *address) {

@@ -12,8 +12,8 @@ int64_t stress_below(uint64_t *state, int64_t below) {
   return below > 0 ? (int64_t)(bench_random(state) % (uint64_t)below) : 0;
 }
 
-/* An object of two tensors, which has transfer hooks or flatten. Both of its leaves have the same path. The second leaf
- * has `second` set. */
+/* An object with two tensors, whose type has transfer hooks or flatten and unflatten. Each tensor is a stress_leaf.
+ * Both have the same path, and the second has `second` set. */
 typedef struct pair {
   tdict_tensor *tensors[2];
 } pair;
@@ -24,7 +24,7 @@ static void pair_release(void *self) {
   free(p);
 }
 
-/* Makes a pair that owns both tensors. On failure, the caller keeps them. */
+/* Makes a pair that takes ownership of both tensors. On failure, they stay the caller's. */
 static tdict_status pair_make(tdict_tensor *a, tdict_tensor *b, void **out) {
   pair *p = malloc(sizeof *p);
   if (!p) return TDICT_ENOMEM;
@@ -96,10 +96,10 @@ bool stress_find(const stress_leaf *leaf, const tdict_tree *tree, tdict_tensor *
   return false;
 }
 
-/* An iterator over the rows of a leaf in C order. A row spans the last dimension, over which the caller loops. */
+/* An iterator over the rows of a leaf in C order. A row consists of the elements along the last dimension. */
 typedef struct walk {
-  int64_t index[STRESS_DIMS], at; /* at: offset of the row from the base, in elements */
-  int64_t rows, row, count, step; /* count, step: size and stride of the last dimension */
+  int64_t index[STRESS_DIMS], at; /* at: offset of the row in the storage, in elements */
+  int64_t rows, row, count, step; /* count, step: size and stride of a row */
 } walk;
 
 static walk walk_begin(const stress_leaf *l) {
@@ -139,8 +139,8 @@ void stress_scatter(const stress_leaf *l, unsigned char *base, const unsigned ch
     copy_row(base + w.at * (int64_t)l->item_bytes, w.step, in, 1, w.count, l->item_bytes);
 }
 
-/* Fills a leaf with random bits. In half of the leaves, only the lowest byte of each element is random (the lowest bit
- * of each bool), so that the option narrow saves bytes. */
+/* Fills the storage of a leaf with random bits. For half of the leaves, clears all but the lowest byte of each element
+ * of up to 8 bytes (the lowest bit of a bool), so that the option narrow saves bytes. */
 static void fill_leaf(stress_leaf *l, uint64_t seed) {
   uint64_t word, state = seed, mask = ~(uint64_t)0;
   if (bench_random(&state) % 2)
@@ -161,7 +161,7 @@ void stress_tree_fill(stress_tree *t, uint64_t seed) {
   for (int i = 0; i < t->count; i++) stress_gather(&t->leaves[i], t->leaves[i].base_data, t->leaves[i].want);
 }
 
-/* Chooses a random shape with about `elements` elements. */
+/* Chooses a random shape with at most about `elements` elements. */
 static void choose_shape(stress_leaf *l, uint64_t *state, int64_t elements) {
   l->ndim = (int)stress_below(state, STRESS_DIMS + 1);
   if (l->ndim == 0 && elements != 1) l->ndim = 1;
@@ -172,7 +172,7 @@ static void choose_shape(stress_leaf *l, uint64_t *state, int64_t elements) {
     l->shape[d] = n;
     left /= n;
   }
-  for (int d = l->ndim - 1; d > 0; d--) { /* shuffle, so that the large dimension has a random position */
+  for (int d = l->ndim - 1; d > 0; d--) { /* shuffle, so that any dimension can be the large one */
     int e = (int)stress_below(state, d + 1);
     int64_t n = l->shape[d];
     l->shape[d] = l->shape[e];
@@ -199,7 +199,7 @@ static void choose_strides(stress_leaf *l, uint64_t *state) {
   if (l->ndim == 0) return;
   int64_t factor = 2 + stress_below(state, 3);
   switch (l->layout) {
-  case STRESS_STEPPED: /* gaps between elements, and before the first element */
+  case STRESS_STEPPED: /* gaps between the elements, and before the first one */
     for (int d = 0; d < l->ndim; d++) l->strides[d] *= factor;
     l->offset = stress_below(state, factor);
     l->base_count = l->base_count * factor + l->offset;
@@ -237,7 +237,7 @@ static bool make_tensor(stress_leaf *l, tdict_memory *memory) {
   return true;
 }
 
-/* Makes a tensor and adds a leaf to t->leaves, but not yet to t->tree. */
+/* Makes a tensor and appends it to t->leaves. The caller adds it to t->tree. */
 static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *state, size_t bytes) {
   static const tdict_dtype dtypes[] = {TDICT_F64, TDICT_F32, TDICT_F16,  TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2,
                                        TDICT_I8,  TDICT_I16, TDICT_I32,  TDICT_I64,  TDICT_U8,     TDICT_U16,
@@ -246,7 +246,7 @@ static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *
   memset(l, 0, sizeof *l);
   l->dtype = dtypes[stress_below(state, sizeof dtypes / sizeof dtypes[0])];
   l->item_bytes = tdict_dtype_bytes(l->dtype);
-  /* large leaves are plain, because strided leaves are copied element by element, which is slow */
+  /* large leaves are contiguous, because copies of strided leaves are slow */
   l->layout =
       bytes > (4 << 20) || stress_below(state, 2) ? STRESS_PLAIN : (stress_layout)stress_below(state, STRESS_LAYOUTS);
   l->pinned = stress_below(state, 3) == 0;
@@ -260,7 +260,7 @@ static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *
   return l;
 }
 
-/* Makes a path such as "k1.k2.l12": keys that other paths may have, too, then a unique key. */
+/* Makes a path such as "k1.k2.l12": up to 4 keys that other paths can share, then a unique key. */
 static void choose_path(stress_leaf *l, uint64_t *state, int number) {
   int depth = (int)stress_below(state, 5);
   size_t at = 0;
@@ -306,7 +306,7 @@ static bool add_object(stress_tree *t, tdict_context *context, uint64_t *state, 
   return false;
 }
 
-/* Chooses the size of a leaf, at most `left` bytes. Small sizes are more likely. */
+/* Chooses the size of a leaf in bytes, at most `left`. Small sizes are more likely. */
 static size_t choose_bytes(uint64_t *state, size_t left) {
   int bits = 0;
   while (bits < 48 && ((size_t)1 << bits) < left) bits++;

@@ -1,4 +1,4 @@
-/* Prints the table of a scenario and adds its rows to the JSON record, see rows.h. Owns no data. Thread rule: one
+/* Prints the table of a scenario, and adds samples to JSON records, see rows.h. Owns no data. Thread rule: one
  * thread. */
 #include "rows.h"
 
@@ -27,7 +27,7 @@ void table_print_columns(void) {
 void table_print_row(const table_row *row) {
   double library = bench_samples_median(row->library), driver = bench_samples_median(row->driver);
   double line = bench_samples_median(row->line), rate = library > 0 ? (double)row->bytes / library : 0;
-  const bool is_long = strlen(row->name) > 36; /* a long name gets its own line */
+  const bool is_long = strlen(row->name) > 36; /* a long name gets a line of its own */
   if (is_long) printf("%s\n", row->name);
   printf("%-36s %10.4f %10.4f", is_long ? "" : row->name, library * 1e3, bench_samples_spread(row->library) * 1e3);
   if (driver > 0)

@@ -1,4 +1,4 @@
-/* The scenarios that only copy trees to the device and back, as constant tables of rows, see rows.h. Thread rule: one
+/* The scenarios that consist only of copies of trees, as constant tables of rows, see rows.h. Thread rule: one
  * thread. */
 #include "rows.h"
 
@@ -6,7 +6,7 @@
 #define LEAVES(count, bytes) .groups = {{count, bytes}}
 #define H2D .kind = &kind_h2d
 #define D2H .kind = &kind_d2h
-/* The mode and num_threads of the library's calls. `calls` selects the same setting in other libraries. */
+/* The mode and num_threads of the library's calls. `calls` selects the corresponding calls of other libraries. */
 #define BEST .threads = -1
 #define BLOCKING .calls = "blocking", .mode = TDICT_MODE_BLOCKING, .threads = -1
 #define NON_BLOCKING .calls = "non_blocking", .mode = TDICT_MODE_NON_BLOCKING, .threads = -1
@@ -16,7 +16,7 @@
 #define COLD .cache = "cold"
 #define PAUSED .cache = "paused"
 
-/* The four modes of the TensorDict tutorial, and mode auto. */
+/* The four ways of the TensorDict tutorial, and mode auto. */
 #define TREE H2D, LEAVES(1000, 4000000), .worth = 1
 static const bench_row tensordict_rows[] = {
     {.name = "auto", TREE, BEST},
@@ -99,7 +99,8 @@ static const bench_row pin_rows[] = {
 };
 SCENARIO(pin, "pin", "copies a million floats: pageable, pinned, or pinned first")
 
-/* bench/peers/compare limits the processors of the processes that it starts. Limit `tdict-bench cpus` with taskset. */
+/* bench/peers/compare limits the processors of the processes that it starts. `tdict-bench cpus` does not: use
+ * taskset. */
 #define TREE H2D, LEAVES(250, 4000000), BEST, .worth = 1
 static const bench_row cpus_rows[] = {
     {.name = "250 x 4 MB on 1 processor", TREE, .cpus = 1},
@@ -129,7 +130,7 @@ SCENARIO(bandwidth, "bandwidth", "copies one tensor of 4 KiB to 1 GiB in both di
 #define SWEEP(text, count, bytes, much)                                                                    \
   WITH(text, count, bytes, 0, much), WITH(text, count, bytes, 1, much), WITH(text, count, bytes, 2, much), \
       WITH(text, count, bytes, 4, much), WITH(text, count, bytes, 8, much)
-/* The rows with 1000 x 4 MB have a higher priority, so that they are measured next to other rows with the same
+/* The rows with 1000 x 4 MB have a higher priority, so that they are measured together with other rows with these
  * sources. */
 static const bench_row threads_rows[] = {
     SWEEP("1000 x 4000 B", 1000, 4000, 3),

@@ -1,5 +1,5 @@
 /* tdict-bench to-device: copies a flat tree of pageable tensors to a device in every mode, and compares with plain
- * driver calls. The modes alternate, so that a drift of the machine affects all of them equally. The job owns the place
+ * driver calls. The ways take turns, so that a drift of the machine affects all of them equally. The job owns the place
  * and the source tree. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,12 +19,12 @@ typedef struct to_device_options {
   const char *trace;
 } to_device_options;
 
-/* A way to transfer the tree: its mode and num_threads. */
+/* A way to transfer the tree: mode and num_threads. */
 typedef struct to_device_way {
   const char *name;
   int32_t mode, threads; /* threads: -1 lets the library choose */
 } to_device_way;
-enum { LINE, DRIVER, FIRST_WAY, WAYS = 8, WORKS = FIRST_WAY + WAYS }; /* the works that are measured in turn */
+enum { LINE, DRIVER, FIRST_WAY, WAYS = 8, WORKS = FIRST_WAY + WAYS }; /* the works, which are measured in turn */
 static const to_device_way ways[WAYS] = {
     {"blocking", TDICT_MODE_BLOCKING, -1},
     {"non_blocking", TDICT_MODE_NON_BLOCKING, -1},
@@ -43,11 +43,11 @@ typedef struct to_device_job {
   check_source source;
   raw_address raw_destination; /* cuda: destination of the driver copies */
   size_t total_bytes;
-  bench_samples works[WORKS]; /* LINE has samples on devices only, DRIVER on cuda only */
+  bench_samples works[WORKS]; /* LINE has no samples on the cpu; DRIVER only has samples on cuda */
   bench_bar bar;
-  int64_t turn; /* the number of the current turn, from 1, including warm-ups */
+  int64_t turn; /* number of the current turn, counted from 1 with the warm-ups */
   int verified_ways;
-  size_t poisoned_bytes; /* result bytes whose memory was poisoned before, summed over verified_ways */
+  size_t poisoned_bytes; /* sum over verified_ways: bytes of results in memory that had been filled with 0xA5 */
 } to_device_job;
 
 enum { FULL_LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000 };
@@ -90,8 +90,8 @@ static tdict_transfer_options way_options(const to_device_job *job, const to_dev
   return o;
 }
 
-/* Runs one transfer and verifies it. The source first gets new bytes, so that stale bytes in reused memory are
- * detected. */
+/* Fills the source with new bytes, makes one transfer and verifies it. With old bytes, a result in reused memory could
+ * be right although nothing was copied. */
 static int verify_way(to_device_job *job, int w) {
   const to_device_way *way = &ways[w];
   check_source *s = &job->source;
@@ -118,7 +118,7 @@ static int verify_ways(to_device_job *job) {
   for (int w = 0; w < WAYS && answer == BENCH_OK; w++) answer = verify_way(job, w);
   bench_progress_end();
   if (answer == BENCH_OK && job->options.corrupt) {
-    /* On the cpu the result is the source itself, so the changed byte cannot be found. */
+    /* On the cpu, the result is the source itself, so the change cannot be found. */
     bench_print_error("--corrupt: the changed byte was not found%s",
                       on_cpu(job) ? "; on the cpu nothing is copied" : "");
     return BENCH_FAILED;
@@ -126,8 +126,8 @@ static int verify_ways(to_device_job *job) {
   return answer;
 }
 
-/* Runs a work once and measures its time. The time of a way includes allocating and releasing the result. DRIVER copies
- * as a program without a library would: leaf by leaf from pageable memory, with driver calls. */
+/* Runs a work once and measures its time. The time of a way includes the allocation and the release of the result.
+ * DRIVER copies leaf by leaf from pageable memory with driver calls, as a program without a library would. */
 static bool measure_once(void *user, int work, double *seconds) {
   to_device_job *job = user;
   const to_device_options *o = &job->options;

@@ -1,8 +1,9 @@
 /* tdict-bench tune: measures settings of the tuning table (threads, chunks, stores, whether the caller helps) for
- * several transfer sizes in both directions. Writes the best settings to a tuning file for contexts. For each size,
- * starts with the built-in settings, changes one setting at a time, and keeps a change that is clearly faster. Verifies
- * the best settings. The search for a size ends early when that size's part of the time limit is over. The job owns the
- * place and the table. Thread rule: one thread. Unlike other tools, uses library internals to set the table. */
+ * several transfer sizes in both directions. Writes the best settings to a tuning file. For each size, starts with the
+ * built-in settings, changes one setting at a time, and keeps a change that makes transfers clearly faster. Verifies a
+ * transfer with the best settings. The search for a size ends early when the size's share of the time limit is over.
+ * The job owns the place and the table. Thread rule: one thread. Unlike other tools, uses library internals to set the
+ * table. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@ static const size_t in_sizes[SIZES] = {128 << 10,        (size_t)1100 << 10, (si
                                        (size_t)38 << 20, (size_t)160 << 20,  (size_t)1 << 30};
 static const size_t out_sizes[SIZES] = {
     128 << 10, (size_t)2 << 20, (size_t)8 << 20, (size_t)32 << 20, (size_t)128 << 20, (size_t)512 << 20, 0};
-static const double clearly = 0.98; /* a setting wins if its time is below this fraction of the best time */
+static const double clearly = 0.98; /* a setting becomes the best if its time is below this fraction of the best time */
 
 typedef struct tune_options {
   const char *device, *out, *json;
@@ -30,8 +31,8 @@ typedef struct tune_job {
   bench_place place;
   tdict_tuning table; /* the resulting table */
   int64_t tried;
-  double begin, weight, done; /* start time; total weight of all sizes; total weight up to the current size */
-  int num_sizes, num_cut;     /* all sizes; sizes whose search was ended by the time limit */
+  double begin, weight, done; /* start time; weight of all sizes; of those up to the current one */
+  int num_sizes, num_cut;     /* all sizes; sizes whose search the time limit ended */
   char at[96];                /* the current size, for the progress line */
   json_t *rows;
 } tune_job;
@@ -42,15 +43,15 @@ typedef struct tune_size {
   tdict_tuning_direction direction;
   size_t bytes, slot_bytes;
   check_source source;
-  tdict_tree *there; /* for copies to the host: the source tree */
-  double end;        /* when this size's part of the time limit is over */
+  tdict_tree *there; /* for copies to the host: the tree on the device */
+  double end;        /* when the search must end, in seconds of bench_now() */
   bool is_cut;       /* the search ended early */
   bench_samples samples;
 } tune_size;
 
 static tdict_engine *engine_of(const tune_size *s) { return tdict_context_engine(s->job->place.context); }
 
-/* Makes the engine use this row for transfers of all sizes in all directions. */
+/* Makes the engine use `row` for transfers of all sizes in all directions. */
 static void use_row(const tune_size *s, tdict_tuning_row row) {
   tdict_tuning table = tdict_tuning_default();
   row.up_to_bytes = SIZE_MAX;
@@ -74,8 +75,8 @@ static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
 
 static bool is_over(const tune_size *s) { return bench_now() >= s->end; }
 
-/* Returns the median time of several transfers after a warm-up, without the release of results. If the time of this
- * size is over, measures only one transfer. Returns 0 on failure. */
+/* Returns the median time of several transfers after a warm-up, without the release of results. Stops early when the
+ * time of this size is over, but measures at least one transfer. Returns 0 on failure. */
 static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   s->samples.count = 0;
   bench_progress("%s, setting %" PRId64, s->job->at, s->job->tried + 1);
@@ -92,8 +93,8 @@ static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   return bench_samples_median(&s->samples);
 }
 
-/* Limits first_bytes to a chunk, and slots so that all threads together use at most the slots of the ring. Returns
- * false if a chunk does not fit into a slot. */
+/* Limits first_bytes to the size of a chunk, and `slots` to a worker's share of the slots in the ring. Returns false if
+ * a chunk does not fit into a slot. */
 static bool fit_row(const tune_size *s, tdict_tuning_row *row) {
   if (row->chunk_bytes > s->slot_bytes) return false;
   if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
@@ -116,7 +117,8 @@ static bool try_row(tune_size *s, tdict_tuning_row row, tune_best *best) {
   return true;
 }
 
-/* Tries one setting after another, in two passes, because the best value of a setting depends on the others. */
+/* Tries all values of one setting after another. Does this twice, because the best value of a setting depends on the
+ * others. */
 static bool search_settings(tune_size *s, tune_best *best) {
   static const int32_t workers[] = {1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32};
   static const size_t chunks[] = {128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20};
@@ -176,7 +178,7 @@ static bool open_size(tune_size *s) {
   return place_move(&s->job->place, s->source.tree, NULL, "a transfer failed", &s->there);
 }
 
-/* Finds the best row for a size, starting from the built-in row. */
+/* Finds, verifies and prints the best row for a size, starting from the built-in row. */
 static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t bytes, tdict_tuning_row *out) {
   const double end = job->begin + (double)job->o.seconds * job->done / job->weight;
   tune_size s = {.job = job, .direction = direction, .bytes = bytes, .end = end};
@@ -200,7 +202,7 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
   return answer;
 }
 
-/* Returns the weight of a size when the time limit is divided: its bytes plus a constant, so that small sizes get
+/* Returns the weight with which a size shares in the time limit: its bytes plus a constant, so that small sizes get
  * enough time. */
 static double size_weight(size_t bytes) { return (double)bytes + (16 << 20); }
 
@@ -222,8 +224,8 @@ static void count_work(tune_job *job) {
   }
 }
 
-/* Finds the rows of one direction. A context uses a row for transfers up to the geometric mean of the row's size and
- * the next size. The last row has no limit. */
+/* Finds the rows of one direction. A row applies to transfers up to the geometric mean of its size and the next size.
+ * The last row has no limit. */
 static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
   const size_t *sizes = direction == TDICT_TUNING_IN ? in_sizes : out_sizes;
   int count = count_sizes(job, direction), answer = BENCH_OK;
@@ -240,7 +242,7 @@ static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
   return answer;
 }
 
-/* Writes the tuning file, and checks that a context can be created with it. */
+/* Writes the tuning file, checks that a context can be created with it, and prints its name. */
 static bool write_table(const tune_job *job, const char *machine) {
   tdict_context *context = NULL;
   tdict_context_options o = tdict_context_options_default();
