@@ -31,8 +31,7 @@ static tdict_status make_tree(cost_job *job, int ndim, int64_t rows, int64_t col
   return tdict_create_from(fields, 5, ndim, batch, NULL, out, &job->err);
 }
 
-/* Makes `tensors`, the trees that contain them (wide, nested, dotted and deep), and `other`, which has its own
- * tensors. */
+/* Makes `tensors`, the trees that contain them (wide, nested, dotted, deep), and `other` with tensors of its own. */
 static tdict_status prepare_leaves(cost_job *job) {
   static const int64_t shape[2] = {2, 4}, batch[1] = {2};
   tdict_error *err = &job->err;
@@ -114,8 +113,8 @@ static void release_job(cost_job *job) {
   free(job);
 }
 
-/* num_calls: how many system calls the filter has trapped in the current operation. last_call: the system call number
- * of the last one. */
+/* num_calls: how many system calls the current operation has made. last_call: the system call number of the last
+ * one. */
 static volatile sig_atomic_t num_calls, last_call;
 
 static void note_call(int signal, siginfo_t *info, void *context) {

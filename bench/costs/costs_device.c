@@ -117,8 +117,8 @@ COUNTED static tdict_status cost_call(const operation *op, device_job *job, tdic
   return op->call(job, out, err);
 }
 
-/* Makes a tree of `leaves` float tensors with the same shape, each in its own storage. The first dimension is the batch
- * dimension. */
+/* Makes a tree of `leaves` float tensors with this shape, each in its own storage. The first dimension is the batch
+ * size. */
 static tdict_status make_tree(long leaves, int ndim, const int64_t *shape, tdict_memory *memory, tdict_tree **out,
                               tdict_error *err) {
   tdict_status status = tdict_create(1, shape, out, err);
@@ -132,8 +132,8 @@ static tdict_status make_tree(long leaves, int ndim, const int64_t *shape, tdict
   return status;
 }
 
-/* Makes the source: leaves of 4000 bytes, each in its own storage in ordinary memory, or all in one pinned storage if
- * the operation moves a block. */
+/* Makes the source with leaves of 4000 bytes: separate in ordinary memory, or for a block in a single pinned
+ * storage. */
 static tdict_status prepare_transfer(device_job *job, const operation *op, long leaves, tdict_error *err) {
   static const int64_t shape[] = {1000};
   tdict_tree *made = NULL;

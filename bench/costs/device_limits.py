@@ -5,9 +5,8 @@ with limits.
 usage: bench/costs/device_limits.py PROGRAM
 
 PROGRAM is `tdict-costs-device`, built with optimization. Each call is counted with trees of 1000 and of 2000 tensors.
-The difference divided by 1000 is the calling thread's cost per additional tensor. The limits are 10 % above the highest
-cost measured with GCC 12 on x86-64. The cost of split-two varies by 25 %, because library threads release the sources
-at the same time.
+The difference gives the calling thread's cost per tensor. The limits are 10 % above the highest cost measured with GCC
+12 on x86-64. The cost of split-two varies by 25 %, because library threads release the sources at the same time.
 
 Exit status: 0 success, 1 a limit is exceeded or a program failed, 2 wrong usage, 77 valgrind is not installed.
 """

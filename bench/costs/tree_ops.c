@@ -1,8 +1,7 @@
 /* tdict-tree-ops: measures operations on whole trees on the host. For some of them, also measures the same work in
- * plain C as a lower bound. Prints one JSON object, which maps each name to the shortest time of several rounds in
- * seconds, and a few names to bytes. bench/costs/tree_ops.py runs this program and TensorDict alternately. Tensors and
- * keys are made before the measurement, and main() owns them. Thread rule: one thread; copies of large rows also use
- * pool threads. */
+ * plain C as a lower bound. Prints one JSON object, which maps names to the shortest time of several rounds in seconds,
+ * or to bytes. bench/costs/tree_ops.py runs this program and TensorDict alternately. Tensors and keys are made before
+ * the measurement, and main() owns them. Thread rule: one thread; copies of large rows also use pool threads. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -50,7 +49,7 @@ static void check_status(tdict_status status) {
   exit(1);
 }
 
-/* The lower bound for trees: a hash table in plain C with open addressing, which copies the keys and borrows the
+/* The lower bound for trees: a hash table in plain C with open addressing. It copies the keys and borrows the
  * values. */
 typedef struct floor_entry {
   char *key;
@@ -170,8 +169,7 @@ static double time_fetch(void) {
   check_status(table_rows->fetch_batch(table_rows->self, NULL, picked, PICKED, minibatch, &error));
   return now_seconds() - begin;
 }
-/* The lower bound for copies of rows: memcpy() for each row. The row size is not a compile-time constant, so the
- * compiler cannot inline the copies. */
+/* The lower bound for copies of rows: memcpy() for each row, whose size is not a compile-time constant. */
 static double time_gather_floor(void) {
   static const char *const names[TABLE_LEAVES] = {"a", "b", "c", "d", "e"};
   double begin = now_seconds();
@@ -236,8 +234,7 @@ static void prepare_trees(void) {
   memset(target, 1, row_bytes);
 }
 
-/* Makes ROWS rows of 17 f32, 6 f32, f32, f32 and bool, the destination, and the list and the mask that select PICKED
- * scattered rows. */
+/* Makes ROWS rows of 17 f32, 6 f32, f32, f32 and bool. Selects PICKED scattered rows as a list and as a mask. */
 static void prepare_row_tables(void) {
   static const tdict_field fields[TABLE_LEAVES] = {{"a", TDICT_F32, 1, {17}},
                                                    {"b", TDICT_F32, 1, {6}},

@@ -3,8 +3,8 @@
 
 usage: tree_ops.py TDICT_TREE_OPS [ROUNDS]
 Runs TDICT_TREE_OPS (the program tdict-tree-ops) and the same work with TensorDict alternately, ROUNDS times (default
-5). TensorDict must be installed for this Python. Each round takes the shortest of many times, and the table shows the
-median over the rounds."""
+5). TensorDict must be installed for this Python. The table has the median over the rounds of each round's shortest
+time."""
 
 import datetime
 import json

@@ -53,8 +53,7 @@ class Canvas:
 
 
 def bars(title, note, groups, series):
-    """Returns an SVG bar chart. `groups` is a list of (name, {series: (milliseconds, spread)}). A group may lack a
-    series."""
+    """Returns an SVG bar chart of groups (name, {series: (milliseconds, spread)}). A group may lack a series."""
     bar, gap, left, top, high = 36, 30, 60, 70, 260
     series = [who for who in series if any(who in values for _, values in groups)]
     widths = [bar * max(1, sum(who in values for who in series)) for _, values in groups]

@@ -72,8 +72,7 @@ def scenario_rows(record):
 
 
 def row_text(record, row):
-    """Returns the name of a row. If the record merges several runs, and the row is not from the last of them, adds the
-    number of its run."""
+    """Returns the name of a row, with the number of its run if that is not the last run of the record."""
     number = records.earlier(record, row)
     return row["row"] + (f" (run {number})" if number else "")
 

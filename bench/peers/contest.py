@@ -111,8 +111,7 @@ class Contender:
         self.turns, self.cpu, self.count, self.warm, self.most_turns, self.owed = [], [], 1, 0, math.inf, math.inf
 
     def run(self, count, warm=0):
-        """Runs `count` repetitions. Returns the list of their seconds, and the mean wall time and processor seconds of
-        a repetition."""
+        """Runs `count` repetitions. Returns their seconds as a list, and the mean wall and CPU time of one."""
         begin = time.monotonic()
         answer = self.worker.ask(op="run", warm=warm, count=count, **self.request)
         wall = (time.monotonic() - begin) / (count + warm)

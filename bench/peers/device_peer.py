@@ -58,8 +58,7 @@ class DevicePeer:
                 to[...] = random.integers(0, self.work.get("below", 256), to.shape, to.dtype)
 
     def renew(self, seed):
-        """Writes random elements to the sources, unless they are large and already filled. Then updates all copies of
-        them."""
+        """Fills the sources with random elements, unless they are large and already filled. Updates their copies."""
         if sum(leaf.nbytes for leaf in self.host) <= RENEW_BYTES or not self.filled:
             self.fill(self.host, seed)
             self.filled = True
@@ -156,8 +155,7 @@ class DevicePeer:
         values = [leaf.numpy() for leaf in self.value]
 
         def take(rows, mode):
-            """Copies rows to the target arrays. `mode` is never "raise", with which NumPy would write to a buffer
-            first."""
+            """Copies rows to the targets. `mode` is never "raise", because NumPy would then use a buffer."""
             for source, to in zip(arrays, targets):
                 source.take(rows, 0, to, mode)
             return self.target

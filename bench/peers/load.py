@@ -17,8 +17,7 @@ calls: at least one and at most --repeat. After --seconds, no further call start
 once to fill the page cache. Eight tensors of the first result are compared with the file. If the way cannot be
 measured, "error" in the line has the reason. Without a GPU, the ways that support it load to the cpu.
 
-A machine that cannot reach a package registry needs these wheels (Python 3.12, x86-64) in addition to torch and
-safetensors:
+Without access to a package registry, install these wheels (Python 3.12, x86-64) besides torch and safetensors:
   fastsafetensors-0.5.0-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl, 2.7 MB (needs typer)
   instanttensor-0.2.2-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl, 6.5 MB (needs torch >= 2.8)
   tensordict-0.15.3-py3-none-any.whl, 0.9 MB (needs pyvers and cloudpickle)"""

@@ -16,8 +16,7 @@ MANY = 64  # if more consecutive leaves than this have the same size, one operat
 
 
 def register(wanted):
-    """Chooses how PyTorch allocates pinned memory: if `wanted`, eight threads touch the pages of ordinary memory, which
-    is then registered. Otherwise, the driver allocates it."""
+    """Makes PyTorch register ordinary memory, whose pages eight threads touch, as pinned memory; or ask the driver."""
     if torch.cuda.is_initialized():
         text = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8" if wanted else \
                "pinned_use_cuda_host_register:False"
@@ -90,8 +89,7 @@ class TorchPeer(worker.Peer):
         return leaf, leaf.numpy().view(numpy.uint32)
 
     def make_sources(self, work):
-        """Makes the sources. Pinned sources use registered memory, because it is allocated faster. The sources are not
-        measured."""
+        """Makes the sources. If they are pinned, registers memory, which is faster than asking the driver for it."""
         register(work["source"] == "pinned")
         try:
             super().make_sources(work)
@@ -204,8 +202,7 @@ class TorchPeer(worker.Peer):
 
     @staticmethod
     def sums_of(leaves):
-        """Returns the sum of the 64-bit words of each leaf. Many small leaves of the same size are summed by one
-        operation."""
+        """Returns the sum of the 64-bit words of each leaf. One operation sums many small leaves of the same size."""
         found, at = [], 0
         while at < len(leaves):
             size, end = leaves[at].numel(), at
@@ -268,8 +265,7 @@ class TorchPeer(worker.Peer):
         return self.percentile(times)
 
     def start(self, setting, tree):
-        """Does the work of the row on a new thread. Returns the thread, and a threading.Event that is set when the work
-        is done."""
+        """Does the work of the row on a new thread. Returns the thread, and an Event that is set at the end."""
         done = threading.Event()
 
         def move():

@@ -1,5 +1,4 @@
-"""Code shared by the workers of all libraries except tdict: the protocol of `tdict-bench worker`, making the sources,
-and verifying the results.
+"""Code shared by the workers of all libraries except tdict: the protocol, making sources, and verifying results.
 
 Reads a JSON request from each line of standard input, and replies with a line of JSON:
 
@@ -147,8 +146,7 @@ class Peer:
         self.kept = key
 
     def side_by_side(self, do, items, size):
-        """Returns do(item) for each item, in order. Uses several threads if the items have at least 32 MiB in total
-        (`size`)."""
+        """Returns do(item) for each item, in order. Uses several threads if `size`, their total bytes, is large."""
         if size < 32 << 20:
             return [do(item) for item in items]
         step = max(1, len(items) // 64)
@@ -253,8 +251,7 @@ def one_line(error):
 
 
 def main(make, collects=False):
-    """Serves requests with the peer that make(device) returns, until "quit". `collects`: keep the garbage collector
-    enabled."""
+    """Replies to requests with the peer that make(device) returns. `collects`: keep the garbage collector enabled."""
     parser = argparse.ArgumentParser(description="A worker of bench/peers/compare.")
     parser.parse_args()
     out = os.fdopen(os.dup(1), "w")

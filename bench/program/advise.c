@@ -221,8 +221,7 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
 }
 
 /* The value of max_queued_bytes to try first if the program's own copies wait too long for a transfer. On an H200, a
- * transfer reaches 94 % of the rate of one driver copy with 8 MiB, and 72 % with 4 MiB. This tool does not measure the
- * option. */
+ * transfer reaches 94 % of the rate of one driver copy with 8 MiB, and 72 % with 4 MiB. Not measured here. */
 enum { START_QUEUED_BYTES = 8 << 20 };
 
 static void fill_record(advise_job *job, const tdict_tuning *table) {

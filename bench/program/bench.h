@@ -17,8 +17,7 @@
 /* The exit codes of the program. */
 enum { BENCH_OK = 0, BENCH_FAILED = 1, BENCH_USAGE = 2, BENCH_DIFFERS = 3 };
 
-/* A scenario. `run` gets the command line without "tdict-bench": argv[0] is "tdict-bench NAME". It returns an exit
- * code. */
+/* A scenario. `run` gets the scenario's command line, with "tdict-bench NAME" as argv[0], and returns an exit code. */
 typedef struct bench_scenario {
   const char *name, *summary;
   int (*run)(int argc, char **argv); /* NULL: the scenario is a table of rows, see rows.h */
@@ -67,13 +66,11 @@ double bench_samples_percentile(const bench_samples *s, int percent);
 double bench_samples_spread(const bench_samples *s); /* longest time minus shortest; 0 if there is no sample */
 json_t *bench_samples_json(const bench_samples *s);  /* returns a new array of seconds */
 
-/* Calls `work` for the parts 0 to `parts` - 1, if possible each on its own thread, and waits for all. `parts` is at
- * most BENCH_MOST_THREADS. */
+/* Calls `work` for each part from 0 to `parts` - 1, if possible on its own thread, and waits for all. */
 enum { BENCH_MOST_THREADS = 16 };
 void bench_on_threads(int parts, void (*work)(void *user, int part, int parts), void *user);
 
-/* If stderr is a terminal, prints a progress line there. The next call overwrites the line, and bench_progress_end()
- * erases it. */
+/* If stderr is a terminal, prints a progress line. The next call replaces it, and bench_progress_end() erases it. */
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_progress_end(void);
 /* The progress of work that may take longer than two seconds. */
@@ -81,8 +78,8 @@ typedef struct bench_bar {
   double begin, total; /* the time of bench_bar_start(); the amount of work in any unit */
 } bench_bar;
 bench_bar bench_bar_start(double total);
-/* Prints a progress line as bench_progress() does. From two seconds after bench_bar_start() on, the line begins with a
- * bar and the estimated time left. */
+/* Prints a progress line as bench_progress() does. After two seconds, the line also has a bar and the estimated time
+ * left. */
 void bench_bar_show(const bench_bar *bar, double done, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Prints a paragraph, wrapped between words to at most bench_columns() columns. */
@@ -131,15 +128,14 @@ bool bench_record_write(const json_t *record, const char *path);
 bool bench_can_write(const char *path);
 
 /* The destination of the JSON record that --json requests. Open the sink before anything is printed or measured: with
- * --json -, the record goes to standard output, and all other output there is discarded. The sink owns its
+ * --json -, only the record goes to standard output. The sink owns its
  * descriptor. */
 typedef struct bench_sink {
   const char *path; /* NULL: no record is written */
   int fd;           /* with --json -: a duplicate of standard output; otherwise -1 */
 } bench_sink;
 bool bench_sink_open(bench_sink *sink, const char *path); /* prints an error and returns false on failure */
-/* Writes the record if --json was given and `answer` is BENCH_OK. Releases the record. Returns `answer`, or
- * BENCH_FAILED if the record could not be written. */
+/* If --json was given and `answer` is BENCH_OK, writes the record. Releases it. Returns `answer`, or BENCH_FAILED. */
 int bench_sink_end(const bench_sink *sink, int answer, json_t *record);
 /* Finds the first line of a file that begins with `key`. Writes the rest of the line without leading blanks and colons
  * to @p buffer, which it returns. Returns NULL if there is no such line. */

@@ -29,8 +29,7 @@ typedef struct check_source {
   int64_t leaves;
   size_t total_bytes;
 } check_source;
-/* Makes a float32 source without filling it. Allocates the leaves from `memory`, or as pageable memory if it is
- * NULL. */
+/* Makes a float32 source without filling it. `memory` allocates the leaves; NULL: pageable memory. */
 bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory);
 /* Like check_source_make() for one group, but with the dtype and the range of `values`. The size of a leaf must be a
  * multiple of the element size. */
@@ -38,8 +37,7 @@ bool check_source_make_of(check_source *s, const check_values *values, const che
 void check_source_free(check_source *s);
 /* Returns the sum of the leaf sizes in bytes, each rounded up to a multiple of 256, as in the memory of a result. */
 size_t check_padded_bytes(const check_source *s);
-/* Fills all leaves with random elements on several threads. Leaves of floats differ from each other, and for each
- * seed. */
+/* Fills all leaves with random elements on several threads. All leaves of floats differ, also between seeds. */
 void check_source_seed(check_source *s, uint64_t seed);
 
 /* How the functions below access memory of `device` without a transfer: through `raw` for cuda, by functions queued on
@@ -74,9 +72,8 @@ bool check_poison_result(const check_place *p, const check_source *s, check_pois
 int check_result(const check_place *p, const check_source *s, tdict_tree *result, const check_poison *poison,
                  size_t *poisoned_bytes);
 
-/* Compares memory of the device of `p` with `want`, in pieces of at most bounce_bytes. Returns BENCH_OK if all bytes
- * are equal. At the first difference, writes its offset and the byte found there, and returns BENCH_DIFFERS. Returns
- * BENCH_FAILED if the memory cannot be read. */
+/* Compares memory of p->device with `want`, in pieces of at most bounce_bytes. Returns BENCH_OK, or BENCH_FAILED if the
+ * memory cannot be read. At the first difference, writes its offset and the byte found, and returns BENCH_DIFFERS. */
 int check_bytes(const check_place *p, const unsigned char *address, size_t bytes, const unsigned char *want, size_t *at,
                 unsigned char *found);
 

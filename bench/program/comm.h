@@ -39,8 +39,7 @@ typedef struct comm_numbers {
   int count_ranks; /* the number of ranks whose values are added; 0: all values are 0 */
   bool is_corrupt; /* one value is wrong, which verification must find */
 } comm_numbers;
-/* Fills `tree`, which is `whole` or `part` of `t`. `part` gets the values that belong to this rank's range in
- * `whole`. */
+/* Fills `tree`, which is t->whole or t->part. t->part gets the values of this rank's range in t->whole. */
 bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers *numbers);
 
 /* A result to verify. */

@@ -29,7 +29,7 @@ typedef struct report {
   int64_t answer;
 } report;
 
-/* Aborts the communicator of this rank, which the other ranks notice at the latest after the time limit. Returns
+/* Aborts the communicator, so that other ranks wait for this rank at most until the time limit. Returns
  * BENCH_FAILED. */
 static int give_up(run *r) {
   r->rank->is_broken = true;
@@ -66,8 +66,7 @@ static tdict_status call_table(const run *r, const comm_work *work, int way, tdi
   return status == TDICT_OK ? b->finish(b->self, r->handles.stream, COMM_TIMEOUT_NS, err) : status;
 }
 
-/* Runs a work once on all ranks, starting at the same time. Sets *seconds to the time of the slowest rank, and *out to
- * the new tree or NULL. */
+/* Runs a work once on all ranks. Sets *seconds to the time of the slowest rank, and *out to the new tree or NULL. */
 static int do_work(run *r, const comm_work *work, int way, tdict_tree **out, double *seconds) {
   tdict_error err;
   double unused = 0;
@@ -87,8 +86,7 @@ static int do_work(run *r, const comm_work *work, int way, tdict_tree **out, dou
   return agree(r, answer, seconds);
 }
 
-/* Fills the trees of this rank before a verification: the source of the work with its values, other trees with
- * zeros. */
+/* Fills the trees of this rank before a verification: the source of the work with values, the other tree with zeros. */
 static bool fill(run *r, const comm_work *work, const comm_trees *t) {
   const int rank = t->rank;
   const bool is_corrupt = r->rank->settings->is_corrupt;

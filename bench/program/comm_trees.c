@@ -73,8 +73,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 32;
 }
 
-/* Adds a rank's values for the elements from `first` on of a leaf in `whole` to `to`. Each random 64-bit word gives
- * four values. */
+/* Adds a rank's values for a range of a leaf in `whole` to `to`. Each random 64-bit word gives four values. */
 static void add_numbers(float *to, int64_t count, uint64_t salt, int rank, int64_t leaf, int64_t first) {
   const uint64_t base = mix(mix(salt * 1024 + (uint64_t)rank + 1) + (uint64_t)leaf);
   for (int64_t k = 0; k < count;) {
@@ -85,7 +84,7 @@ static void add_numbers(float *to, int64_t count, uint64_t salt, int rank, int64
   }
 }
 
-/* Writes the values that `numbers` describes for the elements from `first` on of a leaf in `whole`. */
+/* Writes the values that `numbers` describes for `count` elements, from `first` on, of a leaf in `whole`. */
 static void write_range(const comm_trees *t, const comm_numbers *numbers, int64_t leaf, int64_t first, int64_t count,
                         float *to) {
   memset(to, 0, (size_t)count * sizeof *to);
@@ -110,8 +109,7 @@ bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers 
   return bench_has_worked("cannot fill a tree", status, &err);
 }
 
-/* Compares one rank's range of a leaf with the expected values. `first` is the index of its first element in
- * `whole`. */
+/* Compares a rank's range of a leaf with the expected values. `first`: its first element in the leaf of `whole`. */
 static bool check_range(const comm_trees *t, const comm_result *result, const comm_numbers *numbers, int64_t leaf,
                         int64_t first, const float *found) {
   enum { MOST = 4096 };

@@ -10,8 +10,7 @@ static tdict_status take(tdict_status status, tdict_future **future, tdict_tree 
   return status == TDICT_OK ? tdict_future_take(*future, out, err) : status;
 }
 
-/* Defines the `tree` function of a work. It makes an asynchronous call and waits for it. `to`: where to store the new
- * tree, or NULL. */
+/* Defines the `tree` function of a work: makes an asynchronous call and waits. `to`: where a new tree goes, or NULL. */
 #define TREE_WORK(name, to, call)                                                                                   \
   static tdict_status name##_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) { \
     tdict_future *future = NULL;                                                                                    \

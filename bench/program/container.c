@@ -1,6 +1,5 @@
-/* tdict-bench container: measures how long it takes to build a tree of 1000 leaves, to get each leaf, and to walk the
- * tree, on the host only. tdict-costs counts the instructions of the same work. job->state owns the keys. Thread rule:
- * one thread. */
+/* tdict-bench container: measures building a tree of 1000 leaves, getting each leaf, and walking the tree, on the host
+ * only. tdict-costs counts the instructions of the same work. job->state owns the keys. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -87,8 +87,7 @@ static double rate(const demo_job *job, int w) {
   return (double)job->source.total_bytes / bench_samples_median(&job->rows[w]);
 }
 
-/* Prints a bar that is `cells` columns long, in steps of 1/8. Without Unicode block characters, prints only whole
- * cells, as #. */
+/* Prints a bar of `cells` columns, in steps of 1/8. Without Unicode block characters, prints whole columns as #. */
 static void print_bar(double cells, bool has_blocks) {
   static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int parts = (int)(cells * 8 + 0.5);

@@ -195,7 +195,7 @@ static const device_way *find_way(device_job *job, const json_t *request) {
   return way && way->name && name ? way : NULL;
 }
 
-/* Does the work once. The time includes the release of the result, unless `keep` is not NULL: then *keep gets the
+/* Does the work once. If `keep` is NULL, the time includes the release of the result. Otherwise, *keep gets the
  * result. */
 static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, double *seconds) {
   tdict_error err;
@@ -213,8 +213,8 @@ static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, d
   return bench_has_worked(way->name, status, &err);
 }
 
-/* Compares leaf `i` of a result with the expected bytes. Returns the number of compared bytes. If the leaf differs or
- * cannot be read, prints an error and returns 0. */
+/* Compares leaf `i` of a result with the expected bytes. Returns their number. On failure, prints an error and returns
+ * 0. */
 static size_t compare_leaf(const device_job *job, const device_way *way, const tdict_tree *result, int64_t i,
                            bool corrupt) {
   const size_t bytes = job->kind->expect(job, way, i, NULL);

@@ -10,8 +10,7 @@ enum { DEVICE_KEY = 32, DEVICE_MOST_ITEMS = 64 };
 
 typedef struct device_kind device_kind;
 
-/* The data of the current work, which the request "prepare" makes. Members that the work does not need are NULL or
- * 0. */
+/* The data of the current work, from the request "prepare". Members that the work does not need are NULL or 0. */
 typedef struct device_job {
   bench_place place;
   tdict_stream stream; /* a stream of the program on the device */
@@ -35,8 +34,7 @@ typedef struct device_job {
   json_t *more;                         /* further results of a repetition; NULL: none */
 } device_job;
 
-/* A way to do a work. A new tree goes to *out. Otherwise the result is in `tree` or `target` of the job, or there is
- * none. */
+/* A way to do a work. `result` says where the result is: a new tree in *out, job->target, job->tree, or nowhere. */
 typedef struct device_way {
   const char *name;
   tdict_status (*run)(device_job *job, tdict_tree **out, tdict_error *err);
@@ -52,8 +50,7 @@ struct device_kind {
   const char *name;
   bool (*prepare)(device_job *job); /* called once, after `host` has been filled */
   bool (*renew)(device_job *job);   /* called after `host` has got new elements: updates the copies of them */
-  /* Returns the expected size of leaf `i` of a result in bytes. Unless `to` is NULL, writes the expected bytes
-   * there. */
+  /* Returns the size of leaf `i` of a result in bytes. Unless `to` is NULL, writes the expected bytes there. */
   size_t (*expect)(const device_job *job, const device_way *way, int64_t i, unsigned char *to);
   const device_way *host_ways, *ways; /* end with an empty entry; host_ways: used if the place is "host" */
 };

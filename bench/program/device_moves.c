@@ -77,8 +77,7 @@ static size_t expect_normalised(const device_job *job, const device_way *way, in
 static const device_way convert_ways[] = {{"to_device conversions", move_converted, DEVICE_RESULT_NEW, false}, {0}};
 const device_kind device_convert = {"convert", prepare_source, renew_source, expect_normalised, NULL, convert_ways};
 
-/* The work own_copies: measures small copies that the program itself makes during transfers with the option
- * max_queued_bytes. */
+/* The work own_copies: measures the program's own small copies during transfers with the option max_queued_bytes. */
 
 static bool prepare_own(device_job *job) { return own_copy_open(&job->own, &job->place); }
 
@@ -98,8 +97,7 @@ static tdict_status copy_during_transfer(device_job *job, bench_samples *times, 
   return status == TDICT_OK && !good ? TDICT_EDEVICE : status;
 }
 
-/* Sets job->seconds to the 99th percentile of the times of the copies, and job->more to several percentiles and the
- * median time of the transfers. */
+/* Sets job->more to percentiles of the copies' times and the transfers' median time, and job->seconds to the p99. */
 static void describe(device_job *job, const bench_samples *times, const bench_samples *transfers) {
   if (times->count == 0) return;
   job->seconds = bench_samples_percentile(times, 99);

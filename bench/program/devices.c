@@ -1,6 +1,5 @@
 /* tdict-bench devices: replicates and splits a tree over 1 to n devices, and compares with one transfer for each device
- * and with plain copies. Prints a table of times and rates. The job owns the context and the sources. Thread rule: one
- * thread. */
+ * and with plain copies. Prints a table. The job owns the context and the sources. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +37,8 @@ static tdict_status replicate(devices_job *job, tdict_tree **trees, tdict_error 
   return td_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
 }
 
-/* Moves parts[i], or the whole source if `parts` is NULL, to each device i of `count` with a transfer of its own. Waits
- * for all transfers. */
+/* Moves parts[i], or the whole source if `parts` is NULL, to each device i, one transfer each. Waits for all
+ * transfers. */
 static tdict_status move_each(devices_job *job, tdict_tree *const *parts, int count, tdict_tree **trees,
                               tdict_error *err) {
   tdict_future *futures[MOST_DEVICES] = {NULL};
@@ -104,8 +103,7 @@ static bool run_way(devices_job *job, way *run, tdict_tree **trees, double *seco
   return good;
 }
 
-/* Runs a way once and compares every byte on every device with the source. The parts of a split are first joined on
- * device 0. */
+/* Runs a way once and compares every byte on every device. The parts of a split are first joined on device 0. */
 static int verify(devices_job *job, const devices_row *row, way *run) {
   tdict_tree *trees[MOST_DEVICES] = {NULL}, *joined = NULL;
   tdict_gather_devices_options o = tdict_gather_devices_options_default();
@@ -138,8 +136,7 @@ static bool measure(devices_job *job, const devices_row *row, double medians[2])
   return bench_medians(medians, 2, 2, (int)job->common.repeats * (row->is_small ? 20 : 1), run_once, job);
 }
 
-/* Makes the source of a row. Its leaves have one dimension, which is the batch dimension, along which the tree can be
- * split. */
+/* Makes the source of a row. Its leaves have one dimension, the batch dimension, so that the tree can be split. */
 static bool make_source(devices_job *job, const devices_row *row) {
   const size_t bytes = row->is_small ? SMALL_LEAF_BYTES : (size_t)job->megabytes * 1000000 / LEAVES / 256 * 256;
   const check_group group = {LEAVES, bytes};
@@ -149,8 +146,8 @@ static bool make_source(devices_job *job, const devices_row *row) {
   return bench_ok("devices", tdict_set_batch_size(job->source.tree, 1, batch, err));
 }
 
-/* Verifies and measures a row with job->count devices, and prints a line of the table. `one_device`: the seconds with
- * one device, or 0. */
+/* Verifies and measures a row with job->count devices, and prints it. `one_device`: its seconds with one device, or
+ * 0. */
 static int measure_row(devices_job *job, const devices_row *row, double one_device, double *seconds, json_t *list) {
   double medians[2];
   int answer = verify(job, row, row->run);
@@ -189,8 +186,7 @@ static int measure_table(devices_job *job, json_t *list) {
   return answer;
 }
 
-/* Measures the rate of plain copies to job->count devices, in bytes per second. `kind` 0: from pinned memory. 1:
- * through a staging loop. */
+/* Measures the bytes per second of plain copies from pinned memory (`kind` 0) or through a staging loop (1). */
 static bool copy_plainly(void *user, int kind, double *rate) {
   const devices_job *job = user;
   bench_progress("plain copies, %d devices", job->count);
@@ -216,8 +212,7 @@ static bool measure_plain(devices_job *job, json_t *record) {
   return true;
 }
 
-/* Opens the context, and for each device the check_place with which results are verified. Sets num_devices if the user
- * has not set it. */
+/* Opens the context, and a check_place for each device. Sets num_devices unless it was given. */
 static bool open_devices(devices_job *job) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();

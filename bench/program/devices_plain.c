@@ -1,5 +1,4 @@
-/* Implements the plain copies of devices_plain.h. Each copying thread opens the driver for its GPU and owns its
- * buffers. */
+/* Implements the copies of devices_plain.h. Each copying thread opens the driver for its GPU and owns its buffers. */
 #include "devices_plain.h"
 
 #include <pthread.h>

@@ -9,8 +9,7 @@
  * all GPUs. */
 bool plain_lines(int count, size_t bytes, double *bytes_per_second);
 /* Divides `bytes` bytes of ordinary memory among the first `count` GPUs and copies all parts at the same time. Several
- * threads for each GPU copy pieces into page-locked buffers and queue driver copies from there. Writes the total
- * rate. */
+ * threads for each GPU copy pieces through page-locked buffers. Writes the total rate. */
 bool plain_staging(int count, size_t bytes, double *bytes_per_second);
 
 #endif

@@ -1,12 +1,11 @@
-/* tdict-bench dlpack: measures how long it takes to export a tree of 1000 leaves as DLPack structs, and to import these
- * structs as a tree, on the host only. tdict-costs counts the instructions of the same work. Thread rule: one
+/* tdict-bench dlpack: measures exporting a tree of 1000 leaves as DLPack structs and importing these structs as a tree,
+ * on the host only. tdict-costs counts the instructions of the same work. Thread rule: one
  * thread. */
 #include "tdict/dlpack.h"
 
 #include "rows.h"
 
-/* Exports the tree and imports the entries as a new tree. Writes the seconds of each call. They do not include the
- * release of the entries. */
+/* Exports the tree and imports the entries as a new tree. Writes the seconds of each call. */
 static bool exchange(bench_job *job, double *export_seconds, double *import_seconds, tdict_tree **out) {
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;

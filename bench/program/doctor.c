@@ -123,8 +123,7 @@ static void take_log(void *user, int32_t level, const char *text) {
   json_array_append_new(user, json_string(text));
 }
 
-/* Returns an object that maps each list of processors that threads of this process may use to the number of these
- * threads. */
+/* Returns an object that maps each list of allowed processors to the number of threads of this process that have it. */
 static json_t *thread_masks(void) {
   json_t *masks = json_object();
   DIR *folder = opendir("/proc/self/task");

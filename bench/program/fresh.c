@@ -62,8 +62,7 @@ static int fresh_verify(bench_job *job) {
 
 static bool sample_again(void *user, int tree, double *seconds) { return fresh_sample(user, tree, seconds); }
 
-/* Measures later transfers of the same tree for comparison, and returns their median and the time of the first
- * allocation. */
+/* Measures later transfers of the same tree. Returns their median time, and the time of the first allocation. */
 static json_t *first_more(bench_job *job) {
   const fresh_state *state = job->state;
   double steady;

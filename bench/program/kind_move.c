@@ -8,8 +8,7 @@
 #include "rows.h"
 #include "tdict/devices.h"
 
-/* Above this size, one destination tree is enough: it is larger than the caches, so none of it is cached when it is
- * written again. */
+/* Above this size, one destination tree is enough, because it is larger than the caches. */
 static const size_t one_target_bytes = (size_t)512 << 20;
 
 static bool is_equal(const char *a, const char *b) { return strcmp(a, b) == 0; }
@@ -20,8 +19,7 @@ tdict_transfer_options move_options(const bench_job *job) {
   return o;
 }
 
-/* Returns whether a call of the library succeeded. If it failed, prints the error with the names of the scenario and
- * the row. */
+/* Returns whether a library call succeeded. If not, prints the error with the names of the scenario and the row. */
 static bool has_worked(const bench_job *job, tdict_status status, const tdict_error *err) {
   if (status == TDICT_OK) return true;
   char what[128];
@@ -126,8 +124,7 @@ static bool threads_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* Makes one more transfer, with statistics, which would slow down the measured transfers. Returns the numbers of
- * threads and processors. */
+/* Makes one more transfer, with statistics, which would slow down the measured transfers. Returns the results. */
 static json_t *threads_more(bench_job *job) {
   const threads_state *state = job->state;
   tdict_error err;
@@ -231,8 +228,7 @@ bool pin_make(bench_job *job, int tree, tdict_tree **out) {
 
 const bench_kind kind_pin = {.name = "pin", .to_host = true, .make = pin_make};
 
-/* A "blocking" row first pins the tree and then sends it. In other rows, one call does both, so that leaves are sent
- * while others are being pinned. */
+/* "blocking" rows pin the tree and then send it. In other rows, one call does both at the same time. */
 static bool pin_h2d_make(bench_job *job, int tree, tdict_tree **out) {
   scoped_tree pinned = NULL, all = NULL;
   tdict_error err;

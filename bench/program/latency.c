@@ -60,8 +60,7 @@ static bool copies_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* Opens a context that pins a block in pieces, because registering a large block at once would delay the program's
- * copies. */
+/* Opens a context that pins in pieces, because registering a large block at once would delay the program's copies. */
 static bool pinning_prepare(bench_job *job) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();

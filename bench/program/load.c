@@ -123,8 +123,7 @@ static int verify_result(load_job *job, const load_file *f, tdict_tree *result) 
 }
 
 /* Returns the largest growth of the process's host memory during a load in bytes, or -1 if unknown. Includes the
- * staging ring if the load created it: if the driver allocated the ring, the kernel does not count it, so its size is
- * added. */
+ * staging ring if the load created it. If the driver allocated the ring, VmHWM does not include it, so adds it. */
 static int64_t host_bytes(const load_memory *m, const tdict_transfer_stats *stats, bool creates_ring) {
   const bool is_hidden = creates_ring && stats->pin_path == TDICT_PIN_DRIVER;
   if (m->growth < 0) return -1;

@@ -109,8 +109,7 @@ static bool write_all(int fd, const unsigned char *bytes, size_t count, uint64_t
 
 static bool read_piece(const piece_job *job, uint64_t at, size_t bytes, unsigned char *buffer) {
   for (size_t done = 0; done < bytes;) {
-    /* A direct read must ask for a multiple of the block size even at the end of the file, so always ask for a full
-     * piece. */
+    /* Ask for a full piece even at the end of the file: direct reads need a multiple of the block size. */
     ssize_t n = pread(job->fd, buffer + done, job->piece_bytes - done, (off_t)(at + done));
     if (n < 0 && errno == EINTR) continue;
     errno = n == 0 ? EIO : errno;
@@ -338,8 +337,7 @@ void load_memory_begin(load_memory *m) {
   m->growth = -1;
 }
 
-/* The kernel's peak (VmHWM) includes pages of mapped files. These pages are still mapped now, so their growth is
- * subtracted. */
+/* The kernel's peak (VmHWM) includes pages of mapped files, which are still mapped: subtract their growth. */
 void load_memory_end(load_memory *m) {
   const int64_t peak = read_status("VmHWM:"), files = read_status("RssFile:") - m->files_before;
   if (m->before < 0 || peak < 0) return;

@@ -30,8 +30,7 @@ typedef struct load_file {
 /* Computes the path, the header and the offsets of a file, without writing it. The tensors have 1/`divide` of the sizes
  * in `shape`. Release `f` with load_file_close(). */
 bool load_file_plan(load_file *f, const load_shape *shape, const char *folder, int64_t divide);
-/* Writes the file, unless a file with this name and size exists. If a file with this name has another size, fails. Then
- * reads the file once to fill the page cache. */
+/* Writes the file if it does not exist. Fails if it exists with another size. Fills the page cache with it. */
 bool load_file_provide(load_file *f);
 bool load_file_warm(const load_file *f);
 void load_file_close(load_file *f, bool keeps); /* removes the file if load_file_provide() wrote it, unless `keeps` */
@@ -41,21 +40,18 @@ static inline uint64_t load_file_bytes(const load_file *f) { return f->offsets[f
  * differs, in bytes, or `bytes` if all are equal. */
 size_t load_file_equal(const void *found, uint64_t offset, size_t bytes);
 
-/* Asks the kernel to evict a file from the page cache. Returns the fraction of its pages that are still cached, or -1
- * if unknown. */
+/* Evicts a file from the page cache. Returns the fraction of its pages that are still cached, or -1 if unknown. */
 double load_evict(const char *path);
 bool load_is_tmpfs(const char *folder);
 
 /* Reads a whole file on several threads, each with its own buffer, and writes the seconds. `direct`: bypass the page
  * cache with O_DIRECT. Returns false on failure. If O_DIRECT is not supported, prints no error. */
 bool load_read_plain(const char *path, bool direct, double *seconds);
-/* Creates or truncates a file, writes `num_blocks` blocks of equal size to consecutive offsets on several threads, and
- * flushes the file to the disk. Writes the seconds. */
+/* Creates a file of `num_blocks` consecutive blocks, written on several threads, and flushes it. Writes the seconds. */
 bool load_write_plain(const char *path, unsigned char *const *blocks, int64_t num_blocks, size_t block_bytes,
                       double *seconds);
 
-/* The growth of the process's host memory between begin and end. Pages of mapped files, such as the driver's libraries,
- * do not count. */
+/* The growth of the process's host memory. Pages of mapped files, such as the driver's libraries, do not count. */
 typedef struct load_memory {
   int64_t before, files_before;
   int64_t growth; /* the peak minus `before`, in bytes; -1: unknown */

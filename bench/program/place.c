@@ -209,8 +209,7 @@ json_t *place_describe(const bench_place *p) {
   return d;
 }
 
-/* Reduces a row to at most 4 MB. Halves the leaf size of a group as long as it is over 16 KiB, so that the group keeps
- * its leaves. Then halves the number of leaves. */
+/* Reduces a row to at most 4 MB. Halves leaf sizes down to 16 KiB, then the numbers of leaves. */
 static void shrink_row(bench_row *row) {
   size_t total = 0;
   for (int pass = 0; pass < 64; pass++) {

@@ -1,6 +1,5 @@
-/* Runs `tdict-bench SCENARIO` for a table of rows: measures the rows one after another, and prints a table. In a row,
- * repetitions of the line, the driver and the library alternate. Owns the place and the current job. Thread rule: one
- * thread. */
+/* Runs `tdict-bench SCENARIO` for a table of rows: measures the rows one after another, and prints a table. Repetitions
+ * of the line, the driver and the library alternate. Owns the place and the job. Thread rule: one thread. */
 #include "rows.h"
 
 #include "options.h"

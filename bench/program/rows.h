@@ -10,8 +10,7 @@
 
 typedef struct bench_job bench_job;
 
-/* A kind of work, with the functions that do and verify it. They print an error before they return false or
- * BENCH_FAILED. */
+/* A kind of work, with the functions that do and verify it. They print an error before they fail. */
 typedef struct bench_kind {
   const char *name;
   bool on_host;                    /* true: needs no device */
@@ -34,8 +33,7 @@ enum { BENCH_MAX_GROUPS = 3, BENCH_TREES = 4 };
 #define BENCH_SCENARIO(id, name, rows, summary) \
   const bench_scenario bench_##id = {name, summary, NULL, rows, sizeof rows / sizeof *rows};
 
-/* A row of a scenario. The workers of other libraries read the strings. NULL means the first value that the comment
- * lists. */
+/* A row of a scenario. Other libraries' workers read the strings. NULL means the first value that a comment lists. */
 typedef struct bench_row {
   const char *name;
   const bench_kind *kind;
@@ -95,8 +93,7 @@ bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_
 /* Copies leaf by leaf to the device with driver calls. `waits`: wait after each leaf, not only at the end. Prints no
  * error. */
 bool place_copy_leaves(const bench_place *p, const check_source *source, raw_address to, bool waits, double *seconds);
-/* Fills device memory with 0xA5, which the library can reuse for the result, copies a source to the device, and
- * compares every byte. Returns an exit code. */
+/* Fills device memory with 0xA5, copies a source to the device, and compares every byte. Returns an exit code. */
 int place_verify(const bench_place *p, const check_source *source, const tdict_transfer_options *options,
                  const char *what);
 /* Returns a new record with the common fields, the device, and whether it is simulated. */

@@ -10,8 +10,7 @@ typedef struct serve_op {
   const char *name;
   json_t *(*answer)(void *job, const json_t *request);
 } serve_op;
-/* What serve_requests() needs: the functions that reply to requests, their argument `job`, and data for the replies
- * that it makes itself. */
+/* The functions that reply to requests, their argument `job`, and data for "hello" and "line". */
 typedef struct serve_desk {
   const serve_op *ops; /* end with an empty entry */
   void *job;

@@ -121,8 +121,8 @@ static void close_pass(share_job *job) {
   }
 }
 
-/* If `number` is negative, transfers a batch and adds the time to `samples`. Otherwise, transfers batch `number` and
- * verifies the result. */
+/* If `number` is negative, measures a transfer of a batch. Otherwise, transfers batch `number` and verifies the
+ * result. */
 static int move_batch(share_job *job, const tdict_tree *batch, bench_samples *samples, int64_t number) {
   scoped_tree result = NULL, host = NULL;
   double seconds;

@@ -162,8 +162,7 @@ static bool transfer_into(stress_job *job, const stress_tree *t, const tdict_tre
   return end_future(job, &w, to_host, f, &same);
 }
 
-/* Changes all bytes of the host tree, copies the device tree into it, and compares all elements with the expected ones.
- * Does nothing if a leaf is expanded. */
+/* Changes all bytes of the host tree, copies the device tree into it, and compares all elements. */
 static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *device) {
   const check_place host = {.device = tdict_cpu()};
   int answer = BENCH_OK;
@@ -218,8 +217,7 @@ static void count_tree(stress_job *job, const stress_tree *t) {
   }
 }
 
-/* Moves a tree to the device and back to the host, at random also into existing trees and into pinned memory. Verifies
- * each result. */
+/* Moves a tree to the device and back, and at random into existing trees and pinned memory. Verifies each result. */
 static int move_tree_around(stress_job *job, stress_tree *t) {
   const check_place *check = &job->place.check;
   scoped_tree there = NULL, back = NULL;

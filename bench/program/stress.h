@@ -54,8 +54,7 @@ void stress_tree_free(stress_tree *t);
  * stress_scatter() does the reverse. */
 void stress_gather(const stress_leaf *leaf, const unsigned char *base, unsigned char *out);
 void stress_scatter(const stress_leaf *leaf, unsigned char *base, const unsigned char *in);
-/* Finds the tensor that corresponds to a leaf in a tree, also in an object. The tensor is borrowed. If there is none,
- * prints an error and returns false. */
+/* Finds the tensor of a leaf in a tree, also in an object. It is borrowed. If there is none, prints an error. */
 bool stress_find(const stress_leaf *leaf, const tdict_tree *tree, tdict_tensor **out);
 
 /* stress_check() compares all leaves of a result with the expected bytes, and checks their dtype, shape and device, and

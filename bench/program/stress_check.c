@@ -1,5 +1,5 @@
-/* Compares results of `tdict-bench stress` with the expected bytes, which were computed without the library. See
- * stress.h for ownership and threads. */
+/* Compares results of `tdict-bench stress` with bytes computed without the library. Ownership and threads: see
+ * stress.h. */
 #include "stress.h"
 
 int stress_check_bytes(const check_place *p, const stress_leaf *l, const unsigned char *address) {

@@ -99,8 +99,7 @@ static const bench_row pin_rows[] = {
 };
 SCENARIO(pin, "pin", "copies a million floats: pageable, pinned, or pinned first")
 
-/* bench/peers/compare limits the processors of the processes that it starts. `tdict-bench cpus` does not: use
- * taskset. */
+/* bench/peers/compare limits the processors of the processes that it starts. Limit `tdict-bench cpus` with taskset. */
 #define TREE H2D, LEAVES(250, 4000000), BEST, .worth = 1
 static const bench_row cpus_rows[] = {
     {.name = "250 x 4 MB on 1 processor", TREE, .cpus = 1},

@@ -1,9 +1,8 @@
 /* tdict-bench tune: measures settings of the tuning table (threads, chunks, stores, whether the caller helps) for
  * several transfer sizes in both directions. Writes the best settings to a tuning file. For each size, starts with the
- * built-in settings, changes one setting at a time, and keeps a change that makes transfers clearly faster. Verifies a
- * transfer with the best settings. The search for a size ends early when the size's share of the time limit is over.
- * The job owns the place and the table. Thread rule: one thread. Unlike other tools, uses library internals to set the
- * table. */
+ * built-in settings, changes one setting at a time, and keeps a change that makes transfers clearly faster. Verifies
+ * the best settings. The search for a size ends early when the size's share of the time limit is over. The job owns the
+ * place and the table. Thread rule: one thread. Unlike other tools, uses library internals to set the table. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -117,8 +116,7 @@ static bool try_row(tune_size *s, tdict_tuning_row row, tune_best *best) {
   return true;
 }
 
-/* Tries all values of one setting after another. Does this twice, because the best value of a setting depends on the
- * others. */
+/* Tries one setting after another. Does this twice, because the best value of a setting depends on the others. */
 static bool search_settings(tune_size *s, tune_best *best) {
   static const int32_t workers[] = {1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32};
   static const size_t chunks[] = {128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20};
