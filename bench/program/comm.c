@@ -107,8 +107,8 @@ static void check_options(struct argp_state *state, void *input) {
 }
 
 int comm_main(int argc, char **argv) {
-  static const char doc[] = "Measures trees that a communicator sends between GPUs, beside plain calls for one buffer "
-                            "and for each leaf. Verifies every bit of each result."
+  static const char doc[] = "Measures trees that a communicator sends between GPUs. Compares this with plain calls "
+                            "for one buffer and for each leaf. Verifies every bit of each result."
                             "\vExample:\n  tdict-bench comm --devices 2 --library PATH/libnccl.so.2\n\n" EXIT_TEXT;
   comm_job job;
   memset(&job, 0, sizeof job);

@@ -24,8 +24,8 @@ static int measure(comm_rank *rank, const bench_sink *sink, int argc, char **arg
 }
 
 int main(int argc, char **argv) {
-  static const char doc[] = "Measures trees that the processes of an MPI job send, beside plain calls for one buffer "
-                            "and for each leaf. Verifies every bit of each result."
+  static const char doc[] = "Measures trees that the processes of an MPI job send. Compares this with plain calls for "
+                            "one buffer and for each leaf. Verifies every bit of each result."
                             "\vExample:\n  mpirun -np 2 tdict-bench-openmpi --megabytes 100\n\n" EXIT_TEXT;
   comm_settings settings;
   bench_sink sink = {NULL, -1};

@@ -259,8 +259,8 @@ static void close_devices(devices_job *job) {
 }
 
 int devices_main(int argc, char **argv) {
-  static const char doc[] = "Replicates and splits a tree of 1000 leaves over several devices, beside one transfer for "
-                            "each device and beside plain copies. Verifies every byte on every device."
+  static const char doc[] = "Replicates and splits a tree of 1000 leaves over several devices. Compares this with one "
+                            "transfer per device and with plain copies. Verifies every byte on every device."
                             "\vExample:\n  tdict-bench devices --devices 2\n\n" EXIT_TEXT;
   devices_job job;
   memset(&job, 0, sizeof job);

@@ -355,8 +355,8 @@ static void complete_works(struct argp_state *state, void *input) {
 
 static int run_load(int argc, char **argv) {
   static const char doc[] =
-      "Loads files to the device and saves a tree, beside plain reads and writes. A row of a first call is measured in "
-      "new contexts. A cold row is measured after the file has left the page cache."
+      "Loads files to the device and saves a tree. Compares this with plain reads and writes. The first call is "
+      "measured in new contexts. A cold row is measured after the file has been evicted from the page cache."
       "\v" EXIT_TEXT;
   static load_job job;
   const char *folder = getenv("TMPDIR");

@@ -241,7 +241,7 @@ static int write_record(const to_device_job *job, int argc, char **argv) {
 
 static int run_to_device(int argc, char **argv) {
   static const char doc[] =
-      "Copies a tree of pageable tensors to a device in every mode, verifies every byte, and prints the times beside "
+      "Copies a tree of pageable tensors to a device in every mode, verifies every byte, and compares the times with "
       "those of plain driver calls."
       "\vExample:\n  tdict-bench to-device --device auto --json run.json\n\n" EXIT_TEXT;
   to_device_job job;
