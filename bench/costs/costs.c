@@ -25,7 +25,7 @@ static const tdict_field fields[] = {{"a", TDICT_F32, 1, {17}},
                                      {"d", TDICT_F32, 0, {0}},
                                      {"e", TDICT_BOOL, 0, {0}}};
 
-/* Makes a tree of batch size [rows] or [rows, columns] with the fields of job->table. */
+/* Makes a tree of `fields`. Its batch size is the first `ndim` values of [rows, columns]. */
 static tdict_status make_tree(cost_job *job, int ndim, int64_t rows, int64_t columns, tdict_tree **out) {
   const int64_t batch[2] = {rows, columns};
   return tdict_create_from(fields, 5, ndim, batch, NULL, out, &job->err);

@@ -17,9 +17,9 @@ typedef struct cost_job {
   tdict_field fields[COST_MOST * COST_LEAVES];   /* a scalar field for each path */
   tdict_tensor *tensors[COST_MOST * COST_LEAVES];
   tdict_tree *wide, *other, *nested, *dotted,
-      *deep;                 /* trees of `leaves` tensors of shape 2 x 4; `nested` has 8 in each subtree */
+      *deep;                 /* `leaves` tensors of shape 2 x 4 (`deep`: 1); `nested` has 8 in each subtree */
   tdict_tree *table;         /* COST_ROWS rows of 17 f32, 6 f32, f32, f32 and bool */
-  tdict_tree *part, *square; /* part: the picked rows of `table`; square: picked x 8 rows with the same fields */
+  tdict_tree *part, *square; /* part: `picked` rows; square: `picked` x 8 rows; both have the fields of `table` */
   tdict_tree *step;          /* one column of `square` */
   tdict_tree *samples[COST_MOST * COST_ITEMS], *pieces[COST_MOST * COST_ITEMS];
   tdict_tree *stacked, *joined;

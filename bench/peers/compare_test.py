@@ -55,7 +55,7 @@ class Case(unittest.TestCase):
         return done.stdout + done.stderr
 
     def compare(self, name, *options, code=0, peers=None):
-        """Runs bench/peers/compare. `peers` maps names of peers to their source texts."""
+        """Runs bench/peers/compare. `peers` maps the names of made-up peers to their source code."""
         out = self.folder / name
         for peer, source in (peers or {}).items():
             (self.folder / f"{peer}_peer.py").write_text(source)

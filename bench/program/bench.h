@@ -119,7 +119,7 @@ char *bench_format_bytes(double bytes, char *buffer, size_t size);
 bool bench_parse_number(const char *text, int64_t low, int64_t high, int64_t *out);
 
 /* Returns a new JSON record with the common fields: format, scenario, date, version of the library, command line,
- * machine. Returns NULL if there is no memory. */
+ * machine. Returns NULL if out of memory. */
 json_t *bench_record(const char *scenario, int argc, char **argv);
 /* Writes a record. Prints an error and returns false if the file cannot be written. */
 bool bench_record_write(const json_t *record, const char *path);

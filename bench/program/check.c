@@ -25,7 +25,7 @@ static bool alloc_arrays(check_source *s, const check_group *groups, int num_gro
 static bool make_leaves(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory) {
   tdict_error err;
   if (!alloc_arrays(s, groups, num_groups)) {
-    bench_print_error("no memory for the addresses of %" PRId64 " leaves", s->leaves);
+    bench_print_error("cannot allocate the addresses of %" PRId64 " leaves", s->leaves);
     check_source_free(s);
     return false;
   }

@@ -16,7 +16,7 @@
 typedef struct comm_trees {
   tdict_context *context; /* borrowed */
   int rank, world;
-  int64_t leaves, elements; /* `elements`: of each leaf in `whole`, a multiple of `world` */
+  int64_t leaves, elements; /* `elements`: in each leaf of `whole`; a multiple of `world` */
   tdict_tree *whole, *part; /* on the device of the communicator; a leaf of `part` has elements / world elements */
   float **whole_data, **part_data; /* the addresses of the leaves */
 } comm_trees;

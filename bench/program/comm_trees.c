@@ -18,7 +18,7 @@ static tdict_status make_leaves(const comm_size *size, int64_t elements, tdict_m
   char(*keys)[KEY_BYTES] = calloc(leaves, sizeof *keys);
   const bench_form form = {fields, leaves, 1, &elements, size->is_separate};
   tdict_status status = TDICT_ENOMEM;
-  *err = (tdict_error){.status = TDICT_ENOMEM, .message = "no memory for keys"};
+  *err = (tdict_error){.status = TDICT_ENOMEM, .message = "cannot allocate the keys"};
   for (int64_t i = 0; fields && keys && i < size->leaves; i++) {
     write_key(keys[i], i);
     fields[i] = (tdict_field){.path = keys[i], .dtype = TDICT_F32};
@@ -33,7 +33,7 @@ static tdict_status make_leaves(const comm_size *size, int64_t elements, tdict_m
 static bool make_tree(const comm_size *size, int64_t elements, tdict_memory *memory, tdict_tree **tree, float ***data) {
   if (!bench_ok("cannot make a tree", make_leaves(size, elements, memory, tree, err))) return false;
   *data = calloc((size_t)size->leaves, sizeof **data);
-  if (!*data) bench_print_error("no memory for the addresses of %" PRId64 " leaves", size->leaves);
+  if (!*data) bench_print_error("cannot allocate the addresses of %" PRId64 " leaves", size->leaves);
   if (!*data) return false;
   for (int64_t i = 0; i < size->leaves; i++) {
     char key[KEY_BYTES];

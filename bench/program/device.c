@@ -14,7 +14,7 @@
  *   {"op": "finish"}   releases the trees
  *   {"op": "quit"}     ends the program
  *
- * The program owns the job. Thread rule: one thread. */
+ * device_main() owns the job. Thread rule: one thread. */
 #include "device.h"
 
 #include <inttypes.h>

@@ -101,7 +101,7 @@ bool plain_staging(int count, size_t bytes, double *bytes_per_second) {
   const size_t part = bytes / (size_t)count;
   int each = bench_cpu_count() / (CPUS_PER_THREAD * count);
   if (!ordinary) {
-    bench_print_error("no memory for %zu bytes", bytes);
+    bench_print_error("cannot allocate %zu bytes", bytes);
     return false;
   }
   memset(ordinary, 7, bytes);

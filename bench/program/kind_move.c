@@ -177,7 +177,7 @@ static bool d2h_prepare(bench_job *job) {
   if (job->raw_host)
     memset(job->raw_host, CHECK_POISON, job->total_bytes + 1);
   else
-    bench_print_error("no memory for the driver's copies");
+    bench_print_error("cannot allocate the destination of the driver's copies");
   return job->raw_host != NULL;
 }
 

@@ -176,7 +176,7 @@ bool load_file_plan(load_file *f, const load_shape *shape, const char *folder, i
   }
   f->offsets = calloc((size_t)shape->num_leaves + 1, sizeof *f->offsets);
   if (f->offsets && plan_header(f, divide)) return true;
-  bench_print_error("no memory for the header of %s", f->path);
+  bench_print_error("cannot allocate the header of %s", f->path);
   return false;
 }
 

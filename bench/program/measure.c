@@ -41,7 +41,7 @@ bool bench_samples_reserve(bench_samples *s, int count, int capacity) {
     if (s[i].seconds) s[i].capacity = capacity;
     good = good && s[i].seconds;
   }
-  if (!good) bench_print_error("no memory for the samples");
+  if (!good) bench_print_error("cannot allocate the samples");
   return good;
 }
 

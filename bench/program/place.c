@@ -53,7 +53,7 @@ static bool open_sim(bench_place *p) {
   p->line_bytes = line_bytes_sim;
   c->bounce_bytes = line_bytes_sim;
   c->bounce = malloc(c->bounce_bytes);
-  if (!c->bounce) bench_print_error("no memory for reading results back");
+  if (!c->bounce) bench_print_error("cannot allocate the buffer for reading results back");
   if (!c->bounce || !check_source_make(&p->line_source, &group, 1, tdict_pinned_memory(p->context))) return false;
   check_source_seed(&p->line_source, 99);
   return bench_ok("the simulated device",

@@ -123,7 +123,7 @@ static bool push_context(raw_driver *r, int ordinal) {
 raw_driver *raw_open(int ordinal, char *why, size_t why_bytes) {
   raw_driver *r = calloc(1, sizeof *r);
   if (!r) {
-    snprintf(why, why_bytes, "no memory");
+    snprintf(why, why_bytes, "out of memory");
     return NULL;
   }
   if (load_entries(r) && push_context(r, ordinal)) return r;

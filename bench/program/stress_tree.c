@@ -223,7 +223,7 @@ static bool make_tensor(stress_leaf *l, tdict_memory *memory) {
   l->base_bytes = (size_t)count * l->item_bytes;
   l->want = malloc(l->want_bytes + 1);
   if (!l->want) {
-    bench_print_error("no memory for the expected bytes");
+    bench_print_error("cannot allocate the expected bytes");
     return false;
   }
   view.ndim = l->ndim;
@@ -326,7 +326,7 @@ bool stress_tree_make(stress_tree *t, tdict_context *context, uint64_t seed, siz
   t->room = 2 * wanted + 2;
   t->leaves = calloc((size_t)t->room, sizeof *t->leaves);
   if (!t->leaves || tdict_create(0, NULL, &t->tree, &err) != TDICT_OK) {
-    bench_print_error("no memory for a tree");
+    bench_print_error("cannot allocate a tree");
     return false;
   }
   for (int i = 0; i < wanted; i++) {
