@@ -132,8 +132,7 @@ static tdict_status make_tree(long leaves, int ndim, const int64_t *shape, tdict
   return status;
 }
 
-/* Makes the source with leaves of 4000 bytes: separate in ordinary memory, or for a block in a single pinned
- * storage. */
+/* Makes the source. Its leaves of 4000 bytes are separate in ordinary memory, or together in one pinned block. */
 static tdict_status prepare_transfer(device_job *job, const operation *op, long leaves, tdict_error *err) {
   static const int64_t shape[] = {1000};
   tdict_tree *made = NULL;

@@ -3,8 +3,7 @@
 
 usage: tree_ops.py TDICT_TREE_OPS [ROUNDS]
 Runs TDICT_TREE_OPS (the program tdict-tree-ops) and the same work with TensorDict alternately, ROUNDS times (default
-5). TensorDict must be installed for this Python. The table has the median over the rounds of each round's shortest
-time."""
+5). TensorDict must be installed for this Python. The table shows the median of the rounds' shortest times."""
 
 import datetime
 import json

@@ -3,8 +3,8 @@
 
 usage: replay_gpu.py [DEVICE [ROWS]]     DEVICE: cuda (default if there is a GPU) or cpu
 PyTorch and TensorDict must be installed for this Python. Actor threads write transitions by index assignment, and the
-learner samples by lists of random positions on the device. The exit status is 0 if all checked samples have the right
-checksum. As in the example, the write time includes making the transitions, here with PyTorch's random generator."""
+learner reads samples with lists of random positions on the device. The exit status is 0 if all checked samples have the
+right checksum. As in the example, write times include making the transitions, here with PyTorch's random generator."""
 
 import sys
 import threading

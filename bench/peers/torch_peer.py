@@ -16,7 +16,7 @@ MANY = 64  # if more consecutive leaves than this have the same size, one operat
 
 
 def register(wanted):
-    """Makes PyTorch register ordinary memory, whose pages eight threads touch, as pinned memory; or ask the driver."""
+    """Chooses how PyTorch pins: if `wanted`, it registers memory that eight threads touch, else asks the driver."""
     if torch.cuda.is_initialized():
         text = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8" if wanted else \
                "pinned_use_cuda_host_register:False"

@@ -49,9 +49,9 @@ typedef struct bench_samples {
  * failure. Call bench_samples_free() even after a failure. */
 bool bench_samples_reserve(bench_samples *s, int count, int capacity);
 void bench_samples_free(bench_samples *s, int count);
-/* Runs each of the works 0 to `count` - 1 once per round. The times of the first `warmups` rounds are not recorded,
- * those of the next `repeats` rounds are added to `samples`. `once` runs a work and writes its seconds, which are not
- * recorded if negative. If `once` returns false, stops and returns false. */
+/* Runs each of the works 0 to `count` - 1 once per round. After `warmups` rounds that are not recorded, adds the times
+ * of `repeats` rounds to `samples`. `once` runs a work and writes its seconds, which are not recorded if negative. If
+ * `once` returns false, stops and returns false. */
 typedef bool bench_once(void *user, int work, double *seconds);
 bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats, bench_once *once, void *user);
 /* Like bench_measure_in_turn() for at most BENCH_MOST_MEDIANS works, but writes only the median of each work in

@@ -40,7 +40,7 @@ static bool make_tree(const comm_size *size, int64_t elements, tdict_memory *mem
     write_key(key, i);
     (*data)[i] = tdict_data(*tree, key);
   }
-  tdict_lock(*tree); /* as a program would that sends the tree repeatedly */
+  tdict_lock(*tree); /* as in a program that sends the tree repeatedly */
   return true;
 }
 
@@ -128,7 +128,7 @@ static bool check_range(const comm_trees *t, const comm_result *result, const co
   return true;
 }
 
-/* Compares leaf `i` of a result, which was copied to host memory, with the expected values. */
+/* Compares `leaf`, the copy of leaf `i` of a result in host memory, with the expected values. */
 static int check_leaf(const comm_trees *t, const comm_result *result, const comm_numbers *numbers, int64_t i,
                       const tdict_tensor *leaf) {
   const int64_t count = t->elements / t->world, wanted = result->is_part ? count : t->elements;

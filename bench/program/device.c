@@ -3,7 +3,7 @@
  *
  *   {"op": "hello"}    returns version, device, machine, line_bytes, simulated
  *   {"op": "prepare", "work": NAME, "leaves": [[COUNT, DTYPE, [SIZE, ...]], ...], ...}
- *                      makes trees with random elements, and returns total_bytes and the names of the ways to do it
+ *                      makes trees with random elements, and returns total_bytes and the names of the work's ways
  *   {"op": "verify", "way": W}
  *                      makes new random elements, does the work and compares every byte of the result. As a self-test,
  *                      "corrupt": true changes a byte of each expected leaf before the comparison

@@ -22,8 +22,8 @@ typedef struct device_job {
   tdict_tree *host;                     /* random elements in host memory; no way changes them */
   tdict_tree *tree;                     /* the same elements in the memory where the work runs; can be `host` */
   tdict_tree *value, *target;           /* value: rows to write, in host memory; target: a destination for rows */
-  tdict_tree *items[DEVICE_MOST_ITEMS]; /* a copy of each view */
-  tdict_tree *views[DEVICE_MOST_ITEMS]; /* a view of each index of the first batch dimension of `tree` */
+  tdict_tree *items[DEVICE_MOST_ITEMS]; /* copies of the views */
+  tdict_tree *views[DEVICE_MOST_ITEMS]; /* views of `tree` at each index of the first batch dimension */
   int64_t rows, num_items, *positions;  /* positions: the first `picked` are the selected rows */
   int64_t picked;                       /* the number of selected rows */
   tdict_tensor *list, *mask;            /* the selected rows; the list is in the memory where the work runs */

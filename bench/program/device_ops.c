@@ -136,7 +136,7 @@ static const device_way gather_device[] = {DEVICE_BOTH("index_get", get_list, DE
                                            {0}};
 const device_kind device_gather = {"gather", prepare_gather, renew_tree, expect_rows, gather_host, gather_device};
 
-/* --- the work join: stacks or concatenates a copy of each index of the first batch dimension --- */
+/* --- the work join: stacks or concatenates job->items --- */
 
 static bool prepare_join(device_job *job) {
   tdict_error err;

@@ -26,7 +26,7 @@ typedef struct devices_job {
   check_source source;
   bool is_gpu;
   const devices_row *row; /* the current row */
-  int count;              /* number of devices that are used now */
+  int count;              /* number of devices in the current measurement */
 } devices_job;
 
 /* A way to replicate or split the source over job->count devices. Writes the tree on each device to `trees`. */

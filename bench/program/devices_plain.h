@@ -5,11 +5,11 @@
 
 #include "bench.h"
 
-/* Copies `bytes` bytes of pinned memory to each of the first `count` GPUs at the same time. Writes the total rate to
- * all GPUs. */
+/* Copies `bytes` bytes of pinned memory to each of the first `count` GPUs at the same time. Writes the sum of the
+ * rates. */
 bool plain_lines(int count, size_t bytes, double *bytes_per_second);
 /* Divides `bytes` bytes of ordinary memory among the first `count` GPUs and copies all parts at the same time. Several
- * threads for each GPU copy pieces through page-locked buffers. Writes the total rate. */
+ * threads for each GPU copy pieces through page-locked buffers. Writes the sum of the rates of all GPUs. */
 bool plain_staging(int count, size_t bytes, double *bytes_per_second);
 
 #endif

@@ -8,7 +8,7 @@
 #include "rows.h"
 #include "tdict/devices.h"
 
-/* Above this size, one destination tree is enough, because it is larger than the caches. */
+/* Above this size, one destination tree is enough, because the CPU caches cannot hold it. */
 static const size_t one_target_bytes = (size_t)512 << 20;
 
 static bool is_equal(const char *a, const char *b) { return strcmp(a, b) == 0; }

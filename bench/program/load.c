@@ -123,7 +123,8 @@ static int verify_result(load_job *job, const load_file *f, tdict_tree *result) 
 }
 
 /* Returns the largest growth of the process's host memory during a load in bytes, or -1 if unknown. Includes the
- * staging ring if the load created it. If the driver allocated the ring, VmHWM does not include it, so adds it. */
+ * staging ring if the load created it. The kernel does not count a ring that the driver allocated, so its size is
+ * added. */
 static int64_t host_bytes(const load_memory *m, const tdict_transfer_stats *stats, bool creates_ring) {
   const bool is_hidden = creates_ring && stats->pin_path == TDICT_PIN_DRIVER;
   if (m->growth < 0) return -1;
@@ -314,7 +315,7 @@ static int print_head(load_job *job, json_t *record) {
   return BENCH_OK;
 }
 
-/* Returns o->divide, or if it is 0, a divisor with which the file has about 4 MB. */
+/* Returns o->divide, or if it is 0, a divisor that makes the file about 4 MB large. */
 static int64_t divide_for(const load_options *o, int64_t total_bytes) {
   return o->divide > 0 ? o->divide : total_bytes / small_bytes;
 }

@@ -14,7 +14,7 @@ typedef struct load_options {
   const char *folder;
   bool works[LOAD_WORKS]; /* the works to measure */
   bool makes;             /* --make: only write the files, and keep them */
-  int64_t divide;         /* divisor of the tensor sizes; 0: chosen so that each file has about 4 MB */
+  int64_t divide;         /* divisor of the tensor sizes; 0: chosen so that each file is about 4 MB large */
   int64_t contexts;
 } load_options;
 

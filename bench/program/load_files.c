@@ -44,7 +44,7 @@ static void mixed_name(int64_t leaf, char *buffer, size_t size) {
     snprintf(buffer, size, "%s", leaf == (int64_t)LAYERS * 9 ? "embedding" : "norm");
 }
 
-/* The exponent makes small tensors more likely than large ones. With this value, all tensors together have 20 GB. */
+/* The exponent makes small tensors more likely than large ones. With this value, the total is 20 GB. */
 static uint64_t many_bytes(int64_t leaf) {
   const double low = 8192, high = 3000000, exponent = 1.715;
   const double random = (double)(((uint64_t)leaf * UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53;

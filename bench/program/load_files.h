@@ -30,14 +30,15 @@ typedef struct load_file {
 /* Computes the path, the header and the offsets of a file, without writing it. The tensors have 1/`divide` of the sizes
  * in `shape`. Release `f` with load_file_close(). */
 bool load_file_plan(load_file *f, const load_shape *shape, const char *folder, int64_t divide);
-/* Writes the file if it does not exist. Fails if it exists with another size. Fills the page cache with it. */
+/* Writes the file if it does not exist. Fails if it exists with another size. Then reads the file once to fill the page
+ * cache. */
 bool load_file_provide(load_file *f);
 bool load_file_warm(const load_file *f);
 void load_file_close(load_file *f, bool keeps); /* removes the file if load_file_provide() wrote it, unless `keeps` */
 static inline uint64_t load_file_bytes(const load_file *f) { return f->offsets[f->shape->num_leaves]; }
 
-/* Compares loaded bytes with the bytes of the file from `offset` on. Returns the index of the first 8-byte word that
- * differs, in bytes, or `bytes` if all are equal. */
+/* Compares loaded bytes with the bytes of the file from `offset` on. Returns the byte index of the first 8-byte word
+ * that differs, or `bytes` if all are equal. */
 size_t load_file_equal(const void *found, uint64_t offset, size_t bytes);
 
 /* Evicts a file from the page cache. Returns the fraction of its pages that are still cached, or -1 if unknown. */

@@ -1,6 +1,6 @@
 /* tdict-bench overlap: measures a transfer while a kernel runs for about the same time. The sources are pageable or
  * pinned. The transfer ignores the kernel's stream ("own_stream") or waits for it ("same_stream"). With complete
- * overlap, the total time equals the longer of the two. See rows.h for ownership and threads. */
+ * overlap, the total time equals the longer of the transfer and kernel times. See rows.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 

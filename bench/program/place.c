@@ -300,7 +300,7 @@ bool place_empty_caches(bench_place *p) {
   if (p->evict)
     bench_on_threads(EVICT_THREADS, walk_part, p->evict);
   else
-    bench_print_error("cannot allocate the memory that is written to empty the caches");
+    bench_print_error("cannot allocate the buffer that evicts the CPU caches");
   return p->evict != NULL;
 }
 

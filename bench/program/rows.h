@@ -43,7 +43,7 @@ typedef struct bench_row {
    * repetition. "paused": before each repetition, the source is read, and the program sleeps. */
   const char *cache;
   const char *result;    /* "device"; for results on the host "fresh", "warm", "pinned", "into_pinned" */
-  const char *calls;     /* "best": each library's fastest documented setting; or the name of a kind of call */
+  const char *calls;     /* "best": each library's fastest documented setting; or one setting, such as "blocking" */
   const char *peers;     /* "all", or the libraries to compare with, separated by commas */
   const char *statistic; /* "time"; for latency rows "p50", "p99" or "longest" */
   int32_t mode, threads; /* the options mode and num_threads of tdict's calls */
@@ -100,7 +100,7 @@ int place_verify(const bench_place *p, const check_source *source, const tdict_t
 json_t *place_record(const bench_place *p, const char *scenario, int argc, char **argv);
 bool place_furnish(
     bench_place *p); /* allocates the memory for the line and for reading back; place_open() calls it unless `bare` */
-tdict_stream place_stream(const bench_place *p); /* the stream of raw.h, or of the simulated device */
+tdict_stream place_stream(const bench_place *p); /* raw_stream(), or the stream on the simulated device */
 /* Queues a kernel on place_stream() that takes *ns nanoseconds. *ns must stay valid until the kernel has ended. */
 bool place_spin(const bench_place *p, int64_t *ns);
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }

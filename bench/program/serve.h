@@ -19,8 +19,8 @@ typedef struct serve_desk {
   int argc;             /* the command line, for the record */
   char **argv;
 } serve_desk;
-/* Reads requests from standard input until its end or the op "quit", and writes the replies to standard output. Replies
- * itself to "hello" with the common fields of a record, and to "line" with the seconds of line copies. */
+/* Reads requests from standard input until its end or the op "quit", and writes the replies to standard output. Handles
+ * the ops "hello" (replies with the common fields of a record) and "line" (with seconds of line copies) itself. */
 void serve_requests(const serve_desk *desk);
 
 /* Return a new reply that says that a request succeeded, or why it failed. */

@@ -25,7 +25,7 @@ enum { LEAVES = sizeof fields / sizeof fields[0] };
 typedef struct pass {
   const char *name;
   bool is_pinned;
-  bench_samples times[2]; /* of transfers; indexed by OWN and RING */
+  bench_samples times[2]; /* transfer times, indexed by OWN and RING */
 } pass;
 enum { OWN, RING };
 

@@ -43,7 +43,7 @@ typedef struct stress_tree {
 
 int64_t stress_below(uint64_t *state, int64_t below); /* returns a random number from 0 to below - 1; 0 if below is 0 */
 
-/* Makes a random tree of about max_bytes at most, and fills it. Prints an error and returns false on failure. */
+/* Makes a random tree of at most about max_bytes, and fills it. Prints an error and returns false on failure. */
 bool stress_tree_make(stress_tree *t, tdict_context *context, uint64_t seed, size_t max_bytes);
 /* Writes new random bytes to all storages through base_data. Updates `want`. */
 void stress_tree_fill(stress_tree *t, uint64_t seed);
