@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exchanges arrays between tdict and the packages pyarrow and nanoarrow in both directions, and compares all elements.
+"""Exchanges arrays with pyarrow in both directions, and exports arrays to nanoarrow. Compares all elements.
 
 usage: arrow.py LIBRARY [COUNT] [SEED]
 LIBRARY is libtdict.so. COUNT is the number of random tables (default 200). Exits with 77 if pyarrow or nanoarrow is
@@ -282,7 +282,7 @@ def shapes(rng):
 
 
 def fixed_shape_tensors(rng):
-    """Exchanges fixed-shape tensors, the type that TensorDict's to_arrow() makes."""
+    """Imports fixed-shape tensors, the type that TensorDict's to_arrow() makes."""
     wanted = numbers("float32", 4 * 2 * 3, rng).reshape(4, 2, 3)
     for array, shaped in ((wanted, wanted), (np.transpose(wanted, (0, 2, 1)), np.transpose(wanted, (0, 2, 1)))):
         rows = pa.FixedShapeTensorArray.from_numpy_ndarray(array)
@@ -459,7 +459,7 @@ def tables(rng):
 
 
 def device_arrays(rng):
-    """Exchanges pyarrow's device arrays in host memory."""
+    """Imports an Arrow device array from pyarrow and exports it back. Its buffers are in host memory."""
     wanted = numbers("int32", 100, rng)
     batch = pa.RecordBatch.from_arrays([pa.array(wanted), pa.array(wanted % 2 == 0)], ["x", "b"])
     context, tree = C.c_void_p(), C.c_void_p()

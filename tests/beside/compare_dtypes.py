@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares conversions between float dtypes with PyTorch's, bit by bit. All NaNs are equal.
+"""Compares conversions between float dtypes with PyTorch's, bit by bit. All NaNs count as equal.
 
 usage: compare_dtypes.py LIBRARY [COUNT]
 LIBRARY is a shared library such as build/release/libtdict.so. Converts every bit pattern of the 8-bit and 16-bit
@@ -26,7 +26,7 @@ CODES = {getattr(torch, name): code for name, code in (
 SMALL = [dtype for dtype, (_, bits) in CODES.items() if bits <= 16]
 INTEGERS = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 PIECE = 1 << 24
-saturated = [0]  # number of elements that PyTorch replaced by the largest float8_e4m3fn
+saturated = [0]  # number of elements that PyTorch replaced with the largest float8_e4m3fn
 
 
 class Desc(ctypes.Structure):
@@ -102,7 +102,7 @@ def main():
             totals[dtype] += count_differences(source, convert(library, source, dtype))
     for dtype, differ in totals.items():
         print(f"torch.float32, {count} random patterns, to {dtype}: {differ} differ")
-    print(f"PyTorch {torch.__version__}; large numbers that it made the largest float8_e4m3fn: {saturated[0]}")
+    print(f"PyTorch {torch.__version__}; numbers that it replaced with the largest float8_e4m3fn: {saturated[0]}")
     return 1 if wrong + sum(totals.values()) else 0
 
 

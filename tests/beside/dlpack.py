@@ -183,7 +183,7 @@ class Owner(np.ndarray):
 
 
 def arrays():
-    """Yields pairs of a description and an array: all dtypes of DTYPES in many layouts."""
+    """Yields pairs of a description and an array: each dtype of DTYPES in many layouts."""
     rng = np.random.default_rng(1)
     for name in DTYPES:
         bytes_ = rng.integers(0, 2 if name == "bool" else 100, 4 * 3 * 5)
@@ -213,7 +213,7 @@ def elements(tdict, tensor):
 
 def numpy_out(tdict):
     """Exports from tdict to NumPy. Releases the tensor before the array."""
-    new = tuple(int(n) for n in np.__version__.split(".")[:2]) >= (2, 1)  # has the versioned struct
+    new = tuple(int(n) for n in np.__version__.split(".")[:2]) >= (2, 1)  # NumPy 2.1 added the versioned struct
     for versioned in (True, False) if new else (False,):
         for what, array in arrays():
             if array.dtype == bool and not new:
@@ -279,7 +279,7 @@ def numpy_in(tdict, new):
 
 
 def torch_both(tdict, torch):
-    """Exchanges tensors with PyTorch in both directions, also with dtypes that NumPy lacks."""
+    """Exchanges tensors with PyTorch in both directions, including dtypes that NumPy lacks."""
     exchanged = torch_dtypes(torch)
     not_deleted = 0
     for what, array in arrays():
@@ -368,7 +368,8 @@ def legacy_of(tdict, array, managed):
 
 
 def torch_tree(tdict, torch):
-    """Imports PyTorch's tensors as a tree and exports the tree. Releases the tree before the tensors are used."""
+    """Imports PyTorch's tensors as a tree and exports the tree. Releases the tree before the exported tensors are
+    used."""
     sources = {f"n{i % 3}.leaf\\.{i}": torch.randn(3, i + 1) for i in range(50)}
     capsules = [torch.utils.dlpack.to_dlpack(t) for t in sources.values()]
     entries = (Entry * 50)()

@@ -26,7 +26,7 @@ def is_repeated(text):
 
 
 def separate(td):
-    """Returns a copy like a tree from a file: it shares nothing with the source, and no tree is locked."""
+    """Returns a copy like a tree from a file: it shares nothing with the source, and no node is locked."""
     made = TensorDict({}, td.batch_size)
     for key, value in own_nodes(td).items():
         made._tensordict[key] = value.clone().contiguous() if isinstance(value, LEAVES) else separate(value)
@@ -104,7 +104,8 @@ class FileOperations:
         return self.shown(f"consolidate {s} {d}", lambda: own_nodes(self.pool[s].consolidate().clone()))
 
     def op_save(self, s, d):
-        """Records that tdict saves a tree and opens the file. The tree gets the order of keys that the format has."""
+        """Records an operation in which tdict saves a tree and opens the file. The format decides the order of keys in
+        the result."""
         self.check_sound(self.pool[s])
         td, format = self.pool[s], self.r.choice(FORMATS)
         self.check_columns(td, format)
@@ -132,7 +133,7 @@ class FileOperations:
                 tensordict.to_safetensors(td.contiguous(), path)
             elif format == "td":
                 td.consolidate(filename=path)
-            else:  # a strided leaf cannot be put into an archive
+            else:  # TensorDict cannot put a strided leaf into an archive
                 (td.clone() if format == "tdz" and is_strided(td) else td).save(path)
         except Exception as error:
             raise Wanted(f"TensorDict cannot write .{format}: {type(error).__name__}") from None

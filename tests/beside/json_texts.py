@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares the library's reader of JSON with Python's module json, on random texts and on damaged texts.
+"""Compares the library's JSON reader with Python's module json, on random texts and on damaged texts.
 
-usage: json_texts.py PROGRAM [COUNT [SEED]]
-PROGRAM is beside_json_values. Both readers must accept the same texts and read the same values, and the text that the
-library writes must have these values. The library also refuses: lone surrogates, duplicate keys, keys with U+0000,
-integers beyond 64 bits, reals beyond a double, NaN and Infinity, and more than 512 levels."""
+usage: json_texts.py PROGRAM [COUNT [SEED]] PROGRAM is beside_json_values. Both readers must accept the same texts and
+read the same values, and the text that the library writes must have these values. In addition, the library must refuse
+lone surrogates, duplicate keys, keys with U+0000, integers beyond 64 bits, reals beyond a double, NaN and Infinity, and
+more than 512 levels."""
 
 import json
 import random
@@ -113,7 +113,7 @@ def refuse(*_):
 
 
 def write_tokens(value, depth, out):
-    """Writes the tokens as json_values.c does. Refuses values that only the library refuses."""
+    """Writes the tokens as json_values.c does. Raises Refused for values that only the library refuses."""
     if isinstance(value, str):
         try:
             out.append('"' + value.encode().hex())

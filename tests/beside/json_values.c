@@ -1,7 +1,7 @@
 /* Reads texts for json_texts.py, and prints the values that the library finds in them. Standard input has, for each
  * text, its length as 4 little-endian bytes, then its bytes. The output has a line for each text: "-" if the library
- * refuses the text, or else its tokens (brackets, strings as hexadecimal digits, integers, reals as the digits of their
- * bits, t, f and n), a tab, and the text of tdict_json_write(). Thread rule: one thread. */
+ * refuses the text, or else its tokens (brackets, strings as hexadecimal digits, integers, reals as the hexadecimal
+ * digits of their bits, t, f and n), a tab, and the text of tdict_json_write(). Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ int main(void) {
   unsigned char frame[4];
   while (fread(frame, 1, sizeof frame, stdin) == sizeof frame) {
     const size_t length = frame[0] | (size_t)frame[1] << 8 | (size_t)frame[2] << 16 | (size_t)frame[3] << 24;
-    char *text = calloc(1, length + 1); /* exact size, so that a sanitizer detects reads beyond the text */
+    char *text = calloc(1, length + 1); /* no spare bytes, so that a sanitizer detects reads beyond the zero */
     if (!text || fread(text, 1, length, stdin) != length) abort();
     print_text(text, length);
     free(text);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the kernels' conversions between floats with PyTorch's, bit by bit. All NaNs are equal.
+"""Compares the kernels' conversions between floats with PyTorch's, bit by bit. All NaNs count as equal.
 
 usage: kernel_floats.py PROGRAM DEVICE [COUNT] [SEED]
 PROGRAM is tests/device/test_device_convert_patterns of a build folder, and DEVICE is sim or cuda. The program converts
@@ -43,7 +43,7 @@ def main():
             print(f"{names[source]} to {names[target]}: {before.numel()} elements, {differ} differ")
             wrong += differ
     if len(floats.SMALL) < 4:
-        print("this PyTorch has no floats of 8 bits, which were not compared")
+        print("this PyTorch lacks 8-bit floats, so they were not compared")
     print(f"PyTorch {torch.__version__}; elements that it clamped to the largest float8_e4m3fn: {floats.saturated[0]}")
     return 1 if wrong else 0
 

@@ -92,7 +92,7 @@ class KeyOperations:
         line, _ = self.op_exclude(s, s)
         keys, paths = self.drawn, [k if isinstance(k, tuple) else (k,) for k in self.drawn]
         if any(a is not b and a == b[: len(a)] for a in paths for b in paths):
-            raise Wanted("exclude in place of a tree and one of its entries")
+            raise Wanted("in-place exclude of both a tree and one of its entries")
         return self.change(s, f"exclude_ {s} {' '.join(line.split(' ')[3:])}", lambda t: t.exclude(*keys, inplace=True))
 
     def op_flatten_keys_(self, s):
@@ -102,12 +102,12 @@ class KeyOperations:
         taken = set(map(id, below))
         others = set().union(*(ids_of(self.pool[k]) for k in range(POOL) if k != s))
         if td.is_locked and not list(self.leaves(td)):
-            raise Wanted("flatten_keys in place of a locked tree without tensors")
+            raise Wanted("in-place flatten_keys of a locked tree without tensors")
         if taken & others or len(taken) < len(below) or any(v.is_locked and not td.is_locked for v in below):
-            raise Wanted("flatten_keys in place that removes shared or locked trees")
+            raise Wanted("in-place flatten_keys that removes shared or locked trees")
         flat = [separator.join(p) for p, _ in self.entries(td)]
         if any(k in td.keys() and not isinstance(td.get(k), LEAVES) for k in flat):
-            raise Wanted("flatten_keys in place if a new key is the key of a tree")
+            raise Wanted("in-place flatten_keys if a new key is the key of a tree")
 
         def do(t):
             t.flatten_keys(separator, inplace=True)
@@ -193,7 +193,8 @@ class KeyOperations:
                            lambda t: t.set(self.key(path), child))
 
     def op_handle(self, s, d):
-        """Puts a child of one slot's tree into another slot, so that changes of this slot also change the parent."""
+        """Puts a child of one slot's tree into another slot, so that a change of the child through that slot also
+        changes the parent."""
         nodes = list(self.nodes(self.pool[s]))
         if not nodes or s == d:
             raise Wanted("a handle of a missing child")

@@ -1,6 +1,6 @@
 /* Compares lazy stacks with TensorDict: repeats the operations that make_lazy_stack.py has recorded, and compares the
- * results or failures. Usage: PROGRAM FILE. Exits with 0, with 1 after printing each difference on a line, or with 77
- * if there is no such file. Thread rule: one thread. */
+ * results or failures. Usage: PROGRAM FILE. Exits with 0 if all agree, with 1 after printing the first 20 differences,
+ * or with 77 if there is no such file. Thread rule: one thread. */
 #include "recorded.h"
 #include "tdict/lazy_stack.h"
 #include "tdict/view.h"
@@ -144,7 +144,7 @@ static tdict_status run_pick(const int64_t *places, size_t count) {
   return status;
 }
 
-/* Converts a bound of a Python slice to a position from 0 to the number of items. "-" stands for `otherwise`. */
+/* Converts a bound of a Python slice to a position from 0 to the number of items. "-" means `otherwise`. */
 static int64_t bound_of(const char *word, int64_t otherwise) {
   const int64_t count = (int64_t)count_of(stack);
   int64_t place = strcmp(word, "-") != 0 ? strtoll(word, NULL, 10) : otherwise;

@@ -180,7 +180,7 @@ class Maker:
         if path == "n" or len(self.ndims(path)) != 1 or -1 not in self.stack.get_item_shape(split(path)):
             return
         sizes = [set(n) for n in zip(*(item[split(path)].shape for item in self.stack.tensordicts))]
-        if not any(len(n) > 1 and 1 in n for n in sizes):  # TensorDict repeats elements along a size of 1
+        if not any(len(n) > 1 and 1 in n for n in sizes):  # TensorDict repeats elements along a dimension of size 1
             yield self.attempt(f"pad {path} 7", lambda: tensor(
                 self.stack.get(split(path), as_padded_tensor=True, padding_value=7)))
 

@@ -19,7 +19,7 @@ import torch
 from tensordict import NonTensorData, NonTensorStack, TensorDict, UnbatchedTensor
 
 
-FILES = ["", 0]  # the folder and the number of TensorDict's files
+FILES = ["", 0]  # the folder for files that TensorDict saves, and how many it has saved
 
 
 def column(shape, first):

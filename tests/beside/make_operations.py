@@ -113,7 +113,8 @@ class Maker(KeyOperations, FileOperations):
         return base
 
     def agreement(self, td):
-        """Returns "whole" if all below agrees with the batch size, "tensors" if only the tensors do, else "not"."""
+        """Returns "whole" if all entries below agree with the batch size, "tensors" if only the tensors do, else
+        "not"."""
         bs = td.batch_size
         if any(v.shape[: len(bs)] != bs for _, v in self.leaves(td)):
             return "not"
@@ -122,7 +123,7 @@ class Maker(KeyOperations, FileOperations):
         return "whole" if whole else "tensors"
 
     def sharing(self, s):
-        """Returns the other slots that share a tree with a slot."""
+        """Returns the other slots that share a tree with slot `s`."""
         mine = ids_of(self.pool[s])
         return {k for k in range(POOL) if k != s and self.pool[k] is not None and mine & ids_of(self.pool[k])}
 

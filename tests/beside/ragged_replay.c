@@ -29,7 +29,7 @@ static void read_word(const char *wanted) {
   char word[16];
   must(fscanf(file, "%15s", word) == 1 && strcmp(word, wanted) == 0, wanted);
 }
-/* Compares a tensor of float64 with the next numbers of the file. */
+/* Compares a float64 tensor with the next numbers in the file. */
 static void compare(const tdict_tensor *given, const char *what) {
   scoped_tensor t = NULL;
   must(tdict_tensor_contiguous(given, &t, NULL) == TDICT_OK, what);
@@ -52,7 +52,7 @@ static tdict_ragged *read_rows(int64_t count, int64_t width, const int64_t *leng
   return leaf;
 }
 
-/* Checks that a leaf can be made again from its padded tensor and its mask. */
+/* Compares the padded tensor, and checks that the leaf can be made again from it and its mask. */
 static void check_padded(const tdict_ragged *leaf) {
   scoped_tensor padded = NULL, mask = NULL;
   scoped_ragged again = NULL;

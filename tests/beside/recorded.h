@@ -23,7 +23,7 @@ static FILE *record;
 static char files[512], shown[1 << 18];
 static long num_lines, num_operations, num_differences;
 
-/* Ends the program with 2 if a call that must succeed has failed. */
+/* Ends the program with status 2 if a call that must succeed has failed. */
 static inline void must(tdict_status status) {
   if (status == TDICT_OK) return;
   fprintf(stderr, "line %ld: %s: %s\n%s\n", num_lines, tdict_status_name(status), error.message, shown);
@@ -85,7 +85,7 @@ static inline tdict_status open_recorded(const char *name, tdict_tree **out) {
   return tdict_open(path, NULL, out, &error);
 }
 
-/* Opens the record that the command line names. If this fails, ends the program with 77. */
+/* Opens the record that the command line names. If this fails, ends the program with status 77. */
 static inline void open_record(int argc, char **argv, const char *maker) {
   record = argc == 2 ? fopen(argv[1], "r") : NULL;
   if (record) {
@@ -112,7 +112,7 @@ static inline char *next_line(char **wanted) {
   memcpy(shown, line, sizeof shown);
   return line;
 }
-/* Compares the text of the result with the recorded one. */
+/* Compares the text of the result with the recorded one. Prints the first 20 differences. */
 static inline void compare(const char *wanted) {
   num_operations++;
   if (strcmp(text, wanted) == 0 || ++num_differences > 20) return;

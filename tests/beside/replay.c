@@ -1,6 +1,6 @@
 /* Compares tdict with TensorDict: repeats the operations that make_operations.py has recorded, and compares the results
- * or failures. Usage: PROGRAM FILE. Exits with 0, with 1 after printing each difference on a line, or with 77 if there
- * is no such file. Thread rule: one thread. */
+ * or failures. Usage: PROGRAM FILE. Exits with 0 if all agree, with 1 after printing the first 20 differences, or with
+ * 77 if there is no such file. Thread rule: one thread. */
 #include "recorded.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
@@ -343,7 +343,7 @@ static tdict_status do_assign(const char *op, tdict_tree *td, char **w, int n) {
   return status;
 }
 
-/* Runs an operation that changes keys in place, or that takes entries of another tree. */
+/* Runs an operation that changes keys in place, or that puts entries of another tree into `td`. */
 static tdict_status do_change_keys(const char *op, tdict_tree *td, char **w, int n) {
   tdict_tree *child = NULL;
   tdict_tensor *tensor = NULL;

@@ -150,7 +150,7 @@ def check_tensordict(tdict, folder):
 
 
 def check_marks(tdict, folder):
-    """Checks that TensorDict reads ragged leaves and columns that tdict wrote, and that tdict reads them again."""
+    """Checks that TensorDict reads ragged leaves and columns that tdict wrote, and that tdict keeps their structure."""
     marked = {"batch_size": [2], "names": None, "tdict": "ragged",
               "keys": {"values": {"tensor": "r.values", "unbatched": True}, "offsets": {"tensor": "r.offsets", "unbatched": True}}}
     column = {"non_tensor": ["x", None], "tdict": "column", "shape": [2]}
@@ -173,7 +173,7 @@ def main():
             check_shards(tdict, folder)
             check_tensordict(tdict, folder)
             check_marks(tdict, folder)
-    print(f"20 seeds of {len(DTYPES)} dtypes; safetensors {safetensors.__version__}, torch {torch.__version__}, tensordict {tensordict.__version__}")
+    print(f"20 seeds, {len(DTYPES)} dtypes; safetensors {safetensors.__version__}, torch {torch.__version__}, tensordict {tensordict.__version__}")
 
 
 if __name__ == "__main__":

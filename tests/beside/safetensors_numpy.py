@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares safetensors files of tdict with the package safetensors and NumPy, in both directions. safetensors.py also
-compares dtypes that NumPy lacks, and TensorDict's entry, but needs torch and tensordict.
+"""Exchanges safetensors files between tdict and the package safetensors, as NumPy arrays, in both directions.
+safetensors.py also compares dtypes that NumPy lacks, and TensorDict's entry, but needs torch and tensordict.
 
 usage: safetensors_numpy.py LIBRARY
 LIBRARY is libtdict.so. Exits with 77 if a package is missing."""
@@ -104,7 +104,7 @@ def main():
             random.seed(seed)
             check_file(tdict, folder, random_arrays())
             check_shards(tdict, folder, random_arrays())
-    print(f"20 seeds of {len(KINDS)} dtypes; safetensors {safetensors.__version__}, NumPy {np.__version__}")
+    print(f"20 seeds with {len(KINDS)} dtypes; safetensors {safetensors.__version__}, NumPy {np.__version__}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* beside_sequences: pads and packs the sequences of a file, and compares the results with those of PyTorch.
+/* beside_sequences: pads and packs the sequences of a file, and compares the results with PyTorch's.
  *
  *   beside_sequences FILE        FILE is from make_sequences.py
  *

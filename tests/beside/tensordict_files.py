@@ -81,8 +81,8 @@ def same_values(a, b, where):
 
 
 def same_tds(found, wanted, path="", ordered=True):
-    """Asserts that two TensorDicts are equal. With `ordered`, keys must have the same order, which they lose in the
-    package's consolidated files."""
+    """Asserts that two TensorDicts are equal. If `ordered` is true, the keys must have the same order, which the
+    package's consolidated files do not keep."""
     assert found.batch_size == wanted.batch_size, (path, found.batch_size, wanted.batch_size)
     a, b = list(found.keys()), list(wanted.keys())
     assert (a == b) if ordered else (sorted(a) == sorted(b)), (path, a, b)
@@ -133,7 +133,8 @@ def files_of(folder):
 
 
 def check_bytes(tdict, folder):
-    """Checks that all files equal the package's files, except JSON values and reals, which have several forms."""
+    """Checks that tdict writes the same bytes as the package. Leaves out lists, dicts and reals, which JSON can write
+    in several ways."""
     td = random_td()
     for _, level in [(None, td), *td.items(include_nested=True, is_leaf=lambda cls: False)]:
         if isinstance(level, TensorDict):
@@ -182,8 +183,8 @@ def check_stacks(tdict, folder):
 
 
 def check_ragged(tdict, folder):
-    """Checks that a jagged tensor is read from a consolidated file, but from a directory as a tree of values and
-    offsets."""
+    """Checks that tdict keeps a jagged tensor of a consolidated file. In the other formats, TensorDict reads it as a
+    tree of values and offsets."""
     rows = [random_tensor(torch.float32, [n, 2]) for n in (2, 0, 3)]
     td = TensorDict({"j": torch.nested.nested_tensor(rows, layout=torch.jagged), "x": torch.arange(3)}, [3])
     td.consolidate(filename=f"{folder}/theirs.td")
@@ -203,7 +204,8 @@ def check_ragged(tdict, folder):
 
 
 def check_unbatched(tdict, folder):
-    """Checks leaves without batch dimensions in safetensors files; TensorDict's own formats lack them."""
+    """Checks that unbatched leaves of a safetensors file survive each format, although TensorDict's own formats lack
+    them."""
     td = TensorDict({"x": torch.arange(3), "c": {"y": torch.ones(3)}}, [3])
     td["u"] = UnbatchedTensor(random_tensor(torch.float32, [5]))
     tensordict.to_safetensors(td, f"{folder}/u.safetensors")
@@ -274,7 +276,7 @@ def check_versions(tdict, folder):
 
 
 def check_legacy_names(tdict, folder):
-    """Checks directories that old versions wrote, in which the names of files do not encode keys."""
+    """Checks a directory as old versions wrote it: the names of files do not encode keys."""
     td = TensorDict({"a b": torch.arange(3), "c d": {"e*": torch.ones(3)}}, [3])
     td.memmap(f"{folder}/old", robust_key=False)
     tdict.rewrite(f"{folder}/old", f"{folder}/new", format=MEMMAP)

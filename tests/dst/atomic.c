@@ -1,7 +1,7 @@
 /* Implements the functions that the compiler calls with -fsanitize=thread. Objects that are compiled with this option
  * are linked with this library instead of ThreadSanitizer's library. Each atomic access becomes a decision unless
- * DST_ATOMIC is 0. Plain accesses are not decisions, because the program has no data races (other runs check this with
- * ThreadSanitizer). Every access is sequentially consistent. */
+ * DST_ATOMIC is 0. Plain accesses are not decisions, because the program has no data races, which other runs check with
+ * ThreadSanitizer. Every access is sequentially consistent. */
 #include "dst/dst.h"
 
 #include <string.h>

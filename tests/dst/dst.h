@@ -1,7 +1,7 @@
-/* Declares the parts of the scheduler to each other. libtdict_dst.so replaces functions of libc. While the scheduler is
- * on, one thread of the program runs at a time: the thread that holds the token. At each replaced call the scheduler
- * chooses the thread that gets the token next. All state of the scheduler belongs to the thread with the token, so the
- * scheduler needs no locks. */
+/* Declarations that the source files of the scheduler share. libtdict_dst.so replaces functions of libc. While the
+ * scheduler is on, one thread of the program runs at a time: the thread that holds the token. At each replaced call the
+ * scheduler chooses the thread that gets the token next. All state of the scheduler belongs to the thread with the
+ * token, so the scheduler needs no locks. */
 #ifndef TDICT_TESTS_DST_DST_H
 #define TDICT_TESTS_DST_DST_H
 
@@ -19,7 +19,7 @@
 enum { DST_MOST_THREADS = 512, DST_NUM_KINDS = DST_IO + 1 };
 #define DST_FOREVER INT64_MAX
 
-/* What a thread does. Between DST_READY and DST_DONE, the thread waits until dst_can_run() returns true. */
+/* What a thread does. In the states DST_MUTEX to DST_BARRIER, the thread waits until dst_can_run() returns true. */
 typedef enum dst_state {
   DST_READY,
   DST_MUTEX,     /* waits for a mutex */
@@ -45,14 +45,14 @@ typedef struct dst_lock {
 
 typedef struct dst_thread {
   dst_state state;
-  int token;       /* futex: 1 means that the thread may run */
+  int token;       /* a futex: 1 means that the thread may run */
   void *object;    /* what the thread waits for */
-  dst_lock *mutex; /* the mutex of the condition */
+  dst_lock *mutex; /* DST_CONDITION: the mutex to lock after the wait */
   int64_t deadline_ns;
   int target;     /* the thread to join */
-  bool was_woken; /* by a condition or a futex, or spuriously */
+  bool was_woken; /* by another thread, or spuriously */
   bool is_detached;
-  bool is_free; /* the number may be given to a new thread */
+  bool is_free; /* a new thread may get this number */
   uint64_t priority;
   uint64_t num_choices; /* see dst_choose() */
   pthread_t real;
@@ -78,12 +78,13 @@ static inline dst_thread *dst_me(void) { return &dst_the.threads[dst_self]; }
 
 /* ---- scheduler.c ---- */
 
-/* Makes a decision: the scheduler chooses the next thread. Returns when this thread runs again. If the thread must
- * wait, the caller sets its state first. The state is DST_READY afterwards. */
+/* Makes a decision: the scheduler chooses the next thread. Returns when this thread runs again. */
 void dst_decide(const char *call, void *site);
-/* Sets the state of the current thread and waits until the thread can run. */
+/* Sets the state of the current thread and makes a decision. Returns when the thread can run and was chosen. Its state
+ * is then DST_READY again. */
 void dst_wait(dst_state state, void *object, int64_t deadline_ns, const char *call, void *site);
-/* dst_take_token() waits until a new thread may run. dst_end_thread() makes the last decision of the current thread. */
+/* dst_take_token() waits until this thread gets the token. dst_end_thread() makes the last decision of the current
+ * thread. */
 void dst_take_token(int self);
 void dst_end_thread(void);
 /* Adds a runnable thread to the table. Returns its number. */
@@ -96,17 +97,19 @@ void dst_start_scheduler(uint64_t seed);
 
 /* ---- choice.c ---- */
 
-/* Reads the settings from the environment. */
+/* Derives the settings from the seed. Environment variables override them. */
 void dst_choice_start(uint64_t seed);
 /* Chooses a number below n: 0 with probability stay / 256, otherwise any number. 0 is the default: the fewer other
  * choices a run has, the simpler it is. */
 uint64_t dst_choose(uint64_t n, unsigned stay);
-/* Returns the index of the next thread in `threads`, which are all runnable. If `can_stay`, threads[0] is current. */
+/* Returns the index of the next thread in `threads`, which are all runnable. If `can_stay` is true, threads[0] is the
+ * current thread. */
 int dst_choose_thread(const int *threads, int count, bool can_stay);
 /* Gives the thread the lowest priority. */
 void dst_give_way(int thread);
 uint64_t dst_new_priority(void);
-/* Returns true if this kind of misfortune should happen now. The caller must then call dst_misfortune_happened(). */
+/* Returns true if this kind of misfortune should happen now. If the caller lets it happen, it must call
+ * dst_misfortune_happened(). */
 bool dst_misfortune(enum dst_misfortune kind);
 void dst_misfortune_happened(enum dst_misfortune kind);
 bool dst_call_fails(enum dst_misfortune kind); /* calls dst_misfortune() and dst_misfortune_happened() */
@@ -123,7 +126,7 @@ void dst_report_start(void);
 void dst_record(int from, int next, const char *call, void *site);
 /* Records the call stack of a call that a misfortune makes fail. */
 void dst_record_misfortune(const char *name);
-/* Makes `stack` the signal stack of this thread, so that the thread can print a report. */
+/* Makes `stack` the alternate signal stack of this thread, so that a signal handler can print a report. */
 enum { DST_SIGNAL_STACK_BYTES = 1 << 16 };
 void dst_report_catch(void *stack);
 void dst_report_stack(void);
@@ -140,9 +143,9 @@ void *dst_real(const char *name); /* returns libc's own function of this name */
     real_;                                                  \
   })
 int64_t dst_ns(const struct timespec *t);
-/* Starts or ends a section in which no allocation of this thread fails. Calls may be nested. */
+/* Starts or ends a section in which misfortunes do not affect this thread's allocations. Calls may be nested. */
 void dst_scheduler_spare(bool is_spared);
-/* Allocates memory; not subject to misfortunes. */
+/* Allocates memory. Misfortunes do not make this call fail. */
 void *dst_alloc(size_t bytes);
 void dst_free(void *at);
 void *dst_stack_take(size_t *bytes);

@@ -1,5 +1,5 @@
 /* Replaces libc's file functions. Files below DST_FOLDER are in memory. /dev/null is the real file. Below /proc and
- * /sys no file exists. Calls with other paths end the run. Each call is a decision. */
+ * /sys no file exists. Calls with other paths end the run. Most calls for files in memory are decisions. */
 #include "dst/files.h"
 
 #include <dirent.h>
@@ -50,7 +50,7 @@ static bool is_ours(int fd, const char *path) {
   return strncmp(path, DST_FOLDER, length) == 0 && (path[length] == '/' || path[length] == 0);
 }
 
-/* Resolves a path up to its last name. Returns an errno, or 0. */
+/* Resolves a path, whose last name need not exist. Returns an errno value, or 0. */
 static int walk(int fd, const char *path, place *out) {
   int at = path[0] == '/' ? DST_ROOT : inode_of(fd);
   if (path[0] == '/') path += sizeof DST_FOLDER - 1;
@@ -168,7 +168,7 @@ DST_EXPORT int fclose(FILE *file) {
 
 /* ---- bytes ---- */
 
-/* Begins a read or a write. Returns false if a signal interrupts the call. */
+/* Begins a read or a write. Returns false if a misfortune makes the call fail with EINTR. */
 static bool begin_bytes(const char *call, size_t *bytes, void *site) {
   begin(call, site);
   if (dst_call_fails(DST_IO)) {
@@ -351,7 +351,7 @@ DST_EXPORT int unlinkat(int folder, const char *path, int flags) {
   return remove_name(folder, path, flags & AT_REMOVEDIR, DST_SITE);
 }
 
-/* Returns the errno of a rename that is not possible, or 0. */
+/* Returns the errno value with which a rename must fail, or 0. */
 static int check_rename(const place *from, const place *to, unsigned flags) {
   if (!from->inode || !from->name[0] || !to->name[0]) return from->inode ? EBUSY : ENOENT;
   if (flags & RENAME_EXCHANGE) return to->inode ? 0 : ENOENT;

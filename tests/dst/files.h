@@ -1,4 +1,4 @@
-/* Declares the file system in memory: names and inodes. The bytes of a file lie in a memfd, so the kernel performs
+/* Declares the file system in memory: names and inodes. The bytes of a file are in a memfd, so the kernel performs
  * reads, writes, locks and mappings of open files. Only the thread with the token may call these functions. */
 #ifndef TDICT_TESTS_DST_FILES_H
 #define TDICT_TESTS_DST_FILES_H
@@ -33,9 +33,9 @@ dst_inode *dst_inode_at(int number);
 int dst_inode_create(bool is_folder, unsigned mode, int parent);
 /* Returns the inode of a name in a folder, or 0 if the name does not exist. */
 int dst_name_find(int folder, const char *name);
-/* Returns the next name in a folder, from *position on, and advances *position. Returns NULL at the end. */
+/* Returns the next name in a folder, starting at *position, and advances *position. Returns NULL at the end. */
 const char *dst_name_at(int folder, size_t *position);
-/* Changes one or two names at once. */
+/* Changes one or two names. A crash keeps or loses both changes together. */
 void dst_names_change(const dst_name_change *changes, int count);
 /* Makes the bytes of a file, or the names of a folder, durable. */
 void dst_inode_sync(int number);

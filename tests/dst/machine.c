@@ -122,7 +122,7 @@ DST_EXPORT void dst_scheduler_start(uint64_t seed);
 void dst_scheduler_start(uint64_t seed) { dst_start_scheduler(seed); }
 
 /* Turns address randomization off, so that the addresses of the program and its libraries are the same in each run. If
- * the container forbids this, programs whose behavior depends on addresses may not repeat. */
+ * the container forbids this, a program whose behavior depends on addresses may behave differently in each run. */
 __attribute__((constructor)) static void start(int argc, char **argv, char **environment) {
   const char *seed = getenv("DST_SEED");
   const int now = personality(0xffffffff);

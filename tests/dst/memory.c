@@ -104,7 +104,7 @@ static header *header_of(void *at) {
   return h;
 }
 
-/* Returns true if the thread has given the token away for good, and must change nothing. */
+/* Returns true if the thread has given up the token for good. It must then leave the heap unchanged. */
 static bool is_leaving(void) { return dst_the.is_on && dst_self < 0; }
 
 static void release(void *at) {

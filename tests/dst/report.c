@@ -1,5 +1,5 @@
 /* Prints a report of the run: the seed, the hash, the threads and the last decisions. Addresses are printed as
- * FILE+0xOFFSET; scripts/dst replaces them by functions and lines. */
+ * FILE+0xOFFSET; scripts/dst replaces them with functions and lines. */
 #include "dst/dst.h"
 
 #include <dlfcn.h>
@@ -50,7 +50,7 @@ void dst_record_misfortune(const char *name) {
   m->num_frames = backtrace(m->frames, MOST_FRAMES);
 }
 
-/* Writes FILE+0xOFFSET for an address of code. */
+/* Returns "FILE+0xOFFSET" for a code address, usually in the buffer `text`. */
 static const char *place_of(const void *address, char *text, size_t bytes) {
   Dl_info info;
   if (!address || !dladdr(address, &info) || !info.dli_fname) return address ? "unknown" : "main";
@@ -59,7 +59,7 @@ static const char *place_of(const void *address, char *text, size_t bytes) {
   return text;
 }
 
-/* Writes the place of the call that has this return address. */
+/* Returns the place of the call instruction that precedes a return address. */
 static const char *call_of(const void *address, char *text, size_t bytes) {
   return place_of(address ? (const char *)address - 1 : NULL, text, bytes);
 }

@@ -43,7 +43,8 @@ static void *run_thread(void *argument) {
   return s.run(s.argument);
 }
 
-/* Waits for the real end of a thread that has given the token away for the last time. */
+/* Joins the real thread, which has given up the token for the last time. Frees its stack and its number for new
+ * threads. */
 static void reap(dst_thread *t, void **result) {
   DST_REAL(pthread_join)(t->real, result);
   dst_stack_give(t->stack);

@@ -1,9 +1,9 @@
 /* Implements names, inodes and crashes. Each change of names is appended to a journal. fsync() of a folder makes all
- * entries up to the folder's last change durable. A crash keeps the durable names and a prefix of the journal. Of a
- * file's bytes, it keeps those of the last fsync(), the latest, or a mix of both in blocks of 512.
+ * entries up to the folder's last change durable. A crash keeps the durable names and a prefix of the journal. For each
+ * file, it keeps the bytes of the last fsync(), the latest bytes, or a mix of both in blocks of 512 bytes.
  *
- * The program continues after a crash, which only copies the files that survive. At the end of dst_crash(), the copy
- * replaces the files. */
+ * A crash only copies the files that survive, and the program continues. At the end of dst_crash(), the copies replace
+ * the files. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -213,8 +213,8 @@ void dst_scheduler_crash_begin(uint64_t calls) {
 DST_EXPORT bool dst_scheduler_has_crashed(void);
 bool dst_scheduler_has_crashed(void) { return has_crashed; }
 
-/* Ends a section with crashes. If no crash has happened, one may happen now. After a crash, each file gets a new memfd,
- * so the program's open descriptors belong to files without a name. */
+/* Ends a section in which the file system may crash. If no crash has happened, one may happen now. After a crash, each
+ * file gets a new memfd, so the program's open descriptors belong to files without a name. */
 DST_EXPORT bool dst_scheduler_crash_end(void);
 bool dst_scheduler_crash_end(void) {
   calls_until_crash = 0;

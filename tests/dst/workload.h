@@ -12,7 +12,7 @@ void dst_workload(void);
 
 /* Returns a number from 0 to n - 1 that depends on the seed. */
 uint64_t dst_roll(uint64_t n);
-/* Prints the message and ends the program as failed. */
+/* Prints the message and aborts the program. */
 _Noreturn void dst_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Returns true under the scheduler. Time is then virtual, and files are in memory. */
 bool dst_is_simulated(void);
@@ -37,7 +37,7 @@ const char *dst_folder(void);
 /* Runs `body`. Under the scheduler, the file system may crash meanwhile. Returns true after a crash. The folder then
  * has the files that have survived the crash. */
 bool dst_crash(void (*body)(void *data), void *data);
-/* Called in `body`. Returns true if the crash has happened, so that later changes do not survive. */
+/* For calls in `body`. Returns true if the crash has already happened. Later changes then do not survive. */
 bool dst_has_crashed(void);
 
 #endif

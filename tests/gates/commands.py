@@ -88,7 +88,7 @@ class Checker:
                                 if not re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", text))
 
     def check_tdict(self, name, words):
-        """Checks a command of one of tdict's programs. The next word can be a subcommand."""
+        """Checks a command of one of tdict's programs. The first of `words` can be a subcommand."""
         file = self.program(name)
         if file is None:
             return
@@ -155,7 +155,7 @@ class Checker:
                 yield f"CMake has no option {name}"
 
     def check(self, words):
-        """Checks a command."""
+        """Checks a command. Yields what is wrong with it."""
         name, words = words[0], words[1:]
         path = re.sub(r"^build/(\w+/)?(?=(bench|examples|tests|tools)/)", "", name)
         if path in PROGRAMS or path in PROGRAMS.values():

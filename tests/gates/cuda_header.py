@@ -1,8 +1,8 @@
 """Gate: the CUDA declarations of src/device/cuda/driver_cuda.c agree with cuda.h. Exits with 77 (skipped) if no toolkit
 is found.
 
-usage: cuda_header.py ROOT CC
-Searches for cuda.h in CUDA_HOME, beside nvcc and in /usr/local/cuda."""
+usage: cuda_header.py ROOT CC Searches for cuda.h in CUDA_HOME, in the toolkit of the nvcc on PATH, and in
+/usr/local/cuda."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ def main():
     check = root / "tests/device/cuda/check_cuda_header.c"
     folders = [folder / "include" for folder in toolkits() if (folder / "include/cuda.h").is_file()]
     if not folders:
-        print("skipped: no cuda.h in CUDA_HOME, beside nvcc or in /usr/local/cuda")
+        print("skipped: no cuda.h in CUDA_HOME, in nvcc's toolkit or in /usr/local/cuda")
         sys.exit(77)
     command = [sys.argv[2], "-std=c11", "-D_GNU_SOURCE", "-DTDICT_CUDA=1", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
                f"-I{root}/include", f"-I{root}/src", "-isystem", str(folders[0]), str(check)]

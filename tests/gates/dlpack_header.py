@@ -1,5 +1,5 @@
-"""Gate: the library's declarations of DLPack agree with DLPack's own header. Exits with 77 (skipped) if no such header
-is found.
+"""Gate: the library's DLPack declarations agree with DLPack's own header. Exits with 77 (skipped) if no such header is
+found.
 
 usage: dlpack_header.py ROOT CC CXX
 Uses the files in DLPACK_HEADERS (separated by colons), and the headers in /usr/include (the package libdlpack-dev), in

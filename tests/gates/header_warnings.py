@@ -1,8 +1,7 @@
 """Gate: the public headers compile without warnings of clang's -Weverything and, in C++, of -Wold-style-cast.
 
-usage: header_warnings.py ROOT CC CXX
-ALLOWED lists the exceptions. Without clang, the gate checks only -Wold-style-cast, with g++. Inside extern "C", g++
-does not give this warning."""
+usage: header_warnings.py ROOT CC CXX ALLOWED lists the exceptions. Without clang, the gate checks only
+-Wold-style-cast, with g++. Inside extern "C", g++ does not report this warning."""
 
 import pathlib
 import subprocess
@@ -15,10 +14,10 @@ ALLOWED = {
     "c++98-compat": "the headers need C++11",
     "c++98-compat-pedantic": "the headers need C++11",
     "padded": "options are structs, and structs have padding",
-    "unsafe-buffer-usage": "every use of a C array gives this warning",
-    "weak-vtables": "a class of a header has no source file",
+    "unsafe-buffer-usage": "every use of a C array causes this warning",
+    "weak-vtables": "a class in a header has no source file",
 }
-# A program that uses the macros, because a macro gives warnings only where it is used.
+# A program that uses the macros, because a macro causes warnings only where it is used.
 USES = """
 #define INDEX TDICT_INDEX(TDICT_AT(0), TDICT_RANGE(0, 2, 1), TDICT_LIST(list, 2), TDICT_ALL)
 extern const tdict_dtype known;

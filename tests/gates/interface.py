@@ -23,7 +23,7 @@ from source import api
 WANTED = {"comment_percent": 45, "c_lines": 4600, "include_lines": 5800, "sentence_words": 25}
 UNITS = {"comment_percent": "percent of the lines of the C headers are comment", "c_lines": "lines in the C headers",
          "include_lines": "lines in include/", "sentence_words": "words in the longest sentence of the public headers"}
-MAKES = re.compile(r"_(?:create|parse|import|export|begin|receive|write|take|read)(?:_|$)")  # the result is new or leaves the library
+MAKES = re.compile(r"_(?:create|parse|import|export|begin|receive|write|take|read)(?:_|$)")  # new or exported
 
 
 def without_default(public):

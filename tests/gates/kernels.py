@@ -31,7 +31,7 @@ def check_text(report, root, text):
         if not re.search(rf"^\.visible \.entry {name}\(", text, re.M):
             report.fail(file, f"has no kernel {name}")
     for word in re.findall(r"\bfma\.\S+|\S+\.ftz\S*|\.extern.*", text):
-        report.fail(file, f"contains {word}, by which results differ from those of the host")
+        report.fail(file, f"contains {word}, which makes results differ from the host's")
     content = b"".join((root / "src" / name).read_bytes() for name in SOURCES)
     report.checked()
     if f"// sources: {hashlib.sha256(content).hexdigest()}\n" not in text:

@@ -124,7 +124,7 @@ def room(name):
 
 
 def includes(root, file):
-    """Yields the place, the quote and the name of each include of a file."""
+    """Yields the location, the opening quote or bracket, and the name of each include of a file."""
     text = source.blank(file.read_text(), keep_strings=True)
     for match in re.finditer(r"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"]+)[>\"]", text, re.M):
         yield f"{file.relative_to(root)}:{source.line_of(text, match.start())}", *match.groups()
@@ -136,11 +136,11 @@ def check(report, root, file, layer):
         target = layer_of_include(name)
         if target is None:
             if quote == '"':
-                report.fail(where, f'"{name}" is named by no layer: write "<room>/<layer>/<file>.h" or "tdict/<file>.h"')
+                report.fail(where, f'"{name}" belongs to no layer: write "<room>/<layer>/<file>.h" or "tdict/<file>.h"')
             elif name == "nvtx3/nvToolsExt.h" and file.name == "nvtx.c":
-                pass  # such a header needs nothing at run time
+                pass  # this header needs no library at run time
             elif re.match(r"(cuda|cudart|driver_types|nv)", name) or name == "threads.h":
-                report.fail(where, f"<{name}> is not used in this library")
+                report.fail(where, f"<{name}> must not be included in this library")
         elif target == "?":
             report.fail(where, f"{name} has no layer: add it to the table in tests/gates/layers.py")
         elif target not in sees(layer):

@@ -62,12 +62,13 @@ def statements(code, begin, end):
 
 
 def changes(text, code, begin, end, with_leaks):
-    """Yields the changes of a function as (rule, begin, end, new text). `code` is without comments and strings."""
+    """Yields the changes of a function as (rule, begin, end, new text). `code` is `text` without comments and
+    strings."""
     for first, last in statements(code, begin, end):
         old = code[first:last]
         if len(old) > 1 and not KEPT.match(old) and not DECLARATION.match(old) and (with_leaks or "free(" not in old):
             yield "delete", first, last, ";"
-    alone = set()  # comparisons that are a whole condition, where some changes equal the negation
+    alone = set()  # comparisons that are a whole condition, where an exchange equals the negation
     unchanged = [(hit.start(), closing(code, hit.end() - 1)) for hit in UNCHANGED.finditer(code, begin, end)]
     for hit in IF.finditer(code, begin, end):
         first, last = hit.end() - 1, closing(code, hit.end() - 1)

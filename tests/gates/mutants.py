@@ -1,7 +1,7 @@
 """Gate: every entry of tests/mutants.ini matches exactly once and names a case. scripts/test-mutants runs the mutants.
 
-usage: mutants.py ROOT
-The entries of the files in OTHERS have the same form, and must match once, too. They are run by other scripts."""
+usage: mutants.py ROOT The entries of the files in OTHERS have the same form, and must match once, too. Other scripts
+run them."""
 
 import configparser
 import re
@@ -57,7 +57,7 @@ def read(root, name="tests/mutants.ini"):
 
 
 def check(root, mutants, has_cases=True):
-    """Returns the errors of the entries as texts."""
+    """Returns a list of error messages about the entries."""
     cases, wrong = source.case_entries(root), []
     for m in mutants:
         if has_cases and m.case not in cases:

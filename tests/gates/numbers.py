@@ -1,4 +1,4 @@
-"""Gate: numbers that files or other programs contain do not depend on the program's locale.
+"""Gate: numbers that are written to or read from files and other programs do not depend on the locale.
 
 usage: numbers.py ROOT
 In a locale with a decimal comma, "%f" writes 1,5, and strtod() stops at the point of 1.5. So src/ and include/ use
@@ -13,13 +13,13 @@ FLOAT = re.compile(r"(?<!%)(?:%%)*%[-+ #0']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[lL]*[a
 CALL = re.compile(r"\b(strto(?:d|f|ld)|atof)\s*\(")
 LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"')
 LOCALE = re.compile(r"\bsetlocale\s*\(\s*(LC_ALL|LC_NUMERIC)\b")
-# functions whose text people read
+# functions whose messages are for people
 MESSAGES = {"tdict_fail", "tdict_fail_native", "tdict_log_write", "SET_MESSAGE"}
 ALLOWED = {
     "src/services/debug/describe.c": "summaries for people",
     "src/services/io/json/value.c": "replaces the decimal point of the locale",
-    "src/services/io/tensordict/names.c": "writes %2E, which is no conversion",
-    "src/core/tensor/convert_tensor.c": "the value in the message of an error",
+    "src/services/io/tensordict/names.c": "writes %2E, which is not a conversion",
+    "src/core/tensor/convert_tensor.c": "a value in an error message",
     "src/core/tree/print.c": "sizes for people",
     "src/core/leaves/nontensor.c": "values for people",
 }

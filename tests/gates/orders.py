@@ -13,7 +13,7 @@ import source
 PAGE = "docs/testing.md"
 ORDER = re.compile(r"\bmemory_order_(\w+)|\b__ATOMIC_([A-Z_]+)\b")
 CALL = re.compile(r"\b(?:__)?atomic_(\w+)\s*\(")
-SHORT = {"compare_exchange_strong": "cas", "compare_exchange_weak": "cas"}  # other names drop fetch_
+SHORT = {"compare_exchange_strong": "cas", "compare_exchange_weak": "cas"}  # fetch_ is dropped from other names
 Use = collections.namedtuple("Use", "word operation file")
 
 
@@ -31,7 +31,8 @@ def arguments(code, begin):
 
 
 def uses_of(code, file):
-    """Returns the operations of a file that name an order. Any other use of an order counts as one without a word."""
+    """Returns the operations of a file that name an order, and the number of orders that are used outside such
+    operations."""
     uses, num_named = [], 0
     for call in CALL.finditer(code):
         listed = arguments(code, call.end())

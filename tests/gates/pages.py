@@ -41,7 +41,7 @@ def check_paths(report, root, page):
 
 
 def check_listings(report, root, page):
-    """Checks that a page includes only outputs, and programs of docs/listings/ and examples/, which CTest runs."""
+    """Checks that the files exist that a page includes as listings."""
     for name in re.findall(r"^```\{literalinclude\} (\S+)", page.read_text(), flags=re.M):
         report.checked()
         file = root / "docs" / name[1:] if name.startswith("/listings/") else root / name[1:]
@@ -90,7 +90,7 @@ def check_gates(report, root):
     """Checks that the table in the section Gates has one row for each tdict_add_gate line."""
     gates = re.findall(r"^ *tdict_add_gate\((\w+)", (root / "tests/CMakeLists.txt").read_text(), flags=re.M)
     section = re.search(r"^## Gates\n(.*?)(?=^## |\Z)", (root / "CONTRIBUTING.md").read_text(), flags=re.S | re.M)
-    rows = re.findall(r"^\| (\w+) \|", section.group(1), flags=re.M)[1:] if section else []  # without the table's head
+    rows = re.findall(r"^\| (\w+) \|", section.group(1), flags=re.M)[1:] if section else []  # without the header row
     report.checked(len(gates))
     for name in gates:
         if name not in rows:

@@ -1,9 +1,9 @@
 """Gate: the other gates can fail. Plants faults in a copy of the tree, and runs the gates that must find them.
 
-usage: selftest.py ROOT CC CXX BUILD
-A fault is a text that is added to one or more files, and words that the gate must print. Most gates run for seconds, so
-faults in different files are planted together. For each fault, the gate must print a separate line with these words.
-The gates also run on the unchanged tree, and must not print such a line there."""
+usage: selftest.py ROOT CC CXX BUILD A fault consists of text that is added to one or more files, and of words that the
+gate must print. Most gates run for seconds, so faults in different files are planted together. For each fault, the gate
+must print a separate line with these words. The gates also run on the unchanged tree, and must not print such a line
+there."""
 
 import pathlib
 import shutil
@@ -25,7 +25,7 @@ CXX = ("namespace tdict {\nclass planted_class {};\nvoid planted_function();\nty
        "#define TDICT_PLANTED(x) x\n")
 OTHER_LIBRARIES = "comm_mpi.h"  # the functions of this header are in separate libraries
 LONG_TAIL = " word" * 31
-COMMANDS = {  # wrong commands that are added to a page, and what the gate `commands` must say
+COMMANDS = {  # wrong commands that are added to a page, and what the gate `commands` must report
     "scripts/format --planted": "scripts/format has no option --planted",
     "scripts/setup planted": "scripts/setup --help does not name planted",
     "scripts/planted": "scripts/planted is not there",
@@ -185,7 +185,7 @@ def plant(file, planted):
 
 
 def rounds_of(faults):
-    """Returns the faults in few groups. In a group, all faults are in different files."""
+    """Splits the faults into few groups. The faults of a group are in different files."""
     rounds = []
     for gate, names, planted, *words in faults:
         names = {names} if isinstance(names, str) else set(names)
@@ -211,11 +211,12 @@ def check_round(report, copy, gate, group):
         report.checked()
         others = [other for other in wanted if other != words]
         if code != 1 or not any(words in line and not any(other in line for other in others) for line in lines):
-            report.fail(f"gate {gate}", f"a planted fault should have been answered with {words!r} and 1; was {code}:\n{text}")
+            report.fail(f"gate {gate}", f"for a planted fault, wanted {words!r} and status 1, not {code}:\n{text}")
 
 
 def check_symbols(report, root, folder):
-    """Runs the gate `symbols` on libraries with the required functions and one more file, which has a fault."""
+    """Runs the gate `symbols` on small libraries. The first has exactly the public functions. Each other library has a
+    fault."""
     functions = source.api_functions(root)
     stub = "".join(f"void {name}(void) {{}}\n" for name, header in functions.items() if header != OTHER_LIBRARIES)
     faults = [
@@ -239,7 +240,7 @@ def check_symbols(report, root, folder):
         code, text = run_gate("symbols", root, folder / "stub.so", folder / "stub.a", OTHER_LIBRARIES)
         report.checked()
         if (code != 0) if words is None else (code != 1 or words not in text):
-            report.fail("gate symbols", f"should have been answered with {words!r}; was:\n{text}")
+            report.fail("gate symbols", f"wanted {words!r} (None: no complaint); printed:\n{text}")
     copy = folder / "symbols"
     shutil.copytree(root / "include", copy / "include")
     (copy / "debian").mkdir()
@@ -249,7 +250,7 @@ def check_symbols(report, root, folder):
         code, text = run_gate("symbols", copy, folder / "stub.so", folder / "stub.a", OTHER_LIBRARIES)
         report.checked()
         if code != 1 or "tdict_version is missing" not in text or "tdict_planted is listed in vain" not in text:
-            report.fail("gate symbols", f"should have found a wrong list of the Debian package; was:\n{text}")
+            report.fail("gate symbols", f"did not find the wrong symbol list of the Debian package; printed:\n{text}")
 
 
 def main():

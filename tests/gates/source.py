@@ -1,4 +1,4 @@
-"""Functions that all gates share: parsing C source, and reporting errors."""
+"""Functions that the gates share: parsing C source, and reporting errors."""
 
 import collections
 import configparser
@@ -19,7 +19,7 @@ Function = collections.namedtuple("Function", "name begin end")
 
 
 class Report:
-    """Collects complaints. end() prints them, and exits with 1 if there are any."""
+    """Collects complaints. end() prints them and exits, with 1 if there are any."""
 
     def __init__(self, gate):
         self.gate = gate
@@ -42,7 +42,7 @@ class Report:
 
     def end(self):
         if self.num_checked == 0:
-            self.complaints.append("nothing was there to check")
+            self.complaints.append("there was nothing to check")
         for complaint in self.complaints:
             print(complaint)
         print(f"{self.gate}: {self.num_checked} checked, {len(self.complaints)} wrong")
@@ -50,7 +50,8 @@ class Report:
 
 
 def newest_clang():
-    """Returns the newest installed clang, which has the most warnings, or None."""
+    """Returns the first of clang-19, clang-18 and clang that is installed, or None. Newer versions have more
+    warnings."""
     return next(filter(shutil.which, ("clang-19", "clang-18", "clang")), None)
 
 
@@ -75,7 +76,8 @@ def files(root, *patterns):
 
 
 def blank(text, keep_strings=False):
-    """Returns the text with comments and, unless keep_strings, contents of strings replaced by spaces. Keeps lines."""
+    """Returns the text with comments and the contents of strings replaced by spaces. Line breaks are kept. If
+    `keep_strings` is true, strings are kept, too."""
 
     def spaces(match):
         token = match.group(0)

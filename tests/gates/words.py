@@ -39,7 +39,7 @@ def names(file):
 
 
 def tokens(name):
-    """Yields the words of a name, also without a plural s."""
+    """Yields the words of a name. Yields a word that ends in s also without the s."""
     for token in name.lower().split("_"):
         yield token
         if token.endswith("s"):
@@ -47,7 +47,7 @@ def tokens(name):
 
 
 def foreign_names(root):
-    """Returns the names that other folders or the driver define."""
+    """Returns the names in the public headers and in the headers of core and device."""
     files = [*root.glob("include/tdict/*.h"), *root.glob("src/core/**/*.h"), *root.glob("src/device/**/*.h")]
     return {name for file in files for _, name in names(file) if "_" in name}
 

@@ -1,5 +1,5 @@
-/* Makes a locale with a decimal comma in a temporary folder, by localedef, and sets it. Skips the case if localedef or
- * the source of the locale is missing. Thread rule: the main thread, while no other thread runs. */
+/* Builds a locale with a decimal comma in a temporary folder with localedef, and sets it with setlocale(). Skips the
+ * case if localedef or the locale's source is missing. Thread rule: the main thread, while no other thread runs. */
 #ifndef TDICT_TESTS_SUPPORT_COMMA_LOCALE_H
 #define TDICT_TESTS_SUPPORT_COMMA_LOCALE_H
 

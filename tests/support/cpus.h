@@ -6,7 +6,7 @@
 
 #include "core/sched/cpus.h"
 
-/* Returns the set of the processors from `first` to `last`. */
+/* Returns the set of processors `first` to `last`. */
 static inline tdict_cpus td_cpus(int first, int last) {
   tdict_cpus set = {0};
   for (int i = first; i <= last; i++) CPU_SET_S((size_t)i, sizeof set.sets, set.sets);

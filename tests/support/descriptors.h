@@ -1,5 +1,5 @@
-/* Counts the descriptors of the process, to find files that are never closed. Thread rule: other threads must not open
- * or close descriptors during the count. */
+/* Counts the open file descriptors of the process, so that tests find files that are never closed. Thread rule: other
+ * threads must not open or close descriptors during the count. */
 #ifndef TDICT_TESTS_SUPPORT_DESCRIPTORS_H
 #define TDICT_TESTS_SUPPORT_DESCRIPTORS_H
 

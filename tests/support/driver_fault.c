@@ -1,4 +1,5 @@
-/* Implements the driver that fails on demand. It retains the wrapped driver. Thread rule: see driver_fault.h. */
+/* Implements a driver whose calls fail on demand. It retains the driver that it wraps. Thread rule: see
+ * driver_fault.h. */
 #include "support/driver_fault.h"
 
 #include <pthread.h>
@@ -22,7 +23,7 @@ typedef struct fault_driver {
 
 static fault_driver *fault_of(tdict_driver *d) { return (fault_driver *)d; }
 
-/* Waits until the fault is released or another fault is armed. The caller holds the lock. */
+/* Blocks until tdict_driver_fault_release() or tdict_driver_fault_arm() is called. The caller holds the lock. */
 static void stall(fault_driver *f) {
   uint64_t arm_number = f->arm_number;
   f->stalled = true;
@@ -61,14 +62,14 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   return result;
 }
 
-/* Calls the wrapped driver's entry and stores its result. */
+/* Calls `entry` of the wrapped driver and stores its return value in `result`. */
 #define CALL_INNER(f, result, entry, ...)                           \
   do {                                                              \
     around(f, true);                                                \
     result = f->base.inner->ops->entry(f->base.inner, __VA_ARGS__); \
     around(f, false);                                               \
   } while (0)
-/* Calls the wrapped driver, unless the call must fail. */
+/* Declares `f` and `result`. Calls the wrapped driver unless the call must fail. */
 #define FAIL_OR_CALL(kind, entry, ...)                 \
   fault_driver *f = fault_of(d);                       \
   tdict_cu result = count_call(f, TDICT_FAULT_##kind); \
@@ -80,7 +81,8 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
 #define FAIL_OR_COUNT(kind, things, entry, ...) \
   FAIL_OR_CALL(kind, entry, __VA_ARGS__);       \
   return count(f, &f->live.things, 1, result)
-/* Always calls the wrapped driver. Declares `result`, which is the driver's, and `code`, which is the fault's. */
+/* Always calls the wrapped driver. Declares `result`, the driver's return value, and `code`, the code that the fault
+ * requires. */
 #define CALL_THEN_FAIL(kind, entry, ...)                     \
   fault_driver *f = fault_of(d);                             \
   tdict_cu code = count_call(f, TDICT_FAULT_##kind), result; \

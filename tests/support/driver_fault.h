@@ -1,20 +1,20 @@
 /* A driver that wraps another driver and makes chosen calls fail or stall, for tests. All other calls are forwarded, so
- * their handles, addresses and codes are those of the wrapped driver, tdict_driver.inner.
+ * handles, addresses and codes come from the wrapped driver, tdict_driver.inner.
  *
  * A call that creates a resource or queues work fails before it reaches the wrapped driver. A call that waits, frees or
- * destroys is forwarded first and then returns the code, because CUDA reports errors of earlier work in this way.
- * Thread rule: safe from any thread. */
+ * destroys is forwarded first and then returns the fault's code, because CUDA reports errors of earlier work in this
+ * way. Thread rule: safe from any thread. */
 #ifndef TDICT_TESTS_SUPPORT_DRIVER_FAULT_H
 #define TDICT_TESTS_SUPPORT_DRIVER_FAULT_H
 
 #include "device/driver.h"
 
 typedef enum tdict_fault_kind {
-  TDICT_FAULT_DEVICE, /* queries of devices */
+  TDICT_FAULT_DEVICE, /* device_count, device_name, device_attribute, device_can_reach */
   TDICT_FAULT_CTX_RETAIN,
   TDICT_FAULT_CTX_PUSH,
   TDICT_FAULT_CAPTURE, /* capture_mode, stream_capture_status */
-  TDICT_FAULT_POOL,    /* pool_create, pool_trim, pool_set, pool_get, pool_allow_peer */
+  TDICT_FAULT_POOL,    /* pool_create, pool_trim, pool_set, pool_get, pool_allow_peer, ctx_allow_peer */
   TDICT_FAULT_DEVICE_ALLOC,
   TDICT_FAULT_HOST_ALLOC,
   TDICT_FAULT_HOST_REGISTER,
@@ -46,30 +46,30 @@ typedef struct tdict_fault {
   bool stalls;    /* the call blocks until tdict_driver_fault_release() */
 } tdict_fault;
 
-/* Counts of resources that were created through the table and not yet destroyed. Tests use them to find leaks. */
+/* Counts of resources that were created through this driver and not yet destroyed. Tests use them to find leaks. */
 typedef struct tdict_fault_live {
   int64_t contexts, pools, device_blocks, host_blocks, registrations, streams, events, modules;
 } tdict_fault_live;
 
 /* Creates a driver that wraps and retains `inner`. The caller owns *out. The only error is TDICT_ENOMEM. */
 tdict_status tdict_driver_fault_open(tdict_driver *inner, tdict_driver **out, tdict_error *err);
-/* Sets the fault, which is copied, and resets all counts. With NULL, no call fails. A stalled call continues. */
+/* Copies the fault, and resets the counts of calls. If `fault` is NULL, no call fails. A stalled call continues. */
 void tdict_driver_fault_arm(tdict_driver *d, const tdict_fault *fault);
-/* Returns whether a call has failed or stalled since the last call of arm(). */
+/* Returns whether a call has failed or stalled since the last tdict_driver_fault_arm(). */
 bool tdict_driver_fault_fired(tdict_driver *d);
-/* Returns the number of calls of the kind since the last call of arm(), including calls that failed. */
+/* Returns the number of calls of a kind since the last tdict_driver_fault_arm(), including calls that failed. */
 int64_t tdict_driver_fault_calls(tdict_driver *d, tdict_fault_kind kind);
 /* Returns true while a call is stalled. */
 bool tdict_driver_fault_is_stalled(tdict_driver *d);
-/* Lets the stalled call continue. Later calls do not stall. */
+/* Lets the stalled call continue. Later calls do not stall until the next tdict_driver_fault_arm(). */
 void tdict_driver_fault_release(tdict_driver *d);
-/* Writes the counts of live resources. */
+/* Writes the numbers of live resources to *out. */
 void tdict_driver_fault_get_live(tdict_driver *d, tdict_fault_live *out);
-/* Sets a function that is called around each call of the wrapped driver, on the same thread: with true before the call,
- * with false after it. Call before the driver is shared. */
+/* Sets a function that runs before (with true) and after (with false) each call of the wrapped driver except error_text
+ * and ctx_current, on the same thread. Call before other threads use the driver. */
 void tdict_driver_fault_set_around(tdict_driver *d, void (*fn)(bool begins));
 /* Sets a function that is called before each call that can fail. If the function returns true, the call returns
- * TDICT_CU_INVALID_HANDLE. Call before the driver is shared. */
+ * TDICT_CU_INVALID_HANDLE. Call before other threads use the driver. */
 void tdict_driver_fault_set_chooser(tdict_driver *d, bool (*must_fail)(tdict_fault_kind kind));
 /* Returns the name of a kind, such as "copy_in". */
 const char *tdict_fault_kind_name(tdict_fault_kind kind);

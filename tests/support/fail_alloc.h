@@ -8,15 +8,16 @@
 
 #include "tdict/status.h"
 
-/* Makes the next `n` allocations of this thread succeed and the following one fail. With `and_all_after`, all later
- * ones fail, too. */
+/* Makes the next `n` allocations of this thread succeed and the following one fail. If `and_all_after` is true, all
+ * later allocations fail, too. */
 void td_fail_alloc(int64_t n, bool and_all_after);
 /* Lets all allocations succeed again. Returns true if an allocation has failed. */
 bool td_fail_alloc_stop(void);
-/* Returns the number of allocations of this thread since td_fail_alloc(). */
+/* Returns how many allocations this thread attempted after td_fail_alloc() and before td_fail_alloc_stop(). */
 int64_t td_allocs_seen(void);
 
-/* A loop that makes the allocations of a call fail: in each round the next one. In the last round, none fails.
+/* A loop that makes one allocation of a call fail in each round: the first, then the second and so on. In the last
+ * round, no allocation fails.
  *
  *   TD_SWEEP(s)
  *     if (td_refused(s, tdict_load(context, path, device, NULL, &out, err))) assert_null(out); */
@@ -26,7 +27,8 @@ typedef struct td_sweep {
   tdict_error error;
 } td_sweep;
 #define TD_SWEEP(sweep) for (td_sweep sweep = {.n = -1, .failed = true}; sweep.failed;)
-/* Makes the call of a round. The call may use `err`. Returns its status, which must be TDICT_ENOMEM or TDICT_OK. */
+/* Runs the call in one round of the loop. The call may use `err`. Returns its status, which must be TDICT_ENOMEM or
+ * TDICT_OK. */
 #define td_sweep_call(sweep, call)                                                       \
   __extension__({                                                                        \
     tdict_error *err = &(sweep).error;                                                   \
@@ -39,7 +41,7 @@ typedef struct td_sweep {
       fail_msg("%s: allocation %d: %s", #call, (int)(sweep).n, tdict_status_name(got_)); \
     got_;                                                                                \
   })
-/* Like td_sweep_call(), for calls that must fail if any allocation fails. Returns whether one has failed. */
+/* Like td_sweep_call(), for calls that must fail if any allocation fails. Returns whether the call failed. */
 #define td_refused(sweep, call)                                             \
   __extension__({                                                           \
     const bool refused_ = td_sweep_call(sweep, call) != TDICT_OK;           \
@@ -47,7 +49,7 @@ typedef struct td_sweep {
     refused_;                                                               \
   })
 
-/* Makes the call in each round, and runs `check` after each failure. Both may use `err`. */
+/* Runs the call in each round, and runs `check` after each failure. Both may use `err`. */
 #define TD_WITHOUT_MEMORY_THEN(call, check)        \
   do {                                             \
     TD_SWEEP(sweep_) {                             \

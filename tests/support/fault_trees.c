@@ -20,7 +20,7 @@ static void put_thing(tdict_tree *td, const char *path, const tdict_type *type) 
   td_ok(tdict_set_object(td, path, type, t, err));
 }
 
-/* Returns columns 1 to 60 of a tensor with 64 columns. So the rows have gaps between them. */
+/* Returns columns 1 to 60 of a tensor with 64 columns, so that there are gaps between the rows. */
 static tdict_tensor *wide(tdict_memory *memory) {
   tdict_tensor *base = NULL, *part = NULL;
   td_ok(tdict_tensor_empty(TDICT_U8, 2, (const int64_t[]){ROWS, 64}, memory, &base, err));
@@ -244,7 +244,7 @@ static void expect(fw_world *w, int source, const tdict_tree *td) {
   assert_true(w->expected_bytes[source] > 0);
 }
 
-/* Computes, by a plain loop, the bytes that FW_WIRE must produce. */
+/* Computes the bytes that FW_WIRE must produce, with a plain loop. */
 static void expect_converted(fw_world *w) {
   tdict_tensor *bytes = NULL, *numbers = NULL;
   scoped_tree td = td_made(tree, tdict_clone(w->host, &made, err));
@@ -271,7 +271,7 @@ void fw_open(fw_world *w) {
   td_ok(tdict_create(1, (const int64_t[]){ROWS}, &w->one, err));
   td_put(w->one, "t", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 40000}, NULL));
   tdict_tensor *again = random_tensor(TDICT_I64, 2, (const int64_t[]){ROWS, 3}, NULL);
-  td_put(w->dst_host, "again", again); /* a leaf of its own; in the sources it shares the bytes of "a" */
+  td_put(w->dst_host, "again", again); /* a separate leaf; in the sources, "again" and "a" are the same tensor */
   w->device_tree = to_device(w, w->host);
   w->device_into = to_device(w, w->host_into);
   w->dst_device = to_device(w, w->dst_host);

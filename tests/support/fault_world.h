@@ -12,7 +12,7 @@
 
 typedef enum fw_op {
   FW_TO_DEVICE,       /* a tree with hooked and flat objects */
-  FW_TO_DEVICE_ASYNC, /* after a stream; that stream then waits for the result and is recorded */
+  FW_TO_DEVICE_ASYNC, /* starts after a stream, which then waits for the result and is recorded in it */
   FW_WIRE,            /* to the device, with narrow and a conversion */
   FW_TO_HOST,
   FW_TO_HOST_ASYNC, /* into pinned memory */
@@ -43,7 +43,7 @@ typedef struct fw_world {
   tdict_tree *host_into, *device_into; /* without the objects that transfer_into() refuses */
   tdict_tree *dst_host, *dst_device;   /* destinations of transfer_into() */
   tdict_tree *one;                     /* a single tensor */
-  char *expected[4], *read;            /* bytes of host, host_into, one, and of the result of FW_WIRE; bytes found */
+  char *expected[4], *read;            /* bytes of host, host_into, one and the FW_WIRE result; `read`: bytes found */
   size_t expected_bytes[4], room;
 } fw_world;
 void fw_open(fw_world *w);
@@ -77,7 +77,7 @@ void fw_check_bytes(fw_world *w, const fw_run *run);
 void fw_check_lost(fw_world *w, const fw_run *run);
 /* Returns the source of an operation. Errors contain its paths. */
 const tdict_tree *fw_source(const fw_world *w, fw_op op);
-/* Checks that no transfer reads the source any more: its accessors return addresses. */
+/* Checks that no transfer still reads the source: its accessors return addresses, not NULL. */
 void fw_check_source_free(fw_world *w, const fw_run *run);
 void fw_let_go(fw_run *run);
 

@@ -10,7 +10,7 @@
 typedef struct gate {
   atomic_bool entered, open, left;
 } gate;
-/* A function for tdict_sim_launch(): waits until the gate is open, at most 20 seconds. */
+/* A function for tdict_sim_launch(): waits until the gate is open, but for at most 20 seconds. */
 static inline void pass_gate(void *user) {
   gate *g = user;
   atomic_store(&g->entered, true);

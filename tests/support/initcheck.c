@@ -1,11 +1,11 @@
-/* Avoids false reports of compute-sanitizer's initcheck. If TDICT_INITCHECK is in the environment:
+/* Avoids false reports of compute-sanitizer's initcheck. If the environment variable TDICT_INITCHECK is set:
  * - Each copy is queued by its own call, as with drivers that lack cuMemcpyBatchAsync. compute-sanitizer of CUDA
  *   13 does not know that cuMemcpyBatchAsync writes its destinations, so it reports later reads of these bytes.
  * - While a thread launches a kernel for the first time, no thread queues copies or other launches for a transfer.
  *   compute-sanitizer of CUDA 13 misses some writes at that time. Without this rule, it reported errors in 38 of 392
- *   runs of the case narrow_of_other_trees, although all elements were right. With this rule, it reported none in 100
- *   runs.
- * A test file may define these functions itself. This file owns no memory. Thread rule: safe from any thread. */
+ *   runs of the case narrow_of_other_trees, although all elements were correct. With this rule, it reported none in 100
+ *   runs. A test file may define these functions itself. This file owns no memory. Thread rule: safe from any
+ *   thread. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>

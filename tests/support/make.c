@@ -1,4 +1,4 @@
-/* Makes trees and tensors that a text describes, and fills them: see make.h. */
+/* Makes trees and tensors that a string describes, and fills them: see make.h. */
 #include <stdatomic.h>
 
 #include "support/test.h"

@@ -1,10 +1,11 @@
-/* Makes trees and tensors that a text describes, and fills them. tree_text.h has the grammar of the texts:
+/* Makes trees and tensors that a string describes, and fills them. For the grammar of the strings, see tree_text.h.
+ * Examples:
  *
  *   tdict_tree *batch = td_tree("[4] obs:f32[4,3] reward:f32[4]");
  *   tdict_tensor *rows = td_tensor("i64[%d,3]", count);
  *
- * The texts are formats of printf(). Each leaf has its own storage. Random content differs between leaves, but not
- * between runs of a case. A wrong text ends the case. Thread rule: the main thread. */
+ * The strings are printf() formats. Each leaf has its own storage. Random content differs between leaves, but not
+ * between runs of a case. An invalid string ends the case. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_MAKE_H
 #define TDICT_TESTS_SUPPORT_MAKE_H
 
@@ -17,10 +18,11 @@ TDICT_BEGIN_DECLS
 /* Make trees and tensors in host memory with random bytes. Elements of dtype bool are 0 or 1. */
 tdict_tree *td_tree(const char *text, ...) TD_FORMAT(1, 2);
 tdict_tensor *td_tensor(const char *text, ...) TD_FORMAT(1, 2);
-/* Make them in `memory`; NULL: host memory. The leaves of a tree on a device may share a storage. */
+/* Like td_tree() and td_tensor(), but in `memory` (NULL: host memory). The leaves of a tree on a device may share a
+ * storage. */
 tdict_tree *td_tree_in(tdict_memory *memory, const char *text, ...) TD_FORMAT(2, 3);
 tdict_tensor *td_tensor_in(tdict_memory *memory, const char *text, ...) TD_FORMAT(2, 3);
-/* The elements of each leaf are 0, 1, 2 and so on. Only for integers, f32 and f64. */
+/* Like td_tree() and td_tensor(), but the elements of each leaf are 0, 1, 2 and so on. Only integers, f32 and f64. */
 tdict_tree *td_tree_counting(const char *text, ...) TD_FORMAT(1, 2);
 tdict_tensor *td_tensor_counting(const char *text, ...) TD_FORMAT(1, 2);
 
@@ -36,8 +38,8 @@ tdict_tree *td_child(const tdict_tree *tree, const char *path);
 tdict_tensor *td_put(tdict_tree *tree, const char *path, tdict_tensor *tensor);
 tdict_tree *td_put_tree(tdict_tree *tree, const char *path, tdict_tree *child);
 
-/* Returns a text of at most 1023 bytes, such as td_text("n.k%d", i). It is valid until 255 more texts have been made by
- * any thread. Concurrent threads must use snprintf() instead. */
+/* Returns a formatted string of at most 1023 bytes, such as td_text("n.k%d", i). The 256th later call by any thread
+ * overwrites it. Concurrent threads must use snprintf() instead. */
 char *td_text(const char *format, ...) TD_FORMAT(1, 2);
 /* Like malloc() and calloc(), but end the case on failure. */
 void *td_alloc(size_t bytes);

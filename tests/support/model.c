@@ -298,7 +298,8 @@ static void clear_counts(m_tree *t) {
     if (t->entries[i].tree) clear_counts(t->entries[i].tree);
 }
 
-/* Counts in `above`, for each node below a locked tree, at how many places it hangs. Visits each node once. */
+/* Adds to `above` of each node below a locked tree the number of entries that refer to the node. Visits each node
+ * once. */
 static void count_below(m_tree *t) {
   if (t->mark == last_mark) return;
   t->mark = last_mark;

@@ -1,8 +1,8 @@
-/* A model with which random operations compare the library: trees of arrays as plain lists of cells, without strides
- * and code of the library.
+/* A model with which random operations compare the library: trees of arrays that are plain lists of cells, with no
+ * strides and no library code.
  *
  * A cell is one element, and an array lists its cells in C order. Arrays that share storage list the same cells.
- * m_check() records the address of each cell in the library's tensors. So it detects a copy that should be a view, and
+ * m_check() records the address of each cell in the library's tensors, so it detects a copy that should be a view, and
  * a view that should be a copy. All memory is valid until m_reset(). Thread rule: one thread. */
 #ifndef TDICT_TESTS_SUPPORT_MODEL_H
 #define TDICT_TESTS_SUPPORT_MODEL_H
@@ -30,10 +30,10 @@ struct m_tree {
   m_entry *entries;
   bool locked;            /* locked by tdict_lock() on this node */
   bool consolidated;      /* made by tdict_consolidate() and not unlocked since */
-  int above;              /* at how many places in locked trees it hangs, see m_hold() */
+  int above;              /* how many entries of locked trees refer to this node, see m_hold() */
   bool cpu;               /* the node has the device cpu; false: no device */
   uint32_t mark;          /* the number of the last walk that visited this node */
-  m_tree *copy;           /* this node in the copy that is being made */
+  m_tree *copy;           /* the copy of this node that the last m_copy() made */
   const m_tree *original; /* the node from which m_share() made this one */
 };
 
@@ -96,7 +96,7 @@ m_entry *m_path(m_tree *t, const char *const *keys, int count, bool *through, m_
 /* Writes up to `room` arrays in walk order and, unless `paths` is NULL, their escaped paths. Returns their number. */
 int m_arrays(const m_tree *t, m_array **out, char (*paths)[2 * M_KEY], int room);
 
-/* Compares a tree with the model. Returns NULL if they agree, otherwise a text that says how they differ. Also checks
+/* Compares a tree with the model. Returns NULL if they agree, otherwise a string that says how they differ. Also checks
  * the address of each cell, or records it the first time. */
 extern bool m_ignore_places; /* if true, m_check() ignores addresses, as for copies */
 const char *m_check(const m_tree *t, const tdict_tree *td);

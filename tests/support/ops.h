@@ -40,8 +40,8 @@ extern ops_refusal ops_refuse;
 
 uint32_t ops_random(ops *o);
 uint32_t ops_from_bytes(ops *o);
-/* Runs one operation. If a result is wrong, writes the difference to o->wrong and returns false. Compares the trees
- * that took part with their models, or all trees if `all` is set or an allocation was refused. */
+/* Runs one operation. If a result is wrong, writes the difference to o->wrong and returns false. Compares each new tree
+ * with its model, and the whole pool if `all` is true or an allocation was refused. */
 bool ops_step(ops *o, bool all);
 void ops_reset(ops *o); /* releases all trees and makes a new pool; counts and choices continue */
 void ops_end(ops *o);   /* releases all trees of the pool and the context */
@@ -55,9 +55,10 @@ tdict_status ops_disarm(ops *o, tdict_status status);
 #define OPS_CALL(o, call) (ops_arm(o), ops_disarm(o, (call)))
 /* Complains if `status` differs from `wanted`, the status that the model expects. Returns whether both are TDICT_OK. */
 bool ops_judge(ops *o, tdict_status status, tdict_status wanted);
-/* Puts a result into the pool, which takes over the reference. If the operation failed, releases the result instead. */
+/* Compares a result with its model, and puts it into the pool, which takes over the reference. A result with too many
+ * cells or dimensions is released instead. */
 void ops_keep(ops *o, tdict_tree *td, m_tree *model);
-/* Chooses a tree of the pool. Returns its slot. */
+/* Returns the slot of a random tree in the pool. */
 int ops_slot(ops *o);
 int64_t ops_cells(const m_tree *t);
 /* Returns a new tensor with the elements of an array. */
@@ -70,7 +71,7 @@ tdict_status ops_agrees(const m_tree *t, const m_tree *under);
 bool ops_grows(const m_tree *t, const m_tree *under);
 void ops_grow(m_tree *t, const m_tree *under);
 void ops_complain(ops *o, const char *text);
-/* Complain if a tensor differs from an array, or a tree from a model. Ignore addresses. */
+/* Complain if a tensor differs from an array, or a tree from a model. Addresses are not compared. */
 void ops_check_tensor(ops *o, const m_array *a, tdict_tensor *t);
 void ops_check_tree(ops *o, const m_tree *model, const tdict_tree *td);
 /* Returns the array at an escaped path, or NULL. */
@@ -107,7 +108,8 @@ void ops_close_context(void);
 /* Moves a tree to the simulated device and back. */
 tdict_status ops_there_and_back(const tdict_tree *td, tdict_tree **out, tdict_error *err);
 
-/* The choices of an operation that makes a tree from a tree: a way, and small numbers as arguments. */
+/* The random choices of an operation that makes a tree from a tree: which call to make, and numbers for its
+ * arguments. */
 typedef struct ops_choice {
   uint32_t way; /* below OPS_INDICES, OPS_SHAPES or OPS_JOINS */
   int64_t n[4]; /* -1, 0 or 1 */

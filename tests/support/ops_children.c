@@ -15,7 +15,7 @@ enum { MOST_DEPTH = 5, MOST_CELLS = 200 };
 typedef struct node {
   tdict_tree *td; /* borrowed */
   m_tree *model;
-  int slot; /* the pool's slot of the tree that contains the node */
+  int slot; /* pool slot of the tree that contains the node */
 } node;
 
 static node pick_node(ops *o) {
@@ -98,8 +98,8 @@ static void grow_below(m_tree *t, const m_tree *wanted) {
     if (t->entries[i].tree) ops_grow(t->entries[i].tree, wanted);
 }
 
-/* Shortens the batch size of a node, and sets a tensor that fits only the shorter one. If this tensor does not fit into
- * the tree above, operations on that tree must report it. */
+/* Shortens the batch size of a node, and sets a tensor that begins with the shorter one. If this tensor does not begin
+ * with the root's batch size, tdict_unsqueeze() of the root must return TDICT_ESHAPE. */
 static void op_child_shrink(ops *o) {
   const node n = pick_node(o);
   m_tree shorter = *n.model;
@@ -109,7 +109,7 @@ static void op_child_shrink(ops *o) {
   shorter.nb = (int)ops_pick(o, (uint32_t)n.model->nb);
   if (m_is_locked(n.model) || check_below(n.model, &shorter) != TDICT_OK) return;
   if (tdict_set_batch_size(n.td, shorter.nb, shorter.bs, NULL) != TDICT_OK) {
-    ops_complain(o, "the batch size was refused");
+    ops_complain(o, "set_batch_size refused the shorter batch size");
     return;
   }
   grow_below(n.model, &shorter);
@@ -117,7 +117,8 @@ static void op_child_shrink(ops *o) {
   set_array(o, &n);
   const m_tree *top = o->model[n.slot];
   if (o->wrong[0] || m_fits(top)) return;
-  if (tdict_unsqueeze(o->td[n.slot], top->nb, &made, NULL) != TDICT_ESHAPE) ops_complain(o, "the tree above works on");
+  if (tdict_unsqueeze(o->td[n.slot], top->nb, &made, NULL) != TDICT_ESHAPE)
+    ops_complain(o, "unsqueeze of the root accepts a tensor that does not fit");
 }
 
 /* Sets a batch size, often the shape of a tensor below the node. */
@@ -207,7 +208,8 @@ static int count_nodes(const m_tree *t) {
   return count;
 }
 
-/* Puts a node below another node, so that both share it, or puts a new empty tree, whose batch size may change. */
+/* Adds an existing node below another node, so that two parents share it, or adds a new empty tree, whose batch size
+ * may change. */
 static void op_share(ops *o) {
   node to = pick_node(o), from = pick_node(o);
   const char *key = pick_key(o);

@@ -35,7 +35,7 @@ static m_tree *without_batch(const m_tree *t) {
   return made;
 }
 
-/* Checks the leaf at a path. It must be a tensor if its rows have equal sizes, otherwise a ragged leaf. */
+/* Checks the leaf at a path. It must be a tensor if all items have the same shape there, otherwise a ragged leaf. */
 static void check_rows(ops *o, const ops_pile *p, const char *path, const tdict_tree *td) {
   tdict_tensor *t = NULL;
   tdict_ragged *leaf = NULL;

@@ -45,7 +45,7 @@ static void op_set(ops *o) {
   if (!shaped) shape[ndim ? 0 : ndim] = 97;
   bool good = shaped || ndim == 0;
   if (!shaped && ndim == 0) ndim = 1;
-  double elements = 1; /* an empty tree may have any batch size, but the model stores each element */
+  double elements = 1; /* an empty tree may have a huge batch size, but the model stores each element */
   for (int d = 0; d < ndim; d++) elements *= (double)shape[d];
   if (elements > 1e6) return;
   m_array *a = m_array_make(TDICT_I16, ndim, shape);
@@ -335,7 +335,7 @@ static tdict_status flatten(m_tree *to, const m_tree *t, const char *above, cons
     const m_entry *e = &t->entries[i];
     char key[2 * M_KEY];
     snprintf(key, sizeof key, "%s%s%s", above, *above ? separator : "", e->key);
-    if (strlen(key) >= M_KEY) return TDICT_OK; /* impossible: keys are short, and trees are flat */
+    if (strlen(key) >= M_KEY) return TDICT_OK; /* impossible: keys are short, and trees are not deep */
     if (e->array && m_find(to, key)) return TDICT_EEXIST;
     if (e->array && !m_begins_with(e->array, to)) return TDICT_ESHAPE;
     if (e->array) m_put(to, key, e->array, NULL);

@@ -35,7 +35,7 @@ static void op_create_from(ops *o) {
   }
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_create_from(fields, 3, 2, bs, NULL, &td, o->err));
-  /* Other cases test which fields are refused. This case checks the new tree. */
+  /* This operation checks only the new tree. Other tests check which fields are refused. */
   if (o->refused || status != TDICT_OK) return;
   m_tree *made = m_tree_make(2, bs);
   for (int i = 0; i < 3; i++) {
@@ -148,7 +148,7 @@ static void op_compare(ops *o) {
   tdict_status status = OPS_CALL(o, tdict_get_difference(o->td[s], copy, &options, &found, o->err));
   if (ops_judge(o, status, TDICT_OK) && options.absolute == 0) {
     bool nan = false;
-    if (changes && list[at]->dtype == TDICT_F32) /* a NaN with another last bit is still a NaN */
+    if (changes && list[at]->dtype == TDICT_F32) /* skip NaN, infinity and numbers next to 0 */
       nan =
           (m_value(list[at]->cells[k]) & 0x7f800000u) == 0x7f800000u || (m_value(list[at]->cells[k]) & 0x7fffffffu) < 2;
     if (!nan && found.differs != changes) ops_complain(o, "differs");

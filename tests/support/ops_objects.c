@@ -1,5 +1,5 @@
-/* Operations on trees with an object. Each operation also runs on a tree with a child instead of the object, and the
- * results are compared. The object holds a tree of the pool or a child of one. See ops.h. */
+/* Operations on trees with an object. Each operation also runs on a tree that has a child in place of the object, and
+ * the results are compared. The object holds a copy of a pool tree or of a child. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static const tdict_type full = TD_TYPE(.name = "full", .release = end, .flatten 
                                        .clone = clone, .index = at, .stack = stack);
 static const tdict_type bare = TD_TYPE(.name = "bare", .release = end);
 
-/* The two trees of an operation: `td` has an object at `path`, and `plain` a child. Other trees share neither. */
+/* The two trees of an operation: `td` has an object at `path`, and `plain` a child. No tree of the pool shares them. */
 typedef struct both {
   tdict_tree *td, *plain;
   char path[2 * M_KEY];
@@ -91,7 +91,7 @@ static bool is_regular(const m_tree *t, const m_tree *root) {
   return true;
 }
 
-/* Makes both trees from a tree of the pool. Returns false if that tree is empty or irregular. */
+/* Makes both trees from a tree of the pool. Returns false if that tree is empty, too large or irregular. */
 static bool begin(ops *o, both *b) {
   const int s = ops_slot(o);
   const m_tree *t = o->model[s];
@@ -143,8 +143,8 @@ static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tr
   }
 }
 
-/* Judges a call that made `got`. The same call on the plain tree made `wanted`. A call may refuse an object of type
- * `bare`, unless it had nothing to do for the object. */
+/* Judges a call that made `got`. The same call on the plain tree made `wanted`. If the object has type `bare`, which
+ * has no hooks, the call may also return TDICT_ENOTSUP. */
 static void finish(ops *o, both *b, tdict_status status, tdict_tree *got, tdict_tree *wanted, tdict_status answer) {
   if (!o->refused && b->type == &bare && answer == TDICT_OK) {
     if (status != TDICT_OK && status != TDICT_ENOTSUP) ops_complain(o, tdict_status_name(status));
@@ -228,7 +228,7 @@ tdict_status ops_shape_of(const tdict_tree *td, const choice *c, tdict_tree **ou
     status = tdict_split_every(td, 0, c->n[0] + 1, made, &count, err);
   }
   if (status == TDICT_OK) *out = last_of(made, count);
-  return status == TDICT_OK && !*out ? TDICT_ENOTFOUND : status; /* there are no pieces */
+  return status == TDICT_OK && !*out ? TDICT_ENOTFOUND : status; /* the call made no pieces */
 }
 
 static tdict_status copy_leaf(void *user, const tdict_leaves *leaves, tdict_tensor **out, tdict_error *err) {
@@ -259,7 +259,7 @@ static void op_object_index(ops *o) { make(o, ops_index_of, OPS_INDICES); }
 static void op_object_shape(ops *o) { make(o, ops_shape_of, OPS_SHAPES); }
 static void op_object_join(ops *o) { make(o, ops_join_of, OPS_JOINS); }
 
-/* Writes elements of a copy: those of the tree, those of its first row, or one number. */
+/* Writes to `td` the elements of `from`, the elements of the first row of `from`, or one number. */
 static tdict_status write(tdict_tree *td, const tdict_tree *from, const choice *c, tdict_error *err) {
   const int64_t rows = tdict_batch_size(td)[0];
   switch (c->way) {

@@ -1,5 +1,6 @@
 /* Operations on trees with a ragged leaf. Results are compared with plain arrays of rows. The tree also has a tensor
- * with the number of each row, which says which rows a result must have. Other operations test tensors. See ops.h. */
+ * "t" with the row numbers, so "t" of a result says which rows the ragged leaf must have. Other operations test
+ * tensors. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +83,7 @@ static void check_rows(ops *o, const row_list *r, const tdict_tree *td) {
   }
 }
 
-/* Returns the tree without the ragged leaf. The same operation on this tree returns the expected status. */
+/* Returns a clone without the ragged leaf. The status of an operation on the clone is the status expected for `td`. */
 static tdict_tree *plain_of(const tdict_tree *td) {
   tdict_tree *plain = NULL;
   must(tdict_clone(td, &plain, NULL) == TDICT_OK && tdict_delete(plain, "n", NULL) == TDICT_OK);
@@ -155,7 +156,8 @@ static void op_ragged_whole(ops *o) {
   make(o, keep_rows, OPS_WAYS_OF_ALL_LEAVES);
 }
 
-/* Returns new values for the rows from `first` on, of the same lengths. If `differs` is true, one length differs. */
+/* Returns new rows with the lengths of row `first` and the later rows. If `differs` is true, the last length
+ * differs. */
 static row_list choose_values(ops *o, const row_list *r, int64_t first, bool differs) {
   row_list value = {.count = r->count - first};
   for (int64_t i = 0; i < value.count; i++) {
@@ -207,7 +209,7 @@ static void op_ragged_write(ops *o) {
   if (is_done || way != 3) check_rows(o, &r, td);
 }
 
-/* Stacks the rows. The result is a ragged leaf unless all lengths are equal. */
+/* Unbinds the tree into rows and stacks them again. The result is a ragged leaf unless all lengths are equal. */
 static void op_ragged_stack(ops *o) {
   row_list r;
   choose_rows(o, &r);

@@ -9,7 +9,8 @@
 
 enum { MOST_ARRAYS = 64 };
 
-/* Computes a node's batch size in a schema: its own if it begins with the parent's, otherwise the parent's. */
+/* Computes a node's batch size in a schema: its own if that begins with the parent's, otherwise the parent's, which the
+ * caller passes in *nb and `bs`. */
 static void schema_batch(const m_tree *t, int *nb, int64_t *bs) {
   if (t->nb < *nb || (*nb && memcmp(t->bs, bs, (size_t)*nb * sizeof *bs) != 0)) return;
   *nb = t->nb;
@@ -31,7 +32,8 @@ static bool same_sizes(int n, const int64_t *sizes, int wanted_n, const int64_t 
   return n == wanted_n && (n == 0 || memcmp(sizes, wanted, (size_t)n * sizeof *sizes) == 0);
 }
 
-/* Compares the entries of a schema, from entry *i on, with a node. `bs` is the node's batch size in the schema. */
+/* Compares the entries of a schema, starting at entry *i, with the entries of a node. `bs` is the node's batch size in
+ * the schema. */
 static bool schema_is(const tdict_schema *s, size_t *i, const m_tree *t, int depth, int nb, const int64_t *bs) {
   for (int k = 0; k < t->count; k++) {
     const m_entry *m = &t->entries[k];
@@ -51,7 +53,7 @@ static bool schema_is(const tdict_schema *s, size_t *i, const m_tree *t, int dep
   return true;
 }
 
-/* Returns whether a tree made from the schema's bytes has zeros and the same schema. */
+/* Writes the schema to bytes, makes a tree from them, and returns whether it has the same schema and only zeros. */
 static bool schema_makes(const tdict_schema *s, const m_tree *t) {
   static uint8_t blob[1 << 16];
   m_array *list[MOST_ARRAYS];

@@ -1,4 +1,4 @@
-/* Operations that pack sequences of different lengths into one row. Results are compared with the model. See ops.h. */
+/* Packs sequences of different lengths into one tree, and compares the result with the model. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 enum { MOST_SEQUENCES = 3, MOST_DIMS = 6, MOST_ARRAYS = 64 };
 
-/* The trees to pack, and what the result must have. */
+/* The trees to pack, and the sizes that the result must have. */
 typedef struct packing {
   m_tree *models[MOST_SEQUENCES];
   int count;
@@ -26,7 +26,7 @@ static m_array *pack_arrays(const m_array *const *parts, const packing *p) {
   return made;
 }
 
-/* Returns the packed nodes. Leaves out nodes without arrays. */
+/* Returns the node that packing must make from the nodes at one path. Nodes without arrays are left out. */
 static m_tree *pack_nodes(const m_tree *const *nodes, const packing *p) {
   m_tree *made = m_tree_make(0, NULL);
   for (int i = 0; i < nodes[0]->count; i++) {
@@ -44,7 +44,7 @@ static m_tree *pack_nodes(const m_tree *const *nodes, const packing *p) {
   return made;
 }
 
-/* Puts an int32 array with `count` elements, or a scalar if `count` is -1. */
+/* Adds an int32 array with `count` elements, or a scalar if `count` is -1. */
 static void put_numbers(m_tree *t, const char *key, int64_t count, const int64_t *values) {
   m_array *a = m_array_make(TDICT_I32, count >= 0, &count);
   m_array_zero(a);
@@ -67,7 +67,8 @@ static m_tree *pack_models(const packing *p, bool has_positions) {
   return made;
 }
 
-/* Removes the batch sizes of all nodes. An array can then be a scalar, which is stacked. */
+/* Removes the batch sizes of all nodes, so that the tree may also hold a scalar. Packing stacks scalars and
+ * concatenates other arrays. */
 static void drop_batch_sizes(m_tree *t) {
   t->nb = 0;
   for (int i = 0; i < t->count; i++)

@@ -9,7 +9,7 @@
 
 static m_array *map_array(const m_array *a, void *user) { return m_array_map(a, user); }
 
-/* Returns the result that the model expects if all batch dimensions are mapped. */
+/* Returns the expected result of an operation that maps all batch dimensions of `t`. */
 static m_tree *mapped(const m_tree *t, m_map *map) {
   return m_tree_each(t, map->in, map->out_ndim, map->shape, map_array, map);
 }
@@ -23,9 +23,9 @@ static void finish(ops *o, tdict_status status, tdict_tree *td, const m_tree *fr
 typedef struct index_choice {
   tdict_indices index;
   m_map map;
-  int lists, at; /* number of lists and masks so far; the position of their dimension in the result */
-  bool apart;    /* other dimensions are between them */
-  int64_t count; /* number of positions that each of them selects */
+  int lists, at; /* number of lists and masks so far; position of their joint dimension in the result */
+  bool apart;    /* other dimensions are between the lists and masks */
+  int64_t count; /* number of positions that each list or mask selects */
   int64_t list[M_DIMS][8], coords[M_DIMS][64];
   bool listed[M_DIMS];
   tdict_tensor *masks[M_DIMS];
@@ -35,7 +35,8 @@ static void end_choice(index_choice *c) {
   for (int i = 0; i < M_DIMS; i++) tdict_tensor_release(c->masks[i]);
 }
 
-/* Records a list or mask that selects `count` positions in dimensions [d, d + dims). c->coords already has them. */
+/* Records a list or mask that selects `count` positions in dimensions [d, d + dims). The caller has stored the
+ * positions in c->coords. */
 static tdict_status note_list(index_choice *c, int d, int dims, int64_t count) {
   if (c->lists && c->map.out_ndim != c->at) c->apart = true;
   if (c->lists++ == 0) {
@@ -94,7 +95,7 @@ static void choose_range(ops *o, index_choice *c, int64_t n, int d) {
   if (ops_pick(o, 3) == 0) start = TDICT_NONE;
   if (ops_pick(o, 3) == 0) stop = TDICT_NONE;
   tdict_indices_add(&c->index, TDICT_RANGE(start, stop, step));
-  /* Python's rule for slices, as a loop over the elements. */
+  /* Python's rule for slices. The loop counts the elements. */
   int64_t from = start == TDICT_NONE ? (step > 0 ? 0 : n - 1) : start < 0 ? start + n : start;
   int64_t to = stop == TDICT_NONE ? (step > 0 ? n : -1) : stop < 0 ? stop + n : stop;
   int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
@@ -455,7 +456,8 @@ static void op_transpose(ops *o) {
   finish(o, status, td, t, good ? &map : NULL);
 }
 
-/* The pieces of a dimension, with sizes[i] elements. If `drops` is true, the dimension is removed. */
+/* The pieces into which dimension `dim` is split. Piece i has sizes[i] elements. If `drops` is true, the pieces lack
+ * the dimension. */
 typedef struct pieces {
   int dim;
   const int64_t *sizes;

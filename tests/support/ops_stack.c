@@ -113,7 +113,7 @@ static void check_items(ops *o, const tdict_lazy_stack *lazy, tdict_tree *const 
     tdict_tree *found = NULL;
     const bool is_there = i >= -count && i < count;
     tdict_status status = tdict_lazy_stack_get_item(lazy, i, &found, NULL);
-    if (status != (is_there ? TDICT_OK : TDICT_EINVAL)) ops_complain(o, "get_item answered otherwise");
+    if (status != (is_there ? TDICT_OK : TDICT_EINVAL)) ops_complain(o, "get_item returned another status");
     if (is_there && found != items[i < 0 ? i + count : i]) ops_complain(o, "another item");
   }
 }
@@ -160,7 +160,7 @@ static void op_insert(ops *o) {
   ops_end_pile(o, &p);
 }
 
-/* Chooses a path, usually that of an array or child of an item. */
+/* Chooses a path, usually the path of an array or a child in one item. */
 static void pick_path(ops *o, const ops_pile *p, char path[2 * M_KEY]) {
   static char paths[MOST_ARRAYS][2 * M_KEY];
   m_array *list[MOST_ARRAYS];
@@ -172,7 +172,7 @@ static void pick_path(ops *o, const ops_pile *p, char path[2 * M_KEY]) {
   if (way == 2 && t->count) tdict_path_escape(t->entries[at % (uint32_t)t->count].key, path, 2 * M_KEY);
 }
 
-/* Returns the status of stacking the arrays that items 0 and `i` have at a path. */
+/* Returns the expected status of stacking the arrays that items 0 and `i` have at a path. */
 static tdict_status compare_shapes(const ops_pile *p, int i, const char *path) {
   const m_array *a = ops_array_at(p->models[i], path), *first = ops_array_at(p->models[0], path);
   if (!a || !first) abort();
@@ -229,7 +229,8 @@ static void op_entries(ops *o) {
   ops_end_pile(o, &p);
 }
 
-/* Puts an array at a path of keys into the model, as tdict_set() does. */
+/* Sets an array at a path in the model, as tdict_set() does, and returns the expected status. If `checks_only` is true,
+ * changes nothing. */
 static tdict_status put_at(m_tree *t, const char *const *keys, int count, m_array *a, bool checks_only) {
   int depth = 0; /* number of existing nodes on the path */
   bool through;
@@ -263,7 +264,7 @@ static void op_set(ops *o) {
   int64_t shape[M_DIMS] = {p.count - (ops_pick(o, 12) == 0)};
   memcpy(shape + 1, p.models[0]->bs, (size_t)nb * sizeof *shape);
   shape[nb + 1] = 2;
-  double elements = 2; /* an empty tree may have any batch size, but the model stores each element */
+  double elements = 2; /* an empty tree may have a huge batch size, but the model stores each element */
   for (int d = 0; d <= nb; d++) elements *= (double)shape[d];
   if (elements > OPS_MOST_CELLS) {
     ops_end_pile(o, &p);

@@ -1,5 +1,5 @@
-/* Transfers to the simulated device and back: of trees with kept entries, of lazy stacks, and of leaves that are not
- * tensors. Also operations on device trees. See ops.h. */
+/* Moves trees to the simulated device and back: with the option keep, as lazy stacks, and with leaves that are not
+ * tensors. Also runs operations on device trees. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,13 +50,13 @@ static void check_equal(ops *o, const tdict_tree *a, const tdict_tree *b) {
 static void check_moved(ops *o, const tdict_tree *moved, const tdict_tree *from) {
   scoped_tree back = NULL;
   if (tdict_to_device(ops_context(), moved, tdict_cpu(), NULL, &back, NULL) != TDICT_OK) {
-    ops_complain(o, "the way back failed");
+    ops_complain(o, "the transfer to the host failed");
     return;
   }
   check_equal(o, back, from);
 }
 
-/* A pattern of the option keep: a path, all keys of the root, or a key at any depth. */
+/* A pattern of the option keep: a path, all keys of the root, a key at any depth, or an invalid pattern (KEEP_NONE). */
 typedef struct pattern {
   enum { KEEP_PATH, KEEP_ALL, KEEP_KEY, KEEP_NONE } kind;
   char text[MOST_PATH];

@@ -77,7 +77,8 @@ static const tdict_nontensor *values_at(const tdict_tree *td, const char *path) 
   return tdict_get_object(td, path, tdict_nontensor_type(), &object, NULL) == TDICT_OK ? object : NULL;
 }
 
-/* Checks that each value of the column is ops_value() of the number in "ids" at its index. Returns an error or NULL. */
+/* Checks that each value of the column is ops_value() of the number in "ids" at its index. Returns a message or
+ * NULL. */
 static const char *check_column(const tdict_tree *td) {
   const tdict_nontensor *values = values_at(td, "s");
   tdict_tensor *ids = NULL;
@@ -102,7 +103,7 @@ static const char *check_column(const tdict_tree *td) {
   return NULL;
 }
 
-/* Checks the value "w" of the whole tree, or the column that a join made from it. Returns an error text or NULL. */
+/* Checks the value "w" of the whole tree, or the column that a join made from it. Returns a message or NULL. */
 static const char *check_whole(const tdict_tree *td) {
   const tdict_nontensor *values = values_at(td, "w");
   const int64_t *shape;

@@ -177,7 +177,7 @@ m_array *ops_joined_array(const m_array *const *parts, int count, int dim, bool 
   return m_array_copy(made);
 }
 
-/* Sets the batch size of the result. */
+/* Sets the batch size of `out`, the root of the result. */
 static void join_counts(const joining *j, m_tree *out) {
   const m_tree *first = j->items[0];
   int64_t sum = 0;
@@ -186,7 +186,7 @@ static void join_counts(const joining *j, m_tree *out) {
   for (int d = 0; d < out->nb; d++) out->bs[d] = d == j->dim ? sum : first->bs[d - (j->stacks && d > j->dim)];
 }
 
-/* Joins the nodes that all trees have at one path. `root` has the batch size of the result. */
+/* Joins the nodes at one path, one node from each tree. `root` has the batch size of the result. */
 static m_tree *join_nodes(const m_tree *const *nodes, const joining *j, const m_tree *root) {
   const m_tree *first = nodes[0];
   m_tree *made = m_tree_like(first);
@@ -217,7 +217,7 @@ m_tree *ops_stacked(const m_tree *const *items, int count) {
   return join_trees(&j);
 }
 
-/* Joins a tree whose arrays do not begin with its batch size. It is a source or the destination. */
+/* Joins a tree that has arrays which do not begin with its batch size. The call must return TDICT_ESHAPE. */
 static void join_misfit(ops *o, int s, bool stacks, bool into) {
   const tdict_tree *items[2] = {o->td[s], o->td[s]};
   tdict_join_options options = td_with(tdict_join_options, dim = (int32_t)ops_pick(o, (uint32_t)o->model[s]->nb));

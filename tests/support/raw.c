@@ -7,7 +7,7 @@
 #include "device/devices.h"
 #include "support/test.h"
 
-/* Functions of libcuda, declared again because the library's own declarations may be wrong. */
+/* libcuda functions, declared here again, because the declarations in tdict may be wrong. */
 typedef unsigned long long cu_address;
 typedef struct raw_cuda {
   int (*init)(unsigned flags);
@@ -118,7 +118,7 @@ void raw_read(raw_memory *raw, void *host, const void *device_address, size_t by
   void *popped;
   cu(raw->cuda.push(raw->primary), "cuCtxPushCurrent");
   cu(raw->cuda.to_host(host, (cu_address)(uintptr_t)device_address, bytes), "cuMemcpyDtoH");
-  /* The copy has already ended, but compute-sanitizer --track-stream-ordered-races notices this only after a wait. */
+  /* The copy is already complete, but compute-sanitizer --track-stream-ordered-races notices this only after a wait. */
   cu(raw->cuda.stream_synchronize(NULL), "cuStreamSynchronize");
   cu(raw->cuda.pop(&popped), "cuCtxPopCurrent");
 }

@@ -49,7 +49,7 @@ static void read_thread(thread *t) {
 }
 
 /* Reads the state of a thread. Returns true if the thread slept at the previous call, sleeps now and did not run in
- * between, or if it polls. */
+ * between. Also returns true if the thread polls or has ended. */
 static bool look_at(thread *t) {
   const thread before = *t;
   read_thread(t);
@@ -81,8 +81,8 @@ static bool find_new(thread_list *l) {
 /* Defined only in programs that run under the scheduler of tests/dst/, which knows which threads can run. */
 __attribute__((weak)) bool dst_scheduler_rest(void);
 
-/* A thread that sleeps in two rounds and has not run in between has slept all the time. If this holds for all threads,
- * all of them were asleep at the end of the first round. */
+/* Looks at all threads in rounds. A thread that sleeps in two successive rounds and has not run in between has slept
+ * the whole time. If this is true of all threads, all of them were asleep at the end of the first round. */
 void td_rest(void) {
   if (dst_scheduler_rest && dst_scheduler_rest()) return;
   const int64_t until = tdict_now_ns() + PATIENCE_NS;

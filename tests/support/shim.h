@@ -1,5 +1,5 @@
-/* Replaces a driver's table by a copy that the test can change. Entries may call shim.real. Use while no transfer
- * runs. */
+/* Replaces a driver's table with a copy that the test can change. Changed entries may call the originals in shim.real.
+ * Use while no transfer runs. */
 #ifndef TDICT_TESTS_SUPPORT_SHIM_H
 #define TDICT_TESTS_SUPPORT_SHIM_H
 
@@ -16,7 +16,7 @@ static inline void shim_begin(shim *s, tdict_driver *d) {
 }
 static inline void shim_end(shim *s, tdict_driver *d) { d->ops = s->real; }
 
-/* The entry module_load of a driver that has no compiler for kernels. */
+/* A module_load entry that fails as if the driver had no compiler for kernels. */
 static inline tdict_cu refuse_module(tdict_driver *d, const char *image, tdict_cu_module *out) {
   return (void)d, (void)image, (void)out, TDICT_CU_JIT_COMPILER_NOT_FOUND;
 }

@@ -14,15 +14,16 @@ static inline int64_t stamp_word(int64_t generation, int leaf) { return generati
 tdict_tree *stamp_tree(int64_t generation);
 /* Adds a leaf of `count` words. */
 tdict_status stamp_leaf(tdict_tree *td, const char *path, int64_t count, int64_t generation, tdict_error *err);
-/* Overwrites the leaves of a tree of stamp_tree() through accessors. Returns false if an accessor returns NULL. */
+/* Overwrites the leaves of a tree made by stamp_tree() through accessors. Returns false if an accessor returns NULL. */
 bool stamp_refill(tdict_tree *td, int64_t generation);
 /* Returns the generation of all leaves of a host tree, including those in objects. Leaves below a key "common" must
- * have generation 1. Returns -1 and writes the reason to `why` if the generations differ. */
+ * have generation 1. Returns -1 and writes the reason to `why` if the generations differ or a leaf cannot be read. */
 int64_t stamp_check(const tdict_tree *td, char *why, size_t bytes);
 
 /* The type of objects that contain a stamped tree. The tree may contain further such objects. */
 extern const tdict_type stamp_nest;
-/* Puts an object into a tree at "nest", with objects nested `depth` deep. The only error is TDICT_ENOMEM. */
+/* Puts an object into a tree at "nest". Inside it, further objects are nested, `depth` levels in all. The only error is
+ * TDICT_ENOMEM. */
 tdict_status stamp_put_nest(tdict_tree *td, int depth, int64_t generation, tdict_error *err);
 /* Sets the number of threads in the pools of the tested contexts. Hooks never ask for more threads. */
 void stamp_set_pool(int num_threads);

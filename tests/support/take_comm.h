@@ -1,4 +1,4 @@
-/* Blocking forms of a communicator's asynchronous calls: each calls tdict_comm_..._async() and tdict_future_take().
+/* Blocking forms of a communicator's asynchronous calls. Each calls tdict_comm_..._async(), then tdict_future_take().
  */
 #ifndef TDICT_TESTS_SUPPORT_TAKE_COMM_H
 #define TDICT_TESTS_SUPPORT_TAKE_COMM_H

@@ -12,7 +12,7 @@ static void (*ends[MAX_ENDS])(void);
 static void (*chosen)(void);
 static tdict_device device;
 static bool skipped, ran;
-static char **extra; /* options of the command line: NAME, VALUE and so on, then NULL */
+static char **extra; /* command-line options: NAME, VALUE and so on, then NULL */
 tdict_error td_last_error;
 
 void td_register(const char *name, void (*run)(void)) {

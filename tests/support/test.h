@@ -1,15 +1,10 @@
 /* What each test file uses: macros for cases, the device of the run, asserts, and random data.
  *
  * A test file includes this header and defines cases. CMake finds each case by the name of its macro at the start of a
- * line:
- *   CASE(name)         runs once
- *   DEVICE_CASE(name)  runs on host, sim and cuda
- *   GPU_CASE(name)     runs on sim and cuda
- *   SIM_CASE(name)     runs on sim
- *   CUDA_CASE(name)    runs on cuda
- *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/services/mpi only
- * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It returns 0 if the case
- * passed, 77 if it was skipped (then prints the reason), otherwise another status.
+ * line: CASE(name) runs once DEVICE_CASE(name) runs on host, sim and cuda GPU_CASE(name) runs on sim and cuda
+ * SIM_CASE(name) runs on sim CUDA_CASE(name) runs on cuda MPI_CASE(name) runs under mpirun of Open MPI and of MPICH; in
+ * tests/services/mpi only The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It exits with 0 if the
+ * case passed, with 77 if the case was skipped (and prints the reason), otherwise with another status.
  *
  * cmocka's asserts work only on the main thread. Other threads count failures, which the main thread checks. */
 #ifndef TDICT_TESTS_SUPPORT_TEST_H
@@ -84,19 +79,19 @@ void td_register(const char *name, void (*run)(void));
 void td_skip(const char *reason) __attribute__((noreturn));
 /* Returns the device of this run: tdict_cpu(), tdict_sim(0) or tdict_cuda(0). */
 tdict_device td_device(void);
-/* Creates a context for this device, or skips the case if there is none. `options` may be NULL; its device is
- * ignored. */
+/* Creates a context for the device of this run, or skips the case if there is no such device. `options` may be NULL;
+ * its device is ignored. */
 tdict_context *td_context(const tdict_context_options *options);
 
 /* Runs a function after the case, if the case passes, for example to release what the cases of a folder share. */
 void td_at_end(void (*run)(void));
 
-/* Returns the value of an option of the command line, such as td_option("--ops"), or NULL. */
+/* Returns the value of a command-line option, such as td_option("--ops"), or NULL. */
 const char *td_option(const char *name);
 /* Returns the value of an option as a number, or `otherwise` if the option is missing. */
 int64_t td_number(const char *name, int64_t otherwise);
 
-/* Fills bytes with a random sequence. The sequences of different seeds differ everywhere. */
+/* Fills bytes with a random sequence. Different seeds make different sequences. */
 void td_fill_random(void *bytes, size_t count, uint64_t seed);
 
 enum { TD_UNWRITTEN = -1 };

@@ -11,12 +11,13 @@ typedef struct thing {
   tdict_tensor *a, *b;
 } thing;
 
-/* Has pin_memory and to_device. */
+/* Has the hooks pin_memory and to_device. */
 extern const tdict_type thing_hooked;
-/* Has flatten and unflatten, with the keys "a" and "b". */
+/* Has the hooks flatten and unflatten. Its tree has the keys "a" and "b". */
 extern const tdict_type thing_flat;
 
-/* Creates a thing that takes over the tensors. If memory is short, returns NULL, and the caller keeps the tensors. */
+/* Creates a thing that takes over the tensors. If memory cannot be allocated, returns NULL, and the caller keeps the
+ * tensors. */
 thing *thing_create(tdict_tensor *a, tdict_tensor *b);
 /* Returns the number of things that exist. */
 int64_t thing_count(void);

@@ -20,7 +20,7 @@ typedef struct post {
   int32_t root;
   tdict_dtype dtype;
   tdict_reduce_op op;
-  size_t reads, writes; /* bytes to copy from the device to `src` before, and from `dst` to it after */
+  size_t reads, writes; /* bytes to copy from the device before, and to the device after */
 } post;
 typedef struct mail {
   struct mail *next;
@@ -34,7 +34,7 @@ typedef struct rank_state {
   int rank, calls, aborts, destroys;
   int num_calls[THREAD_KINDS];
   size_t num_bytes[THREAD_KINDS];
-  int fails_at; /* number of the call that fails; -1: none */
+  int fails_at; /* number of the first call that fails; -1: none */
   bool silent, is_gone, is_aborted;
   bool in_group;
   post grouped[MOST_GROUPED];

@@ -1,4 +1,4 @@
-/* The arithmetic of tests/support/thread_comm.h. */
+/* Reduces elements for the communicator of tests/support/thread_comm.h. */
 #include "support/thread_comm.h"
 
 bool thread_can_reduce(tdict_dtype dtype, tdict_reduce_op op) {

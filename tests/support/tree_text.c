@@ -1,11 +1,11 @@
-/* Makes trees and tensors that a text describes: see tree_text.h. */
+/* Makes trees and tensors that a string describes: see tree_text.h. */
 #include "support/tree_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The position in the text `all`, which errors quote. */
+/* The current position in the string `all`. Error messages quote both. */
 typedef struct reader {
   const char *at, *all;
   tdict_error *err;

@@ -1,6 +1,6 @@
 /* Trees whose leaves a callback reads. A *disk* counts the reads, can stop them at a gate, and can make one of them
- * fail. Each *file* of a disk is an unloaded storage that reads bytes of the test. Thread rule: reads run on any
- * thread, all other functions on the main thread. */
+ * fail. Each *file* of a disk is an unloaded storage whose content is a buffer of the test. Thread rule: reads run on
+ * any thread, all other functions on the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_UNLOADED_H
 #define TDICT_TESTS_SUPPORT_UNLOADED_H
 
@@ -26,7 +26,7 @@ typedef struct disk {
   pthread_mutex_t lock; /* guards all fields below */
   pthread_cond_t changed;
   int64_t permits;      /* number of reads that may pass the gate; -1: any */
-  int64_t begun, ended; /* numbers of reads */
+  int64_t begun, ended; /* numbers of reads that have begun, and that have ended */
   int inside, most_inside;
   int64_t fail_at; /* number of the read that fails, from 1; 0: none */
   disk_fault fault;
@@ -135,7 +135,7 @@ static inline void disk_release(void *user) {
   free(f);
 }
 
-/* Adds a file that reads bytes of the test, which must stay valid. */
+/* Adds a file whose content is `bytes`, which must stay valid. */
 static inline tdict_storage *disk_add(disk *d, const void *bytes, size_t size, const char *path) {
   disk_file *f = td_zeros(1, sizeof *f);
   *f = (disk_file){.disk = d, .bytes = bytes, .size = size};
@@ -156,7 +156,7 @@ static inline tdict_tensor *disk_leaf(tdict_storage *file, const tdict_tensor *l
   return td_made(tensor, tdict_tensor_over(file, &view, &made, err));
 }
 
-/* The state of a walk that replaces leaves of a tree by leaves over files. */
+/* The state of a walk that replaces leaves of a tree with leaves over files. */
 typedef struct disk_maker {
   disk *disk;
   tdict_tree *twin;
@@ -182,8 +182,8 @@ static inline tdict_status disk_replace(void *user, const tdict_entry *entry, td
   tdict_status status = tdict_set(m->twin, entry->path, t, err);
   return status;
 }
-/* Returns a tree with the keys and elements of `tree`, which must outlive it. About `percent` % of the leaves are over
- * files. */
+/* Returns a tree with the keys and elements of `tree`, which must outlive it. About `percent` percent of its leaves are
+ * over files of the disk. */
 static inline tdict_tree *disk_twin(disk *d, const tdict_tree *tree, int percent, uint64_t seed) {
   TD_FREED disk_maker *m = td_zeros(1, sizeof *m);
   m->disk = d;

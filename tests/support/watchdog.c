@@ -1,4 +1,4 @@
-/* Implements the watchdog: see watchdog.h. The watching thread reads the states, which belong to the other threads. */
+/* Implements the watchdog: see watchdog.h. The watching thread reads the states that the other threads have noted. */
 #include "support/watchdog.h"
 
 #include <pthread.h>

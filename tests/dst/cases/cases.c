@@ -1,5 +1,5 @@
 /* Small programs for the tests of the scheduler. The environment variable DST_CASE names the program that a run
- * uses. */
+ * executes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, other_lock = PTHREAD_MU
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_t threads[4];
 
-/* Starts a thread. Tries again if a misfortune prevents the start. */
+/* Starts a thread. Tries again if a misfortune makes pthread_create() fail. */
 static void start(int number, void *(*run)(void *)) {
   int code;
   do code = pthread_create(&threads[number], NULL, run, NULL);
@@ -212,7 +212,7 @@ static void write_file(const char *path, const char *text, bool syncs) {
   close(fd);
 }
 
-/* Replaces /dst/file by rename(). The new bytes are flushed first only if DST_SYNCS is set. */
+/* Replaces /dst/file with rename(). If DST_SYNCS is set, flushes the new bytes first. */
 static void replace_file(void *data) {
   const bool syncs = getenv("DST_SYNCS") != NULL;
   (void)data;

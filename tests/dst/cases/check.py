@@ -1,4 +1,4 @@
-"""Tests the scheduler with the programs of cases.c.
+"""Tests the scheduler with the programs in cases.c.
 
 usage: check.py TEST LIBRARY PROGRAM PROGRAM_ATOMIC
        check.py unit_cases LIBRARY TEST_PROGRAM...
@@ -37,7 +37,7 @@ def hash_of(output):
 
 
 def test_repeats():
-    """The same seed gives the same decisions, times and addresses. Another seed gives other decisions."""
+    """The same seed gives the same decisions, times and addresses. A different seed gives different decisions."""
     for program in (PROGRAM, PROGRAM_ATOMIC):
         for policy in ("random", "pct"):
             found = [hash_of(run("repeats", 7, program, DST_POLICY=policy)[1]) for _ in range(3)]
@@ -48,7 +48,7 @@ def test_repeats():
 
 
 def test_repeats_elsewhere():
-    """A seed gives the same run from another folder and with another environment."""
+    """A seed gives the same run even if the program is in another folder and other environment variables are set."""
     with tempfile.TemporaryDirectory() as folder:
         for program in (PROGRAM, PROGRAM_ATOMIC):
             there = pathlib.Path(folder) / "a-folder-with-a-longer-name" / program.name
@@ -71,9 +71,10 @@ def seeds_that_find(case, text, program=PROGRAM, **more):
 def test_planted():
     """The scheduler finds planted errors."""
     need(seeds_that_find("spurious_wakeup", "the wait ended too early", DST_RARITY_spurious="5") >= 5,
-         "the wait without a loop was not found")
-    need(seeds_that_find("spurious_wakeup", "", DST_OFF="spurious") == 0, "a spurious wakeup, although these were off")
-    need(seeds_that_find("lost_wakeup", "all threads sleep for ever", DST_OFF="spurious") >= 3, "the lost wakeup was not found")
+         "fewer than 5 of 20 seeds found the wait that does not recheck its condition")
+    need(seeds_that_find("spurious_wakeup", "", DST_OFF="spurious") == 0, "a wakeup was spurious, although that is off")
+    need(seeds_that_find("lost_wakeup", "all threads sleep for ever", DST_OFF="spurious") >= 3,
+         "fewer than 3 of 20 seeds found the lost wakeup")
 
 
 def test_planted_atomic():
@@ -90,12 +91,12 @@ def test_deadlock():
     for text in found:
         need("dst: error: all threads sleep for ever" in text, "no reason", text)
         need(len(re.findall(r"waits for a mutex 0x\w+, thread \d+ holds the lock, after pthread_mutex_lock", text)) == 2,
-             "the report does not say who waits for what", text)
+             "the report does not say which threads hold the mutexes", text)
         need("waits for the end of a thread: thread 1" in text, "the joining thread is missing", text)
         need(re.search(r"^dst: +\d+ [\d.]+ +\d+ \(\S+\) pthread_mutex_lock at \S+\+0x\w+ -> \d+", text, re.M),
              "the decisions are missing", text)
     code, text = run("sleeps_for_ever", 1, DST_OFF="spurious")
-    need(code != 0 and "waits for a condition" in text, "a wait for ever was not reported", text)
+    need(code != 0 and "waits for a condition" in text, "a thread that waits forever was not reported", text)
 
 
 def counts(output):
@@ -106,7 +107,7 @@ def counts(output):
 
 
 def test_misfortunes():
-    """Each kind of misfortune happens in some seeds, and never if it is switched off."""
+    """If misfortunes are frequent, each kind happens in the run of seed 1, but not if that kind is switched off."""
     often = {f"DST_RARITY_{kind}": "3" for kind in ("spurious", "early_timeout", "alloc", "thread", "driver", "io")}
     found = counts(run("misfortunes", 1, **often)[1])
     need(all(found.values()), f"some kinds never happened: {found}")
@@ -122,12 +123,12 @@ def test_misfortunes():
 
 def test_crash():
     """A crash damages a file only if its bytes were not flushed."""
-    need(seeds_that_find("crash", "the file is neither old nor new") >= 10, "no crash lost bytes that were not flushed")
+    need(seeds_that_find("crash", "the file is neither old nor new") >= 10, "fewer than 10 of 20 seeds lost bytes")
     need(seeds_that_find("crash", "", DST_SYNCS="1") == 0, "a crash lost bytes that were flushed")
 
 
 def test_refusals():
-    """Real files and other processes end the run with a message."""
+    """A run that opens a real file or starts a process ends with a message."""
     code, text = run("real_file", 1)
     need(code != 0 and "the real file /etc/hostname is refused" in text, "the file was not refused", text)
     code, text = run("other_process", 1)
@@ -135,13 +136,14 @@ def test_refusals():
 
 
 def test_destructors():
-    """A seed also gives the same run with destructors of thread-specific data and detached threads."""
+    """A seed also gives the same run if threads are detached or have destructors of thread-specific data."""
     found = [hash_of(run("destructors", 3)[1]) for _ in range(5)]
     need(found == found[:1] * 5, f"five runs differ: {found}")
 
 
 def test_replay():
-    """A recorded list of choices repeats its run. With an empty list, the thread changes only if it must wait."""
+    """Replaying a recorded list of choices repeats the run. With an empty list, threads switch only if the running one
+    must wait."""
     with tempfile.TemporaryDirectory() as folder:
         choices = pathlib.Path(folder) / "choices"
         for program in (PROGRAM, PROGRAM_ATOMIC):
@@ -149,9 +151,9 @@ def test_replay():
             again = run("repeats", 5, program, DST_REPLAY=str(choices), DST_POLICY="pct")[1]
             need(choices.stat().st_size > 0, "no choices were recorded")
             need(hash_of(run("repeats", 5, program, DST_POLICY="pct")[1])[0] == first, "recording changes the run")
-            need(hash_of(again)[0] == first, f"{program.name}: the choices give another run")
+            need(hash_of(again)[0] == first, f"{program.name}: replaying the choices gives another run")
             choices.write_text("")
-            need(run("lost_update", 5, program, DST_REPLAY=str(choices))[0] == 0, "a switch without a choice")
+            need(run("lost_update", 5, program, DST_REPLAY=str(choices))[0] == 0, "a thread switch not in the list")
 
 
 def test_unit_cases():

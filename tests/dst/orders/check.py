@@ -8,7 +8,7 @@ The models include the sources of ROOT. First each model runs on the sources as 
 entry of weakened.ini then changes a copy of a source, and the model that the entry names must find an error. If the
 entry names no model, no model may find an error.
 
-  --genmc PROGRAM  the program genmc; without it, genmc of the PATH
+  --genmc PROGRAM  the GenMC program (default: genmc from PATH)
   --match REGEX    runs only entries whose name matches
 
 Exit status: 0 if all results are as expected, 1 if not, 77 if GenMC is not installed.

@@ -1,15 +1,15 @@
 /* Model of a ring's shared words. Runs the sources of src/services/share with one trainer and NUM_WORKERS workers, as
  * threads instead of processes. Each worker publishes NUM_BATCHES batches and leaves the ring. If IS_CLOSED is 0, the
- * trainer must get each batch once, in the order of its worker, with the bytes that the worker wrote, and then learn
- * that no worker is left. If IS_CLOSED is 1, the trainer takes one batch and destroys the ring, and the workers must
- * end. No thread may wait for a change that has already happened. */
+ * trainer must get each batch once, each worker's batches in order, with the bytes that the worker wrote, and then
+ * learn that no worker is left. If IS_CLOSED is 1, the trainer takes one batch and destroys the ring, and the workers
+ * must end. No thread may wait for a change that has already happened. */
 #include "model.h"
 
 #include "core/base/error.h"
 #define tdict_fail(err, status, ...) (status)
 #define tdict_fail_native(err, status, ...) (status)
 
-/* Replaces the futex call. FUTEX_WAKE does nothing: the word has changed, so no thread waits. */
+/* Replaces the futex call. FUTEX_WAIT polls the word until its value changes, so FUTEX_WAKE does nothing. */
 #define FIRST(first, ...) first
 #define syscall(number, word, operation, ...) \
   model_futex((_Atomic(uint32_t) *)(word), (int)(operation), FIRST(__VA_ARGS__ + 0, ))

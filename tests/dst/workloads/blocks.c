@@ -1,8 +1,8 @@
 /* Locked trees that are sent, unlocked, changed and sent again.
  *
  * Two threads send one locked tree, whose plan the library keeps. A third thread sometimes unlocks the tree, changes it
- * and locks it again. Trees are blocks of tdict_create_from(), consolidated trees, or trees with one storage for each
- * leaf. A tree must not change while a call reads it, so the workload changes the tree under a read-write lock. A
+ * and locks it again. Trees are blocks made by tdict_create_from(), consolidated trees, or trees with one storage for
+ * each leaf. A tree must not change while a call reads it, so the workload changes the tree under a read-write lock. A
  * transfer must copy the tree as it was at the start of the transfer. */
 #include <pthread.h>
 
@@ -92,7 +92,7 @@ static void send(int number, void *data) {
   }
 }
 
-/* Changes the tree, which is locked before and after. Call under the stage's lock. */
+/* Changes the tree, which is locked before and after. Call with the stage's lock held for writing. */
 static void change_tree(stage *s) {
   const uint64_t way = dst_roll(s->kind == CONSOLIDATED ? 2 : 4);
   const model_rows rows = rows_of(s, s->generation + 1);

@@ -1,8 +1,8 @@
 /* Several devices and promises.
  *
- * Threads replicate and split trees over up to four devices, and join the parts again, while other threads write the
- * devices' trees. A promise is the future of all parts. The threads wait for the promise, cancel it, let a stream wait
- * for it, or release it at once. The tree of each device is compared with its expected rows. */
+ * Each thread replicates or splits trees over up to four devices and joins the parts again, or moves a tree from one
+ * device to another. A promise is the future of all parts. A thread waits for the promise, cancels it, lets a stream
+ * wait for it, or releases it at once. The tree of each device is compared with its expected rows. */
 #include <stdatomic.h>
 
 #include "dst/workloads/model.h"
@@ -110,7 +110,7 @@ static void gather(stage *s, const parts *p, const model_rows *rows, const tdict
   tdict_release(joined);
 }
 
-/* Spreads a tree by a blocking call, and joins the parts again. */
+/* Spreads a tree with a blocking call, and joins the parts again. */
 static void spread_and_gather(stage *s, int64_t generation) {
   const model_rows rows = rows_of(s, generation);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -156,7 +156,7 @@ static void wait_on_stream(stage *s, tdict_future *f, const parts *p, const mode
   tdict_stream_destroy(s->world.context, stream);
 }
 
-/* Ends a promise in one of several ways. */
+/* Starts a promise. Then waits for it, cancels it, lets a stream wait for it, or releases it at once. */
 static void promise(stage *s, int64_t generation) {
   const model_rows rows = rows_of(s, generation);
   tdict_transfer_options o = roll_options();
@@ -169,7 +169,7 @@ static void promise(stage *s, int64_t generation) {
   const bool has_started = model_ok(tdict_to_devices_async(s->world.context, td, &p.spread, &o, &f, model_error()));
   tdict_release(td); /* the transfers keep the bytes */
   if (!has_started) return;
-  const uint64_t way = dst_roll(6); /* 0: cancel, 1: release at once, 2 to 4: wait on a stream */
+  const uint64_t way = dst_roll(6); /* 0: cancel, 1: release at once, 2 to 4: wait on a stream, 5: wait */
   if (way >= 2 && way <= 4) wait_on_stream(s, f, &p, &rows);
   if (way == 0) tdict_future_cancel(f);
   if (way != 1 && model_may(way == 0 ? cancelled : 0, tdict_future_wait(f, &all, model_error()))) {

@@ -1,4 +1,4 @@
-/* The ends of transfers. Threads wait for one future and release it at the same time, or read the destination of a
+/* Tests how transfers end. Threads wait for one future and release it at the same time, or read the destination of a
  * cancelled transfer. Or a stream waits for a transfer, or a transfer waits for a stream.
  *
  * Each run has one of these scenes, and repeats it several times. */
@@ -82,7 +82,7 @@ static void start_lost(stage *s) {
     for (int i = 1; i < NUM_PLAYERS; i++) s->futures[i] = tdict_future_retain(f);
   }
 }
-/* Reads the target. The read must succeed only if the second write was complete. */
+/* Reads the target. The read may succeed only if the second write was completed. */
 static void read_lost(stage *s, tdict_device device) {
   const bool to_host = device.type == TDICT_DEVICE_CPU;
   model_look look = model_device_look(device);

@@ -1,4 +1,4 @@
-/* Saves and loads trees, also in the background, with crashes of the file system.
+/* Saves and loads trees, sometimes in the background, while the file system may crash.
  *
  * Each thread has a file in one of the formats, saves new generations of a tree, and loads the file in several ways.
  * The workload records which generations each file may hold. A save that has succeeded must survive a crash. A save
@@ -52,7 +52,8 @@ static void note_start(player *p, int64_t generation) {
   p->live |= 1u << generation;
   if (!dst_has_crashed()) p->durable |= 1u << generation;
 }
-/* Records that a save has succeeded. Earlier saves of the file ran before it, so their generations are overwritten. */
+/* Records that a save has succeeded. It ran after all earlier saves of the file, so their generations are
+ * overwritten. */
 static void note_success(player *p, int64_t generation) {
   const uint32_t later = ~((1u << generation) - 1);
   p->live &= later;
@@ -69,7 +70,7 @@ static void note_failure(player *p, int64_t generation, tdict_status status) {
 
 typedef struct progress {
   _Atomic(uint64_t) done;
-  bool stops; /* the progress function returns false once, which ends the save */
+  bool stops; /* after half of the bytes, the progress function returns false, which cancels the call */
 } progress;
 static bool report(void *user, uint64_t done, uint64_t total) {
   progress *p = user;
@@ -130,7 +131,7 @@ static void save_behind(player *p) {
   td_release(saving, td);
 }
 
-/* Saves in the background. The source changes as soon as the snapshot is complete. */
+/* Saves in the background. The source may change as soon as the snapshot is complete. */
 static void save_async(player *p, tdict_tree *td, int64_t generation, bool on_device) {
   progress reported;
   tdict_save_options o = roll_save_options(p, &reported);
@@ -175,11 +176,11 @@ static void check_loaded(player *p, const tdict_tree *td, uint32_t *possible) {
   const model_rows rows = rows_of(generation);
   const model_look look = look_of(p, td, tdict_cpu());
   if (generation < 1 || generation > MOST_GENERATIONS || !(*possible >> generation & 1))
-    dst_fail("%s has generation %lld, but may have 0x%x", p->path, (long long)generation, *possible);
+    dst_fail("%s has generation %lld, which is not in the set 0x%x", p->path, (long long)generation, *possible);
   model_check(td, &rows, &look);
   *possible = 1u << generation;
 }
-/* Returns the errors that a load may return: the file may be missing if the record allows this. */
+/* Returns the set of errors that a load may return: TDICT_EIO if the file may be missing. */
 static uint32_t allowed_of(uint32_t possible) { return possible & 1 ? 1u << TDICT_EIO : 0; }
 
 static void load(player *p) {
@@ -199,7 +200,7 @@ static void load(player *p) {
   } else {
     is_done = model_may(allowed, tdict_load_async(context, p->path, device, &o, &f, model_error())) &&
               model_may(allowed, tdict_future_wait(f, &td, model_error()));
-    if (f) (void)!tdict_future_wait(f, NULL, NULL); /* the save must end before `reported`, which is on this stack */
+    if (f) (void)!tdict_future_wait(f, NULL, NULL); /* the load must end first, because it uses `reported` */
     tdict_future_release(f);
   }
   if (!is_done) return;
@@ -277,7 +278,7 @@ static void play(int number, void *data) {
 }
 static void play_all(void *data) { model_run(NUM_PLAYERS, play, data); }
 
-/* Appends rows to a saved directory. Afterwards either all new rows exist or none. */
+/* Appends rows to a saved memmap folder, which must then have either all of the new rows or none. */
 static void append(stage *s) {
   const model_rows first = model_rows_of(1, 0, 3, WIDTH), more = model_rows_of(1, 3, 2, WIDTH);
   model_rows rows = first;
@@ -335,7 +336,7 @@ static void save_and_load(stage *s) {
     open_file(p, &p->live);
   }
   model_calm(false);
-  if (s->had_crash) play_all(s); /* the next saves succeed, and remove files that the crash left */
+  if (s->had_crash) play_all(s); /* these saves also remove files that the crash left */
   append(s);
   check_folder(s);
   if (!dst_is_simulated()) nftw(dst_folder(), remove_one, 8, FTW_DEPTH | FTW_PHYS);

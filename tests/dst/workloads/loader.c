@@ -3,7 +3,7 @@
  * One thread takes batches and compares each batch with the rows that a sampler returns for its position. The thread
  * also saves states of the loader and restores them. Another thread reads statistics and states at the same time. Some
  * fetches fail. Batches stay on the host, or arrive on the device, where work on a stream reads them. When the thread
- * stops, the loader is destroyed in any state. */
+ * stops, the loader is destroyed in whatever state it is. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ static int64_t length_of(void *self) { return ((stage *)self)->length; }
 static void release(void *self) { atomic_fetch_add(&((stage *)self)->num_released, 1); }
 static tdict_status enter(stage *s, int64_t index, tdict_error *err) {
   if (s->delay_us && dst_roll(4) == 0) usleep((useconds_t)dst_roll(s->delay_us));
-  if (index < 0 || index >= s->length) dst_fail("sample %lld is fetched", (long long)index);
+  if (index < 0 || index >= s->length) dst_fail("the fetched sample %lld is out of range", (long long)index);
   return index == s->fail_at ? tdict_error_set(err, TDICT_EFORMAT, NULL, "the disk is worn") : TDICT_OK;
 }
 static tdict_status fetch(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch, int64_t row,
@@ -92,7 +92,7 @@ static bool make_dataset(stage *s, tdict_dataset **out) {
     tdict_tree *td = model_block(&rows, NULL);
     const bool is_ok = td && model_ok(tdict_dataset_from_tree(td, out, model_error()));
     tdict_release(td);
-    atomic_fetch_add(&s->num_released, 1); /* the library itself releases this dataset */
+    atomic_fetch_add(&s->num_released, 1); /* a dataset made from a tree does not call release() */
     return is_ok;
   }
   tdict_dataset_table t = td_with(tdict_dataset_table, name = "rows", self = s, length = length_of, release = release,
@@ -174,7 +174,8 @@ static void go_to(stage *s, const tdict_loader_state *state) {
   s->batch = state->batch;
 }
 
-/* Checks the loader after a failed batch, which counts as taken. Without `continue_on_error`, the error persists. */
+/* Checks the loader after a failed batch, which counts as taken. With TDICT_ON_ERROR_FAIL, the error persists until the
+ * state is set. */
 static void after_failure(stage *s, bool is_expected) {
   const tdict_loader_state state = read_state(s);
   if (is_expected) model_true(state.epoch == s->epoch && state.batch == s->batch + 1);
@@ -247,7 +248,7 @@ static void consume(stage *s) {
   }
 }
 
-/* Calls the functions that any thread may call. */
+/* Calls the functions of the loader that any thread may call. */
 static void observe(const stage *s) {
   int64_t last = 0;
   for (int i = 0; i < NUM_STEPS / 2; i++) {

@@ -1,7 +1,8 @@
 /* Device memory and streams: allocators of the program, memory that is freed while a stream still reads it, and
  * conversions, fills and copies within a device.
  *
- * Each thread has its own trees. All share the devices, whose counts must equal the simulated driver's at the end. */
+ * Each thread has its own trees, but all share the devices. At the end, the context's counts must equal those of the
+ * simulated driver. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -26,8 +27,7 @@ static model_rows rows_of(stage *s) {
 static tdict_device roll_device(void) { return tdict_sim((int32_t)dst_roll(NUM_DEVICES)); }
 static tdict_transfer_options roll_options(void) {
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = (int32_t)dst_roll(3) - 1);
-  o.mode = dst_roll(4) == 0 ? (int32_t)(1 + dst_roll(2)) : TDICT_MODE_AUTO; /* 1, 2: the driver copies pageable
-                                                                             * leaves */
+  o.mode = dst_roll(4) == 0 ? (int32_t)(1 + dst_roll(2)) : TDICT_MODE_AUTO; /* 1, 2: no staging of pageable leaves */
   return o;
 }
 /* Makes a tree on a device. Returns NULL after a misfortune. */
@@ -281,7 +281,7 @@ static void check_counts(stage *s) {
     num_events += driver.num_events;
   }
   model_calm(false);
-  /* memory still counts if the driver freed it but reported a failure */
+  /* the context still counts what the driver destroyed although its call reported a failure */
   const bool may_differ = model_was_unlucky();
   model_true(may_differ ? counts.pinned_bytes >= driver.pinned_bytes : counts.pinned_bytes == driver.pinned_bytes);
   model_true(counts.peak_pinned_bytes >= counts.pinned_bytes);

@@ -44,8 +44,8 @@ tdict_error *model_error(void) {
 }
 tdict_status model_status(void) { return last_status; }
 
-/* Returns true if a misfortune can have caused the status. It may have failed this call, or an earlier transfer, whose
- * bytes are then lost. */
+/* Returns true if a misfortune can have caused the status. The misfortune may have made this call fail, or an earlier
+ * transfer, whose bytes are then lost. */
 static bool is_excused(tdict_status status) {
   const uint32_t possible = 1u << TDICT_ENOMEM | 1u << TDICT_EDEVICE | 1u << TDICT_EIO;
   const bool reads_lost_bytes = status == TDICT_EINVAL && strstr(last_error.message, " are lost");
@@ -257,8 +257,8 @@ static void element_of(int number, model_stamp stamp, int64_t index, void *out) 
   }
 }
 
-/* If `write` is not NULL, writes all elements of a leaf there. Otherwise compares them with `read`, and returns false
- * if an element differs. */
+/* If `write` is not NULL, writes all elements of a leaf to `write`. Otherwise compares them with `read`, and returns
+ * false if an element differs. */
 static bool visit_elements(const tdict_tensor *t, int number, const model_rows *rows, char *write, const char *read) {
   const leaf *l = &leaves[number];
   const int64_t *strides = tdict_tensor_strides(t);

@@ -2,8 +2,8 @@
  * trees whose bytes are known.
  *
  * Trees. All bytes of a row are computed from one number, its stamp. A tree of the model has n rows and the batch size
- * [n]. Its leaves have several dtypes. The expected bytes are computed here, without code of the library. Thread rule:
- * safe from any thread, except where a comment says otherwise. */
+ * [n]. Its leaves have several dtypes. The expected bytes are computed here, without library code. Thread rule: safe
+ * from any thread, except where a comment says otherwise. */
 #ifndef TDICT_TESTS_DST_MODEL_H
 #define TDICT_TESTS_DST_MODEL_H
 
@@ -48,7 +48,7 @@ tdict_status model_status(void);
 
 /* Opens a simulated driver whose calls can fail by misfortune. Returns NULL after a misfortune. */
 tdict_driver *model_open_driver(const tdict_sim_options *options);
-/* Releases the driver. Fails if memory or a stream of its devices has not been freed. */
+/* Releases the driver. Fails if its devices still have memory, streams, events or pending work. */
 void model_close_driver(tdict_driver *driver, int num_devices);
 
 typedef struct model_world {
@@ -68,7 +68,7 @@ model_settings model_settings_default(void);
 bool model_open(model_world *w, const model_settings *settings);
 /* Checks that a new tree can be moved to the device and back with the right bytes. Allows no misfortunes. */
 void model_next_transfer_works(model_world *w);
-/* Destroys the context. All results must have been released. Checks that the driver holds no memory and no stream. */
+/* Destroys the context. All results must have been released. Checks that the driver's devices are empty. */
 void model_close(model_world *w);
 
 /* Calls body(number, data) on `count` threads (at most 8), numbered from 0. Returns when all threads have ended. */
@@ -76,8 +76,8 @@ void model_run(int count, void (*body)(int number, void *data), void *data);
 
 /* A stream that waits until the gate is opened. While a gate is shut, no kernel runs on its device, and transfers that
  * wait for the gate keep staging slots and pool threads. So a device may have only one shut gate. Until the thread
- * opens the gate, it must not take a lock or wait for a transfer without a timeout. Call model_calm(true) before,
- * because a call that gets no memory waits for conflicting transfers. */
+ * opens the gate, it must not take a lock or wait for a transfer without a timeout. Call model_calm(true) first,
+ * because a call that fails to allocate memory waits for conflicting transfers. */
 typedef struct model_gate {
   tdict_stream stream;
   _Atomic(bool) is_open;
@@ -92,7 +92,7 @@ enum { MODEL_MOST_ROWS = 64, MODEL_NUM_LEAVES = 6 };
 typedef int64_t model_stamp;
 /* Returns the stamp of a row in trees of a generation. */
 static inline model_stamp model_stamp_of(int64_t generation, int64_t row) { return generation * 1024 + row; }
-/* The stamps of a tree's rows. model_rows_of() returns `count` rows of one generation, from row `first` on. */
+/* The stamps of a tree's rows. model_rows_of() returns `count` rows of one generation, starting at row `first`. */
 typedef struct model_rows {
   int64_t count;
   int64_t width; /* number of elements in a row of the largest leaf */
@@ -129,10 +129,10 @@ model_look model_device_look(tdict_device device);
 void model_check_shape(const tdict_tree *td, const model_rows *rows, const model_look *look);
 /* Checks the properties and the bytes of a tree in host memory. */
 void model_check(const tdict_tree *td, const model_rows *rows, const model_look *look);
-/* Checks the properties and bytes of a tree on a device. For this, copies the tree without misfortunes. */
+/* Checks the properties and bytes of a tree on a device. To do so, copies the tree to the host, without misfortunes. */
 void model_check_device(model_world *w, const tdict_tree *td, const model_rows *rows, const model_look *look);
-/* A function on a stream that acts as a kernel of the program: reads the first and the largest leaf of a tree, and
- * checks them. The struct must not move until the stream is synchronized. */
+/* A function on a stream that acts as a kernel of the program: reads the leaves "a" and "n.m.d" of a tree, and checks
+ * them. The struct must not move until the stream is synchronized. */
 typedef struct model_reader {
   tdict_stream stream;
   const void *first, *largest;

@@ -2,7 +2,8 @@
  *
  * The trees of this workload have objects of four types. The hooks of a crate move a tree that can hold another crate,
  * so transfers are started within transfers. The hooks of a box use the functions of tdict/hook.h. A flat object has
- * only the hooks flatten and unflatten. A stone has no hooks and stays where it is. Some crates fail. */
+ * only the hooks flatten and unflatten. A stone has no hooks and stays where it is. The hook to_device of some crates
+ * fails. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static void drop_thing(void *self) {
   free(t);
   atomic_fetch_sub(&num_alive, 1);
 }
-/* Makes an object. Takes over the tree and the tensor, also on failure. */
+/* Makes an object. Takes over the tree and the tensor, even on failure. */
 static tdict_status make_thing(const thing *made_of, void **out) {
   thing *t = malloc(sizeof *t);
   if (!t) {
@@ -146,7 +147,7 @@ static bool put(tdict_tree *td, const char *path, const tdict_type *type, const 
 }
 
 static model_rows rows_of(int64_t generation) { return model_rows_of(generation, 0, ROWS, WIDTH); }
-/* Returns the generation of the tree in a crate. */
+/* Returns the generation of the tree in a crate of a tree with this generation. */
 static int64_t inner(int64_t generation) { return generation + 100; }
 
 /* Makes a tree with nested crates, `depth` levels deep. Returns NULL after a misfortune. */

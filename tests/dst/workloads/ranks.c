@@ -67,7 +67,8 @@ static model_rows joined_rows(const script_call *c, int call) {
     for (int64_t i = 0; i < c->counts[r]; i++) joined.stamps[joined.count++] = rows_of(call, r, c->counts[r]).stamps[i];
   return joined;
 }
-/* Makes a tree on the host or, for calls that write in place, on the device. Returns NULL after a misfortune. */
+/* Makes a tree on the host or on the ranks' device. If the call writes in place, always uses the ranks' device. Returns
+ * NULL after a misfortune. */
 static tdict_tree *make_tree(stage *s, const model_rows *rows, bool in_place) {
   tdict_tree *td = dst_roll(2) ? model_tree(rows) : model_block(rows, NULL), *there = NULL;
   const bool moves = td && s->device.type != TDICT_DEVICE_CPU && (in_place || dst_roll(2));
@@ -140,7 +141,7 @@ static tdict_tree *make_given(stage *s, int call, int rank) {
 
 /* ---- calls ---- */
 
-/* Makes a blocking or asynchronous call. */
+/* Makes a call of the script on one rank, either blocking or asynchronous. */
 static tdict_status make_call(stage *s, int call, int rank, taking *t) {
   const script_call *c = &s->script[call];
   tdict_comm *comm = s->comms[rank];
@@ -294,7 +295,7 @@ static void check_result(stage *s, int call, int rank, const taking *t) {
 
 /* ---- a rank ---- */
 
-/* Aborts the communicator. Later calls then fail at once. */
+/* Aborts the communicator. Checks that a later call fails. */
 static void give_up(stage *s, int rank) {
   tdict_comm_abort(s->comms[rank]);
   tdict_tree *none = NULL;
@@ -340,7 +341,7 @@ static void play(int rank, void *data) {
   }
   for (int i = 0; i < NUM_CALLS && goes_on && s->is_async; i++) goes_on = end(s, i, rank, &of[i]);
   if (!goes_on) {
-    /* After these two errors other ranks may wait, so the failed call must have aborted the communicator. */
+    /* After these two errors, other ranks may still wait, so the failed call must have aborted the communicator. */
     const uint32_t aborting = 1u << TDICT_ELOST | 1u << TDICT_ETIMEDOUT;
     if (!model_was_unlucky() && aborting >> model_status() & 1) model_true(thread_world_aborts(s->threads, rank) > 0);
     if (s->trouble == DIES && rank == s->unlucky_rank) thread_world_leave(s->threads, rank);

@@ -1,8 +1,9 @@
 /* A replay buffer with a writer, and a loader that draws its rows.
  *
  * The writer appends and rewrites rows, and records the contents of the buffer after each write as a version. The
- * loader reads all rows of a batch between two writes, so a batch must equal the rows of one version: not older than
- * the start of the epoch, and not newer than the delivery. Stamps contain the numbers of the write and the row. */
+ * loader reads all rows of a batch between two writes, so a batch must equal the rows of one version, which is not
+ * older than the start of the epoch and not newer than the delivery of the batch. Stamps contain the numbers of the
+ * write and the row. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -92,7 +93,7 @@ static tdict_replay_state state_of(const stage *s) {
   return state;
 }
 
-/* Writes one row of the tree directly. */
+/* Writes one row of the buffer's tree directly, while the buffer is locked. */
 static void write_under_lock(stage *s, int write) {
   version v = last_version(s);
   if (!v.num_filled) return;
@@ -147,8 +148,8 @@ static bool is_version(const version *v, const model_rows *rows) {
     if (v->stamps[row_of(rows->stamps[i])] != rows->stamps[i]) return false;
   return true;
 }
-/* Checks that all rows are from one version, which is `oldest` or later. Rows fetched one by one may be from
- * several. */
+/* Checks that all rows are from one version, which is `oldest` or later. Rows fetched one by one may be from several
+ * versions. */
 static void check_rows(stage *s, const model_rows *rows, int oldest) {
   bool is_found = false;
   pthread_mutex_lock(&s->lock);
@@ -164,7 +165,7 @@ static void check_rows(stage *s, const model_rows *rows, int oldest) {
     for (int v = oldest; v < s->num_versions; v++) is_found = is_found || is_version(&s->versions[v], rows);
   }
   pthread_mutex_unlock(&s->lock);
-  if (!is_found) dst_fail("a batch mixes several versions; its first stamp is %lld", (long long)rows->stamps[0]);
+  if (!is_found) dst_fail("a batch does not match the versions; its first stamp is %lld", (long long)rows->stamps[0]);
 }
 
 /* Reads the stamps of a batch, and checks that all other bytes match the stamps. */
@@ -189,7 +190,8 @@ static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t 
   check_rows(s, &rows, oldest);
 }
 
-/* Takes the batches of an epoch. After an error, each call returns it until the loader is restarted. */
+/* Takes the batches of an epoch. After an error, restarts the loader, because each tdict_loader_next() would return
+ * this error again. */
 static void take_epoch(stage *s) {
   /* The write of the last version may be unfinished, so the version before it is also possible. */
   const int newest = num_versions(s) - 1, oldest = newest > 0 ? newest - 1 : 0;
@@ -215,7 +217,7 @@ static void take_epoch(stage *s) {
   int64_t count = 0;
   while (seen >> count & 1) count++;
   if (seen != (UINT64_C(1) << count) - 1)
-    dst_fail("the epoch lacks rows: it has the set %llx", (unsigned long long)seen);
+    dst_fail("the epoch has the set of rows %llx, wanted rows 0 to n - 1", (unsigned long long)seen);
   if (count > after || count < before)
     dst_fail("the epoch has %lld rows, wanted %lld to %lld", (long long)count, (long long)before, (long long)after);
 }

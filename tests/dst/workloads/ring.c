@@ -70,7 +70,7 @@ static bool fill(stage *s, tdict_tree *slot, int64_t generation) {
       td && model_ok(tdict_to_device(s->worker_world.context, td, tdict_sim(0), NULL, &there, model_error())) &&
       model_ok(tdict_transfer_into(s->worker_world.context, slot, there, NULL, model_error()));
   td_release(there, td);
-  return is_ok || model_write(slot, &rows); /* accessors return NULL for lost bytes only if they read */
+  return is_ok || model_write(slot, &rows); /* also fails if the transfer lost bytes of the slot */
 }
 
 static void work(stage *s, int number) {
@@ -214,7 +214,7 @@ static void check_counts(const stage *s) {
   }
 }
 
-/* Shares a single tree. The trees of both ends must have the same bytes. */
+/* Shares a single tree through a pair of sockets. The trees at both ends must have the same bytes. */
 static void share_tree(void) {
   const model_rows rows = rows_of(7), changed = rows_of(8);
   int sockets[2];

@@ -32,7 +32,7 @@ static model_rows rows_of(const stage *s, int64_t generation) { return model_row
 
 static void log_message(void *user, int32_t level, const char *text) {
   stage *s = user;
-  if (atomic_load(&s->is_gone)) dst_fail("a message after the end of the context: %s", text);
+  if (atomic_load(&s->is_gone)) dst_fail("a message was logged after the context was destroyed: %s", text);
   if (level == TDICT_LOG_ERROR) atomic_fetch_add(&s->num_logged, 1);
 }
 

@@ -35,7 +35,7 @@ typedef struct stage {
   int kinds[NUM_KINDS]; /* the actions of this run */
   size_t num_kinds;
   tdict_tree *sources[NUM_SOURCES];
-  bool are_locked;                    /* locks the sources, so that the library keeps their plans */
+  bool are_locked;                    /* the sources are locked, so that the library keeps their plans */
   contested contested[NUM_CONTESTED]; /* 0: on the device, 1: on the host */
   model_look host_look;               /* expected properties of contested[1], which may be pinned */
   _Atomic(int64_t) next_generation;
@@ -135,8 +135,9 @@ static void let_go(stage *s) {
   }
 }
 
-/* Shuts a gate, and fills in options for a transfer that waits for the gate. The starting call returns early, and the
- * transfer uses one thread. Only one gate may be shut at a time. Returns false after a misfortune. */
+/* Shuts a gate, and fills in options for a transfer that waits for the gate. With these options, the call that starts
+ * the transfer returns early, and the transfer uses one thread. Only one gate may be shut at a time. Returns false
+ * after a misfortune. */
 static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   *o = roll_options();
   o->num_threads = 1;
@@ -413,8 +414,8 @@ static void check_all(stage *s) {
   }
 }
 
-/* Moves the largest leaf into its own pinned storage. The driver may still read this storage after the copy is queued.
- * Returns false after a misfortune. */
+/* Replaces the largest leaf with a pinned tensor that has its own storage. The driver may still read this storage after
+ * the copy is queued. Returns false after a misfortune. */
 static bool pin_large_leaf(stage *s, tdict_tree *td) {
   const model_rows rows = rows_of(s, 50);
   tdict_tensor *t = NULL, *pinned = NULL;
