@@ -368,8 +368,7 @@ def legacy_of(tdict, array, managed):
 
 
 def torch_tree(tdict, torch):
-    """Imports PyTorch's tensors as a tree and exports the tree. Releases the tree before the exported tensors are
-    used."""
+    """Imports PyTorch's tensors as a tree, and exports the tree. Releases it before the exported tensors are used."""
     sources = {f"n{i % 3}.leaf\\.{i}": torch.randn(3, i + 1) for i in range(50)}
     capsules = [torch.utils.dlpack.to_dlpack(t) for t in sources.values()]
     entries = (Entry * 50)()

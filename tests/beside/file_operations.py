@@ -104,8 +104,7 @@ class FileOperations:
         return self.shown(f"consolidate {s} {d}", lambda: own_nodes(self.pool[s].consolidate().clone()))
 
     def op_save(self, s, d):
-        """Records an operation in which tdict saves a tree and opens the file. The format decides the order of keys in
-        the result."""
+        """Records an operation in which tdict saves a tree and opens the file. The format decides the order of keys."""
         self.check_sound(self.pool[s])
         td, format = self.pool[s], self.r.choice(FORMATS)
         self.check_columns(td, format)

@@ -193,8 +193,7 @@ class KeyOperations:
                            lambda t: t.set(self.key(path), child))
 
     def op_handle(self, s, d):
-        """Puts a child of one slot's tree into another slot, so that a change of the child through that slot also
-        changes the parent."""
+        """Puts a child of one slot's tree into another slot, so that operations on that slot also change the parent."""
         nodes = list(self.nodes(self.pool[s]))
         if not nodes or s == d:
             raise Wanted("a handle of a missing child")

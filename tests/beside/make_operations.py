@@ -113,8 +113,7 @@ class Maker(KeyOperations, FileOperations):
         return base
 
     def agreement(self, td):
-        """Returns "whole" if all entries below agree with the batch size, "tensors" if only the tensors do, else
-        "not"."""
+        """Returns "whole" if all entries agree with the batch size, "tensors" if only the tensors do, else "not"."""
         bs = td.batch_size
         if any(v.shape[: len(bs)] != bs for _, v in self.leaves(td)):
             return "not"

@@ -133,8 +133,7 @@ def files_of(folder):
 
 
 def check_bytes(tdict, folder):
-    """Checks that tdict writes the same bytes as the package. Leaves out lists, dicts and reals, which JSON can write
-    in several ways."""
+    """Checks that tdict writes the package's bytes. Leaves out lists, dicts and reals, whose JSON has several forms."""
     td = random_td()
     for _, level in [(None, td), *td.items(include_nested=True, is_leaf=lambda cls: False)]:
         if isinstance(level, TensorDict):
@@ -204,8 +203,7 @@ def check_ragged(tdict, folder):
 
 
 def check_unbatched(tdict, folder):
-    """Checks that unbatched leaves of a safetensors file survive each format, although TensorDict's own formats lack
-    them."""
+    """Checks that unbatched leaves of a safetensors file survive each of TensorDict's own formats, which lack them."""
     td = TensorDict({"x": torch.arange(3), "c": {"y": torch.ones(3)}}, [3])
     td["u"] = UnbatchedTensor(random_tensor(torch.float32, [5]))
     tensordict.to_safetensors(td, f"{folder}/u.safetensors")

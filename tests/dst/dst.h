@@ -80,11 +80,9 @@ static inline dst_thread *dst_me(void) { return &dst_the.threads[dst_self]; }
 
 /* Makes a decision: the scheduler chooses the next thread. Returns when this thread runs again. */
 void dst_decide(const char *call, void *site);
-/* Sets the state of the current thread and makes a decision. Returns when the thread can run and was chosen. Its state
- * is then DST_READY again. */
+/* Sets the current thread's state and makes a decision. Returns when the thread was chosen, in the state DST_READY. */
 void dst_wait(dst_state state, void *object, int64_t deadline_ns, const char *call, void *site);
-/* dst_take_token() waits until this thread gets the token. dst_end_thread() makes the last decision of the current
- * thread. */
+/* dst_take_token() waits until this thread gets the token. dst_end_thread() makes the thread's last decision. */
 void dst_take_token(int self);
 void dst_end_thread(void);
 /* Adds a runnable thread to the table. Returns its number. */
@@ -102,14 +100,13 @@ void dst_choice_start(uint64_t seed);
 /* Chooses a number below n: 0 with probability stay / 256, otherwise any number. 0 is the default: the fewer other
  * choices a run has, the simpler it is. */
 uint64_t dst_choose(uint64_t n, unsigned stay);
-/* Returns the index of the next thread in `threads`, which are all runnable. If `can_stay` is true, threads[0] is the
- * current thread. */
+/* Returns the index of the next thread in `threads`. All can run. If `can_stay` is true, threads[0] is the current
+ * one. */
 int dst_choose_thread(const int *threads, int count, bool can_stay);
 /* Gives the thread the lowest priority. */
 void dst_give_way(int thread);
 uint64_t dst_new_priority(void);
-/* Returns true if this kind of misfortune should happen now. If the caller lets it happen, it must call
- * dst_misfortune_happened(). */
+/* Returns true if this kind of misfortune should happen now. If it does, the caller calls dst_misfortune_happened(). */
 bool dst_misfortune(enum dst_misfortune kind);
 void dst_misfortune_happened(enum dst_misfortune kind);
 bool dst_call_fails(enum dst_misfortune kind); /* calls dst_misfortune() and dst_misfortune_happened() */

@@ -43,8 +43,7 @@ static void *run_thread(void *argument) {
   return s.run(s.argument);
 }
 
-/* Joins the real thread, which has given up the token for the last time. Frees its stack and its number for new
- * threads. */
+/* Joins the real thread, which has given up the token for good. New threads may then use its stack and its number. */
 static void reap(dst_thread *t, void **result) {
   DST_REAL(pthread_join)(t->real, result);
   dst_stack_give(t->stack);

@@ -62,8 +62,7 @@ def statements(code, begin, end):
 
 
 def changes(text, code, begin, end, with_leaks):
-    """Yields the changes of a function as (rule, begin, end, new text). `code` is `text` without comments and
-    strings."""
+    """Yields the changes of a function as (rule, begin, end, new text). `code` lacks comments and strings."""
     for first, last in statements(code, begin, end):
         old = code[first:last]
         if len(old) > 1 and not KEPT.match(old) and not DECLARATION.match(old) and (with_leaks or "free(" not in old):

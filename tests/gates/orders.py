@@ -31,8 +31,7 @@ def arguments(code, begin):
 
 
 def uses_of(code, file):
-    """Returns the operations of a file that name an order, and the number of orders that are used outside such
-    operations."""
+    """Returns the operations of a file that name an order, and the number of orders outside such operations."""
     uses, num_named = [], 0
     for call in CALL.finditer(code):
         listed = arguments(code, call.end())

@@ -215,8 +215,7 @@ def check_round(report, copy, gate, group):
 
 
 def check_symbols(report, root, folder):
-    """Runs the gate `symbols` on small libraries. The first has exactly the public functions. Each other library has a
-    fault."""
+    """Runs the gate `symbols` on small libraries. The first has the public functions. The others have faults."""
     functions = source.api_functions(root)
     stub = "".join(f"void {name}(void) {{}}\n" for name, header in functions.items() if header != OTHER_LIBRARIES)
     faults = [

@@ -50,8 +50,7 @@ class Report:
 
 
 def newest_clang():
-    """Returns the first of clang-19, clang-18 and clang that is installed, or None. Newer versions have more
-    warnings."""
+    """Returns the first of clang-19, clang-18 and clang that is installed, or None. Newer ones have more warnings."""
     return next(filter(shutil.which, ("clang-19", "clang-18", "clang")), None)
 
 
@@ -76,8 +75,7 @@ def files(root, *patterns):
 
 
 def blank(text, keep_strings=False):
-    """Returns the text with comments and the contents of strings replaced by spaces. Line breaks are kept. If
-    `keep_strings` is true, strings are kept, too."""
+    """Returns the text with spaces for comments and, unless keep_strings, for strings' contents. Keeps line breaks."""
 
     def spaces(match):
         token = match.group(0)

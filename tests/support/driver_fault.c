@@ -1,5 +1,4 @@
-/* Implements a driver whose calls fail on demand. It retains the driver that it wraps. Thread rule: see
- * driver_fault.h. */
+/* Implements a driver whose calls fail on demand, and which retains the wrapped driver. Thread rule: see the header. */
 #include "support/driver_fault.h"
 
 #include <pthread.h>
@@ -81,8 +80,7 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
 #define FAIL_OR_COUNT(kind, things, entry, ...) \
   FAIL_OR_CALL(kind, entry, __VA_ARGS__);       \
   return count(f, &f->live.things, 1, result)
-/* Always calls the wrapped driver. Declares `result`, the driver's return value, and `code`, the code that the fault
- * requires. */
+/* Always calls the wrapped driver. Declares `result`, what the driver returns, and `code`, what the fault requires. */
 #define CALL_THEN_FAIL(kind, entry, ...)                     \
   fault_driver *f = fault_of(d);                             \
   tdict_cu code = count_call(f, TDICT_FAULT_##kind), result; \

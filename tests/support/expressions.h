@@ -28,8 +28,8 @@
     with_;                               \
   })
 #define TD_SET_FIELD_(field) with_.field
-/* Like td_with(), but returns a pointer. It is valid until the end of the block, or inside td_ok() until the call
- * returns. */
+/* Like td_with(), but returns a pointer, which is valid until the end of the block (in td_ok(), until the call
+ * returns). */
 #define td_options(type, ...) ((type[]){td_with(type, __VA_ARGS__)})
 
 /* Initializer of a tdict_type: static const tdict_type box = TD_TYPE(.name = "box", .release = release_box); */

@@ -16,8 +16,8 @@ bool td_fail_alloc_stop(void);
 /* Returns how many allocations this thread attempted after td_fail_alloc() and before td_fail_alloc_stop(). */
 int64_t td_allocs_seen(void);
 
-/* A loop that makes one allocation of a call fail in each round: the first, then the second and so on. In the last
- * round, no allocation fails.
+/* A loop whose rounds make the first, the second, ... allocation of a call fail. In the last round, no allocation
+ * fails.
  *
  *   TD_SWEEP(s)
  *     if (td_refused(s, tdict_load(context, path, device, NULL, &out, err))) assert_null(out); */
@@ -27,8 +27,7 @@ typedef struct td_sweep {
   tdict_error error;
 } td_sweep;
 #define TD_SWEEP(sweep) for (td_sweep sweep = {.n = -1, .failed = true}; sweep.failed;)
-/* Runs the call in one round of the loop. The call may use `err`. Returns its status, which must be TDICT_ENOMEM or
- * TDICT_OK. */
+/* Runs the call of a round. The call may use `err`. Returns its status, which must be TDICT_ENOMEM or TDICT_OK. */
 #define td_sweep_call(sweep, call)                                                       \
   __extension__({                                                                        \
     tdict_error *err = &(sweep).error;                                                   \

@@ -1,5 +1,4 @@
-/* Makes trees and tensors that a string describes, and fills them. For the grammar of the strings, see tree_text.h.
- * Examples:
+/* Makes trees and tensors that a string describes, and fills them. For their grammar, see tree_text.h. Examples:
  *
  *   tdict_tree *batch = td_tree("[4] obs:f32[4,3] reward:f32[4]");
  *   tdict_tensor *rows = td_tensor("i64[%d,3]", count);
@@ -18,11 +17,10 @@ TDICT_BEGIN_DECLS
 /* Make trees and tensors in host memory with random bytes. Elements of dtype bool are 0 or 1. */
 tdict_tree *td_tree(const char *text, ...) TD_FORMAT(1, 2);
 tdict_tensor *td_tensor(const char *text, ...) TD_FORMAT(1, 2);
-/* Like td_tree() and td_tensor(), but in `memory` (NULL: host memory). The leaves of a tree on a device may share a
- * storage. */
+/* The same in `memory` (NULL: host memory). The leaves of a tree on a device may share a storage. */
 tdict_tree *td_tree_in(tdict_memory *memory, const char *text, ...) TD_FORMAT(2, 3);
 tdict_tensor *td_tensor_in(tdict_memory *memory, const char *text, ...) TD_FORMAT(2, 3);
-/* Like td_tree() and td_tensor(), but the elements of each leaf are 0, 1, 2 and so on. Only integers, f32 and f64. */
+/* The same with the elements 0, 1, 2 and so on in each leaf. Only for integers, f32 and f64. */
 tdict_tree *td_tree_counting(const char *text, ...) TD_FORMAT(1, 2);
 tdict_tensor *td_tensor_counting(const char *text, ...) TD_FORMAT(1, 2);
 

@@ -298,8 +298,7 @@ static void clear_counts(m_tree *t) {
     if (t->entries[i].tree) clear_counts(t->entries[i].tree);
 }
 
-/* Adds to `above` of each node below a locked tree the number of entries that refer to the node. Visits each node
- * once. */
+/* Counts, in `above` of each node below a locked tree, the entries that refer to the node. Visits each node once. */
 static void count_below(m_tree *t) {
   if (t->mark == last_mark) return;
   t->mark = last_mark;

@@ -86,8 +86,7 @@ tdict_tensor *ops_tensor(const m_array *a) {
   return t;
 }
 
-/* Adds the model's entries to `td`. Sets the batch size of a child only after adding the child, because the parent may
- * refuse a child with this batch size. */
+/* Adds the model's entries. Sets the batch size of a child after adding the child, because the parent may refuse it. */
 static void fill_tree(tdict_tree *td, const m_tree *t) {
   for (int i = 0; i < t->count; i++) {
     char path[2 * M_KEY];

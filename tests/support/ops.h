@@ -55,8 +55,8 @@ tdict_status ops_disarm(ops *o, tdict_status status);
 #define OPS_CALL(o, call) (ops_arm(o), ops_disarm(o, (call)))
 /* Complains if `status` differs from `wanted`, the status that the model expects. Returns whether both are TDICT_OK. */
 bool ops_judge(ops *o, tdict_status status, tdict_status wanted);
-/* Compares a result with its model, and puts it into the pool, which takes over the reference. A result with too many
- * cells or dimensions is released instead. */
+/* Compares a result with its model. Then puts it into the pool, or releases it if it has too many cells or
+ * dimensions. */
 void ops_keep(ops *o, tdict_tree *td, m_tree *model);
 /* Returns the slot of a random tree in the pool. */
 int ops_slot(ops *o);
@@ -108,8 +108,7 @@ void ops_close_context(void);
 /* Moves a tree to the simulated device and back. */
 tdict_status ops_there_and_back(const tdict_tree *td, tdict_tree **out, tdict_error *err);
 
-/* The random choices of an operation that makes a tree from a tree: which call to make, and numbers for its
- * arguments. */
+/* The random choices of an operation that makes a tree from a tree: which call, and numbers for its arguments. */
 typedef struct ops_choice {
   uint32_t way; /* below OPS_INDICES, OPS_SHAPES or OPS_JOINS */
   int64_t n[4]; /* -1, 0 or 1 */

@@ -1,6 +1,5 @@
-/* Operations on trees with a ragged leaf. Results are compared with plain arrays of rows. The tree also has a tensor
- * "t" with the row numbers, so "t" of a result says which rows the ragged leaf must have. Other operations test
- * tensors. See ops.h. */
+/* Operations on trees with a ragged leaf. Results are compared with plain arrays of rows. The tree also has the row
+ * numbers in a tensor "t", so a result's "t" says which rows it must have. Other operations test tensors. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,8 +155,7 @@ static void op_ragged_whole(ops *o) {
   make(o, keep_rows, OPS_WAYS_OF_ALL_LEAVES);
 }
 
-/* Returns new rows with the lengths of row `first` and the later rows. If `differs` is true, the last length
- * differs. */
+/* Returns new rows with the lengths of the rows from `first` on. If `differs` is true, the last length differs. */
 static row_list choose_values(ops *o, const row_list *r, int64_t first, bool differs) {
   row_list value = {.count = r->count - first};
   for (int64_t i = 0; i < value.count; i++) {

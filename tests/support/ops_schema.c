@@ -9,8 +9,7 @@
 
 enum { MOST_ARRAYS = 64 };
 
-/* Computes a node's batch size in a schema: its own if that begins with the parent's, otherwise the parent's, which the
- * caller passes in *nb and `bs`. */
+/* Replaces the parent's batch size in *nb and `bs` with the node's, if the node's begins with it. */
 static void schema_batch(const m_tree *t, int *nb, int64_t *bs) {
   if (t->nb < *nb || (*nb && memcmp(t->bs, bs, (size_t)*nb * sizeof *bs) != 0)) return;
   *nb = t->nb;
@@ -32,8 +31,8 @@ static bool same_sizes(int n, const int64_t *sizes, int wanted_n, const int64_t 
   return n == wanted_n && (n == 0 || memcmp(sizes, wanted, (size_t)n * sizeof *sizes) == 0);
 }
 
-/* Compares the entries of a schema, starting at entry *i, with the entries of a node. `bs` is the node's batch size in
- * the schema. */
+/* Compares the entries of a schema, starting at *i, with those of a node. `bs` is the node's batch size in the
+ * schema. */
 static bool schema_is(const tdict_schema *s, size_t *i, const m_tree *t, int depth, int nb, const int64_t *bs) {
   for (int k = 0; k < t->count; k++) {
     const m_entry *m = &t->entries[k];

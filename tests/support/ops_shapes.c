@@ -35,8 +35,7 @@ static void end_choice(index_choice *c) {
   for (int i = 0; i < M_DIMS; i++) tdict_tensor_release(c->masks[i]);
 }
 
-/* Records a list or mask that selects `count` positions in dimensions [d, d + dims). The caller has stored the
- * positions in c->coords. */
+/* Records a list or mask that selects `count` positions in dimensions [d, d + dims). They are in c->coords. */
 static tdict_status note_list(index_choice *c, int d, int dims, int64_t count) {
   if (c->lists && c->map.out_ndim != c->at) c->apart = true;
   if (c->lists++ == 0) {
@@ -456,8 +455,7 @@ static void op_transpose(ops *o) {
   finish(o, status, td, t, good ? &map : NULL);
 }
 
-/* The pieces into which dimension `dim` is split. Piece i has sizes[i] elements. If `drops` is true, the pieces lack
- * the dimension. */
+/* The pieces of dimension `dim`. Piece i has sizes[i] elements. If `drops` is true, the pieces lack the dimension. */
 typedef struct pieces {
   int dim;
   const int64_t *sizes;

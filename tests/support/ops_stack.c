@@ -229,8 +229,7 @@ static void op_entries(ops *o) {
   ops_end_pile(o, &p);
 }
 
-/* Sets an array at a path in the model, as tdict_set() does, and returns the expected status. If `checks_only` is true,
- * changes nothing. */
+/* Sets an array at a path in the model, unless `checks_only`. Returns the status that tdict_set() must return. */
 static tdict_status put_at(m_tree *t, const char *const *keys, int count, m_array *a, bool checks_only) {
   int depth = 0; /* number of existing nodes on the path */
   bool through;

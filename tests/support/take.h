@@ -16,8 +16,7 @@ static inline tdict_status td_take(tdict_status status, tdict_future *future, td
   return status;
 }
 
-/* Copies the options, and moves `stats` of the copy to *stats. Returns the copy. Returns `options` itself if it is NULL
- * or has another size. */
+/* Copies the options and moves their `stats` to *stats. Returns the copy, or `options` if NULL or of another size. */
 static inline const tdict_transfer_options *td_split_stats(const tdict_transfer_options *options,
                                                            tdict_transfer_options *copy, tdict_transfer_stats **stats) {
   *stats = NULL;

@@ -34,14 +34,12 @@ void thread_world_fail(thread_world *world, int rank, int call, bool silent);
 /* Flips bits of one byte that call number `call` (from 0) of the rank's table receives. If all ranks then wait for each
  * other, they get TDICT_ETIMEDOUT at once. */
 void thread_world_damage(thread_world *world, int rank, int call, size_t byte, unsigned char bits);
-/* Returns the number of bytes that call number `call` of a rank has received. Only the first 32 calls are recorded. For
- * all others, returns 0. */
+/* Returns the number of bytes that call number `call` of a rank has received. Only the first 32 calls are recorded. */
 size_t thread_world_received(thread_world *world, int rank, int call);
 /* Declares that a rank makes no further calls. Other ranks that wait for this rank get TDICT_ELOST. */
 void thread_world_leave(thread_world *world, int rank);
 
-/* Return the number of a rank's calls of this kind since the last thread_world_forget(), and the bytes of these
- * calls. */
+/* Return the number of a rank's calls of this kind since the last thread_world_forget(), and the bytes of these. */
 int thread_world_calls(thread_world *world, int rank, thread_kind kind);
 size_t thread_world_bytes(thread_world *world, int rank, thread_kind kind);
 void thread_world_forget(thread_world *world);

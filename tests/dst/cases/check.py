@@ -142,8 +142,7 @@ def test_destructors():
 
 
 def test_replay():
-    """Replaying a recorded list of choices repeats the run. With an empty list, threads switch only if the running one
-    must wait."""
+    """Replaying a recorded list of choices repeats the run. With an empty list, threads switch only at waits."""
     with tempfile.TemporaryDirectory() as folder:
         choices = pathlib.Path(folder) / "choices"
         for program in (PROGRAM, PROGRAM_ATOMIC):

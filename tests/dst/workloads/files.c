@@ -52,8 +52,7 @@ static void note_start(player *p, int64_t generation) {
   p->live |= 1u << generation;
   if (!dst_has_crashed()) p->durable |= 1u << generation;
 }
-/* Records that a save has succeeded. It ran after all earlier saves of the file, so their generations are
- * overwritten. */
+/* Records that a save has succeeded. It ran after all earlier saves of the file, so it has overwritten them. */
 static void note_success(player *p, int64_t generation) {
   const uint32_t later = ~((1u << generation) - 1);
   p->live &= later;

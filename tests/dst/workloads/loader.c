@@ -174,8 +174,7 @@ static void go_to(stage *s, const tdict_loader_state *state) {
   s->batch = state->batch;
 }
 
-/* Checks the loader after a failed batch, which counts as taken. With TDICT_ON_ERROR_FAIL, the error persists until the
- * state is set. */
+/* Checks the loader after a failed batch, which counts as taken. With TDICT_ON_ERROR_FAIL, the error persists. */
 static void after_failure(stage *s, bool is_expected) {
   const tdict_loader_state state = read_state(s);
   if (is_expected) model_true(state.epoch == s->epoch && state.batch == s->batch + 1);

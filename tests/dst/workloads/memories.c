@@ -1,8 +1,8 @@
 /* Device memory and streams: allocators of the program, memory that is freed while a stream still reads it, and
  * conversions, fills and copies within a device.
  *
- * Each thread has its own trees, but all share the devices. At the end, the context's counts must equal those of the
- * simulated driver. */
+ * Each thread has its own trees, but all share the devices. At the end, the context and the driver must have equal
+ * counts. */
 #include <pthread.h>
 #include <stdatomic.h>
 

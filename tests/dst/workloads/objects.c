@@ -2,8 +2,7 @@
  *
  * The trees of this workload have objects of four types. The hooks of a crate move a tree that can hold another crate,
  * so transfers are started within transfers. The hooks of a box use the functions of tdict/hook.h. A flat object has
- * only the hooks flatten and unflatten. A stone has no hooks and stays where it is. The hook to_device of some crates
- * fails. */
+ * only the hooks flatten and unflatten. A stone has no hooks and stays where it is. Some crates cannot be moved. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /* A replay buffer with a writer, and a loader that draws its rows.
  *
  * The writer appends and rewrites rows, and records the contents of the buffer after each write as a version. The
- * loader reads all rows of a batch between two writes, so a batch must equal the rows of one version, which is not
- * older than the start of the epoch and not newer than the delivery of the batch. Stamps contain the numbers of the
- * write and the row. */
+ * loader reads all rows of a batch between two writes, so a batch must equal the rows of one version. This version is
+ * not older than the epoch and not newer than the delivery. Stamps contain the numbers of the write and the row. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -190,8 +189,7 @@ static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t 
   check_rows(s, &rows, oldest);
 }
 
-/* Takes the batches of an epoch. After an error, restarts the loader, because each tdict_loader_next() would return
- * this error again. */
+/* Takes the batches of an epoch. After an error, restarts the loader, which would return it again. */
 static void take_epoch(stage *s) {
   /* The write of the last version may be unfinished, so the version before it is also possible. */
   const int newest = num_versions(s) - 1, oldest = newest > 0 ? newest - 1 : 0;

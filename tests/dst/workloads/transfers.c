@@ -135,9 +135,8 @@ static void let_go(stage *s) {
   }
 }
 
-/* Shuts a gate, and fills in options for a transfer that waits for the gate. With these options, the call that starts
- * the transfer returns early, and the transfer uses one thread. Only one gate may be shut at a time. Returns false
- * after a misfortune. */
+/* Shuts a gate, and fills in options for a transfer that waits for the gate. With them, the call returns before the
+ * transfer ends, and one thread copies. Only one gate may be shut at a time. Returns false after a misfortune. */
 static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   *o = roll_options();
   o->num_threads = 1;
