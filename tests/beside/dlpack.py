@@ -428,7 +428,7 @@ def torch_cuda(tdict, torch):
         tdict.call("tdict_get", host, b"t", ctypes.byref(leaf))
         got = np.ctypeslib.as_array(ctypes.cast(tdict.lib.tdict_tensor_const_data(leaf), pointer(ctypes.c_float)), (1 << 16,))
         check((got == number + 1.0).all(), f"CUDA try {number}: tdict reads after PyTorch's stream")
-        # While a transfer of tdict fills a tensor, PyTorch reads the tensor on its own stream.
+        # While a tdict transfer fills a tensor, PyTorch reads the tensor on its own stream.
         got[:] = number + 0.5
         future, moved = c_void_p(), c_void_p()
         tdict.call("tdict_to_device_async", context, host, Device(2, 0), None, ctypes.byref(future))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the library's JSON reader with Python's module json, on random texts and on damaged texts.
+"""Compares the library's JSON reader with Python's json module, on random texts and on damaged texts.
 
 usage: json_texts.py PROGRAM [COUNT [SEED]] PROGRAM is beside_json_values. Both readers must accept the same texts and
 read the same values, and the text that the library writes must have these values. In addition, the library must refuse
@@ -34,7 +34,7 @@ def random_text():
 
 
 def write_string(text):
-    """Returns a text as a JSON string with random kinds of escapes."""
+    """Returns the text as a JSON string with random kinds of escapes."""
     parts = []
     for char in text:
         units = struct.unpack(f">{len(char.encode('utf-16-be')) // 2}H", char.encode("utf-16-be"))

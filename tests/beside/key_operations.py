@@ -53,7 +53,7 @@ class KeyOperations:
         paths = [self.some_path(td) for _ in range(self.r.randrange(1, 3))]
         strict = self.r.random() < 0.5
         if len(paths) > 1 and (paths[0][: len(paths[1])] == paths[1] or paths[1][: len(paths[0])] == paths[0]):
-            raise Wanted("select of a tree and one of its entries")
+            raise Wanted("select of both a tree and one of its entries")
         if any(self.through_leaf(td, p) for p in paths):
             raise Wanted("select through a tensor")
         if not strict and any(len(p) > 1 and self.key(p) not in td.keys(True) for p in paths):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records random operations of the package TensorDict on lazy stacks, for tests/beside/lazy_replay.c.
+"""Records random operations on TensorDict's lazy stacks, for tests/beside/lazy_replay.c.
 
 usage: make_lazy_stack.py COUNT SEED FILE
 Each line is an operation on a lazy stack of int64 trees, `|`, and then the result or `fails`. Operations in which tdict
@@ -51,7 +51,8 @@ class Maker:
         return t
 
     def item(self, batch):
-        """Returns a new item and its text. Usually uses the episode's shapes, so that many operations succeed."""
+        """Returns a new item and its recorded words. Usually uses the episode's shapes, so that many operations
+        succeed."""
         item, words = TensorDict({}, batch), []
         for path in KEYS:
             if self.r.random() < 0.08:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records chains of random operations of the package TensorDict on NonTensorData, NonTensorStack and UnbatchedTensor.
+"""Records chains of random operations on TensorDict's classes NonTensorData, NonTensorStack and UnbatchedTensor.
 
 usage: make_leaves.py COUNT SEED FILE [--load]
 A line is a batch size, the operations, "|", and the result: its batch size, the values of `s` and of `w` for each element
@@ -46,7 +46,7 @@ def flat(value):
 
 
 def values(td, key):
-    """Returns the value of each element."""
+    """Returns the values of a leaf, one for each element."""
     leaf = td._get_str(key, None)
     if isinstance(leaf, NonTensorData):
         return [leaf.data] * td.numel()
@@ -67,7 +67,7 @@ def factor(n, rng):
 
 
 def step(td, rng):
-    """Runs a random operation. Returns its text and the result."""
+    """Runs a random operation. Returns its words for the record and the result."""
     ndim = td.ndim
     d = rng.randrange(ndim)
     size = td.shape[d]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records random operations of the package TensorDict, for tests/beside/replay.c.
+"""Records random operations of the class TensorDict, for tests/beside/replay.c.
 
 usage: make_operations.py COUNT SEED FILE [--load]
 In some operations, tdict saves a tree and opens the file. With --load, TensorDict also saves trees, to the folder
@@ -127,7 +127,7 @@ class Maker(KeyOperations, FileOperations):
         return {k for k in range(POOL) if k != s and self.pool[k] is not None and mine & ids_of(self.pool[k])}
 
     def check_release(self, d):
-        """Refuses to release a tree with locks that shares nodes with another slot: tdict would unlock these nodes."""
+        """Refuses to release a locked tree that shares nodes with another slot: tdict would unlock these nodes."""
         td = self.pool[d]
         if td is not None and some_locked(td) and self.sharing(d):
             raise Wanted("a child that tdict unlocks when its locked parent is released")

@@ -14,7 +14,7 @@
 enum { POOL = 4, MOST_WORDS = 64, MOST_MADE = 512, MOST_TEXTS = 4096 };
 
 static tdict_tree *pool[POOL];
-static tdict_tree *made[MOST_MADE]; /* the results of the operation, which are owned here */
+static tdict_tree *made[MOST_MADE]; /* the results of the operation; this array owns them */
 static size_t num_made;
 
 static void add_elements(const tdict_tensor *t) {

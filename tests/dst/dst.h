@@ -100,8 +100,7 @@ void dst_choice_start(uint64_t seed);
 /* Chooses a number below n: 0 with probability stay / 256, otherwise any number. 0 is the default: the fewer other
  * choices a run has, the simpler it is. */
 uint64_t dst_choose(uint64_t n, unsigned stay);
-/* Returns the index of the next thread in `threads`. All can run. If `can_stay` is true, threads[0] is the current
- * one. */
+/* Returns the index of the next thread in `threads`. All can run. If `can_stay`, threads[0] is the current one. */
 int dst_choose_thread(const int *threads, int count, bool can_stay);
 /* Gives the thread the lowest priority. */
 void dst_give_way(int thread);

@@ -1,5 +1,5 @@
-/* Replaces libc's file functions. Files below DST_FOLDER are in memory. /dev/null is the real file. Below /proc and
- * /sys no file exists. Calls with other paths end the run. Most calls for files in memory are decisions. */
+/* Replaces libc's file functions. Files below DST_FOLDER are in memory. /dev/null is the real file. No file exists
+ * below /proc and /sys. Calls with other paths end the run. Most calls for files in memory are decisions. */
 #include "dst/files.h"
 
 #include <dirent.h>

@@ -111,7 +111,7 @@ DST_EXPORT FILE *popen(const char *command, const char *mode) {
   return DST_REAL(popen)(command, mode);
 }
 
-/* Fails for names without a folder: a real driver or NCCL would start threads unknown to the scheduler. */
+/* Fails for library names without a folder: a real driver or NCCL would start threads unknown to the scheduler. */
 DST_EXPORT void *dlopen(const char *path, int flags) {
   return DST_REAL(dlopen)(dst_active() && path && !strchr(path, '/') ? "dst-opens-no-library" : path, flags);
 }

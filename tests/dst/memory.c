@@ -53,7 +53,7 @@ static unsigned class_of(size_t bytes, size_t *class_bytes) {
   return NUM_SMALL + shift - 11;
 }
 
-/* Returns a block, and sets *is_zero if its bytes are zero. Call under the lock. */
+/* Returns a block, and sets *is_zero if its bytes are zero. Call with the lock held. */
 static char *take_block(unsigned class, size_t class_bytes, bool *is_zero) {
   block *b = free_blocks[class];
   *is_zero = !b;

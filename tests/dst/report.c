@@ -203,7 +203,7 @@ void dst_report_catch(void *stack) {
 void dst_report_start(void) {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
   void *frame;
-  backtrace(&frame, 1); /* loads the unwinder now */
+  backtrace(&frame, 1); /* loads the unwinder before a signal handler needs it */
   dst_report_catch(dst_alloc(DST_SIGNAL_STACK_BYTES));
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigaction(caught[i], &action, NULL);
   atexit(print_end);

@@ -104,7 +104,7 @@ static int create_memfd(void) {
   const int fd = (int)DST_REAL(syscall)(SYS_memfd_create, "dst", MFD_CLOEXEC, 0, 0, 0, 0);
   enum { FIRST = 1000 }; /* leaves the usual low numbers to the program */
   const int high = fd < 0 ? -1 : DST_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, FIRST);
-  if (high < 0) dst_die("no descriptor for a file in memory");
+  if (high < 0) dst_die("cannot create a descriptor for a file in memory");
   DST_REAL(close)(fd);
   return high;
 }
@@ -214,7 +214,7 @@ DST_EXPORT bool dst_scheduler_has_crashed(void);
 bool dst_scheduler_has_crashed(void) { return has_crashed; }
 
 /* Ends a section in which the file system may crash. If no crash has happened, one may happen now. After a crash, each
- * file gets a new memfd, so the program's open descriptors belong to files without a name. */
+ * surviving file gets a new memfd, so the program's open descriptors have no names any more. */
 DST_EXPORT bool dst_scheduler_crash_end(void);
 bool dst_scheduler_crash_end(void) {
   calls_until_crash = 0;

@@ -72,7 +72,7 @@ bool dst_crash(void (*body)(void *data), void *data) {
 
 bool dst_has_crashed(void) { return dst_scheduler_has_crashed && dst_scheduler_has_crashed(); }
 
-/* Runs the workload on its own thread, whose stack address does not depend on the environment of the process. */
+/* Runs the workload on its own thread, whose stack address does not depend on environment variables. */
 static void *run(void *argument) {
   for (long i = *(const long *)argument; i > 0; i--) dst_workload();
   return NULL;

@@ -19,8 +19,8 @@ bool dst_is_simulated(void);
 
 /* Kinds of misfortune. A set of kinds has the bit 1u << kind for each of its kinds. */
 enum dst_misfortune { DST_SPURIOUS, DST_EARLY_TIMEOUT, DST_ALLOC, DST_THREAD, DST_DRIVER, DST_IO };
-/* Sets whether misfortunes of these kinds may happen from now on. At first, only spurious wakeups may. Kinds in the
- * environment variable DST_OFF never happen. */
+/* Sets whether misfortunes of these kinds may happen from now on. At first, only spurious wakeups may happen. Kinds in
+ * the environment variable DST_OFF never happen. */
 void dst_allow(unsigned kinds, bool allowed);
 /* Starts or ends a section in which no allocation of this thread fails, for example in the simulated driver. Calls may
  * be nested. */

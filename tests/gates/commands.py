@@ -73,7 +73,7 @@ class Checker:
         return str(file) if file.exists() else None
 
     def check_options(self, words, text, what):
-        """Checks that the text contains the options, and for some options also the values."""
+        """Checks that the text contains the options and, for the options in VALUES, also their values."""
         known = set(OPTION.findall(text)) | {"--help"} | set(PASSES_ON.get(what, "").split())
         self.seen |= known
         for i, word in enumerate(words):

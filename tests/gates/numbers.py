@@ -17,7 +17,7 @@ LOCALE = re.compile(r"\bsetlocale\s*\(\s*(LC_ALL|LC_NUMERIC)\b")
 MESSAGES = {"tdict_fail", "tdict_fail_native", "tdict_log_write", "SET_MESSAGE"}
 ALLOWED = {
     "src/services/debug/describe.c": "summaries for people",
-    "src/services/io/json/value.c": "replaces the decimal point of the locale",
+    "src/services/io/json/value.c": "replaces the locale's decimal point",
     "src/services/io/tensordict/names.c": "writes %2E, which is not a conversion",
     "src/core/tensor/convert_tensor.c": "a value in an error message",
     "src/core/tree/print.c": "sizes for people",

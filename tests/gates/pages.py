@@ -41,7 +41,7 @@ def check_paths(report, root, page):
 
 
 def check_listings(report, root, page):
-    """Checks that the files exist that a page includes as listings."""
+    """Checks that the listings that a page includes exist."""
     for name in re.findall(r"^```\{literalinclude\} (\S+)", page.read_text(), flags=re.M):
         report.checked()
         file = root / "docs" / name[1:] if name.startswith("/listings/") else root / name[1:]

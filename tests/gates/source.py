@@ -75,7 +75,7 @@ def files(root, *patterns):
 
 
 def blank(text, keep_strings=False):
-    """Returns the text with spaces for comments and, unless keep_strings, for strings' contents. Keeps line breaks."""
+    """Replaces comments and, unless keep_strings, the contents of strings with spaces. Keeps line breaks."""
 
     def spaces(match):
         token = match.group(0)

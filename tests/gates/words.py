@@ -39,7 +39,7 @@ def names(file):
 
 
 def tokens(name):
-    """Yields the words of a name. Yields a word that ends in s also without the s."""
+    """Yields each word of a name. Yields a word that ends in s a second time, without the s."""
     for token in name.lower().split("_"):
         yield token
         if token.endswith("s"):

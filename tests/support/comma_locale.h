@@ -11,7 +11,7 @@ static inline void td_comma_locale_set(void) {
   char folder[] = "/tmp/tdict-locale-XXXXXX", command[256], text[8];
   assert_non_null(mkdtemp(folder));
   snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >/dev/null 2>&1", folder);
-  (void)!system(command); /* the status is 1 even for warnings */
+  (void)!system(command); /* localedef returns 1 even for warnings */
   setenv("LOCPATH", folder, 1);
   const char *set = setlocale(LC_ALL, "de_DE.UTF-8");
   snprintf(command, sizeof command, "rm -r %s", folder);

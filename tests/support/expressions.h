@@ -3,7 +3,7 @@
 #define TDICT_TESTS_SUPPORT_EXPRESSIONS_H
 
 /* Makes a call, which must succeed, and returns what it writes to `made`: td_made(tree, tdict_clone(td, &made, err)).
- * `name` is a type of scoped.h. */
+ * `name` is a type in scoped.h. */
 #define td_made(name, call)       \
   __extension__({                 \
     td_scoped_##name made = NULL; \
@@ -28,8 +28,7 @@
     with_;                               \
   })
 #define TD_SET_FIELD_(field) with_.field
-/* Like td_with(), but returns a pointer, which is valid until the end of the block (in td_ok(), until the call
- * returns). */
+/* Like td_with(), but returns a pointer, valid until the end of the block or, in td_ok(), until the call returns. */
 #define td_options(type, ...) ((type[]){td_with(type, __VA_ARGS__)})
 
 /* Initializer of a tdict_type: static const tdict_type box = TD_TYPE(.name = "box", .release = release_box); */

@@ -16,14 +16,13 @@ bool td_fail_alloc_stop(void);
 /* Returns how many allocations this thread attempted after td_fail_alloc() and before td_fail_alloc_stop(). */
 int64_t td_allocs_seen(void);
 
-/* A loop whose rounds make the first, the second, ... allocation of a call fail. In the last round, no allocation
- * fails.
+/* A loop whose rounds make the first, the second, ... allocation of a call fail. In the last round, none fails.
  *
  *   TD_SWEEP(s)
  *     if (td_refused(s, tdict_load(context, path, device, NULL, &out, err))) assert_null(out); */
 typedef struct td_sweep {
   int64_t n;   /* number of the allocation that fails, from 0 */
-  bool failed; /* whether it has failed in this round */
+  bool failed; /* whether an allocation failed in this round */
   tdict_error error;
 } td_sweep;
 #define TD_SWEEP(sweep) for (td_sweep sweep = {.n = -1, .failed = true}; sweep.failed;)

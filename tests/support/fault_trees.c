@@ -87,7 +87,7 @@ static void add_rows(gathering *g, const tdict_tensor_desc *v, int dim, const ch
     return;
   }
   if (g->room - g->at < count) {
-    g->wrong = "there are more bytes than in the source";
+    g->wrong = "the tree has more bytes than the buffer";
     return;
   }
   if (v->device.type == TDICT_DEVICE_CPU)

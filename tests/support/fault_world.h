@@ -1,5 +1,5 @@
-/* What sweeps over faults share: a driver whose calls fail on demand, operations in a context over this driver, source
- * and destination trees that outlive the context, and the expected bytes.
+/* Code shared by sweeps over faults: a driver whose calls fail on demand, operations in a context over this driver,
+ * source and destination trees that outlive the context, and the expected bytes.
  *
  * A case opens one world and closes it. Thread rule: the main thread, because a failure ends the case. */
 #ifndef TDICT_TESTS_SUPPORT_FAULT_WORLD_H
@@ -34,7 +34,7 @@ enum { FW_NUM_VARIANTS = 7 };
 extern const fw_variant fw_variants[FW_NUM_VARIANTS];
 
 typedef struct fw_world {
-  tdict_driver *inner, *driver; /* the device's driver, and the driver that wraps it and fails */
+  tdict_driver *inner, *driver; /* the device's driver, and the fault driver that wraps it */
   tdict_device device;
   int32_t num_threads;  /* for new contexts; 2 by default */
   tdict_context *maker; /* the context that makes all trees of the world */
@@ -75,7 +75,7 @@ void fw_do(fw_world *w, fw_run *run);
 void fw_check_bytes(fw_world *w, const fw_run *run);
 /* Checks after a failed transfer_into() that the destination's accessors return NULL. */
 void fw_check_lost(fw_world *w, const fw_run *run);
-/* Returns the source of an operation. Errors contain its paths. */
+/* Returns the source of an operation. Errors name paths of this tree. */
 const tdict_tree *fw_source(const fw_world *w, fw_op op);
 /* Checks that no transfer still reads the source: its accessors return addresses, not NULL. */
 void fw_check_source_free(fw_world *w, const fw_run *run);

@@ -31,7 +31,7 @@ static inline td_float_env td_float_env_set(int i) {
       {0x5f80, 0xb7f}, /* rounds up */
       {0x3f80, 0x77f}, /* rounds down */
       {0x7f80, 0xf7f}, /* rounds toward zero */
-      {0x9fc0, 0x07f}, /* FTZ and DAZ; long double has 24 bits */
+      {0x9fc0, 0x07f}, /* FTZ and DAZ; long double has a 24-bit significand */
       {0xdfc0, 0xb7f}, /* FTZ and DAZ, rounds up */
   };
   td_float_env_put(all[i]);

@@ -18,7 +18,7 @@ static inline void pass_gate(void *user) {
   atomic_store(&g->left, true);
 }
 static inline void open_gate(gate *g) { atomic_store(&g->open, true); }
-/* A function for a thread: opens the gate when all other threads sleep. */
+/* A thread function: opens the gate when all other threads sleep. */
 static inline void *open_gate_at_rest(void *user) {
   td_rest();
   open_gate(user);

@@ -1,4 +1,4 @@
-/* Short functions on lazy stacks for tests. */
+/* Helper functions for lazy stacks. */
 #ifndef TDICT_TESTS_SUPPORT_LAZY_H
 #define TDICT_TESTS_SUPPORT_LAZY_H
 

@@ -17,10 +17,10 @@ TDICT_BEGIN_DECLS
 /* Make trees and tensors in host memory with random bytes. Elements of dtype bool are 0 or 1. */
 tdict_tree *td_tree(const char *text, ...) TD_FORMAT(1, 2);
 tdict_tensor *td_tensor(const char *text, ...) TD_FORMAT(1, 2);
-/* The same in `memory` (NULL: host memory). The leaves of a tree on a device may share a storage. */
+/* Make trees and tensors in `memory` (NULL: host memory). On a device, the leaves of a tree may share a storage. */
 tdict_tree *td_tree_in(tdict_memory *memory, const char *text, ...) TD_FORMAT(2, 3);
 tdict_tensor *td_tensor_in(tdict_memory *memory, const char *text, ...) TD_FORMAT(2, 3);
-/* The same with the elements 0, 1, 2 and so on in each leaf. Only for integers, f32 and f64. */
+/* Make leaves with the elements 0, 1, 2 and so on. Only for integers, f32 and f64. */
 tdict_tree *td_tree_counting(const char *text, ...) TD_FORMAT(1, 2);
 tdict_tensor *td_tensor_counting(const char *text, ...) TD_FORMAT(1, 2);
 

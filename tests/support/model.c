@@ -429,7 +429,8 @@ static const char *check_array(const m_array *a, const tdict_tensor *t, const ch
       continue;
     }
     if (!places[a->cells[i]]) places[a->cells[i]] = place;
-    if (places[a->cells[i]] != place) return SAY("%s: element %lld has another address than before", key, (long long)i);
+    if (places[a->cells[i]] != place)
+      return SAY("%s: element %lld is not at the same address as before", key, (long long)i);
     next_index(a->ndim, a->shape, index);
   }
   return NULL;

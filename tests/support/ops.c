@@ -37,7 +37,7 @@ tdict_status ops_disarm(ops *o, tdict_status status) {
   if (o->refuse < 0) return status;
   bool hit = ops_refuse.end();
   o->refused = hit && status == TDICT_ENOMEM;
-  if (!hit) o->refuse = -1; /* the call made fewer allocations */
+  if (!hit) o->refuse = -1; /* the call ended before allocation number o->refuse */
   return status;
 }
 

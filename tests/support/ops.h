@@ -55,8 +55,7 @@ tdict_status ops_disarm(ops *o, tdict_status status);
 #define OPS_CALL(o, call) (ops_arm(o), ops_disarm(o, (call)))
 /* Complains if `status` differs from `wanted`, the status that the model expects. Returns whether both are TDICT_OK. */
 bool ops_judge(ops *o, tdict_status status, tdict_status wanted);
-/* Compares a result with its model. Then puts it into the pool, or releases it if it has too many cells or
- * dimensions. */
+/* Compares a result with its model. Then puts it into the pool, or releases it if it is too large. */
 void ops_keep(ops *o, tdict_tree *td, m_tree *model);
 /* Returns the slot of a random tree in the pool. */
 int ops_slot(ops *o);
@@ -102,7 +101,7 @@ m_array *ops_join_items(const ops_pile *p, const char *path);
 /* Complains if an item differs from its model. Then releases the pile. */
 void ops_end_pile(ops *o, ops_pile *p);
 
-/* Returns a context with a simulated device, which the first call creates. */
+/* Returns the context with a simulated device. The first call creates the context. */
 tdict_context *ops_context(void);
 void ops_close_context(void);
 /* Moves a tree to the simulated device and back. */
@@ -132,7 +131,7 @@ void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways);
 /* Operations that keep the index of each element, or add a new first dimension. */
 enum { OPS_WHOLE_WAYS = 4, OPS_WAYS_OF_ALL_LEAVES = 2 };
 tdict_status ops_whole_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
-/* Checks such leaves after an operation. Returns NULL, or a text that says what is wrong. */
+/* Checks such leaves after an operation. Returns NULL, or a string that says what is wrong. */
 const char *ops_check_values(const tdict_tree *td);
 
 typedef void (*ops_fn)(ops *o);

@@ -208,8 +208,7 @@ static int count_nodes(const m_tree *t) {
   return count;
 }
 
-/* Adds an existing node below another one, so that parents share it, or a new empty tree, whose batch size may
- * change. */
+/* Adds an existing node as a shared child of another node, or a new empty tree, whose batch size may change. */
 static void op_share(ops *o) {
   node to = pick_node(o), from = pick_node(o);
   const char *key = pick_key(o);

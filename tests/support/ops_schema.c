@@ -31,8 +31,7 @@ static bool same_sizes(int n, const int64_t *sizes, int wanted_n, const int64_t 
   return n == wanted_n && (n == 0 || memcmp(sizes, wanted, (size_t)n * sizeof *sizes) == 0);
 }
 
-/* Compares the entries of a schema, starting at *i, with those of a node. `bs` is the node's batch size in the
- * schema. */
+/* Compares a schema's entries, starting at *i, with a node's entries. `bs` is the node's batch size in the schema. */
 static bool schema_is(const tdict_schema *s, size_t *i, const m_tree *t, int depth, int nb, const int64_t *bs) {
   for (int k = 0; k < t->count; k++) {
     const m_entry *m = &t->entries[k];

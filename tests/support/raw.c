@@ -34,7 +34,7 @@ struct raw_memory {
   raw_cuda cuda;
   void *primary; /* cuda: the device's primary context */
   int number;    /* cuda: the device's CUdevice */
-  void *copying; /* cuda: a stream; created before all blocks, see compute-sanitizer in docs/testing.md */
+  void *copying; /* cuda: a stream for copies; created before all blocks, see compute-sanitizer in docs/testing.md */
 };
 
 static void cu(int result, const char *call) {

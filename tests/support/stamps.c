@@ -61,7 +61,7 @@ tdict_tree *stamp_tree(int64_t generation) {
 static tdict_status refill_one(void *user, const tdict_entry *e, tdict_error *err) {
   (void)err;
   if (!e->tensor || !tdict_tensor_numel(e->tensor)) return TDICT_OK;
-  int64_t *data = tdict_tensor_data(e->tensor); /* without gaps, dimensions in any order */
+  int64_t *data = tdict_tensor_data(e->tensor); /* the elements have no gaps, in any order of dimensions */
   if (!data) return TDICT_ENOTFOUND;
   fill(e->tensor, data, stamp_word(*(const int64_t *)user, e->key[1] - '0'));
   return TDICT_OK;

@@ -16,7 +16,7 @@ static inline tdict_status td_take(tdict_status status, tdict_future *future, td
   return status;
 }
 
-/* Copies the options and moves their `stats` to *stats. Returns the copy, or `options` if NULL or of another size. */
+/* Copies options without `stats`, which goes to *stats. Returns the copy, or `options` if NULL or of another size. */
 static inline const tdict_transfer_options *td_split_stats(const tdict_transfer_options *options,
                                                            tdict_transfer_options *copy, tdict_transfer_stats **stats) {
   *stats = NULL;
@@ -42,7 +42,7 @@ static inline tdict_status td_load_into(tdict_context *context, tdict_tree *dst,
   return td_take(status, future, stats, NULL, err);
 }
 
-/* Writes the trees of all devices to `trees`. */
+/* Writes the tree of each device to `trees`. */
 static inline tdict_status td_to_devices(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
                                          const tdict_transfer_options *options, tdict_tree **trees, tdict_error *err) {
   tdict_future *future = NULL;

@@ -1,4 +1,4 @@
-/* What each test file uses: macros for cases, the device of the run, asserts, and random data.
+/* Used by each test file: macros for cases, the device of the run, asserts, and random data.
  *
  * A test file includes this header and defines cases. CMake finds each case by the name of its macro at the start of a
  * line: CASE(name) runs once DEVICE_CASE(name) runs on host, sim and cuda GPU_CASE(name) runs on sim and cuda

@@ -16,7 +16,7 @@ extern const tdict_type thing_hooked;
 /* Has the hooks flatten and unflatten. Its tree has the keys "a" and "b". */
 extern const tdict_type thing_flat;
 
-/* Creates a thing that takes over the tensors. If it fails, returns NULL, and the caller keeps the tensors. */
+/* Creates a thing that takes over the tensors. On failure, returns NULL, and the caller keeps the tensors. */
 thing *thing_create(tdict_tensor *a, tdict_tensor *b);
 /* Returns the number of things that exist. */
 int64_t thing_count(void);

@@ -39,7 +39,7 @@ size_t thread_world_received(thread_world *world, int rank, int call);
 /* Declares that a rank makes no further calls. Other ranks that wait for this rank get TDICT_ELOST. */
 void thread_world_leave(thread_world *world, int rank);
 
-/* Return the number of a rank's calls of this kind since the last thread_world_forget(), and the bytes of these. */
+/* Return the number and the bytes of a rank's calls of this kind since the last thread_world_forget(). */
 int thread_world_calls(thread_world *world, int rank, thread_kind kind);
 size_t thread_world_bytes(thread_world *world, int rank, thread_kind kind);
 void thread_world_forget(thread_world *world);

@@ -5,8 +5,8 @@
 
 enum { WATCH_MAX_THREADS = 64 };
 
-/* Starts the watchdog. It ends the program after `seconds` without a watch_note() or watch_bump(). Only one can run at
- * a time. */
+/* Starts the watchdog. It ends the program after `seconds` without watch_note() or watch_bump(). Only one runs at a
+ * time. */
 void watch_begin(int seconds);
 void watch_end(void);
 /* Records what thread number `thread` does next. `state` must be a literal, or stay valid until watch_end(). */

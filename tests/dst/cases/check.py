@@ -72,7 +72,7 @@ def test_planted():
     """The scheduler finds planted errors."""
     need(seeds_that_find("spurious_wakeup", "the wait ended too early", DST_RARITY_spurious="5") >= 5,
          "fewer than 5 of 20 seeds found the wait that does not recheck its condition")
-    need(seeds_that_find("spurious_wakeup", "", DST_OFF="spurious") == 0, "a wakeup was spurious, although that is off")
+    need(seeds_that_find("spurious_wakeup", "", DST_OFF="spurious") == 0, "spurious wakeups cannot be switched off")
     need(seeds_that_find("lost_wakeup", "all threads sleep for ever", DST_OFF="spurious") >= 3,
          "fewer than 3 of 20 seeds found the lost wakeup")
 
@@ -128,7 +128,7 @@ def test_crash():
 
 
 def test_refusals():
-    """A run that opens a real file or starts a process ends with a message."""
+    """A run that opens a real file or starts a process fails with a message."""
     code, text = run("real_file", 1)
     need(code != 0 and "the real file /etc/hostname is refused" in text, "the file was not refused", text)
     code, text = run("other_process", 1)
@@ -152,7 +152,7 @@ def test_replay():
             need(hash_of(run("repeats", 5, program, DST_POLICY="pct")[1])[0] == first, "recording changes the run")
             need(hash_of(again)[0] == first, f"{program.name}: replaying the choices gives another run")
             choices.write_text("")
-            need(run("lost_update", 5, program, DST_REPLAY=str(choices))[0] == 0, "a thread switch not in the list")
+            need(run("lost_update", 5, program, DST_REPLAY=str(choices))[0] == 0, "threads switched without a choice")
 
 
 def test_unit_cases():

@@ -21,7 +21,7 @@ typedef struct stage {
   tdict_tree *tree;
   tree_kind kind;
   int64_t generation, width;
-  bool has_extra; /* the tree has a further tensor at "extra" */
+  bool has_extra; /* the tree has another tensor at "extra" */
 } stage;
 
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }

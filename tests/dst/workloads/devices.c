@@ -1,4 +1,4 @@
-/* Several devices and promises.
+/* Tests transfers to and from several devices, and promises.
  *
  * Each thread replicates or splits trees over up to four devices and joins the parts again, or moves a tree from one
  * device to another. A promise is the future of all parts. A thread waits for the promise, cancels it, lets a stream

@@ -169,7 +169,7 @@ static model_look look_of(const player *p, const tdict_tree *td, tdict_device de
   look.is_pinned = -1;
   return look;
 }
-/* Checks that a loaded tree is complete and has a possible generation. Afterwards only this generation is possible. */
+/* Checks that a loaded tree is complete and has a possible generation. Afterward, only this generation is possible. */
 static void check_loaded(player *p, const tdict_tree *td, uint32_t *possible) {
   const int64_t generation = model_generation(td);
   const model_rows rows = rows_of(generation);

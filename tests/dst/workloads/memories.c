@@ -1,8 +1,7 @@
 /* Device memory and streams: allocators of the program, memory that is freed while a stream still reads it, and
  * conversions, fills and copies within a device.
  *
- * Each thread has its own trees, but all share the devices. At the end, the context and the driver must have equal
- * counts. */
+ * Each thread has its own trees, but all share the devices. At the end, context and driver must have equal counts. */
 #include <pthread.h>
 #include <stdatomic.h>
 

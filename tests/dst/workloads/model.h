@@ -99,7 +99,7 @@ typedef struct model_rows {
   model_stamp stamps[MODEL_MOST_ROWS];
 } model_rows;
 model_rows model_rows_of(int64_t generation, int64_t first, int64_t count, int64_t width);
-/* Returns `count` rows of `rows`, from row `first` on. */
+/* Returns `count` rows of `rows`, starting at row `first`. */
 model_rows model_rows_slice(const model_rows *rows, int64_t first, int64_t count);
 
 /* Makes a tree in host memory with these rows. Returns NULL after a misfortune. */

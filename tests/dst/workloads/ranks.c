@@ -3,7 +3,7 @@
  * All ranks make the calls listed in a script, either blocking or asynchronous. Each rank checks its results against
  * the rows that all ranks passed to the call. In some runs, a function of a rank's table fails, or a rank ends between
  * two calls, or a rank is late. Each call then returns the right result or an error. A rank that gets an error aborts
- * its communicator, as a program would, so no rank waits for ever. */
+ * its communicator, as a program would, so no rank waits forever. */
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -67,7 +67,7 @@ static model_rows joined_rows(const script_call *c, int call) {
     for (int64_t i = 0; i < c->counts[r]; i++) joined.stamps[joined.count++] = rows_of(call, r, c->counts[r]).stamps[i];
   return joined;
 }
-/* Makes a tree on the host or, always for calls in place, on the ranks' device. Returns NULL after a misfortune. */
+/* Makes a tree on the host or the ranks' device (always there for calls in place). Returns NULL after a misfortune. */
 static tdict_tree *make_tree(stage *s, const model_rows *rows, bool in_place) {
   tdict_tree *td = dst_roll(2) ? model_tree(rows) : model_block(rows, NULL), *there = NULL;
   const bool moves = td && s->device.type != TDICT_DEVICE_CPU && (in_place || dst_roll(2));

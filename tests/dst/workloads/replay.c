@@ -164,7 +164,7 @@ static void check_rows(stage *s, const model_rows *rows, int oldest) {
     for (int v = oldest; v < s->num_versions; v++) is_found = is_found || is_version(&s->versions[v], rows);
   }
   pthread_mutex_unlock(&s->lock);
-  if (!is_found) dst_fail("a batch does not match the versions; its first stamp is %lld", (long long)rows->stamps[0]);
+  if (!is_found) dst_fail("a batch matches no version; its first stamp is %lld", (long long)rows->stamps[0]);
 }
 
 /* Reads the stamps of a batch, and checks that all other bytes match the stamps. */
@@ -189,7 +189,7 @@ static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t 
   check_rows(s, &rows, oldest);
 }
 
-/* Takes the batches of an epoch. After an error, restarts the loader, which would return it again. */
+/* Takes the batches of an epoch. After an error, restarts the loader, which would return the error again. */
 static void take_epoch(stage *s) {
   /* The write of the last version may be unfinished, so the version before it is also possible. */
   const int newest = num_versions(s) - 1, oldest = newest > 0 ? newest - 1 : 0;

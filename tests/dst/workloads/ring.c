@@ -1,7 +1,7 @@
 /* A ring between two contexts of one process.
  *
  * The trainer and the workers have one context each. A worker fills a slot from its device or by plain writes,
- * publishes the slot, and sometimes leaves the ring in the middle of a slot. The trainer takes batches, starts their
+ * publishes the slot, and sometimes leaves the ring while it fills a slot. The trainer takes batches, starts their
  * transfers, and returns the slots while transfers still read them. Each batch has the number of its worker and its own
  * number, so the trainer detects lost, repeated and mixed batches. */
 #include <stdatomic.h>
@@ -145,7 +145,7 @@ static bool take(stage *s, tdict_tree **held, int *num_held) {
   const uint32_t allowed = 1u << TDICT_ETIMEDOUT | 1u << TDICT_ENOTFOUND;
   const bool are_all_gone = atomic_load(&s->num_active) == 0;
   if (!model_may(allowed, tdict_share_ring_take(s->ring, MILLISECOND, &slot, model_error()))) {
-    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* a full slot is never missed */
+    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* the call never misses a full slot */
     give_back(s, held, num_held);                                             /* the workers may wait for these slots */
     return may_come;
   }
