@@ -179,7 +179,7 @@ class Exported:
 
 
 class Owner(np.ndarray):
-    """An array that can have weak references. It is deleted when no library uses its bytes any more."""
+    """An array that can have weak references. It is deleted as soon as no library uses its bytes."""
 
 
 def arrays():

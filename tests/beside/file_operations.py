@@ -49,7 +49,7 @@ class FileOperations:
             raise Wanted("a text in an episode without texts")
         td, path = self.pool[s], self.path()
         if self.through_leaf(td, path):
-            raise Wanted("set through a tensor")
+            raise Wanted("set through a leaf")
         word, text = self.new_text(self.way(td, path)[-1].batch_size)
         return self.change(s, f"text {s} {self.text(path)} {word}", lambda t: t.set(self.key(path), text))
 

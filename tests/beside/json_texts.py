@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Compares the library's JSON reader with Python's json module, on random texts and on damaged texts.
 
-usage: json_texts.py PROGRAM [COUNT [SEED]] PROGRAM is beside_json_values. Both readers must accept the same texts and
-read the same values, and the text that the library writes must have these values. In addition, the library must refuse
-lone surrogates, duplicate keys, keys with U+0000, integers beyond 64 bits, reals beyond a double, NaN and Infinity, and
-more than 512 levels."""
+usage: json_texts.py PROGRAM [COUNT [SEED]]
+PROGRAM is beside_json_values. Both readers must accept the same texts and read the same values, and the text that the
+library writes must have these values. In addition, the library must refuse lone surrogates, duplicate keys, keys with
+U+0000, integers beyond 64 bits, reals beyond a double, NaN and Infinity, and more than 512 levels."""
 
 import json
 import random

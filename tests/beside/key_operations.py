@@ -27,7 +27,7 @@ class KeyOperations:
             shape = [9] + shape[1:]
         base, value = self.values(shape)
         if self.through_leaf(td, path):
-            raise Wanted("set through a tensor")
+            raise Wanted("set through a leaf")
         return self.change(s, f"set {s} {self.text(path)} {base} {','.join(map(str, shape)) or '-'}",
                            lambda t: t.set(self.key(path), value))
 
@@ -55,7 +55,7 @@ class KeyOperations:
         if len(paths) > 1 and (paths[0][: len(paths[1])] == paths[1] or paths[1][: len(paths[0])] == paths[0]):
             raise Wanted("select of both a tree and one of its entries")
         if any(self.through_leaf(td, p) for p in paths):
-            raise Wanted("select through a tensor")
+            raise Wanted("select through a leaf")
         if not strict and any(len(p) > 1 and self.key(p) not in td.keys(True) for p in paths):
             raise Wanted("a non-strict select of a missing nested path: only TensorDict makes its nodes")
         keys = self.drawn = [self.key(p) for p in paths]
@@ -66,7 +66,7 @@ class KeyOperations:
         td = self.pool[s]
         paths = [self.some_path(td) for _ in range(self.r.randrange(1, 3))]
         if any(self.through_leaf(td, p) for p in paths):
-            raise Wanted("exclude through a tensor")
+            raise Wanted("exclude through a leaf")
         keys = self.drawn = [self.key(p) for p in paths]
         return self.shape_op(s, d, "exclude", " ".join(map(self.text, paths)), lambda t: t.exclude(*keys))
 
@@ -116,7 +116,7 @@ class KeyOperations:
         return self.change(s, f"flatten_keys_ {s} {separator}", do)
 
     def check_parts(self, td, separator):
-        """Refuses keys that lead through a text, into a tree of another batch size, or into a later tree."""
+        """Refuses keys that lead through a text, into a tree with a different batch size, or into a later tree."""
         keys = list(td.keys())
         moved = any(separator in k and not isinstance(v, LEAVES) for k, v in td.items())
         if moved and self.agreement(td) != "whole":
@@ -128,7 +128,7 @@ class KeyOperations:
                 if isinstance(above, TEXTS):
                     raise Wanted("unflatten_keys through a text")
                 if above is not None and not isinstance(above, LEAVES) and above.batch_size != td.batch_size:
-                    raise Wanted("unflatten_keys into a tree of another batch size")
+                    raise Wanted("unflatten_keys into a tree with a different batch size")
         for i, key in enumerate(keys):
             if any(key.startswith(k + separator) and separator in k and not isinstance(td.get(k), LEAVES)
                    for k in keys[i + 1:]):
@@ -153,7 +153,7 @@ class KeyOperations:
         if any(a is not b and a == b[: len(a)] for a in paths for b in paths):
             raise Wanted("split_keys with a repeated path, or with a path below another one")
         if any(self.through_leaf(td, p) for p in paths):
-            raise Wanted("select through a tensor")
+            raise Wanted("split_keys through a leaf")
         if any(self.key(p[:i]) in td.keys(True) and td.get(self.key(p[:i])).batch_size != td.batch_size
                for p in paths for i in range(1, len(p))):
             raise Wanted("the batch size of intermediate trees in split_keys")
@@ -174,7 +174,7 @@ class KeyOperations:
         found = [((), self.pool[f])] + list(self.nodes(self.pool[f]))
         path = self.path()
         if self.through_leaf(td, path):
-            raise Wanted("set through a tensor")
+            raise Wanted("set through a leaf")
         way = self.way(td, path)
         shape = way[-1].batch_size
         fits = [(w, c) for w, c in found if c.batch_size[: len(shape)] == shape]
@@ -211,7 +211,7 @@ class KeyOperations:
         f = self.r.randrange(POOL)
         leaves, path, td = list(self.leaves(self.pool[f])), self.path(), self.pool[s]
         if not leaves or self.through_leaf(td, path):
-            raise Wanted("set through a tensor")
+            raise Wanted("set through a leaf, or no tensor to share")
         shape = self.way(td, path)[-1].batch_size
         fits = [(w, t) for w, t in leaves if t.shape[: len(shape)] == shape]
         if not fits and self.r.random() < 0.8:
@@ -221,7 +221,7 @@ class KeyOperations:
                            lambda t: t.set(self.key(path), tensor))
 
     def op_batch(self, s):
-        """Sets another batch size, usually a shorter one. Tensors set later may not agree with the trees above."""
+        """Sets a different batch size, usually a shorter one. Tensors set later may not agree with the trees above."""
         td = self.pool[s]
         if some_locked(td):
             raise Wanted("the batch size of a locked tree")
@@ -279,10 +279,10 @@ class KeyOperations:
         if f == s:
             raise Wanted("update with itself")
         if not list(self.leaves(source)):
-            raise Wanted("update with an empty source, another batch size or a locked tree")
+            raise Wanted("update with a source without tensors")
         fits = bool(self.texts(source)) or self.accepts(self.pool[s], source)  # texts for whole trees always fit
         if fits and not self.same_sizes(self.pool[s], source):
-            raise Wanted("update with a source of another batch size")
+            raise Wanted("update with a source of a different batch size")
         # Update from a clone: tdict copies the trees of the source, but TensorDict would share some of them.
         return self.change(s, f"update {s} {f}", lambda t: t.update(source.clone(recurse=False)))
 

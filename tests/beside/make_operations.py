@@ -414,7 +414,7 @@ class Maker(KeyOperations, FileOperations):
         td = self.pool[s]
         name = self.r.choice(["stack", "cat"])
         if self.size(td) > 150 or (name == "cat" and td.batch_dims == 0):
-            raise Wanted("cat of trees without batch dimensions")
+            raise Wanted("join of large trees, or cat without batch dimensions")
         dim = self.r.randrange(td.batch_dims + (name == "stack"))
         missing = None
         other, base, texts = self.sibling(td)
@@ -433,13 +433,13 @@ class Maker(KeyOperations, FileOperations):
     def op_pad(self, s, d):
         td = self.pool[s]
         if self.size(td) > 150 or not list(self.leaves(td)):
-            raise Wanted("pad_sequence of nothing")
+            raise Wanted("pad_sequence of a large tree or of no tensors")
         if self.texts(td):
             raise Wanted("pad_sequence of texts")
         if td.batch_dims == 0:
             return self.pad_samples(s, d)
         if td.batch_size[0] == 0:
-            raise Wanted("pad_sequence of nothing")
+            raise Wanted("pad_sequence of no rows")
         rows = self.r.randrange(1, td.batch_size[0] + 1)
         return self.shape_op(s, d, "pad", str(rows), lambda t: in_order_of(tensordict.pad_sequence([t, t[:rows]]), t))
 
@@ -473,7 +473,7 @@ class Maker(KeyOperations, FileOperations):
         if there is None and (dict(self.nodes(td)).get(path) is not None or path in dict(self.texts(td))):
             raise Wanted("set_ of a tree or a text")
         if self.through_leaf(td, path):
-            raise Wanted("set through a tensor")
+            raise Wanted("set through a leaf")
         if there is None and len(path) > 1:
             raise Wanted("set_ of a missing nested key")
         shape = list(there.shape) if there is not None else [2]

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Records random jagged tensors of PyTorch, for tests/beside/ragged_replay.c.
 
-usage: make_ragged.py COUNT SEED FILE Each case has random rows. The script records their lengths, then `values()`,
-`offsets()`, `to_padded_tensor()` and `unbind()` of the nested tensor that torch.nested makes from the rows, and one
-row, selected by an index. All numbers are small integers."""
+usage: make_ragged.py COUNT SEED FILE
+Each case has random rows. The script records their lengths, then `values()`, `offsets()`, `to_padded_tensor()` and
+`unbind()` of the nested tensor that torch.nested makes from the rows, and one row, selected by an index. All numbers
+are small integers."""
 
 import random
 import sys

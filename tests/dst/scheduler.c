@@ -121,7 +121,7 @@ static int find_resting(void) {
   return -1;
 }
 
-/* Chooses the thread that runs next. Advances the time if no thread can run now. */
+/* Chooses the thread that runs next. Advances the time if no thread can run and none waits in td_rest(). */
 static int pick(void) {
   int list[DST_MOST_THREADS];
   for (;;) {

@@ -214,7 +214,7 @@ DST_EXPORT bool dst_scheduler_has_crashed(void);
 bool dst_scheduler_has_crashed(void) { return has_crashed; }
 
 /* Ends a section in which the file system may crash. If no crash has happened, one may happen now. After a crash, each
- * surviving file gets a new memfd, so the program's open descriptors have no names any more. */
+ * surviving file gets a new memfd, so the program's open descriptors refer to nameless files. */
 DST_EXPORT bool dst_scheduler_crash_end(void);
 bool dst_scheduler_crash_end(void) {
   calls_until_crash = 0;

@@ -10,7 +10,7 @@
 /* Runs the workload once. If a check fails, dst_fail() ends the program. */
 void dst_workload(void);
 
-/* Returns a number from 0 to n - 1 that depends on the seed. */
+/* Returns a pseudorandom number from 0 to n - 1. The seed determines the sequence. */
 uint64_t dst_roll(uint64_t n);
 /* Prints the message and aborts the program. */
 _Noreturn void dst_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -34,8 +34,8 @@ uint64_t dst_num_faults(void);
 
 /* Returns the folder for files, which is empty at first: "/dst" under the scheduler, otherwise a temporary folder. */
 const char *dst_folder(void);
-/* Runs `body`. Under the scheduler, the file system may crash meanwhile. Returns true after a crash. The folder then
- * has the files that have survived the crash. */
+/* Runs `body`. Under the scheduler, the file system may crash while `body` runs. Returns true after a crash. The folder
+ * then has the files that have survived the crash. */
 bool dst_crash(void (*body)(void *data), void *data);
 /* For calls in `body`. Returns true if the crash has already happened. Later changes then do not survive. */
 bool dst_has_crashed(void);

@@ -1,8 +1,8 @@
 """Gate: the CUDA declarations of src/device/cuda/driver_cuda.c agree with cuda.h. Exits with 77 (skipped) if no toolkit
 is found.
 
-usage: cuda_header.py ROOT CC Searches for cuda.h in CUDA_HOME, in the toolkit of the nvcc on PATH, and in
-/usr/local/cuda."""
+usage: cuda_header.py ROOT CC
+Searches for cuda.h in CUDA_HOME, in the toolkit of the nvcc on PATH, and in /usr/local/cuda."""
 
 import os
 import pathlib

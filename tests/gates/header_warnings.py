@@ -1,7 +1,8 @@
 """Gate: the public headers compile without warnings of clang's -Weverything and, in C++, of -Wold-style-cast.
 
-usage: header_warnings.py ROOT CC CXX ALLOWED lists the exceptions. Without clang, the gate checks only
--Wold-style-cast, with g++. Inside extern "C", g++ does not report this warning."""
+usage: header_warnings.py ROOT CC CXX
+ALLOWED lists the exceptions. Without clang, the gate checks only -Wold-style-cast, with CXX. Inside extern "C", g++
+does not report this warning."""
 
 import pathlib
 import subprocess

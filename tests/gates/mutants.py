@@ -1,7 +1,8 @@
-"""Gate: every entry of tests/mutants.ini matches exactly once and names a case. scripts/test-mutants runs the mutants.
+"""Gate: every entry of tests/mutants.ini matches exactly once and names an existing case. scripts/test-mutants runs the
+mutants.
 
-usage: mutants.py ROOT The entries of the files in OTHERS have the same form, and must match once, too. Other scripts
-run them."""
+usage: mutants.py ROOT
+The entries of the files in OTHERS have the same form, and must match once, too. Other scripts run them."""
 
 import configparser
 import re

@@ -1,7 +1,7 @@
 """Gate: the declarations of src/services/comm/nccl/nccl_api.h agree with nccl.h. Exits with 77 (skipped) without nccl.h.
 
-usage: nccl_header.py ROOT CC Searches for nccl.h in NCCL_HOME, in CUDA_HOME, in the toolkit of the nvcc on PATH, in
-/usr/local/cuda and in /usr."""
+usage: nccl_header.py ROOT CC
+Searches for nccl.h in NCCL_HOME, in CUDA_HOME, in the toolkit of the nvcc on PATH, in /usr/local/cuda and in /usr."""
 
 import os
 import pathlib

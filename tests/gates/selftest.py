@@ -1,9 +1,9 @@
 """Gate: the other gates can fail. Plants faults in a copy of the tree, and runs the gates that must find them.
 
-usage: selftest.py ROOT CC CXX BUILD A fault consists of text that is added to one or more files, and of words that the
-gate must print. Most gates take seconds, so faults in different files are planted together. For each fault, the gate
-must print a separate line with these words. The gates also run on the unchanged tree, and must not print such a line
-there."""
+usage: selftest.py ROOT CC CXX BUILD
+A fault consists of text that is added to one or more files, and of words that the gate must print. Most gates take
+seconds, so faults in different files are planted together. For each fault, the gate must print a separate line with
+these words. The gates also run on the unchanged tree, and must not print such a line there."""
 
 import pathlib
 import shutil

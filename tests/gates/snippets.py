@@ -1,7 +1,7 @@
 """Gate: the snippets in editors/ compile, and the files for the editors have the same snippets.
 
-usage: snippets.py ROOT CC CXX Replaces the placeholders of each snippet with their default texts. Compiles a snippet
-inside a function if needed."""
+usage: snippets.py ROOT CC CXX
+Replaces the placeholders of each snippet with their default texts. Compiles a snippet inside a function if needed."""
 
 import json
 import re

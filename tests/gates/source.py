@@ -87,7 +87,7 @@ def blank(text, keep_strings=False):
 
 
 def functions(text):
-    """Returns the functions that a file defines, with the spans of their definitions. Comments must already be blank.
+    """Returns the functions that a file defines, with the spans of their definitions. Comments must already be blanked.
 
     clang-format puts the head and the closing brace of a function at the start of a line."""
     found = []

@@ -1,9 +1,10 @@
 """Gate: the libraries export exactly the public functions.
 
-usage: symbols.py ROOT SHARED STATIC [HEADER...] The shared library must export exactly the functions marked TDICT_API.
-The symbol list of the Debian package must have the same names. The functions of each HEADER are not in this build. In
-the static library, every global symbol must begin with tdict_ (or nvtx). Mutable globals are not allowed, except
-thread-local variables and NVTX's own. Only NVTX's file may use environment variables."""
+usage: symbols.py ROOT SHARED STATIC [HEADER...]
+The shared library must export exactly the functions marked TDICT_API. The symbol list of the Debian package must have
+the same names. The functions of each HEADER are not in this build. In the static library, every global symbol must
+begin with tdict_ (or nvtx). Mutable globals are not allowed, except thread-local variables and NVTX's own. Only NVTX's
+file may use environment variables."""
 
 import re
 import subprocess

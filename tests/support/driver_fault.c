@@ -14,7 +14,7 @@ typedef struct fault_driver {
   pthread_cond_t changed;
   tdict_fault fault;
   bool armed, fired, stalled, released;
-  uint64_t arm_number;  /* counts tdict_driver_fault_arm() calls, so that a stalled call detects the next */
+  uint64_t arm_number;  /* counts tdict_driver_fault_arm() calls, so that a stalled call detects the next one */
   int64_t num_matching; /* number of calls whose kind is in fault.kinds */
   int64_t calls[TDICT_NUM_FAULT_KINDS];
   tdict_fault_live live;

@@ -4,8 +4,8 @@
  * - While a thread launches a kernel for the first time, no thread queues copies or other launches for a transfer.
  *   compute-sanitizer of CUDA 13 misses some writes at that time. Without this rule, it reported errors in 38 of 392
  *   runs of the case narrow_of_other_trees, although all elements were correct. With this rule, it reported none in 100
- *   runs. A test file may define these functions itself. This file owns no memory. Thread rule: safe from any
- *   thread. */
+ *   runs.
+ * A test file may define these functions itself. This file owns no memory. Thread rule: safe from any thread. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>

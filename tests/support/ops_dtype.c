@@ -1,4 +1,4 @@
-/* The operation that converts a tree to another dtype. See ops.h. */
+/* The operation that converts a tree to a different dtype. See ops.h. */
 #include <string.h>
 
 #include "tdict/convert.h"

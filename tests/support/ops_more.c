@@ -253,7 +253,7 @@ static void op_many_keys(ops *o) {
   if (wrong) ops_complain(o, wrong);
 }
 
-/* Passes invalid masks and indices, values of another dtype, and read-only storage. All must be refused. */
+/* Passes invalid masks and indices, values of a different dtype, and read-only storage. All must be refused. */
 static void op_bad_indices(ops *o) {
   static const int64_t five[] = {5};
   static float fixed[5];

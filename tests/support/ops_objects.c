@@ -125,7 +125,7 @@ static bool begin(ops *o, both *b) {
   return true;
 }
 
-/* Replaces the object of `got` by its tree, and compares the result with `wanted`. */
+/* Replaces the object in a copy of `got` with its tree, and compares the copy with `wanted`. */
 static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tree *wanted) {
   scoped_tree copy = NULL;
   void *object = NULL;

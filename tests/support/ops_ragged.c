@@ -230,7 +230,8 @@ static void op_ragged_stack(ops *o) {
   for (size_t i = 0; i < count; i++) tdict_release(samples[i]);
 }
 
-/* Splits the rows at row `at` and joins both parts into an existing leaf, in which one row may have another length. */
+/* Splits the rows at row `at` and joins both parts into an existing leaf, whose last row may have a different
+ * length. */
 static void op_ragged_cat_into(ops *o) {
   row_list r;
   choose_rows(o, &r);

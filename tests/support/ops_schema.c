@@ -90,7 +90,7 @@ void ops_schema(ops *o) {
   }
 }
 
-/* Returns a copy in which one array has another dtype or another last size. */
+/* Returns a copy in which one array has a different dtype or last size. */
 static m_tree *change_array(ops *o, const m_tree *t) {
   m_tree *made = m_share(t), *node = made;
   while (node->count) {

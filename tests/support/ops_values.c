@@ -111,7 +111,7 @@ static const char *check_whole(const tdict_tree *td) {
   int64_t count = 1;
   if (ndim && ndim < tdict_batch_ndim(td)) return "the column has fewer dimensions than the tree";
   for (int i = 0; i < ndim; i++) {
-    if (i < tdict_batch_ndim(td) && shape[i] != tdict_batch_size(td)[i]) return "the column has another batch size";
+    if (i < tdict_batch_ndim(td) && shape[i] != tdict_batch_size(td)[i]) return "the column has the wrong batch size";
     count *= shape[i];
   }
   for (int64_t i = 0; i < count; i++) {

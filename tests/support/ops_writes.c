@@ -279,7 +279,7 @@ static void op_cat_into(ops *o) { join(o, false, true); }
 static void op_stack_refused(ops *o) {
   int s = ops_slot(o);
   m_tree *other = like(o, o->model[s], false);
-  if (ops_pick(o, 2) == 0 || other->count == 0 || !m_fits(other)) /* otherwise a missing key could be the first error */
+  if (ops_pick(o, 2) == 0 || other->count == 0 || !m_fits(other)) /* a misfit could fail before the missing key */
     m_put(other, "extra", NULL, m_tree_make(other->nb, other->bs));
   else
     m_drop(other, other->entries[0].key);

@@ -105,7 +105,7 @@ static tdict_status check_one(void *user, const tdict_entry *e, tdict_error *err
   if (e->tensor) return check_leaf(c, e);
   if (!e->object) return TDICT_OK;
   if (e->type != &stamp_nest) {
-    snprintf(c->why, c->bytes, "the object at '%s' has another type", e->path);
+    snprintf(c->why, c->bytes, "the object at '%s' has the wrong type", e->path);
     return TDICT_ENOTFOUND;
   }
   return tdict_walk(((const nest *)e->object)->tree, check_one, c, err);

@@ -1,10 +1,15 @@
 /* Used by each test file: macros for cases, the device of the run, asserts, and random data.
  *
  * A test file includes this header and defines cases. CMake finds each case by the name of its macro at the start of a
- * line: CASE(name) runs once DEVICE_CASE(name) runs on host, sim and cuda GPU_CASE(name) runs on sim and cuda
- * SIM_CASE(name) runs on sim CUDA_CASE(name) runs on cuda MPI_CASE(name) runs under mpirun of Open MPI and of MPICH; in
- * tests/services/mpi only The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It exits with 0 if the
- * case passed, with 77 if the case was skipped (and prints the reason), otherwise with another status.
+ * line:
+ *   CASE(name)         runs once
+ *   DEVICE_CASE(name)  runs on host, sim and cuda
+ *   GPU_CASE(name)     runs on sim and cuda
+ *   SIM_CASE(name)     runs on sim
+ *   CUDA_CASE(name)    runs on cuda
+ *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/services/mpi only
+ * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It exits with 0 if the case passed, with 77 if the
+ * case was skipped (and prints the reason), otherwise with a different status.
  *
  * cmocka's asserts work only on the main thread. Other threads count failures, which the main thread checks. */
 #ifndef TDICT_TESTS_SUPPORT_TEST_H

@@ -101,7 +101,7 @@ static bool is_deadlock(const thread_world *w) {
   return true;
 }
 
-/* Waits for a change. Returns an error if no change is possible. Call with the lock held. */
+/* Waits for a change. Returns an error if no change can happen, or at the deadline. Call with the lock held. */
 static tdict_status await_change(rank_state *r, int wanted, int64_t deadline, tdict_error *err) {
   thread_world *w = r->world;
   if (r->is_aborted) return tdict_fail(err, TDICT_ECANCELLED, "threads: rank %d gave up", r->rank);

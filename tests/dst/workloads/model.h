@@ -28,7 +28,7 @@ void model_calm(bool is_calm);
 /* Returns true if a misfortune has happened since model_begin(). */
 bool model_was_unlucky(void);
 
-/* Resets and returns the error of this thread, the last argument of a call inside model_ok() or model_may(). */
+/* Resets and returns this thread's error, for the last argument of a call inside model_ok() or model_may(). */
 tdict_error *model_error(void);
 /* Returns true if the call succeeded, and false if it failed because of a misfortune. Any other failure ends the
  * program, and so does a successful call that wrote an error. */

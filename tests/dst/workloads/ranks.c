@@ -86,7 +86,7 @@ static bool put_numbers(tdict_tree *td, const char *path, tdict_dtype dtype, con
   is_ok = is_ok && model_ok(tdict_set(td, path, t, model_error()));
   return is_ok;
 }
-/* Makes a tree with the numbers as floats and, unless the call computes the mean, also as integers. */
+/* Makes a tree with the tripled numbers as floats and, unless the call computes the mean, the numbers as integers. */
 static tdict_tree *make_numbers(stage *s, int call, int rank) {
   const bool is_mean = s->script[call].reduce == TDICT_REDUCE_MEAN;
   int64_t integers[NUM_NUMBERS];

@@ -80,7 +80,7 @@ static void start(int number, void *data) {
   }
 }
 
-/* Thread 0 destroys the contexts. The others wait for futures at the same time. */
+/* Thread 0 destroys the contexts. At the same time, threads with odd numbers wait for their futures. */
 static void end(int number, void *data) {
   stage *s = data;
   if (number == 0) {

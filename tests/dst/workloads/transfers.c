@@ -1,4 +1,4 @@
-/* Transfers that conflict, are cancelled, make streams wait, or whose trees and futures are released early.
+/* Transfers that conflict, are cancelled or make streams wait, or whose trees and futures are released early.
  *
  * Three threads start transfers. A destination that several threads write records the last generation, and a lock
  * guards the start of its transfers. The library runs conflicting transfers in the order in which they started, so a
