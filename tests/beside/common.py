@@ -1,4 +1,5 @@
-"""Code shared by the scripts that record operations: the pool, texts of trees, and why operations are not recorded."""
+"""Code shared by the scripts that record operations: the pool, trees as strings, and why operations are not
+recorded."""
 
 import torch
 from tensordict import NonTensorData, NonTensorStack, TensorDict

@@ -452,7 +452,7 @@ static void run(char *line, bool kept) {
   if (num_made && kept) {
     slot = strcmp(w[0], "new") ? &pool[atoi(w[2])] : slot;
     tdict_release(*slot);
-    if (is_one_of(w[0], "save load")) { /* opened files are mapped read-only */
+    if (is_one_of(w[0], "save load")) { /* trees of opened files are read-only */
       must(tdict_clone_deep(made[0], NULL, slot, &error));
     } else {
       *slot = tdict_retain(made[num_made - 1]);

@@ -191,7 +191,7 @@ DST_EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
   dst_decide("poll", DST_SITE);
   const int found = DST_REAL(poll)(fds, count, 0);
   if (found || timeout_ms == 0) return found;
-  if (timeout_ms < 0) dst_die("poll: the scheduler cannot wait for a descriptor for ever");
+  if (timeout_ms < 0) dst_die("poll: the scheduler cannot wait for a descriptor forever");
   sleep_until(dst_the.now_ns + timeout_ms * INT64_C(1000000), "poll", DST_SITE);
   return DST_REAL(poll)(fds, count, 0);
 }

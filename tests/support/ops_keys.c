@@ -294,7 +294,7 @@ static void op_exclude(ops *o) {
   keep_or_assign(o, s, status, TDICT_OK, td, made);
 }
 
-/* Removes child trees without arrays. */
+/* Removes child trees that have no arrays below them. */
 static void drop_empty(m_tree *t) {
   int kept = 0;
   for (int i = 0; i < t->count; i++) {

@@ -58,7 +58,7 @@ static bool look_at(thread *t) {
   return before.asleep && t->asleep && t->sleeps == before.sleeps && t->preemptions == before.preemptions;
 }
 
-/* Adds new threads to the list. Returns whether there are any. */
+/* Adds new threads to the list. Returns whether it found any. */
 static bool find_new(thread_list *l) {
   const long own = syscall(SYS_gettid);
   const int before = l->count;

@@ -22,8 +22,7 @@ int64_t stamp_check(const tdict_tree *td, char *why, size_t bytes);
 
 /* The type of objects that contain a stamped tree. The tree may contain further such objects. */
 extern const tdict_type stamp_nest;
-/* Puts an object into a tree at "nest". Its tree holds the next object, `depth` in all. The only error is
- * TDICT_ENOMEM. */
+/* Puts an object into a tree at "nest", with objects nested `depth` levels deep. The only error is TDICT_ENOMEM. */
 tdict_status stamp_put_nest(tdict_tree *td, int depth, int64_t generation, tdict_error *err);
 /* Sets the number of threads in the pools of the tested contexts. Hooks never ask for more threads. */
 void stamp_set_pool(int num_threads);

@@ -50,7 +50,7 @@ int thread_world_destroys(thread_world *world, int rank);
 /* Returns the number of messages that were sent but not received. */
 int thread_world_unread(thread_world *world);
 
-/* In thread_reduce.c: thread_reduce() combines `count` elements of `src` into `dst`. */
+/* Defined in thread_reduce.c. thread_reduce() combines `count` elements of `src` into `dst`. */
 bool thread_can_reduce(tdict_dtype dtype, tdict_reduce_op op);
 void thread_reduce(void *dst, const void *src, size_t count, tdict_dtype dtype, tdict_reduce_op op);
 void thread_divide(void *dst, size_t count, tdict_dtype dtype, int world);
