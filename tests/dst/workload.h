@@ -35,7 +35,7 @@ uint64_t dst_num_faults(void);
 /* Returns the folder for files, which is empty at first: "/dst" under the scheduler, otherwise a temporary folder. */
 const char *dst_folder(void);
 /* Runs `body`. Under the scheduler, the file system may crash while `body` runs. Returns true after a crash. The folder
- * then has the files that have survived the crash. */
+ * then has the files that survived the crash. */
 bool dst_crash(void (*body)(void *data), void *data);
 /* For calls in `body`. Returns true if the crash has already happened. Later changes then do not survive. */
 bool dst_has_crashed(void);

@@ -1,11 +1,11 @@
 """Gate: a layer includes only lower layers, and the files of a folder do not include each other in a cycle.
 
 usage: layers.py ROOT
-src/ has four rooms: core below device below engine below services. Each folder of core, device or services, with its
-subfolders, is a layer. Files outside such folders are in the layer of their room. HEADERS has the layer of each public
-header, and BELOW the layers that each layer may include. A file must not include files of a higher room. A header and
-the .c file of the same name are a unit. Units must not include each other in a cycle. A folder has at most MOST_UNITS
-units."""
+src/ has four rooms, from the lowest to the highest: core, device, engine, services. Each folder of core, device or
+services, with its subfolders, is a layer. Files outside such folders are in the layer of their room. HEADERS has the
+layer of each public header, and BELOW the layers that each layer may include. A file must not include files of a higher
+room. A header and the .c file of the same name are a unit. Units must not include each other in a cycle. A folder has
+at most MOST_UNITS units."""
 
 import pathlib
 import re

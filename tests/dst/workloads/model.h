@@ -104,7 +104,7 @@ model_rows model_rows_slice(const model_rows *rows, int64_t first, int64_t count
 
 /* Makes a tree in host memory with these rows. Returns NULL after a misfortune. */
 tdict_tree *model_tree(const model_rows *rows);
-/* Like model_tree(), but with one storage of `memory` and the layout of tdict_create_from(). */
+/* Like model_tree(), but with one storage in `memory`, laid out by tdict_create_from(). */
 tdict_tree *model_block(const model_rows *rows, tdict_memory *memory);
 /* Returns the MODEL_NUM_LEAVES fields of a row in trees of this width. They are valid until a call with another width.
  * Only the main thread may make such a call, while no other thread runs. */

@@ -19,7 +19,7 @@ typedef struct worker {
   bool is_added;
   int num_batches;                       /* the total number to publish */
   bool leaves_slot;                      /* leaves the ring while it fills a slot */
-  _Atomic(int) num_published, num_begun; /* begun: also counts a call that has not returned */
+  _Atomic(int) num_published, num_begun; /* num_begun: also counts a publish call that has not returned */
   int num_taken;
 } worker;
 /* A batch that the trainer has sent to the device. */
