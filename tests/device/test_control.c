@@ -56,7 +56,6 @@ GPU_CASE(stream_create_and_destroy) {
   fixture_give(&b, &block);
 }
 
-/* Queued work of a stream still runs after the stream is destroyed. */
 SIM_CASE(stream_destroy_lets_queued_work_run) {
   scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;

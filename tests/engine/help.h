@@ -97,7 +97,6 @@ static inline void check_tree(const place *w, const tdict_tree *want, const tdic
   free_list(&a);
   free_list(&b);
 }
-/* Checks a tree as check_tree() does, and releases it. */
 static inline void check_and_release(const place *w, const tdict_tree *want, tdict_tree *got) {
   check_tree(w, want, got);
   tdict_release(got);

@@ -149,7 +149,6 @@ static inline void check_gone(probe *p) {
 }
 #define scoped_probe \
   TD_SCOPED(check_gone, probe) /* declare it before the place, so that it is checked after the place is closed */
-/* Closes the place, and checks that all pairs are released. */
 static inline void close_pairs(place *w, probe *p) {
   place_close(w);
   check_gone(p);

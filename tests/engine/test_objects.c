@@ -66,7 +66,6 @@ GPU_CASE(objects_keep_their_type) {
       check_pair(&w, made, i, stays_behind(types[i]) ? tdict_cpu() : w.device);
       check_pair(&w, pairs[i], i, tdict_cpu());
     }
-    /* and back */
     tdict_tree *back = finish(move_async(&w, out, tdict_cpu(), &o));
     check_same_paths(src, back);
     check_tree_number(&w, back, 3);

@@ -8,7 +8,6 @@ static inline size_t td_lazy_count(const tdict_lazy_stack *stack) {
   return (size_t)tdict_lazy_stack_get_batch_size(stack, NULL)[0];
 }
 
-/* Appends an item. */
 static inline tdict_status td_lazy_append(tdict_lazy_stack *stack, tdict_tree *item, tdict_error *err) {
   return tdict_lazy_stack_insert(stack, tdict_lazy_stack_get_batch_size(stack, NULL)[0], item, err);
 }

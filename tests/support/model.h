@@ -67,7 +67,6 @@ m_array *m_array_map(const m_array *a, const m_map *map);
 m_array *m_array_regroup(const m_array *a, int in, int ndim, const int64_t *shape);
 bool m_array_can_view(const m_array *a, int in, int ndim, const int64_t *shape);
 
-/* Trees. */
 m_tree *m_tree_make(int nb, const int64_t *bs);
 m_entry *m_find(const m_tree *t, const char *key);
 m_entry *m_put(m_tree *t, const char *key, m_array *array, m_tree *tree); /* adds or replaces an entry */

@@ -71,7 +71,6 @@ static bool schema_makes(const tdict_schema *s, const m_tree *t) {
   return good;
 }
 
-/* Returns whether the schema describes a tree. */
 static bool describes(const tdict_schema *s, const m_tree *t) {
   size_t i = 0;
   const tdict_schema_info info = tdict_schema_get_info(s);

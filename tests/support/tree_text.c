@@ -29,7 +29,6 @@ static const struct {
               {"f64", TDICT_F64},   {"f8e4m3", TDICT_F8E4M3}, {"f8e5m2", TDICT_F8E5M2}, {"c64", TDICT_C64},
               {"c128", TDICT_C128}};
 
-/* Reads a dtype and its lanes. */
 static tdict_status read_dtype(reader *r, tdict_dtype *dtype) {
   const size_t length = strcspn(r->at, "x[ ");
   size_t i = 0;

@@ -13,13 +13,11 @@ static void model_copy(void *user, int64_t dst, int64_t src) {
   memcpy(c->a->model_dst + dst, c->a->model_src + src, c->item);
 }
 
-/* Runs the work, checks the destination, and resets the work. */
 static void run_and_check(areas *a, tdict_kernel_work *work) {
   td_ok(a->b.memory->ops->run(a->b.memory, work, NULL, err));
   areas_check_dst(a);
   tdict_kernel_work_reset(work);
 }
-/* Runs and checks the last work of a case, then closes the areas. */
 static void run_check_and_close(areas *a, tdict_kernel_work *work) {
   run_and_check(a, work);
   areas_close(a);

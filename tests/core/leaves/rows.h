@@ -105,7 +105,6 @@ static inline tdict_ragged *rows_get(const tdict_tree *td, const char *path) {
   return td_made(ragged, tdict_get_ragged(td, path, &made, err));
 }
 
-/* Checks that a tensor equals row `i`. */
 static inline void rows_check_row(const place *w, const rows *want, int64_t i, const tdict_tensor *got) {
   assert_int_equal(tdict_tensor_ndim(got), 2);
   assert_int_equal(tdict_tensor_shape(got)[0], want->length[i]);

@@ -196,7 +196,6 @@ DEVICE_CASE(objects_refused_by_name) {
   }
 }
 
-/* If no element moves, objects of any type are shared. */
 CASE(objects_are_shared_if_no_element_moves) {
   scoped_thing_rig r = rig_open();
   scoped_twins w = make_twins(&r, &bare_type);

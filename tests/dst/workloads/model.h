@@ -90,7 +90,6 @@ void model_open_gate(model_world *w, model_gate *g);
 
 enum { MODEL_MOST_ROWS = 64, MODEL_NUM_LEAVES = 6 };
 typedef int64_t model_stamp;
-/* Returns the stamp of a row in trees of a generation. */
 static inline model_stamp model_stamp_of(int64_t generation, int64_t row) { return generation * 1024 + row; }
 /* The stamps of a tree's rows. model_rows_of() returns `count` rows of one generation, starting at row `first`. */
 typedef struct model_rows {

@@ -57,7 +57,6 @@ typedef struct taking {
 
 /* ---- the trees of a call ---- */
 
-/* Returns the rows that a rank passes to a call. */
 static model_rows rows_of(int call, int rank, int64_t count) {
   return model_rows_of((call + 1) * 10 + rank, 0, count, WIDTH);
 }

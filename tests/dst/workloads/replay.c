@@ -33,7 +33,6 @@ typedef struct stage {
   _Atomic(bool) is_done;
 } stage;
 
-/* Returns the stamp that write number `write` gives a row. */
 static model_stamp stamp_at(int write, int64_t row) { return model_stamp_of(write, row); }
 
 static version last_version(stage *s) {

@@ -121,7 +121,6 @@ static inline unsigned pv_bits(tdict_dtype dtype, const void *data, size_t count
   while (high - low >= ldexpl(1, (int)bits)) bits++;
   return dtype == TDICT_BOOL && bits > 1 ? 8 : bits;
 }
-/* Returns the packed size of a leaf in bytes. */
 static inline size_t pv_packed_bytes(tdict_dtype dtype, const void *data, size_t bytes) {
   const unsigned item = pv_item(dtype);
   size_t sum = pv_round(8 + 16 * ((bytes + PV_BLOCK - 1) / PV_BLOCK), 64);

@@ -148,7 +148,6 @@ GPU_CASE(conversions_mix_in_large_slots) {
   }
 }
 
-/* Conversions between two devices are refused. */
 SIM_CASE(conversions_between_two_devices) {
   tdict_context_options co = tdict_context_options_default();
   co.sim = td_options(tdict_sim_options, num_devices = 2);

@@ -294,7 +294,6 @@ CASE(open_reads_many_tensors_in_order) {
   }
 }
 
-/* Opens a sparse file of 5 GB. */
 CASE(open_maps_sparse_files) {
   static const char header[] = "{\"x\":{\"dtype\":\"U8\",\"shape\":[5000000000],\"data_offsets\":[0,5000000000]}}";
   scoped_folder f = folder_create();

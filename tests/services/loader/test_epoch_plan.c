@@ -72,7 +72,6 @@ static int64_t take_ids(const yard *y, tdict_loader *l, int64_t *ids) {
   return (int64_t)(bytes / sizeof *ids);
 }
 
-/* Takes an epoch of `batches` batches to its end. */
 static void take_epoch(const yard *y, tdict_loader *l, int64_t batches) {
   int64_t ids[DOCUMENTS];
   for (int64_t b = 0; b < batches; b++) assert_true(take_ids(y, l, ids) > 0);

@@ -24,7 +24,6 @@ void end_job(tdict_comm_table *table);
 
 /* Returns bytes from malloc(), with contents computed from the seed and the rank. Ranks can make each other's bytes. */
 unsigned char *make_bytes(size_t count, uint64_t seed, int rank);
-/* Checks that bytes are those of make_bytes(). */
 void check_bytes(const void *found, size_t count, uint64_t seed, int rank);
 
 /* Makes MPI call number `n`, counted from 0 from now on, fail without calling MPI. Only functions that move bytes or

@@ -123,7 +123,6 @@ static inline tdict_tree *rig_tree(void) {
   td_put(td, "wide", turned);
   return td;
 }
-/* Makes a shared copy of rig_tree(). */
 static inline tdict_tree *rig_shared(void) {
   tdict_tree *td = rig_tree(), *shared = td_made(tree, tdict_share_create(td, NULL, &made, err));
   tdict_release(td);

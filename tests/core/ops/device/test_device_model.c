@@ -427,7 +427,6 @@ static const struct {
                   {"to_dtype", convert_tree},  {"view", view_tree}};
 enum { NUM_OPERATIONS = sizeof operations / sizeof *operations };
 
-/* Runs up to EPISODE operations from one seed. */
 static void run_episode(model *m, int64_t seed, int64_t count, int64_t *done) {
   m->r.state = (uint64_t)seed * 0x9e3779b97f4a7c15u;
   progress.seed = seed;

@@ -381,7 +381,6 @@ typedef struct job {
   const tdict_indices *index;
 } job;
 
-/* A visitor that reads rows. */
 static tdict_status read_rows(void *user, const tdict_leaves *at, tdict_error *err) {
   const job *j = user;
   scoped_tree out = NULL;
