@@ -63,7 +63,7 @@ COST(dlpack_export) {
   tdict_dlpack_release_entries(entries, count);
   return status;
 }
-/* The count includes the export, which makes the entries to import. */
+/* The instruction count includes the export, which makes the entries to import. */
 COST(dlpack_import) {
   tdict_dlpack_entry *entries = NULL;
   tdict_tree *tree = NULL;

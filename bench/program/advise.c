@@ -195,8 +195,8 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
   add_factor(job, "cores", "%d may be used; 4 threads take %.3f ms, and the caller alone %.3f ms", bench_cpu_count(),
              four->ms, one->ms);
   add_factor(job, "core use",
-             "%.2f processes ran or waited on average in the last minute; the advised way uses %.3f ms of processor "
-             "time, blocking %.3f",
+             "on average, %.2f processes were running or waiting in the last minute; processor time: %.3f ms the "
+             "advised way, %.3f ms in blocking mode",
              first_number("/proc/loadavg", ""), best->cpu_ms, loop->cpu_ms);
   if (o->pinned)
     add_factor(job, "memory use", "the leaves are already pinned: %.0f MB", total / 1e6);

@@ -15,7 +15,8 @@ typedef struct copier {
   pthread_t thread;
   pthread_barrier_t *begin, *end;
   int ordinal;
-  const unsigned char *ordinary; /* the source, which the threads of a GPU share; NULL: a pinned buffer of the thread */
+  const unsigned char *ordinary; /* pageable source, shared by the host threads that copy to this GPU; NULL: each thread
+                                  * copies from its own pinned buffer */
   size_t bytes;                  /* the bytes that all threads of the GPU copy in total */
   _Atomic(size_t) *next;         /* relaxed: offset of the next piece, shared by the threads of the GPU */
   bool good;

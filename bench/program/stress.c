@@ -13,7 +13,7 @@
 #include <time.h>
 
 enum { TREES_A_CONTEXT = 100 };
-/* The counters, each as the identifier and the name in the printed totals. */
+/* The counters: the identifier of each, and its label in the printed totals. */
 #define STRESS_KINDS(KIND)                          \
   KIND(K_TREES, "trees")                            \
   KIND(K_CONTEXTS, "contexts")                      \

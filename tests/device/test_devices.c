@@ -99,7 +99,7 @@ CASE(devices_cpu_may_be_the_default) {
   assert_int_equal(atomic_load(&d->refs), 1);
 }
 
-/* Pinned memory may outlive the context's pool. It then works without the pool threads. */
+/* Allocating pinned memory must still succeed after the thread pool is destroyed. */
 CASE(devices_pinned_memory_forgets_the_threads) {
   scoped_driver d = open_sim();
   tdict_context_options o = options_for(tdict_sim(0));

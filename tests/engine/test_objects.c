@@ -333,7 +333,8 @@ GPU_CASE(objects_flatten_refuses_objects) {
   assert_null(out);
 }
 
-/* Checks that objects without flatten are refused before anything is written, and are left alone with keep_objects. */
+/* Checks that an object without the hook flatten is refused before anything is written. With keep_objects, the
+ * destination's object is left as it is instead. */
 static void refuse_bare_pairs(const place *w, tdict_tree *dst, tdict_tree *src, probe *p) {
   pair *there = pair_at(dst, "n.pair", &pair_flat);
   put_pair(src, "bare", &pair_bare, p, 3);

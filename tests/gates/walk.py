@@ -4,9 +4,9 @@
 usage: walk.py ROOT [--list]
 Compiles the library with -O0 and -finstrument-functions, and runs tests/support/walk/leaf.c, which moves one leaf of 32
 KiB to the simulated device. Counts the calls on the calling thread, their files, and how often the path returns to a
-file that it has left. An inline function counts as a call in the header that defines it. The simulated device, the
-function that prefetches cache lines, and the functions that these call do not count. [walk] in limits.ini has the
-limits. With --list, only prints the calls, indented by depth. Skipped if gcc or addr2line is missing."""
+file that it has left. A call to an inline function is attributed to the header that defines the function. The simulated
+device, the function that prefetches cache lines, and the functions that these call do not count. [walk] in limits.ini
+has the limits. With --list, only prints the calls, indented by depth. Skipped if gcc or addr2line is missing."""
 
 import argparse
 import pathlib

@@ -191,7 +191,7 @@ typedef struct device_op {
   tdict_dtype dtype;
 } device_op;
 
-/* Returns an index: a range, a list of distinct rows in an array, or the same list in the tensor `list`. */
+/* Returns an index: a range, an array of distinct row numbers, or the same numbers in the tensor `list`. */
 static tdict_indices rows_of(const device_op *d, const tdict_tensor *list) {
   if (d->n[0] % 3 == 0) return *TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, d->n[1] % 2 ? -2 : 3));
   return d->n[0] % 3 == 1 ? *TDICT_INDEX(TDICT_LIST(d->rows, d->count)) : *TDICT_INDEX(TDICT_LIST_OF(list));

@@ -61,8 +61,8 @@ static inline m_array *rig_array(tdict_dtype dtype, const m_tree *t, int extra, 
   return a;
 }
 
-/* Makes a model tree with the leaves a: float32 scalars; n.b: int64 [3]; n.m.u: uint8 [2, 2]; and the empty tree e. The
- * first 2 of n.m.u is an additional batch dimension of n.m. */
+/* Makes a model tree with the leaves a: float32 scalars; n.b: int64 [3]; n.m.u: uint8 [2, 2]; and the empty tree e. n.m
+ * has one more batch dimension than the others, of size 2: the first dimension of n.m.u. */
 #define SAMPLE(...) rig_sample(COUNTS(__VA_ARGS__))
 static inline m_tree *rig_sample(int nb, const int64_t *bs) {
   m_tree *t = m_tree_make(nb, bs), *n = m_tree_make(nb, bs), *m = m_tree_make(nb, bs);

@@ -1,4 +1,4 @@
-/* Tests that vector conversions have the results of the plain conversion, at any address and for any count. */
+/* Tests that vector conversions give the same results as the plain conversion, at any address and for any count. */
 #include "naive_convert.h"
 
 #include "core/tensor/convert.h"

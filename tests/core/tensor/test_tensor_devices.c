@@ -18,7 +18,7 @@ static void check_equal(const tdict_tensor *a, const tdict_tensor *b) {
   assert_memory_equal(tdict_tensor_const_data(a), tdict_tensor_const_data(b), tdict_tensor_bytes(a));
 }
 
-/* Copies to the device, on it and back to the host: whole tensors, and strided views on one or both sides. */
+/* Copies whole tensors and strided views from host to device, within the device, and back to the host. */
 static void copy_round(tdict_memory *device, tdict_memory *host_memory, tdict_dtype dtype, uint64_t seed) {
   const int64_t shape[] = {9, 7}, small[] = {3, 5};
   tdict_tensor *random = naive_tensor(dtype, 2, shape, seed), *source = NULL, *there = NULL, *twin = NULL, *back = NULL;

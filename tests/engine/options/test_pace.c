@@ -136,7 +136,8 @@ CASE(pace_does_not_catch_up) {
   tdict_pace_free(pace);
 }
 
-/* A cancel ends the wait of a thread. The clock is real, so without the cancel the case would take a minute. */
+/* Cancelling a transfer wakes a thread that the rate limit has put to sleep. The clock is real, so without the cancel
+ * the case would take a minute. */
 SIM_CASE(pace_ends_with_a_cancel) {
   scoped_place w = open_watched();
   for (int k = 0; k < 4; k++) {

@@ -114,8 +114,8 @@ SIM_CASE(queue_limit_holds_with_few_slots) {
 }
 
 /* Returns the number of queued chunks after `done` chunks have finished. Pinned chunks are queued one by one, and so
- * are all chunks if the limit holds fewer than four. Otherwise the first chunk is queued alone, and the rest in pairs,
- * as soon as both fit into the limit. */
+ * are all chunks if fewer than four chunks fit within the limit. Otherwise the first chunk is queued alone, and the
+ * rest in pairs, as soon as both fit into the limit. */
 static int queued_after(int done, int num_queued, bool pinned) {
   return pinned || num_queued < 4 || done % 2 ? num_queued : num_queued - 1;
 }

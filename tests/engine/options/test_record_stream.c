@@ -64,8 +64,9 @@ SIM_CASE(record_stream_of_many_streams) {
   read_later(&w, &r, out);
   memset(&other, 0, sizeof other);
   td_ok(tdict_stream_create(w.c, w.device, &other.s, err));
-  kernel_launch(&other.k, other.s, td_leaf(out, "a"), &other.gate, NULL); /* queued to run after the first kernel */
-  for (int i = 0; i < 20; i++) {                                          /* uses that are complete are dropped */
+  /* waits for the first kernel: the simulated device runs one kernel at a time */
+  kernel_launch(&other.k, other.s, td_leaf(out, "a"), &other.gate, NULL);
+  for (int i = 0; i < 20; i++) { /* uses that are complete are dropped */
     TD_STREAM(idle, w.c, w.device);
     td_ok(tdict_record_stream(out, idle, err));
   }

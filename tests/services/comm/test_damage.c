@@ -5,7 +5,8 @@
 
 enum { WORLD = 2, OP_SEND = NUM_OPS };
 
-/* A damaged number of rows can request more memory than the machine has. malloc() must then return NULL. */
+/* A corrupted row count can make the library request more memory than the machine has. malloc() must then return
+ * NULL. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=1024"; }
 const char *__tsan_default_options(void);

@@ -1,7 +1,7 @@
 /* Tests loaders over replay buffers: the length of each epoch, restarts, states, and datasets whose length varies. */
 #include "replay_rows.h"
 
-/* Each epoch draws from the rows that are filled when it begins, with each sampler and with each way of fetching. */
+/* An epoch draws only from rows that were filled when it began. Tests every sampler with every way of fetching. */
 DEVICE_CASE(replay_epochs_follow_the_length) {
   enum { DRAWN = 40, BATCH = 4 };
   scoped_yard y = open_yard();

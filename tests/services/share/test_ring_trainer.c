@@ -80,7 +80,7 @@ static void wait_for_byte(int socket) {
   assert_true(rig_read_bytes(socket, &say, 1));
 }
 
-/* Takes batches of several processes. Batches of one worker arrive in the order in which it published them. */
+/* Takes batches from several processes. Batches of one worker arrive in the order in which it published them. */
 CASE(share_ring_takes_batches_of_processes) {
   enum { PROCESSES = 3, BATCHES = 300 };
   const rig_resources before = rig_resources_now();

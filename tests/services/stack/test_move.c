@@ -1,4 +1,5 @@
-/* Tests transfers of all items at once, and stacks that are made from trees with numbered children. */
+/* Tests moving a whole lazy stack in one transfer, and creating a lazy stack from a tree whose children are
+ * numbered. */
 #include "rig.h"
 
 /* Compares the elements of every tensor of both stacks, through copies in host memory. */

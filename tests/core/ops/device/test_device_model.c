@@ -80,7 +80,8 @@ static slot *slot_to_write(model *m, bool has_batch) {
   return s;
 }
 
-/* Returns the form of the tree that `plan` selects from `p`. Its arrays have no bytes of their own. */
+/* Returns the layout (keys, dtypes, shapes) of the tree that `plan` selects from `p`. The layout's arrays have no bytes
+ * of their own. */
 static plain_tree indexed_form(const plain_plan *plan, const plain_tree *p) {
   plain_tree form = {.nb = plan->ndim, .more = p->more};
   for (int d = 0; d < plan->ndim; d++) form.bs[d] = plan->dim[d].size;
