@@ -107,7 +107,8 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
   if (!is_unshared && c->table_in_use) tdict_same_bytes_find(&c->same, t, place);
   if (*place != TDICT_SHARED) return TDICT_OK;
   tdict_item item = {.src = t, .src_data = t->data, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
-  if (r->rows) item.src_data += tdict_source_rows_cut(r->rows, &item.bytes);
+  const size_t at = r->rows ? tdict_source_rows_cut(r->rows, &item.bytes) : 0;
+  if (at > 0) item.src_data += at; /* an empty tensor has no data */
   if (c->make.cast.rule && !tdict_mul_size((size_t)t->numel, tdict_dtype_bytes(c->make.cast.cast.to), &item.bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the converted bytes do not fit the address space");
   status = tdict_item_choose_way(&c->make, &item, r->device, err);

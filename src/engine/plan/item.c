@@ -317,7 +317,7 @@ static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uin
   if (!m->plan->borrows && !t->slab) atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   m->plan->nodes[n] = (tdict_fence_node){.storage = s};
   m->plan->items[n] = (tdict_item){.src = t,
-                                   .src_data = (char *)t->data + at,
+                                   .src_data = at ? (char *)t->data + at : t->data,
                                    .offset = begin,
                                    .bytes = bytes,
                                    .gpu = m->to,
