@@ -102,11 +102,11 @@ static void add_numbers(tdict_moves *m, const int64_t *numbers, int count) {
 }
 
 /* Returns true if a move between two tensors differs from the move `last` in its tensors only. */
-static inline bool is_repeated(const tdict_moves *moves, const tdict_move *last, const tdict_tensor *dst,
-                               const tdict_tensor *src, const tdict_memory *runner) {
+static inline bool is_repeated(const tdict_moves *moves, const tdict_move *last, tdict_kernel_op op,
+                               const tdict_tensor *dst, const tdict_tensor *src, const tdict_memory *runner) {
   const int ndim = dst->ndim;
-  if (last->memory != runner || last->dtype != dst->dtype || last->src_dtype != src->dtype || last->ndim != ndim ||
-      last->listed >= 0)
+  if (last->op != op || last->memory != runner || last->dtype != dst->dtype || last->src_dtype != src->dtype ||
+      last->ndim != ndim || last->listed >= 0)
     return false;
   if (ndim == 0) return true;
   const int64_t *numbers = moves->numbers + last->numbers; /* the sizes and the strides of a tensor are adjacent */
@@ -120,7 +120,7 @@ static inline tdict_status add_pair(tdict_moves *moves, const tdict_tensor *dst,
   tdict_status status = reserve(moves, 3 * (size_t)dst->ndim, err);
   if (status != TDICT_OK) return status;
   tdict_move *m = &moves->moves[moves->count];
-  if (moves->count > 0 && is_repeated(moves, m - 1, dst, src, runner)) {
+  if (moves->count > 0 && is_repeated(moves, m - 1, op, dst, src, runner)) {
     *m = m[-1];
     m->repeats = true;
   } else {
