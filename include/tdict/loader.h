@@ -26,9 +26,9 @@ struct tdict_pack_options; /* tdict/combine.h */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
                                       size_t count, tdict_tree **out, tdict_error *err);
 
-/** What happens if the samples of a batch cannot be fetched or collated. The two kinds that skip log each sample or
- *  batch once, with the reason, and count it. A resumed loader skips the same ones. They skip at most 64 in a row, and
- *  other errors, such as those of the device, count as FAIL. */
+/** What happens if the samples of a batch cannot be fetched or collated. The two kinds that skip count each skip, and
+ *  log it with the reason; a sample only once. A resumed loader skips the same ones. They skip at most 64 in a row.
+ *  Other errors are handled as with FAIL, such as #TDICT_ENOMEM and errors of `open_worker` or of the device. */
 typedef enum tdict_on_error {
   TDICT_ON_ERROR_FAIL,     /**< each call returns the error until the loader is restarted or moved */
   TDICT_ON_ERROR_CONTINUE, /**< one call returns the error, and the next call returns the next batch */

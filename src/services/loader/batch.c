@@ -99,9 +99,12 @@ static tdict_status fetch_sample(const tdict_loader *l, tdict_loader_slot *slot,
   return status;
 }
 
-/* Logs that a sample cannot be fetched, and fetches the sample with the next index instead. */
+/* Returns whether `on_error` can skip an error. Exhausted memory says nothing about the samples. */
+static bool is_of_samples(tdict_status status) { return status != TDICT_OK && status != TDICT_ENOMEM; }
+
+/* If a sample cannot be fetched, logs this, and fetches the sample with the next index instead. */
 static tdict_status fetch_another(tdict_loader *l, tdict_loader_slot *slot, int64_t i, tdict_status status) {
-  for (int n = 0; status != TDICT_OK && n < TDICT_LOADER_MOST_SKIPS; n++) {
+  for (int n = 0; is_of_samples(status) && n < TDICT_LOADER_MOST_SKIPS; n++) {
     (void)!name_failed_sample(l, slot, slot->indices[i], status);
     tdict_loader_skip_sample(l, slot->indices[i], &slot->error);
     slot->indices[i] = (slot->indices[i] + 1) % l->epoch.dataset_length;
@@ -114,8 +117,7 @@ static tdict_status fetch_another(tdict_loader *l, tdict_loader_slot *slot, int6
 static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot) {
   for (int64_t i = 0; i < slot->count; i++) {
     tdict_status status = fetch_sample(l, slot, i);
-    if (status != TDICT_OK && l->options.on_error == TDICT_ON_ERROR_SKIP_SAMPLE)
-      status = fetch_another(l, slot, i, status);
+    if (l->options.on_error == TDICT_ON_ERROR_SKIP_SAMPLE) status = fetch_another(l, slot, i, status);
     if (status == TDICT_OK) continue;
     if (status != TDICT_ENOTFOUND || !tdict_loader_is_stream(l))
       return name_failed_sample(l, slot, slot->indices[i], status);
@@ -224,10 +226,12 @@ void tdict_loader_close_worker(const tdict_loader *l, tdict_loader_worker *worke
 }
 
 static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
-  const tdict_status status = open_worker(l, slot);
+  tdict_status status = open_worker(l, slot);
   if (status != TDICT_OK) return status;
   describe_batch(l, slot);
-  return l->by_row ? fetch_rows(l, slot) : fetch_and_collate(l, slot);
+  status = l->by_row ? fetch_rows(l, slot) : fetch_and_collate(l, slot);
+  slot->is_skippable = is_of_samples(status);
+  return status;
 }
 
 /* Sets the options that say how elements travel. */
@@ -364,7 +368,6 @@ void tdict_loader_fill_slot(tdict_loader *l, tdict_loader_slot *slot) {
   find_indices(l, slot);
   int64_t wanted = slot->count;
   slot->status = fetch_tree(l, slot);
-  slot->is_skippable = slot->status != TDICT_OK && slot->status != TDICT_ENOMEM;
   if (slot->status == TDICT_OK && slot->count < wanted && l->options.drop_last) slot->count = 0;
   if (slot->status == TDICT_OK && slot->count > 0) {
     slot->bytes = tdict_bytes(slot->tree);

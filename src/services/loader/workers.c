@@ -81,6 +81,7 @@ static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   slot->bytes = 0;
   slot->num_tokens = slot->max_seqlen = 0;
   slot->waited_ns = 0;
+  slot->is_skippable = false;
   slot->began_ns = tdict_now_ns();
   slot->worker = worker;
   l->next_to_begin = tdict_loader_next_position(slot->epoch_batches, l->next_to_begin);

@@ -58,6 +58,14 @@ static tdict_dataset_table damaged(numbers *n, bool by_rows) {
   return t;
 }
 
+/* Creates a loader of a damaged dataset, and forgets the messages of earlier loaders. */
+static tdict_loader *open_damaged(const yard *y, numbers *n, bool by_rows, int workers, tdict_on_error on_error) {
+  const tdict_dataset_table table = damaged(n, by_rows);
+  logged.count = 0;
+  return open_loader(y, &table,
+                     td_options(tdict_loader_options, batch_size = BATCH, num_workers = workers, on_error = on_error));
+}
+
 static tdict_loader_stats stats_of(tdict_loader *l) {
   return td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
 }
@@ -67,12 +75,8 @@ DEVICE_CASE(loader_skips_samples) {
   for (int by_rows = 0; by_rows < 2; by_rows++)
     for (int workers = 0; workers < 4; workers += 3) {
       numbers n;
-      const tdict_dataset_table table = damaged(&n, by_rows);
       int64_t ids[LENGTH];
-      logged.count = 0;
-      scoped_loader l = open_loader(&y, &table,
-                                    td_options(tdict_loader_options, batch_size = BATCH, num_workers = workers,
-                                               on_error = TDICT_ON_ERROR_SKIP_SAMPLE));
+      scoped_loader l = open_damaged(&y, &n, by_rows, workers, TDICT_ON_ERROR_SKIP_SAMPLE);
       for (int epoch = 0; epoch < EPOCHS; epoch++) {
         assert_int_equal(read_epoch(&y, l, ids, LENGTH), LENGTH);
         for (int64_t i = 0; i < LENGTH; i++) assert_int_equal(ids[i], is_damaged(i) ? i - i % 10 + 5 : i);
@@ -125,12 +129,8 @@ DEVICE_CASE(loader_skips_batches) {
   scoped_yard y = open_logging_yard();
   for (int workers = 0; workers < 4; workers += 3) {
     numbers n;
-    const tdict_dataset_table table = damaged(&n, true);
     int64_t ids[LENGTH];
-    logged.count = 0;
-    scoped_loader l = open_loader(&y, &table,
-                                  td_options(tdict_loader_options, batch_size = BATCH, num_workers = workers,
-                                             on_error = TDICT_ON_ERROR_SKIP_BATCH));
+    scoped_loader l = open_damaged(&y, &n, true, workers, TDICT_ON_ERROR_SKIP_BATCH);
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
       int64_t count = 0;
       for (int64_t first = 0; first < LENGTH; first += BATCH)
@@ -174,6 +174,34 @@ CASE(loader_skips_only_what_helps) {
     td_fails(TDICT_EIO, "loader: sample", tdict_loader_next(l, tdict_no_stream(), &batch, err)); /* the error repeats */
   }
   assert_null(batch);
+}
+
+static tdict_status open_nothing(void *self, int32_t worker, void **state, tdict_error *err) {
+  (void)self, (void)worker, (void)state;
+  return tdict_error_set(err, TDICT_EIO, "", "no decoder");
+}
+static tdict_status fetch_without_memory(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch,
+                                         int64_t row, tdict_error *err) {
+  (void)self, (void)info, (void)index, (void)batch, (void)row;
+  return tdict_error_set(err, TDICT_ENOMEM, "", "no memory");
+}
+
+CASE(loader_skips_no_errors_of_the_machine) {
+  scoped_yard y = open_logging_yard();
+  tdict_tree *batch = NULL;
+  for (int kind = TDICT_ON_ERROR_SKIP_SAMPLE; kind <= TDICT_ON_ERROR_SKIP_BATCH; kind++)
+    for (int opens = 0; opens < 2; opens++) {
+      numbers n = numbers_of(100);
+      tdict_dataset_table table = by_row(&n);
+      if (opens) table.open_worker = open_nothing;
+      if (!opens) table.fetch = fetch_without_memory;
+      scoped_loader l =
+          open_loader(&y, &table, td_options(tdict_loader_options, batch_size = 2, num_workers = 0, on_error = kind));
+      td_fails(opens ? TDICT_EIO : TDICT_ENOMEM, opens ? "batch 0 of numbers: no decoder" : "sample 0 of numbers",
+               tdict_loader_next(l, tdict_no_stream(), &batch, err));
+      assert_int_equal(stats_of(l).num_skipped_samples + stats_of(l).num_skipped_batches, 0);
+    }
+  assert_int_equal(logged.count, 0);
 }
 
 CASE(loader_refuses_bad_skips) {
