@@ -59,7 +59,7 @@ static tdict_dataset_table damaged(numbers *n, bool by_rows) {
 }
 
 /* Creates a loader of a damaged dataset, and forgets the messages of earlier loaders. */
-static tdict_loader *open_damaged(const yard *y, numbers *n, bool by_rows, int workers, tdict_on_error on_error) {
+static tdict_loader *open_damaged(const yard *y, numbers *n, bool by_rows, int workers, int32_t on_error) {
   const tdict_dataset_table table = damaged(n, by_rows);
   logged.count = 0;
   return open_loader(y, &table,
