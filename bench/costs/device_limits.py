@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 TRANSFERS, LEAVES, WORK_LEAVES = ("block", "separate", "split"), 1000, 200
-LIMITS = {"block": 58, "block-narrow": 58, "separate": 255, "split-one": 360, "split-two": 815, "get": 933,
+LIMITS = {"block": 58, "block-narrow": 58, "separate": 255, "split-one": 255, "split-two": 815, "get": 933,
           "get-on-stream": 1044, "into": 1051, "into-on-stream": 1105, "copy": 867, "fill": 622, "fill-on-stream": 1293,
           "clone": 832, "clone-on-stream": 1515, "to-dtype": 877, "stack": 3561, "stack-on-stream": 5856, "cat": 3444}
 

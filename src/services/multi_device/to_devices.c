@@ -79,6 +79,8 @@ static tdict_status split(tdict_spreading *s, const tdict_spread *spread, tdict_
   int dim;
   tdict_status status = tdict_dim_find(s->what, spread->dim, s->src->batch_ndim, &dim, err);
   if (status != TDICT_OK) return status;
+  if (count == 1 && !spread->counts && s->devices[0].type != TDICT_DEVICE_CPU)
+    return tdict_spread_one(s, s->src, NULL, 0, err); /* the only part is the tree */
   const leaves_of_split leaves = look_at_leaves(s->src);
   s->is_distinct = leaves.are_distinct;
   const int64_t whole = s->src->batch_size[dim], each = whole / (int64_t)count, more = whole % (int64_t)count;
