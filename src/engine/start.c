@@ -430,8 +430,9 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
 }
 
 /* Returns the limit of a driver copy, or 0 if the options set no limit. */
-static size_t choose_max_copy_bytes(size_t max_queued_bytes, int64_t rate) {
-  const size_t by_limit = max_queued_bytes ? tdict_queue_limit_chunk_bytes(max_queued_bytes) : 0;
+static size_t choose_max_copy_bytes(const starter *s, int64_t rate) {
+  const bool is_staged = s->plan.way_bytes[TDICT_WAY_STAGE_IN] > 0;
+  const size_t by_limit = s->max_queued_bytes ? tdict_queue_limit_chunk_bytes(s->max_queued_bytes, is_staged) : 0;
   const size_t by_pace = rate ? tdict_pace_piece_bytes(rate) : 0;
   return by_limit && (!by_pace || by_limit < by_pace) ? by_limit : by_pace;
 }
@@ -445,7 +446,7 @@ static void choose_work(starter *s) {
   const bool may_choose = !start->reads_files && !start->storage;
   if (start->options.max_queued_bytes || (may_choose && s->plan.line_bytes > TDICT_QUEUE_LIMIT_FROM))
     s->max_queued_bytes = tdict_queue_limit_choose(start->options.max_queued_bytes, &s->plan);
-  if (s->max_queued_bytes || rate) s->max_copy_bytes = choose_max_copy_bytes(s->max_queued_bytes, rate);
+  if (s->max_queued_bytes || rate) s->max_copy_bytes = choose_max_copy_bytes(s, rate);
   const size_t bytes = s->plan.line_bytes;
   if (!start->dst && !start->storage && !s->memory && bytes >= TDICT_HOST_CACHE_FROM)
     s->host_cache = s->engine->host_cache;

@@ -19,7 +19,8 @@ static int most_copies(size_t max_queued_bytes, size_t num_slots, size_t slot_by
   size_t most = num_slots * 3 / 16;
   if (most > TDICT_BURST_MOST) most = TDICT_BURST_MOST;
   if (!max_queued_bytes) return (int)most;
-  const size_t limit = tdict_queue_limit_chunk_bytes(max_queued_bytes), chunk = limit < slot_bytes ? limit : slot_bytes;
+  const size_t limit = tdict_queue_limit_chunk_bytes(max_queued_bytes, true);
+  const size_t chunk = limit < slot_bytes ? limit : slot_bytes;
   const size_t in_half = max_queued_bytes / 2 / chunk;
   return (int)(in_half < most ? in_half : most);
 }

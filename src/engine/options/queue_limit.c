@@ -36,8 +36,8 @@ size_t tdict_queue_limit_choose(size_t option, const tdict_plan *plan) {
 
 /* TDICT_DIRECT_IN_FLIGHT chunks fit into the limit, or fewer chunks if these would be small. With two chunks, the link
  * often waits for a thread. */
-size_t tdict_queue_limit_chunk_bytes(size_t max_queued_bytes) {
-  if (max_queued_bytes == DEFAULT_QUEUED_BYTES) return DEFAULT_CHUNK_BYTES;
+size_t tdict_queue_limit_chunk_bytes(size_t max_queued_bytes, bool is_staged) {
+  if (is_staged && max_queued_bytes == DEFAULT_QUEUED_BYTES) return DEFAULT_CHUNK_BYTES;
   const size_t share = max_queued_bytes / TDICT_DIRECT_IN_FLIGHT, half = max_queued_bytes / 2;
   const size_t most = share > SMALL_CHUNK_BYTES ? share : half < SMALL_CHUNK_BYTES ? half : SMALL_CHUNK_BYTES;
   return most / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;

@@ -34,8 +34,9 @@ typedef struct tdict_queue_limit {
 /* Returns the limit of a transfer with this plan, or 0 for no limit. option: value of max_queued_bytes. SIZE_MAX stands
  * for no limit. 0: the library chooses. A large transfer from ordinary host memory to a device then has a limit. */
 size_t tdict_queue_limit_choose(size_t option, const tdict_plan *plan);
-/* Returns the limit of a chunk's bytes if `max_queued_bytes` bytes may be queued, or 0 if max_queued_bytes is 0. */
-size_t tdict_queue_limit_chunk_bytes(size_t max_queued_bytes);
+/* Returns the limit of a chunk's bytes if `max_queued_bytes` bytes may be queued, or 0 if max_queued_bytes is 0.
+ * is_staged: chunks travel through slots. */
+size_t tdict_queue_limit_chunk_bytes(size_t max_queued_bytes, bool is_staged);
 /* Creates a limit for at most `most_copies` chunks that are queued at once. Errors: TDICT_ENOMEM. */
 tdict_status tdict_queue_limit_create(size_t max_bytes, int most_copies, tdict_queue_limit **out, tdict_error *err);
 /* Frees the limit. */

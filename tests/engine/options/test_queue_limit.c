@@ -274,6 +274,19 @@ SIM_CASE(queue_limit_has_a_default) {
   }
 }
 
+/* From pinned memory, four chunks fill every limit, also the default one. */
+SIM_CASE(queue_limit_is_filled_from_pinned_memory) {
+  scoped_place w = open_counted(DEFAULT_SLOTS, false);
+  scoped_tree td = bytes_tree("x", 2 * DEFAULT_LIMIT, w.pinned);
+  const tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 1, max_queued_bytes = DEFAULT_LIMIT);
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *f = move_async(&w, td, w.device, &o);
+  expect_queued(4, 4);
+  assert_int_equal(count_queued(), DEFAULT_LIMIT);
+  td_ok(tdict_sim_resume(w.c, err));
+  check_result(&w, td, f);
+}
+
 /* The default limit applies only to large transfers from ordinary memory to a device in which nothing is packed. */
 SIM_CASE(queue_limit_has_a_default_for_few_transfers) {
   enum { LARGE = DEFAULT_FROM + 1000 };
