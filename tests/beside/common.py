@@ -1,5 +1,5 @@
-"""Code shared by the scripts that record operations: the pool, trees as strings, and why operations are not
-recorded."""
+"""Code shared by the scripts that record operations: conversions of trees to strings, copies of trees, and the
+exception for operations that are not recorded."""
 
 import torch
 from tensordict import NonTensorData, NonTensorStack, TensorDict

@@ -90,7 +90,7 @@ api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 api.PyCapsule_GetPointer.restype = c_void_p
 api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
-# Capsules store the addresses of these names, so the names must outlive them.
+# Capsules store the addresses of these names, so the names must outlive the capsules.
 NAMES = {True: b"dltensor_versioned", False: b"dltensor"}
 USED = {True: b"used_dltensor_versioned", False: b"used_dltensor"}
 checked = [0]
@@ -254,7 +254,7 @@ def numpy_in(tdict, new):
         check(np.array_equal(elements(tdict, tensor), values), f"{what}: values in tdict")
         tdict.lib.tdict_tensor_release(tensor)
         gc.collect()
-        check(gone() is None, f"{what}: the array is given back")
+        check(gone() is None, f"{what}: the array is freed")
     if new:
         array = np.arange(6.0)
         array.flags.writeable = False
@@ -262,8 +262,8 @@ def numpy_in(tdict, new):
         check(tdict.lib.tdict_tensor_data(tensor) is None, "a read-only array stays read-only")
         tdict.lib.tdict_tensor_release(tensor)
         tensor = tdict.take(array.__dlpack__(max_version=(1, 0)), copy_read_only=True)
-        check(tdict.lib.tdict_tensor_data(tensor) not in (None, array.ctypes.data), "or is copied")
-        check(np.array_equal(elements(tdict, tensor), array), "the copy has the values")
+        check(tdict.lib.tdict_tensor_data(tensor) not in (None, array.ctypes.data), "a read-only array is copied")
+        check(np.array_equal(elements(tdict, tensor), array), "the copy has the array's values")
         tdict.lib.tdict_tensor_release(tensor)
     # a producer with a byte offset and NULL strides, which counts its deletions
     array = np.arange(12, dtype=np.int32)
@@ -296,7 +296,7 @@ def torch_both(tdict, torch):
             check(all(n == 1 or a * array.itemsize == b for n, a, b in zip(array.shape, got.stride(), array.strides)), f"{what}: strides")
             if array.ndim == 3 and array.flags.writeable and "broadcast" not in what:
                 got[0, 0, 0] = 1
-                check(array[0, 0, 0] == 1, f"{what}: a write in PyTorch is seen")
+                check(array[0, 0, 0] == 1, f"{what}: a write in PyTorch changes the array")
         check(not released, f"{what}: PyTorch holds the bytes")
         del got
         gc.collect()
@@ -316,12 +316,12 @@ def torch_both(tdict, torch):
         del source, owner
         gc.collect()
         check(gone() is not None, f"{what}: the tensor holds PyTorch's bytes")
-        check(np.array_equal(elements(tdict, tensor), array), f"{what}: values after PyTorch has let go")
+        check(np.array_equal(elements(tdict, tensor), array), f"{what}: values after PyTorch's tensor is deleted")
         tdict.lib.tdict_tensor_release(tensor)
         gc.collect()
-        check(gone() is None, f"{what}: PyTorch's bytes are given back")
+        check(gone() is None, f"{what}: PyTorch's bytes are freed")
     if not_deleted:
-        print(f"PyTorch: skipped, it does not delete {not_deleted} empty tensors (its issue 117273, solved in 2.3)")
+        print(f"PyTorch: skipped, it does not delete {not_deleted} empty tensors (its issue 117273, fixed in 2.3)")
     for name in exchanged & set(TORCH_ONLY):
         source = torch.arange(8, dtype=torch.float32).to(getattr(torch, name)).reshape(2, 4).t()
         bits = source.view(torch.uint8 if TORCH_ONLY[name][1] == 8 else torch.int16)
@@ -460,7 +460,7 @@ def jax_both(tdict, jax):
     tdict.lib.tdict_tensor_release(tensor)
     del got
     gc.collect()
-    check(len(released) == 1, "JAX gives the bytes back")
+    check(len(released) == 1, "JAX releases the bytes once")
 
 
 def installed(name, title, wanted):

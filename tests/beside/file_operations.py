@@ -67,7 +67,7 @@ class FileOperations:
     # files
     def check_sound(self, td):
         if self.agreement(td) != "whole":
-            raise Wanted("an operation on a tree whose child no longer agrees with it")
+            raise Wanted("an operation on a tree with a child that no longer fits its batch size")
 
     def check_columns(self, td, format):
         """Refuses columns with more dimensions than their tree, which TensorDict's formats store as lists in JSON."""
@@ -109,7 +109,7 @@ class FileOperations:
         td, format = self.pool[s], self.r.choice(FORMATS)
         self.check_columns(td, format)
         if format == "td" and any(map(is_repeated, (v for _, v in self.texts(td)))):
-            raise Wanted("a consolidated file with a tree's text that TensorDict repeats")
+            raise Wanted("a consolidated file with a text that TensorDict repeats for all elements")
 
         def made():
             names = [".".join(p) for p, _ in self.leaves(td)]

@@ -85,7 +85,7 @@ int main(void) {
   unsigned char frame[4];
   while (fread(frame, 1, sizeof frame, stdin) == sizeof frame) {
     const size_t length = frame[0] | (size_t)frame[1] << 8 | (size_t)frame[2] << 16 | (size_t)frame[3] << 24;
-    char *text = calloc(1, length + 1); /* no spare bytes, so that a sanitizer detects reads beyond the zero */
+    char *text = calloc(1, length + 1); /* no spare bytes, so that a sanitizer detects reads beyond the final zero */
     if (!text || fread(text, 1, length, stdin) != length) abort();
     print_text(text, length);
     free(text);

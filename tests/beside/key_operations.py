@@ -120,7 +120,7 @@ class KeyOperations:
         keys = list(td.keys())
         moved = any(separator in k and not isinstance(v, LEAVES) for k, v in td.items())
         if moved and self.agreement(td) != "whole":
-            raise Wanted("an operation on a tree whose child no longer agrees with it")
+            raise Wanted("an operation on a tree with a child that no longer fits its batch size")
         for key, value in td.items():
             parts = key.split(separator)
             for i in range(1, len(parts)):
@@ -149,7 +149,7 @@ class KeyOperations:
         paths = [self.some_path(td) for _ in range(self.r.randrange(1, 4))]
         cut = self.r.randrange(len(paths) + 1)
         if self.agreement(td) != "whole":
-            raise Wanted("an operation on a tree whose child no longer agrees with it")
+            raise Wanted("an operation on a tree with a child that no longer fits its batch size")
         if any(a is not b and a == b[: len(a)] for a in paths for b in paths):
             raise Wanted("split_keys with a repeated path, or with a path below another one")
         if any(self.through_leaf(td, p) for p in paths):
@@ -186,7 +186,7 @@ class KeyOperations:
         if self.size(td) + self.size(child) > 200 or len(where) + len(path) > 6:
             raise Wanted("trees that grow too large")
         if not list(self.leaves(child)) or self.agreement(child) != "whole":
-            raise Wanted("a child that is empty, or does not agree with its own children")
+            raise Wanted("a child that is empty, or has children that do not fit its batch size")
         if child.is_locked and id(child) not in ids_of(td):
             raise Wanted("a child that tdict unlocks when its locked parent is released")
         return self.change(s, f"adopt {s} {self.text(path)} {f} {self.text(where) or '-'}",
@@ -221,14 +221,14 @@ class KeyOperations:
                            lambda t: t.set(self.key(path), tensor))
 
     def op_batch(self, s):
-        """Sets a different batch size, usually a shorter one. Tensors set later may not agree with the trees above."""
+        """Sets a different batch size, usually a shorter one. Tensors set later may not fit the trees above."""
         td = self.pool[s]
         if some_locked(td):
             raise Wanted("the batch size of a locked tree")
         if any(not list(self.leaves(v)) for _, v in self.nodes(td)):
             raise Wanted("the batch size of empty children")
         if self.agreement(td) != "whole":
-            raise Wanted("an operation on a tree whose child no longer agrees with it")
+            raise Wanted("an operation on a tree with a child that no longer fits its batch size")
         shape = list(td.batch_size)[: self.r.randrange(td.batch_dims + 1)]
         leaves = list(self.leaves(td))
         if leaves and self.r.random() < 0.3:

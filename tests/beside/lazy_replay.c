@@ -13,7 +13,7 @@ static tdict_lazy_stack *stack;
 static int batch_ndim;
 static int64_t batch_size[TDICT_MAX_BATCH_NDIM];
 
-/* Adds a tensor to the text of the result, as tensor() of make_lazy_stack.py writes it. */
+/* Appends a tensor to `text`, in the form of tensor() in make_lazy_stack.py. */
 static void add_tensor(tdict_tensor *t) {
   scoped_tensor dense = NULL;
   must(tdict_tensor_contiguous(t, &dense, &error));
@@ -97,7 +97,7 @@ static void reset(void) {
   while (num_known) tdict_release(known[--num_known]);
 }
 
-/* Writes the tensor of each item at a path to `list`. */
+/* Stores the tensor of each item at `path` in `list`. */
 static tdict_status list_tensors(const char *path, tdict_tensor *list[MOST_ITEMS]) {
   tdict_status status = count_of(stack) <= MOST_ITEMS ? TDICT_OK : TDICT_EINVAL;
   for (size_t i = 0; i < count_of(stack) && status == TDICT_OK; i++)
@@ -105,7 +105,7 @@ static tdict_status list_tensors(const char *path, tdict_tensor *list[MOST_ITEMS
   return status;
 }
 
-/* Adds the common shape of the tensors at a path to the text of the result. A size that differs is -1. */
+/* Appends the common shape of the items' tensors at a path to `text`. A size that differs becomes -1. */
 static tdict_status run_shape(const char *path) {
   tdict_tensor *list[MOST_ITEMS];
   int64_t shape[TDICT_MAX_NDIM + 1] = {(int64_t)count_of(stack)};
@@ -132,7 +132,7 @@ static tdict_status run_list(const char *path) {
   return status;
 }
 
-/* Makes a stack of the items at `places`, and adds their order to the text of the result. */
+/* Makes a stack of the items at `places`, and appends their order to `text`. */
 static tdict_status run_pick(const int64_t *places, size_t count) {
   tdict_tree *items[MOST_WORDS];
   scoped_lazy_stack some = NULL;
@@ -168,7 +168,6 @@ static tdict_status run_set(char **words) {
   return status;
 }
 
-/* Appends an item, or inserts it at a position. */
 static tdict_status run_add(char **words, const char *place) {
   int64_t batch[TDICT_MAX_BATCH_NDIM];
   tdict_tree *item = new_item(read_numbers(words[0], batch), batch, words + 1);
@@ -231,7 +230,6 @@ static tdict_status run_get(const char *path) {
   return status;
 }
 
-/* Locks one item, or unlocks all items. */
 static tdict_status run_lock(const char *place) {
   tdict_tree *item;
   for (size_t i = 0; i < count_of(stack); i++) {

@@ -11,7 +11,7 @@
 
 enum { MOST_VALUES = 4096 };
 
-/* Makes the same tree as make() of make_leaves.py. */
+/* Makes the same tree as make() in make_leaves.py. */
 static tdict_tree *make(int ndim, const int64_t *shape, int first) {
   static char texts[MOST_VALUES][16];
   const char *pointers[MOST_VALUES];
@@ -109,7 +109,7 @@ static tdict_tree *run(const tdict_tree *td, const char *name, const int64_t n[4
   return out;
 }
 
-/* Adds a tree to the text of the result, as dump() of make_leaves.py writes it. */
+/* Appends a tree to `text`, in the form of dump() in make_leaves.py. */
 static void dump(const tdict_tree *td) {
   static const char *const keys[] = {"s", "w"};
   const char *value = NULL;

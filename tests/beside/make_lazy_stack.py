@@ -3,7 +3,7 @@
 
 usage: make_lazy_stack.py COUNT SEED FILE
 Each line is an operation on a lazy stack of int64 trees, `|`, and then the result or `fails`. Operations in which tdict
-intentionally differs (listed in tdict/lazy_stack.h) are not recorded."""
+intentionally differs from TensorDict (see tdict/lazy_stack.h) are not recorded."""
 
 import random
 import sys

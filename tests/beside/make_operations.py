@@ -8,8 +8,8 @@ Each line is an operation on a pool of four trees of int64 tensors and texts, `|
 in order, batch sizes, shapes, elements. Trees share nodes: a child is put into several trees (`adopt`), or a slot of
 the pool is a handle of another slot's child (`handle`). After a change, a `show` line follows for each other slot that
 shares a changed tree. Operations in which tdict intentionally differs (see docs/container.md) are not recorded, but
-counted, and the counts are printed. A tree whose child no longer agrees with it is always refused by tdict. Such an
-operation is recorded as a failure without running TensorDict, and also counted."""
+counted, and the counts are printed. If a tree has a child that no longer fits its batch size, tdict refuses the
+operation. It is then recorded as a failure without running TensorDict, and also counted."""
 
 import collections
 import random
@@ -18,7 +18,7 @@ import sys
 if "--help" in sys.argv:
     sys.exit(print(__doc__))
 
-HERE = sys.path.pop(0)  # because this folder also has a file safetensors.py
+HERE = sys.path.pop(0)  # this folder has a file safetensors.py, which would hide the package
 import safetensors.torch  # noqa: E402, F401
 import tensordict
 import torch
@@ -113,7 +113,7 @@ class Maker(KeyOperations, FileOperations):
         return base
 
     def agreement(self, td):
-        """Returns "whole" if all entries agree with the batch size, "tensors" if only the tensors do, else "not"."""
+        """Returns "whole" if all entries fit the batch size, "tensors" if only the tensors do, else "not"."""
         bs = td.batch_size
         if any(v.shape[: len(bs)] != bs for _, v in self.leaves(td)):
             return "not"
@@ -139,7 +139,7 @@ class Maker(KeyOperations, FileOperations):
             raise Wanted("texts of a tree without elements")
         for value in made.values():
             if isinstance(value, NonTensorStack) and value.batch_size[: made.batch_dims] != made.batch_size:
-                raise Wanted("columns to which TensorDict gives other dimensions")
+                raise Wanted("columns that TensorDict returns with a different batch size")
             if not isinstance(value, LEAVES):
                 self.check_elements(value)
 
@@ -152,7 +152,7 @@ class Maker(KeyOperations, FileOperations):
     # indexing
     def index(self, td):
         items, texts, left, lists = [], [], list(td.batch_size), 0
-        if not left:  # there is nothing to select: only new axes and the rest are possible, or an error
+        if not left:  # no batch dimensions: only new axes and an ellipsis are valid, and other items test errors
             kinds = self.r.choice([["A"], ["R"], ["N"], ["E"], ["N", "E"], ["E", "N"], ["N", "N"]])
             made = {"A": (0, "A0"), "R": (slice(0, 2, 1), "R0,2,1"), "N": (None, "N"), "E": (Ellipsis, "E")}
             return tuple(made[k][0] for k in kinds), [made[k][1] for k in kinds]
@@ -262,7 +262,7 @@ class Maker(KeyOperations, FileOperations):
         index, texts = self.index(td)
         self.check_lists(td, index)
         if self.texts(td):
-            raise Wanted("writing to a tree with texts by an index")
+            raise Wanted("writing by an index to a tree with texts")
         try:
             value = td[index].clone()
         except Exception:
@@ -332,7 +332,7 @@ class Maker(KeyOperations, FileOperations):
         td = self.pool[s]
         if self.r.random() < 0.4:
             if td.batch_dims and all(n == 1 for n in td.batch_size):
-                raise Wanted("squeeze of all dimensions if each has one element")
+                raise Wanted("squeeze without arguments if all dimensions have size 1")
             return self.shape_op(s, d, "squeeze", "all", lambda t: t.squeeze())
         dim = self.dim(td)
         if td.batch_dims == 0 or not -td.batch_dims <= dim < td.batch_dims:
@@ -528,7 +528,7 @@ class Maker(KeyOperations, FileOperations):
         agreement = self.agreement(self.pool[s]) if name in USES_BATCH else "whole"
         try:
             if agreement == "tensors" or (agreement == "not" and 0 in self.pool[s].batch_size):
-                raise Wanted("the batch size of a child that was shortened alone")
+                raise Wanted("a child whose tensors fit its parent, but whose batch size does not")
             if name in USES_BATCH | {"update", "clone"} and some_locked(self.pool[s]) and not self.pool[s].is_locked:
                 raise Wanted("the locks of a result if a part of the source is locked")
             line, do = fn(s, d) if fn in two else fn(s)
@@ -540,7 +540,7 @@ class Maker(KeyOperations, FileOperations):
                 raise
             return False  # such an operation cannot be recorded
         if agreement == "not":
-            self.wanted["an operation on a tree whose child no longer agrees with it"] += 1
+            self.wanted["an operation on a tree with a child that no longer fits its batch size"] += 1
             out.write(f"{line} ~| fails\n")
             return True
         before = self.sharing(s) if fn in one else set()
@@ -589,7 +589,7 @@ def main():
     print(f"{done} operations")
     for key in sorted(set(maker.done) | set(maker.failed)):
         print(f"  {key:18} {maker.done[key]:6} done {maker.failed[key]:6} failed")
-    print("not recorded, because tdict intentionally differs, or nothing could be done:")
+    print("not recorded, because tdict intentionally differs or the operation was impossible:")
     for key, n in maker.wanted.most_common():
         print(f"  {n:6}  {key}")
 

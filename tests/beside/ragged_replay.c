@@ -52,7 +52,7 @@ static tdict_ragged *read_rows(int64_t count, int64_t width, const int64_t *leng
   return leaf;
 }
 
-/* Compares the padded tensor, and checks that the leaf can be made again from it and its mask. */
+/* Compares the padded tensor, and checks that the leaf can be rebuilt from it and its mask. */
 static void check_padded(const tdict_ragged *leaf) {
   scoped_tensor padded = NULL, mask = NULL;
   scoped_ragged again = NULL;
@@ -66,7 +66,7 @@ static void check_padded(const tdict_ragged *leaf) {
   must(tdict_create(0, NULL, &a, NULL) == TDICT_OK && tdict_create(0, NULL, &b, NULL) == TDICT_OK, "trees");
   must(tdict_set_ragged(a, "x", tdict_ragged_retain(leaf), NULL) == TDICT_OK &&
            tdict_set_ragged(b, "x", again, NULL) == TDICT_OK && tdict_equal(a, b),
-       "the leaf from the padded tensor");
+       "the leaf rebuilt from the padded tensor");
   tdict_ragged_release((tdict_ragged *)(uintptr_t)leaf);
 }
 

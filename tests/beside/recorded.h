@@ -30,7 +30,7 @@ static inline void must(tdict_status status) {
   exit(2);
 }
 
-/* Appends to the text of the result. */
+/* Appends to `text`, with the format of printf(). */
 static inline void add(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static inline void add(const char *format, ...) {
   va_list arguments;
@@ -112,14 +112,14 @@ static inline char *next_line(char **wanted) {
   memcpy(shown, line, sizeof shown);
   return line;
 }
-/* Compares the text of the result with the recorded one. Prints the first 20 differences. */
+/* Compares the text of the result with the recorded result. Prints the first 20 differences. */
 static inline void compare(const char *wanted) {
   num_operations++;
   if (strcmp(text, wanted) == 0 || ++num_differences > 20) return;
   printf("line %ld: %s\n  TensorDict: %.300s\n  tdict:      %.300s\n  %s\n", num_lines, shown, wanted, text,
          strcmp(text, "fails") ? "" : error.message);
 }
-/* Prints the totals. Returns the status of the program. */
+/* Prints the totals. Returns the program's exit status. */
 static inline int close_record(void) {
   fclose(record);
   printf("%ld operations, %ld differences\n", num_operations, num_differences);

@@ -29,7 +29,7 @@ static void add_elements(const tdict_tensor *t) {
   }
 }
 
-/* Adds the texts of a leaf to the text of the result. If all are equal, adds only one. */
+/* Appends the texts of a leaf to `text`. If all are equal, appends only one. */
 static void add_texts(const tdict_tree *td, const char *path) {
   const char *first = NULL, *value = NULL;
   int64_t count = 0;
@@ -46,7 +46,7 @@ static void add_texts(const tdict_tree *td, const char *path) {
   add("\"");
 }
 
-/* Adds a tree to the text of the result, as dump() of common.py writes it. */
+/* Appends a tree to `text`, in the form of dump() in common.py. */
 static void add_tree(const tdict_tree *td) {
   add("{[");
   add_numbers(tdict_batch_ndim(td), tdict_batch_size(td));
@@ -370,7 +370,6 @@ static tdict_status do_change_keys(const char *op, tdict_tree *td, char **w, int
   return status == TDICT_OK ? tdict_set_tree(td, w[2], child, &error) : status;
 }
 
-/* Runs an operation that changes a tree. */
 static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   int64_t shape[16], base = n > 3 ? strtoll(w[3], NULL, 10) : 0;
   if (!strcmp(op, "set")) return set_new(td, w[2], new_tensor(base, read_numbers(w[4], shape), shape));

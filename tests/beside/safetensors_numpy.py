@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Exchanges safetensors files between tdict and the package safetensors, as NumPy arrays, in both directions.
-safetensors.py also compares dtypes that NumPy lacks, and TensorDict's entry, but needs torch and tensordict.
+safetensors.py also compares dtypes that NumPy lacks and TensorDict's metadata, but needs torch and tensordict.
 
 usage: safetensors_numpy.py LIBRARY
 LIBRARY is libtdict.so. Exits with 77 if a package is missing."""

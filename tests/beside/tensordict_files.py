@@ -274,7 +274,7 @@ def check_versions(tdict, folder):
 
 
 def check_legacy_names(tdict, folder):
-    """Checks a directory as old versions wrote it: the names of files do not encode keys."""
+    """Checks a directory in the form of old versions, which used keys as file names without encoding them."""
     td = TensorDict({"a b": torch.arange(3), "c d": {"e*": torch.ones(3)}}, [3])
     td.memmap(f"{folder}/old", robust_key=False)
     tdict.rewrite(f"{folder}/old", f"{folder}/new", format=MEMMAP)

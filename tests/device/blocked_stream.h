@@ -1,4 +1,4 @@
-/* A blocking stream of the first of two simulated devices. The stream waits until a gate opens, and the legacy stream
+/* A blocking stream on the first of two simulated devices. The stream waits until a gate opens, and the legacy stream
  * waits for this stream. The function at the gate runs on the second device, so no engine of the first device is busy.
  * Thread rule: the same as for the context. */
 #ifndef TDICT_TESTS_DEVICE_BLOCKED_STREAM_H

@@ -53,7 +53,6 @@ static inline tdict_devices *open_on(const machine *m) {
   td_ok(tdict_devices_create(&config, &devices, err));
   return devices;
 }
-/* Writes the NUMA nodes of the two simulated devices. */
 static inline void put_nodes(const machine *m, int first, int second) {
   tdict_devices *devices = open_on(m);
   for (int i = 0; i < 2; i++) {

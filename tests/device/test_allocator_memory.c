@@ -1,4 +1,4 @@
-/* Tests memory objects that use an allocator of the program, for tensors, trees and results of transfers. */
+/* Tests memory objects that use the program's allocator, for tensors, trees and results of transfers. */
 #include "device/allocator_memory.h"
 
 #include "core/memory/storage.h"
@@ -168,7 +168,7 @@ static void *open_later(void *user) {
   open_gate(x->g);
   return NULL;
 }
-/* Checks that memory is released only after its copies and its recorded uses have ended. */
+/* Checks that memory is released only after its copies and its recorded uses are complete. */
 SIM_CASE(allocator_memory_is_released_after_its_uses) {
   scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory};

@@ -1,4 +1,4 @@
-/* Tests the cache of freed blocks: which allocations reuse a block, how many are kept, and the driver calls. */
+/* Tests the cache of freed blocks: which allocations reuse a block, and which blocks are kept or freed. */
 #include "device/block_cache.h"
 
 #include "device/gpu_help.h"
@@ -113,7 +113,7 @@ typedef struct held {
 static void hold(void *user) {
   while (!atomic_load(&((held *)user)->open)) usleep(100);
 }
-/* Creates a stream on which `kernel` runs, and a use of the stream. The use ends when the test lets the kernel end. */
+/* Creates a stream on which `kernel` runs, and a use of the stream. The use completes when the test ends the kernel. */
 static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *stream) {
   tdict_fence *use = NULL;
   td_ok(tdict_stream_create(b->context, td_device(), stream, err));

@@ -17,7 +17,7 @@ GPU_CASE(stream_create_and_destroy) {
   scoped_raw raw = raw_open(b.context, td_device());
   tdict_device_counts begin = fixture_counts(&b);
   tdict_stream streams[3];
-  tdict_cu_event ended[3]; /* the test waits for these, because compute-sanitizer loses a destroyed stream */
+  tdict_cu_event ended[3]; /* the test waits for these, because compute-sanitizer forgets destroyed streams */
   tdict_block block = fixture_take(&b, 4 * MIB);
   unsigned char *found = malloc(4 * MIB);
   void *host;

@@ -1,5 +1,5 @@
 /* Tests the devices of a context: which device is the default, why devices are absent, and that each device is opened
- * once. Most cases pass in a simulated driver of type sim or cuda, so results are the same on every machine. */
+ * once. Most cases use a simulated driver of type sim or cuda, so results are the same on every machine. */
 #include "device/devices.h"
 
 #include "core/memory/pinned_pool.h"
@@ -145,7 +145,7 @@ CASE(devices_broken_gpu_is_absent_with_its_reason) {
   assert_true(tdict_device_equal(pinned->device, tdict_cpu()));
   shim_end(&broken, d);
   tdict_gpu *gpu = NULL;
-  td_ok(tdict_devices_gpu(devices, tdict_cuda(0), &gpu, err)); /* works now: the failure is not remembered */
+  td_ok(tdict_devices_gpu(devices, tdict_cuda(0), &gpu, err)); /* succeeds now: the failure is not remembered */
   tdict_devices_destroy(devices);
 }
 

@@ -1,4 +1,4 @@
-/* Tests which processors the workers run on. A temporary folder like sysfs describes the machine. */
+/* Tests which processors the workers run on. Files in a temporary folder take the place of sysfs. */
 #include "device/placement.h"
 
 #include "core/base/log.h"

@@ -7,8 +7,8 @@
 
 enum { ROWS = 700, BYTES = ROWS * 8 };
 
-/* Makes a work that gathers int64 rows in reverse order. The table of 700 positions does not fit into the parameters of
- * a launch, so it needs a buffer. With `small`, there are only 3 rows. */
+/* Makes `work` gather int64 rows in reverse order. The table of 700 positions does not fit into the parameters of a
+ * launch, so it needs a buffer. If `small` is true, there are only 3 rows. */
 static void make_gather(tdict_kernel_work *work, void *dst, const void *src, bool small) {
   const int64_t count = small ? 3 : ROWS, shape[] = {count}, strides[] = {8};
   int64_t positions[ROWS];
@@ -28,7 +28,7 @@ static void make_gather(tdict_kernel_work *work, void *dst, const void *src, boo
   td_ok(tdict_kernel_add_copy(work, &move, err));
 }
 
-/* Makes a conversion that reports results. Element 5 of the source is the first that int8 cannot hold. */
+/* Makes `work` a conversion that reports results. Element 5 of the source is the first that does not fit int8. */
 static void make_conversion(tdict_kernel_work *work, void *dst, const void *src) {
   const int64_t shape[] = {ROWS}, to[] = {1}, from[] = {8};
   const tdict_kernel_move move = {
@@ -37,7 +37,6 @@ static void make_conversion(tdict_kernel_work *work, void *dst, const void *src)
   td_ok(tdict_kernel_add_convert(work, &move, &(tdict_cast){.to = TDICT_I8, .from = TDICT_I64}, err));
 }
 
-/* The objects of a case: two device blocks, a stream, and the bytes of the source. */
 typedef struct run_case {
   fixture b;
   raw_memory *raw;
@@ -314,7 +313,7 @@ GPU_CASE(run_loads_the_kernels_once) {
   shim_end(&loading.s, d);
 }
 
-/* Without a compiler in the driver, only kernels are refused. Once loading succeeds, kernels run. */
+/* If the driver lacks a compiler, only kernels are refused. Once loading succeeds, kernels run. */
 GPU_CASE(run_without_a_compiler) {
   static const tdict_cu codes[] = {TDICT_CU_NO_BINARY_FOR_GPU,        TDICT_CU_INVALID_PTX,
                                    TDICT_CU_JIT_COMPILER_NOT_FOUND,   TDICT_CU_UNSUPPORTED_PTX_VERSION,
@@ -433,7 +432,7 @@ static void release_block(void *user, void *data, size_t bytes) {
   (void)data;
   (void)bytes;
 }
-/* Kernels can also run on memory from an allocator of the program. */
+/* Kernels can also run on memory from the program's allocator. */
 GPU_CASE(run_in_memory_of_an_allocator) {
   scoped_run_case c;
   tdict_kernel_work work;

@@ -1,4 +1,4 @@
-/* Tests uses: fences for the work that a program has queued on a stream. Here, a function waits at a gate. */
+/* Tests uses: fences for work that a program has queued on a stream. Here, this work is a function at a gate. */
 #include "device/use.h"
 
 #include "context.h"

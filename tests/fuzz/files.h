@@ -1,4 +1,4 @@
-/* The temporary folder of a fuzz target that reads files. The folder is removed when the program ends. */
+/* The temporary folder of a fuzz target that reads files. The folder is removed when the program exits. */
 #ifndef TDICT_TESTS_FUZZ_FILES_H
 #define TDICT_TESTS_FUZZ_FILES_H
 

@@ -43,7 +43,6 @@ static void put_shard(const char *name, const char *header) {
   close(fd);
 }
 
-/* Writes the file that an input describes. */
 static void put_input(int fd, const uint8_t *bytes, size_t count) {
   char data[256] = {0};
   switch (bytes[0] % 5) {

@@ -17,7 +17,7 @@ static const char value_meta[] = "{\"_type\":\"<class 'tensordict.tensorclass.No
 static const char stack_meta[] = "{\"_type\":\"<class 'tensordict.tensorclass.NonTensorStack'>\",\"stack_dim\":0,"
                                  "\"data\":[\"a\",null]}";
 
-/* Makes the directory and its folders. Each of them has the files x.memmap and y.memmap of 8 bytes. */
+/* Makes the directory and its folders. Each folder has two files of 8 bytes, x.memmap and y.memmap. */
 static void make_directory(void) {
   static const char *const folders[] = {"d", "d/n", "d/0", "d/1", "d/v", "d/s"};
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
@@ -60,7 +60,6 @@ static void put_consolidated(const uint8_t *text, size_t count) {
   put_file("f", all, PAYLOAD + count + 8);
 }
 
-/* Appends the tree to its own directory. */
 static void append(const tdict_tree *tree) {
   tdict_error error = {0};
   scoped_tree rows = NULL;

@@ -65,7 +65,7 @@ static void check(int good, const char *what, int line) {
 #define OK(call) check((call) == TDICT_OK, #call, __LINE__)
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
 
-/* Returns the tree on which several parts of the client work. */
+/* Returns a tree that several parts of the client use. */
 static tdict_tree *make_tree(tdict_memory *memory) {
   static const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, 5), {"done", TDICT_BOOL, 0, {0, 0, 0, 0, 0, 0}}};
   const int64_t batch[1] = {8};

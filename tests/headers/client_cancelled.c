@@ -1,5 +1,5 @@
-/* Runs the client on a thread with a pending cancellation, which ends the thread at its first cancellation point. Only
- * a few tdict functions that wait are cancellation points. They are not cancelled here, so the client must return. */
+/* Runs the client on a thread with a pending cancellation, which the macros below disable around the known cancellation
+ * points. The client must return, because no other tdict function may be a cancellation point. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

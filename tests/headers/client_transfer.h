@@ -123,7 +123,7 @@ static void use_order(tdict_context *context, const tdict_tree *host) {
   OK(tdict_record_stream(device, stream, &last_error));
   OK(tdict_future_wait_source(future, &last_error));
   OK(tdict_future_wait(future, NULL, &last_error));
-  tdict_future_cancel(future); /* has no effect, because the transfer has ended */
+  tdict_future_cancel(future); /* has no effect, because the transfer is complete */
   TRUE(tdict_future_state(future) != TDICT_FUTURE_CANCELLED);
   tdict_future_release(future);
   tdict_release(device);

@@ -1,4 +1,4 @@
-/* Does the same as consumer.c, as a C++11 program would: with the installed tdict/tdict.hpp. */
+/* Does the same as consumer.c in C++11, with the installed tdict/tdict.hpp. */
 #include <cstring>
 #include <iostream>
 #include <numeric>

@@ -72,7 +72,7 @@ def equal(found, wanted):
 
 
 def main(cases):
-    """Runs the case that the command line names in an empty folder. usage: CASE PROGRAM"""
+    """Runs the case that the command line names, in an empty folder. usage: CASE PROGRAM"""
     global program
     program = os.path.abspath(sys.argv[2])
     seed = random.randrange(1 << 32)

@@ -92,7 +92,7 @@ def tool_convert_removes_its_files_if_it_is_interrupted():
             before = sorted(os.listdir())
             with subprocess.Popen([support.program, "convert", "in.safetensors", *arguments]) as child:
                 while sorted(os.listdir()) == before:  # wait for the first file
-                    assert child.poll() is None, "the save ended before the signal was sent"
+                    assert child.poll() is None, "the program finished before the signal was sent"
                 child.send_signal(number)
                 equal(child.wait(), -number)
             equal(sorted(os.listdir()), before)
@@ -167,7 +167,7 @@ def tool_verify_survives_a_shortened_file():
             equal((process.returncode, output), (1, ""))
             equal(error, "tdict: sparse.safetensors: elements cannot be read: a file was shortened, or the disk returned an error\n")
             return
-    raise AssertionError("the program always ended before the file was shortened")
+    raise AssertionError("the program always finished before the file was shortened")
 
 
 def tool_shows_progress_on_a_terminal():

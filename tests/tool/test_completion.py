@@ -53,8 +53,8 @@ def tool_completes_files():
 
 
 def tool_shows_the_time_left():
-    """After two seconds, the program shows a bar and the time left. The test stops the program for that long, because
-    it might otherwise end before it shows a bar."""
+    """After two seconds, the program shows a bar and the time left. The test pauses the program for that long, because
+    it might otherwise finish before it shows a bar."""
     count = 1 << 30
     header = json.dumps({"x": {"dtype": "U8", "shape": [count], "data_offsets": [0, count]}}).encode().ljust(96)
     for _ in range(20):
@@ -84,10 +84,10 @@ def tool_shows_the_time_left():
                 percent = int(percent)
                 equal(len(done) + len(rest), 20)
                 assert abs(len(done) - percent / 5) < 0.62, shown
-                # At least two seconds have passed so far.
+                # The pause alone took two seconds.
                 assert int(left) >= 2 * (99.5 - percent) / (percent + 0.5) - 0.5, shown
             return
-    raise AssertionError("the program always ended before it showed a bar")
+    raise AssertionError("the program always finished before it showed a bar")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 
 #include "support/test.h"
 
-/* Runs TDICT_ASSERT in a child and returns its wait status. Stores what the child wrote to stderr in `text`. */
+/* Runs TDICT_ASSERT(condition) in a child process. Returns its wait status, and stores its stderr output in `text`. */
 static int run_assertion(bool condition, char *text, size_t room) {
   int ends[2], status = 0;
   assert_int_equal(pipe(ends), 0);

@@ -201,7 +201,7 @@ CASE(try_return_prints_and_returns) {
   assert_string_equal(text, "");
 }
 
-/* The status of a callback is kept if it is a known code. Any other status becomes TDICT_EHOOK. */
+/* The status that a callback returns is kept if it is a known code. Any other status becomes TDICT_EHOOK. */
 CASE(callback_statuses_are_codes) {
   tdict_error said = {0};
   assert_int_equal(tdict_callback_status(TDICT_OK, "f", &said), TDICT_OK);
@@ -213,7 +213,7 @@ CASE(callback_statuses_are_codes) {
     assert_int_equal(said.status, i);
     const char *silent = td_text("f returned %s without a message", tdict_status_name((tdict_status)i));
     assert_string_equal(said.message, silent);
-    for (int k = 0; k < 3; k++) { /* the status in the struct is different, 0, or the same */
+    for (int k = 0; k < 3; k++) { /* the struct holds another status, 0, or the same status */
       said = (tdict_error){k == 0 ? TDICT_EIO : k == 1 ? 0 : i, 7, "where", "what it said"};
       assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
       assert_int_equal(said.status, i);

@@ -26,7 +26,7 @@ CASE(file_is_written_and_read) {
   int fd = -1;
   char text[8] = "";
   make_folder();
-  for (int i = 0; i < 2; i++) { /* the second round truncates the longer file of the first */
+  for (int i = 0; i < 2; i++) { /* the second round must truncate the longer file of the first round */
     td_ok(tdict_file_stream_to_write("test", path, &file, err));
     assert_int_equal(fprintf(file, "%s", i ? "two" : "longer"), i ? 3 : 6);
     assert_int_equal(fcntl(fileno(file), F_GETFL) & O_NONBLOCK, 0);
@@ -70,7 +70,7 @@ CASE(file_that_is_not_regular_is_refused) {
   refused("/dev/null", true, false, TDICT_EFORMAT, "is a character device, wanted a regular file");
   assert_int_equal(mkfifo(path, 0600), 0);
   refused(path, true, true, TDICT_EFORMAT, "is a FIFO, wanted a regular file");
-  int reader = open(path, O_RDONLY | O_NONBLOCK); /* with a reader, a plain open for writing would succeed */
+  int reader = open(path, O_RDONLY | O_NONBLOCK); /* open() for writing succeeds on a FIFO that has a reader */
   assert_true(reader >= 0);
   refused(path, false, true, TDICT_EFORMAT, "is a FIFO, wanted a regular file");
   close(reader);

@@ -6,7 +6,7 @@
 
 #include "support/test.h"
 
-/* Checks the mark in a child process. Returns 0 if all checks hold, else the number of the failed check. */
+/* Checks the mark in a child process. Returns 0 if all checks pass, else the number of the failed check. */
 static int ask_child(const tdict_forkmark *mark) {
   tdict_error err = {0};
   if (!tdict_forkmark_forked(mark)) return 1;
@@ -28,7 +28,7 @@ CASE(forkmark_is_seen_by_children) {
   td_ok(tdict_forkmark_create(&mark, err));
   assert_false(tdict_forkmark_forked(mark));
   assert_int_equal(tdict_forkmark_check(mark, "a call", &untouched), TDICT_OK);
-  assert_int_equal(untouched.status, 77); /* the error is written on failure only */
+  assert_int_equal(untouched.status, 77); /* a successful check does not write the error */
   fflush(NULL);
   pid_t child = fork();
   if (child == 0) {

@@ -51,7 +51,7 @@ CASE(log_that_is_closed_is_silent) {
   heard h = {.count = 0};
   tdict_log *log = NULL;
   td_ok(tdict_log_create(hear, &h, &log, err));
-  assert_ptr_equal(tdict_log_retain(log), log); /* as does a transfer that outlives its context */
+  assert_ptr_equal(tdict_log_retain(log), log); /* a transfer retains the log, since it may outlive the context */
   tdict_log_close(log);
   tdict_log_release(log);
   tdict_log_write(log, 1, "too late");
@@ -79,7 +79,7 @@ typedef struct crowd {
 static void hear_crowd(void *user, int32_t level, const char *text) {
   crowd *c = user;
   (void)text;
-  if (level == 3) atomic_fetch_add(&c->late, 1); /* the writer had already seen `closed` */
+  if (level == 3) atomic_fetch_add(&c->late, 1); /* level 3: the writer had already seen `closed` */
   atomic_fetch_add(&c->writes, 1);
 }
 static void *write_often(void *user) {

@@ -106,8 +106,8 @@ static inline void free_move(random_move *m) {
   for (int k = 0; k < m->move.num_lists; k++) free(m->positions[k]);
 }
 
-/* Chooses the positions of all lists. A scatter gets no combination of positions twice. Stores each list in the work or
- * in device memory. Returns false if the area for lists is full. */
+/* Chooses the positions of all lists. In a scatter, no combination of positions occurs twice. Stores each list in the
+ * work or in device memory. Returns false if the area for lists is full. */
 static inline bool make_lists(rng *r, areas *a, tdict_kernel_work *work, random_move *m, const int64_t *sizes) {
   tdict_kernel_move *move = &m->move;
   const int64_t count = move->shape[move->listed];

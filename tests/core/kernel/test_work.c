@@ -1,4 +1,4 @@
-/* Tests each operation of kernel works on a device. Compares the results with a naive model. */
+/* Tests copies, fills, conversions and checks that run as a tdict_kernel_work, against a naive model. */
 #include "core/kernel/work.h"
 
 #include "core/kernel/random_move.h"
@@ -355,7 +355,7 @@ GPU_CASE(kernel_repeats_conversions) {
     move.src = (char *)a.src.data + src;
     const size_t num_words = work.num_words;
     td_ok(tdict_kernel_repeat(&work, move.dst, move.src, &is_done, err));
-    assert_int_equal(work.num_words, num_words); /* a repeated conversion shares its layout */
+    assert_int_equal(work.num_words, num_words); /* a repeated conversion adds no layout */
     if (!is_done) td_ok(tdict_kernel_add_convert(&work, &move, &cast, err));
     num_repeated += is_done;
     for (int k = 0; k < NUMBERS; k++) {
@@ -379,7 +379,7 @@ CASE(kernel_units_are_as_wide_as_possible) {
   } rows[] = {
       {4096, 8192, {8, 32}, {32, 1}, {32, 1}, 1, 16, 16, 1},  /* 256 contiguous bytes */
       {4096, 8200, {8, 32}, {32, 1}, {32, 1}, 1, 8, 32, 1},   /* the source is aligned to 8 bytes only */
-      {4096, 8192, {8, 32}, {32, 1}, {36, 1}, 1, 4, 64, 2},   /* rows of the source begin at multiples of 4 */
+      {4096, 8192, {8, 32}, {32, 1}, {36, 1}, 1, 4, 64, 2},   /* source rows start at multiples of 4 bytes */
       {4096, 8192, {8, 32}, {64, 2}, {64, 2}, 2, 16, 32, 1},  /* elements of 2 bytes */
       {4096, 8192, {8, 32}, {64, 2}, {2, 16}, 2, 2, 256, 2},  /* a transposed source */
       {4096, 8192, {8, 1}, {48, 7}, {-48, 9}, 48, 16, 24, 2}, /* the stride of a dimension of size 1 is ignored */

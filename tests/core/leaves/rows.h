@@ -1,4 +1,4 @@
-/* Plain arrays of rows of different lengths, with which ragged leaves are compared. The caller releases what these
+/* Plain arrays of rows of different lengths, which tests compare with ragged leaves. The caller releases what these
  * functions return. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_LEAVES_ROWS_H
 #define TDICT_TESTS_CORE_LEAVES_ROWS_H
@@ -67,7 +67,7 @@ static inline tdict_tensor *rows_tensor(const rows *r, int64_t i, tdict_memory *
   tdict_tensor_release(host);
   return made;
 }
-/* Makes a ragged leaf from the rows in `memory`: values of shape [total, width] and offsets of dtype `dtype`. */
+/* Copies the rows to a new ragged leaf in `memory`: values of shape [total, width] and offsets of dtype `dtype`. */
 static inline tdict_ragged *rows_make(const rows *r, tdict_dtype dtype, tdict_memory *memory) {
   int64_t wide[MOST_ROWS + 1] = {0};
   int32_t narrow[MOST_ROWS + 1] = {0};
@@ -95,7 +95,7 @@ static inline tdict_ragged *rows_make(const rows *r, tdict_dtype dtype, tdict_me
   }
   return td_made(ragged, tdict_ragged_create(values, offsets, &made, err));
 }
-/* Sets a new ragged leaf with these rows. Returns the leaf, which the tree owns. */
+/* Makes a ragged leaf of these rows and sets it in the tree. Returns the leaf, which the tree owns. */
 static inline tdict_ragged *rows_put(tdict_tree *td, const char *path, const rows *r, tdict_memory *memory) {
   scoped_ragged made = rows_make(r, r->count % 2 ? TDICT_I32 : TDICT_I64, memory);
   td_ok(tdict_set_ragged(td, path, made, err));

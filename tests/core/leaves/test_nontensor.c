@@ -167,7 +167,8 @@ CASE(values_refuse_to_join) {
   assert_null(out);
 }
 
-/* A child is changed through its own handle. Its column no longer fits the parent's batch size, so it is refused. */
+/* A child changed through its own handle has a column that no longer fits its parent. Reads of the column are
+ * refused. */
 CASE(values_of_changed_children) {
   scoped_tree td = TREE(2), kid = NULL;
   tdict_tree *out = NULL;
@@ -308,7 +309,7 @@ CASE(values_are_skipped_by_visits) {
   assert_ptr_equal(values_of(out, "s"), values_of(td, "s"));
 }
 
-/* tdict_copy() and tdict_update_in_place() accept values that equal those in the tree, but cannot write others. */
+/* tdict_copy() and tdict_update_in_place() accept values that equal those in the tree, but refuse different values. */
 CASE(values_are_not_written) {
   static const char advice[] = "tdict_set_values() or tdict_set_texts()";
   scoped_tree td = tree_of_six(), same = tree_of_six(), other = tree_of_six(), row = NULL, text_only = TREE(2, 3);
@@ -326,7 +327,7 @@ CASE(values_are_not_written) {
   assert_non_null(strstr(td_last_error.message, advice));
   assert_memory_equal(tdict_const_data(td, "t"), tdict_const_data(same, "t"), 24); /* checked before the first write */
   td_fails(TDICT_ENOTSUP, advice, tdict_update_in_place(td, other, NULL, 0, err));
-  /* An index cannot write to a column, even if the values are equal. */
+  /* A write through an index to a column is refused, even if the values are equal. */
   td_fails_at(TDICT_ENOTSUP, advice, "s", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), same, NULL, err));
   td_fails(TDICT_ENOTSUP, advice, tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), td, NULL, err));
   td_fails(TDICT_ENOTSUP, advice, tdict_index_into(NULL, td, same, TDICT_INDEX(TDICT_ALL), NULL, err));

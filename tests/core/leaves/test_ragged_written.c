@@ -235,7 +235,7 @@ static const tdict_builtin fixed_type = {.type = {.struct_size = sizeof fixed_ty
                                          .mark = &tdict_builtin_mark,
                                          .batch = no_batch};
 
-/* Objects of a built-in type without a function for writing cannot be written in place. */
+/* An object whose built-in type has no write function cannot be written in place. */
 CASE(builtin_without_pair_is_not_written) {
   scoped_tree td = td_tree("[2] a:f32[2]"), value = td_tree("[2] a:f32[2]"), row = NULL;
   td_ok(tdict_set_object(td, "n.x", &fixed_type.type, malloc(1), err));

@@ -83,7 +83,7 @@ DEVICE_CASE(unbatched_is_joined_if_equal) {
   assert_null(out);
 }
 
-/* Comparisons ignore strides, but not dtypes and shapes. */
+/* Comparisons ignore strides, but not dtypes or shapes. */
 CASE(unbatched_is_compared_by_elements) {
   const int64_t shape[] = {2, 3}, strides[] = {1, 2};
   float across[6] = {0, 1, 2, 3, 4, 5}, down[6] = {0, 3, 1, 4, 2, 5};

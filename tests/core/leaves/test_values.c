@@ -1,5 +1,5 @@
 /* Tests the functions that set and return text, numbers and JSON. Values must be returned as they were set. Also tests
- * the errors that the header lists. */
+ * the errors that tdict/nontensor.h documents. */
 #include <math.h>
 
 #include "core/ops/rig.h"
@@ -131,7 +131,6 @@ CASE(set_values_refuses) {
            tdict_set_values(td, "x", TEXT(JSON, "[1,]", 4), TDICT_WHOLE_TREE, err));
   td_fails(TDICT_EINVAL, "not JSON at byte 0: wanted a value",
            tdict_set_values(td, "x", TEXT(JSON, "", 0), TDICT_WHOLE_TREE, err));
-  /* Columns. */
   td_fails_at(TDICT_ESHAPE, "3 values, but the tree has 2 elements", "x", tdict_set_texts(td, "x", two, 3, err));
   td_fails(TDICT_ESHAPE, "1 values, but the tree has 2 elements", tdict_set_values(td, "a.b", &good, 1, err));
   td_fails_at(TDICT_EINVAL, "value 1: not UTF-8 at byte 0", "x",

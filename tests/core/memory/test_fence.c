@@ -1,4 +1,4 @@
-/* Tests sets of fences. */
+/* Tests sets of fences: adding fences, and waiting for all of them on a stream or in the calling thread. */
 #include "core/memory/fakes.h"
 
 enum { COUNT = 100 };
@@ -19,7 +19,7 @@ static tdict_status fail_wait(tdict_fence *fence, void *device, void *stream, td
   return tdict_fail(error, TDICT_EDEVICE, "the wait failed");
 }
 
-/* A set keeps each fence once and waits for all. If a stream cannot wait for a fence, the calling thread does. */
+/* A set keeps each fence once and waits for all fences. If a stream cannot wait, the calling thread waits. */
 CASE(fences_wait_for_each_fence) {
   static const tdict_fence_ops kinds[] = {{fake_poll, fake_wait, queue_wait, fake_retain, fake_release},
                                           {fake_poll, fake_wait, NULL, fake_retain, fake_release}};

@@ -168,7 +168,7 @@ CASE(pinned_pages_are_registered_in_pieces) {
 }
 
 /* If large pieces are refused, small pieces are tried. If the caller did not ask for pieces, the driver is tried first,
- * because its memory has no borders. */
+ * because its memory is not split into pieces. */
 CASE(pinned_pages_fall_back_to_small_pieces) {
   static const size_t bytes = 5 * TDICT_PINNED_GRAIN + 3 * (size_t)PAGE, pieces[] = {0, 2 * TDICT_PINNED_GRAIN};
   for (int i = 0; i < 2; i++) {
@@ -254,7 +254,7 @@ long __wrap_syscall(long number, ...) {
 CASE(pinned_pages_prefer_their_node) {
   static const int nodes[] = {-1, 0, 3, 70, 1023};
   for (int i = 0; i < 5; i++)
-    for (int refused = 0; refused < 2; refused++) { /* a refused mbind() is not a failure */
+    for (int refused = 0; refused < 2; refused++) { /* a refused mbind() does not make the call fail */
       fake_pinner fake;
       tdict_pinned_pages pages, small;
       tdict_pinner pinner = fake_pinner_init(&fake, NULL);

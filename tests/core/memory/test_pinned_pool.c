@@ -129,7 +129,7 @@ CASE(pinned_pool_keeps_nodes_apart) {
   one = take_on(memory, 4 * PAGE, 1);
   assert_ptr_equal(one.data, data[1]);
   data[1] = other.data;
-  other = take_on(memory, 3 * PAGE, 1); /* a run that is too large to be cut is preferred to one of another node */
+  other = take_on(memory, 3 * PAGE, 1); /* an oversized run is preferred to a block of another node */
   assert_ptr_equal(other.data, data[1]);
   give(memory, &zero);
   give(memory, &one);
@@ -143,7 +143,7 @@ CASE(pinned_pool_takes_another_node_when_no_more_can_be_pinned) {
   give(memory, &a);
   b = take_on(memory, PAGE, 1);
   fake.allocates_left = fake.registers_left = 0;
-  a = take(memory, 3 * PAGE); /* for no node */
+  a = take(memory, 3 * PAGE); /* the caller names no node */
   assert_ptr_equal(a.data, data + PAGE);
   give(memory, &a);
   give(memory, &b);
@@ -175,7 +175,7 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
   assert_int_equal(atomic_load(&first.waits) + atomic_load(&second.waits), 0);
   give(memory, &b);
   give(memory, &c);
-  give(memory, &d); /* its earlier fences no longer matter */
+  give(memory, &d); /* freed without fences; those of its first use do not count */
   a = take(memory, PAGE);
   give(memory, &a);
   close_pool(memory);
@@ -189,7 +189,7 @@ CASE(pinned_pool_free_survives_enomem) {
   void *data = a.data;
   pthread_t thread = td_start(fake_fence_end_later, &fence);
   td_fail_alloc(0, true);
-  give_after(memory, &a, &fence); /* no memory to keep the fence, so the call waits for it */
+  give_after(memory, &a, &fence); /* the fence cannot be stored, so the call waits for it */
   assert_true(td_fail_alloc_stop());
   assert_true(fake_poll(&fence.fence));
   assert_int_equal(atomic_load(&fence.refs), 1);
@@ -300,7 +300,7 @@ CASE(pinned_pool_trim_gives_the_oldest_back_first) {
   fake_fence fence;
   fake_fence_init(&fence);
   for (int i = 0; i < 4; i++) blocks[i] = take(memory, (size_t)(i + 1) * PAGE);
-  give_after(memory, &blocks[0], &fence); /* the oldest, but still in use */
+  give_after(memory, &blocks[0], &fence); /* `blocks[0]` is the oldest, but its fence is not complete */
   for (int i = 1; i < 4; i++) give(memory, &blocks[i]);
   tdict_pinned_pool_trim(memory, SIZE_MAX);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE);
@@ -338,7 +338,7 @@ static void check_refused(tdict_memory *memory, size_t bytes, tdict_status wante
 }
 
 CASE(pinned_pool_refusal_changes_no_count) {
-  tdict_memory *memory = open_pool(2 * HUGE_PAGE); /* the refused bytes must not count */
+  tdict_memory *memory = open_pool(2 * HUGE_PAGE); /* the limit leaves no room for refused bytes */
   tdict_block a = take(memory, HUGE_PAGE);
   fake.registers_left = fake.allocates_left = 0;
   check_refused(memory, HUGE_PAGE, TDICT_ENOMEM, "allocate refused"); /* both registering and allocating fail */
@@ -371,7 +371,7 @@ CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   fake.registers_left = fake.allocates_left = 0;
   tdict_block block;
   td_fails(TDICT_ENOMEM, "allocate refused", memory->ops->allocate(memory, 3 * PAGE, &block, err));
-  assert_int_equal(atomic_load(&fake.allocates), 3); /* the third call follows the emptying of the cache */
+  assert_int_equal(atomic_load(&fake.allocates), 3); /* the pool empties its cache before the third call */
   assert_int_equal(atomic_load(&fake.frees), 1);
   assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   memory->ops->release(memory);

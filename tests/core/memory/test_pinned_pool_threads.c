@@ -3,7 +3,7 @@
 #include "core/memory/pools.h"
 #include "support/threads.h"
 
-/* Until an allocation is complete, others get only what it leaves of the limit. */
+/* While one allocation is in progress, other allocations get only what it leaves of the limit. */
 static tdict_memory *limited;
 static tdict_block between;
 static tdict_status second, third;
@@ -57,7 +57,7 @@ typedef struct taker {
   bool trims;
   atomic_int refused, wrong;
 } taker;
-/* Takes up to 4 pages at a time and checks the limit of 6. If `trims` is true, takes up to 12 and sometimes trims. */
+/* Takes up to 4 pages at a time and checks the 6-page limit. If `trims` is true, takes up to 12 and sometimes trims. */
 static void *take_often(void *user) {
   taker *t = user;
   for (int i = 0; i < (t->trims ? 200 : 300); i++) {

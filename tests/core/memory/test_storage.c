@@ -38,7 +38,7 @@ CASE(storage_plain_pages_are_reused) {
     struct rusage before, after;
     for (int again = 0; again < 4; again++) { /* after the first round, malloc takes such a block from the heap */
       scoped_storage s = NULL;
-      void *small = malloc(300); /* as in a program, which also makes small allocations */
+      void *small = malloc(300); /* real programs make small allocations too */
       assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
       td_ok(tdict_storage_create(NULL, sizes[i], false, &s, err));
       memset(s->data, 0xA5, sizes[i]);
@@ -176,7 +176,7 @@ static int gather_all(tdict_storage *s, bool to_write, gathered *g) {
   tdict_storage_each_before(s, to_write, gather, g);
   return g->count;
 }
-/* Returns true if `wanted` is the only fence to wait for, or NULL and there is none. Ignores `except`. */
+/* Returns true if an access must wait for `wanted` alone, or for no fence if `wanted` is NULL. Ignores `except`. */
 static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence *except, const fake_fence *wanted) {
   gathered g;
   int num_wanted = 0, num_others = 0;

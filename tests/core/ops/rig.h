@@ -1,4 +1,4 @@
-/* Makes tdict trees from model trees, on the device of a case. The case releases the tdict trees. The model trees live
+/* Makes tdict trees from model trees, on the device under test. The case releases the tdict trees. The model trees live
  * until m_reset() or the end of the program. */
 #ifndef TDICT_TESTS_CORE_OPS_RIG_H
 #define TDICT_TESTS_CORE_OPS_RIG_H
@@ -21,7 +21,7 @@ static inline rig rig_open(void) {
 static inline void rig_close(rig *r) { tdict_context_destroy(r->context); }
 #define scoped_rig TD_SCOPED(rig_close, rig)
 
-/* Makes a tree that equals the model, on the device of the case. */
+/* Makes a tree on the device under test that equals the model. */
 static inline tdict_tree *rig_tree(const rig *r, const m_tree *t) {
   tdict_tree *host = ops_tree(t), *td = NULL;
   if (!r->memory) return host;
@@ -83,7 +83,7 @@ static inline m_tree *rig_mapped(const m_tree *t, m_map *map) {
   return made;
 }
 
-/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`. -1 removes the dimension. */
+/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`. If `count` is -1, removes `dim`. */
 static inline void rig_cut(m_map *map, int dim, int64_t start, int64_t step, int64_t count) {
   map->start[dim] = start;
   map->step[dim] = step;
@@ -122,7 +122,7 @@ static inline void rig_shares(const tdict_tree *a, const tdict_tree *b, bool wan
     assert_int_equal(tdict_tensor_shares_storage(td_leaf(a, paths[i]), td_leaf(b, paths[i])), wanted);
 }
 
-/* Like TD_WITHOUT_MEMORY(), and also checks that failed calls leave `td` unchanged. */
+/* Like TD_WITHOUT_MEMORY(), but also checks that failed calls leave `td` unchanged. */
 #define RIG_WITHOUT_MEMORY(td, call)                    \
   do {                                                  \
     scoped_chars before_ = help_snapshot(td);           \

@@ -201,7 +201,7 @@ static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, t
   return tdict_pad_sequence(both, 2, NULL, NULL, out, err);
 }
 
-/* In results of functions that use the parent's batch size, the child's begins with it. Others keep the child's. */
+/* The first KEEPERS functions keep the child's batch size. The others give the child the batch size of the result. */
 CASE(changed_child_keeps_its_batch_size) {
   scoped_tree td = td_tree("[1,3] a:f32[1,3] d.x:f32[1,3,2]");
   td_ok(tdict_set_batch_size(td_child(td, "d"), 1, (const int64_t[]){1}, err));
@@ -214,7 +214,7 @@ CASE(changed_child_keeps_its_batch_size) {
   }
 }
 
-/* Functions that do not use the batch size still work. A tree with a changed child can be read, copied and repaired. */
+/* Functions that do not use the batch size succeed. A tree with a changed child can be read, copied and repaired. */
 DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   scoped_rig r = rig_open();
   scoped_tree td = shrunk(&r), made = NULL;

@@ -1,4 +1,4 @@
-/* Tests shallow and deep copies of trees on each device. */
+/* Tests shallow, deep and consolidated copies of trees on each device. */
 
 #include "core/tree/cursor.h"
 #include "support/threads.h"
@@ -388,7 +388,7 @@ CASE(consolidated_until_unlocked) {
   assert_false(tdict_is_consolidated(out));
   td_fails(TDICT_EINVAL, "not consolidated", tdict_consolidated_bytes(out, &bytes, err));
   tdict_release(out);
-  /* Unlocking the parent also ends the consolidation. Releasing a locked parent does not. */
+  /* After its parent is unlocked, the tree is no longer consolidated. Releasing a locked parent has no such effect. */
   td_ok(tdict_consolidate(td, NULL, &out, err));
   td_ok(tdict_set_tree(parent, "child", out, err));
   tdict_lock(parent);

@@ -132,7 +132,7 @@ GPU_CASE(stack_refuses_mixed_devices) {
   scoped_tree host = ops_tree(model), there = rig_tree(&r, model), out = NULL, into = NULL;
   const tdict_tree *both[] = {there, host}, *same[] = {host, host};
   tdict_run o = tdict_run_default();
-  for (int way = 0; way < 2; way++) { /* even with a memory for the result, in the second round */
+  for (int way = 0; way < 2; way++) { /* the second round passes a memory for the result */
     td_fails_at(TDICT_EWRONGDEVICE, "on cpu in tree 1", "a", tdict_stack(both, 2, NULL, &o, &out, err));
     td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_cat(both, 2, NULL, &o, &out, err));
     td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_pad_sequence(both, 2, NULL, &o, &out, err));

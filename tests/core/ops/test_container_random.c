@@ -31,7 +31,7 @@ static void run(int64_t count, bool failing) {
     printf("%-14s %9lld good %9lld refused\n", ops_kind_name(i), (long long)o.good[i], (long long)o.bad[i]);
     if (count >= 5000) assert_true(o.good[i] + o.bad[i] > 0);
   }
-  printf("mean number of elements and tensors in the pool: %.1f\n", (double)o.cells / (double)count);
+  printf("mean number of elements and tensors in the tested trees: %.1f\n", (double)o.cells / (double)count);
   printf("allocations refused: %lld\n", (long long)o.refusals);
   if (failing) assert_true(o.refusals > count / 10);
   ops_end(&o);

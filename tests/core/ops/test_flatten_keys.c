@@ -44,7 +44,7 @@ CASE(unflatten_keys_puts_split_keys_last) {
   help_paths(out, "z k k.old k.n q a a.b a.c y y.u y.u.v");
 }
 
-/* Five keys must give the same tree in any order. Some of the keys name a tree into which others are put. */
+/* Five keys must give the same tree in any order. Some keys name a tree into which other keys are put. */
 CASE(unflatten_keys_merges_in_every_order) {
   static const char *const keys[] = {"a\\.b", "a.c", "a\\.t", "a\\.t\\.u", "x\\.y\\.z"};
   static const char *const wanted[] = {"a.b", "a.c", "a.t.own", "a.t.u", "x.y.z"};

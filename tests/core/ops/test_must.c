@@ -3,7 +3,7 @@
 #include "rig.h"
 #include "tdict/debug.h"
 
-/* Makes a tensor of random bytes on the device of the case. */
+/* Makes a tensor of random bytes on the device under test. */
 static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {
   static uint64_t seed = 4000;
   tdict_tensor *host = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err)), *t = NULL;

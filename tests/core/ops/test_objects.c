@@ -131,7 +131,7 @@ DEVICE_CASE(objects_pass_as_tensors) {
   for (int i = 0; i < OPERATIONS; i++)
     if (!skipped(&r, &operations[i])) run_both(&operations[i], &w, &flat_type);
   scoped_tree copy = NULL;
-  td_ok(tdict_clone_deep(w.td, TD_IN(r.memory), &copy, err)); /* works with a given memory too */
+  td_ok(tdict_clone_deep(w.td, TD_IN(r.memory), &copy, err)); /* also accepts a memory */
   assert_true(tdict_device_equal(tdict_tensor_device(thing_at(copy, &flat_type)->b), td_device()));
 }
 

@@ -39,7 +39,7 @@ WRITING(set_object, tdict_fill(td, "n.o", 0, NULL, err))
 static const struct {
   const char *name;
   writing run;
-  bool device_kept; /* also works on device trees */
+  bool device_kept; /* also accepts device trees */
 } writings[] = {{"range", set_range, true},       {"row", set_row, true},       {"rows", set_rows, true},
                 {"repeated", set_repeated, true}, {"stack", set_stacked, true}, {"cat", set_joined, true},
                 {"picked", set_picked, true},     {"copy", set_all, true},      {"update", set_some, true},

@@ -62,7 +62,7 @@ static const void *elements_of(const tdict_tree *td, const char *path, tdict_dty
   return tdict_tensor_const_data(t);
 }
 
-/* Compares a packed tree of `tokens` tokens and `rows` rows with the samples. All others must have the pad value. */
+/* Compares a packed tree of `tokens` tokens and `rows` rows with the samples. The rest must have the pad value. */
 static void check_packed(const tdict_tree *out, const sample *s, int count, const tdict_pack_options *o, int64_t tokens,
                          int64_t rows) {
   const int32_t *offsets = elements_of(out, o->cu_seqlens, TDICT_I32, COUNTS(rows + 1));

@@ -46,7 +46,7 @@ DEVICE_CASE(shape_view_refuses_strides) {
   scoped_tree td = rig_tree(&r, SAMPLE(4, 6)), turned = NULL, out = NULL;
   td_ok(tdict_transpose(td, 0, 1, &turned, err));
   td_fails_at(TDICT_ESHAPE, "reshape copies", "a", tdict_reshape_view(turned, COUNTS(24), &out, err));
-  td_ok(tdict_reshape_view(turned, COUNTS(3, 2, 4), &out, err)); /* these strides allow a view */
+  td_ok(tdict_reshape_view(turned, COUNTS(3, 2, 4), &out, err)); /* the strides allow a view of this shape */
   rig_shares(td, out, true);
 }
 
@@ -246,7 +246,7 @@ CASE(shape_views_of_equal_shapes_keep_their_strides) {
   }
 }
 
-/* Views of consecutive tensors with the same layout are made in one loop. Empty slots, objects and children end it. */
+/* Neighbors with the same layout get their views in one loop. Empty slots, objects and children end the loop. */
 CASE(shape_views_of_neighbours) {
   static const char *const paths[] = {"a", "b", "c", "d", "n.a", "n.b", "e", "f"};
   enum { NUM_PATHS = sizeof paths / sizeof *paths };

@@ -3,7 +3,7 @@
 
 enum { ROOM = 12 };
 
-/* Checks that the pieces have the given sizes, and releases them. */
+/* Checks that the pieces are views with the given sizes, and releases them. */
 static void check(const rig *r, const m_tree *t, const tdict_tree *td, int dim, tdict_tree **pieces,
                   const int64_t *sizes) {
   int64_t at = 0;

@@ -58,7 +58,7 @@ CASE(to_dtype_filters) {
   asked a = {"n.b", ""};
   tdict_dtype_options o = td_with(tdict_dtype_options, filter = is_wanted, user = &a);
   td_ok(tdict_to_dtype(td, TDICT_I16, &o, NULL, &out, err));
-  assert_string_equal(a.paths, "a n.b n.m.u "); /* each leaf is asked about once */
+  assert_string_equal(a.paths, "a n.b n.m.u "); /* the filter is called once for each leaf */
   assert_ptr_equal(td_leaf(out, "a"), td_leaf(td, "a"));
   assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
   const int16_t *b = tdict_data(out, "n.b");

@@ -1,5 +1,5 @@
-/* Tests operations on trees whose leaves are not in memory. Operations that need no elements must work. All others must
- * fail with the path of the leaf. No operation may read the file. */
+/* Tests operations on trees whose leaves are not in memory. Operations that need no elements must succeed. All others
+ * must fail with the path of the leaf. No operation may read the file. */
 #include "core/tree/text.h"
 #include "support/unloaded.h"
 
@@ -199,7 +199,7 @@ CASE(unloaded_elements_are_refused) {
   REFUSED("", tdict_index_get(NULL, r->tree, TDICT_INDEX(TDICT_MASK(mask)), NULL, &out, err));
   REFUSED("", tdict_tensor_clone(matrix, NULL, &made, err));
   REFUSED("", tdict_tensor_copy(td_leaf(deep, "file.matrix"), matrix, err));
-  /* strides cannot describe this shape, so elements would have to be copied */
+  /* strides cannot describe this shape, so the call would have to copy elements */
   tdict_tensor *turned = NULL;
   td_ok(tdict_tensor_permute(matrix, 3, (const int[]){2, 1, 0}, &turned, err));
   REFUSED("", tdict_tensor_reshape(turned, 1, (const int64_t[]){90}, &made, err));

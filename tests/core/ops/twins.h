@@ -1,5 +1,5 @@
 /* A tree with an object, and its twin, which has a tree with the object's tensors in its place. Operations on both must
- * give equal results. Hooks count their calls and can be made to fail. Each case releases what it makes. */
+ * have equal results. Hooks count their calls and can be made to fail. Each case releases what it makes. */
 #ifndef TDICT_TESTS_CORE_OPS_TWINS_H
 #define TDICT_TESTS_CORE_OPS_TWINS_H
 

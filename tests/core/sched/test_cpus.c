@@ -1,4 +1,4 @@
-/* Tests how sets of processors are read, counted and formatted, as on machines with up to 8192 processors. */
+/* Tests reading, counting and formatting sets of processors, on simulated machines with up to 8192 processors. */
 #include "support/test.h"
 
 #include <errno.h>

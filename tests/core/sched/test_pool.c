@@ -27,7 +27,7 @@ static tdict_pool *open_pool(int num_threads) {
   return pool;
 }
 
-/* The set may have more processors than this machine. The pool does not check it. */
+/* The set may name processors that this machine lacks, because the pool does not check it. */
 CASE(pool_leaves_reserved_cpus_free) {
   static const int cpus[] = {1, 2, 3, 4, 8, 16}, one_left[] = {1, 2, 3, 3, 7, 15}, two_left[] = {1, 2, 3, 2, 6, 14};
   scoped_pool pool = open_pool(2);
@@ -204,7 +204,7 @@ CASE(pool_threads_run_concurrently) {
   for (int i = 0; i < THREADS; i++) pool_gate_open(&gates[i]);
 }
 
-/* The quota limits the processors that the pool uses, even if the set changes later, but not its number of threads. */
+/* The quota limits the number of processors, but not of threads. It still applies if the set changes later. */
 CASE(pool_uses_as_many_cpus_as_the_quota) {
   scoped_pool pool = open_pool(4);
   tdict_cpus set = td_cpus(0, 15);
@@ -329,7 +329,7 @@ int __wrap_pthread_cond_signal(pthread_cond_t *condition) {
   return __real_pthread_cond_signal(condition);
 }
 
-/* A task that ends once `count` tasks are running at the same time. */
+/* A task that runs until `count` tasks are running at the same time. */
 typedef struct meeting {
   tdict_task task; /* first */
   atomic_int *arrived;
@@ -355,7 +355,7 @@ CASE(pool_wakes_a_chain) {
     const int count = 1 + random % THREADS;
     meeting meetings[THREADS];
     atomic_int arrived = 0;
-    usleep(round % 3 ? 1000 : 0); /* after 1 ms, most threads sleep; without it, some still spin */
+    usleep(round % 3 ? 1000 : 0); /* after 1 ms, most threads sleep; without the pause, some still spin */
     tdict_pool_set_max_spinning(pool, THREADS);
     for (int i = 0; i < count; i++) {
       meetings[i] = (meeting){.task = {.run = meet}, .arrived = &arrived, .count = count};

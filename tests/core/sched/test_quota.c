@@ -85,7 +85,7 @@ CASE(quota_of_version_1) {
   assert_int_equal(end(), 0);
 }
 
-/* In both versions of cgroups, the smallest quota on the path to the cgroup counts. */
+/* In both versions of cgroups, the smallest quota on the path to the cgroup applies. */
 CASE(quota_of_nested_groups) {
   begin(v2_mount, "0::/a/b/c\n");
   put("/sys/fs/cgroup/a/cpu.max", "300000 100000\n");
@@ -115,7 +115,7 @@ CASE(quota_in_containers) {
   }
 }
 
-/* If both versions of cgroups are mounted, the smaller quota counts. */
+/* If both versions of cgroups are mounted, the smaller quota applies. */
 CASE(quota_of_both_versions) {
   char mounts[1024], groups[256];
   snprintf(mounts, sizeof mounts, "%s%s", v1_mounts, "33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");

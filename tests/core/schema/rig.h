@@ -26,7 +26,7 @@ static inline tdict_schema_entry rig_entry(const tdict_schema *s, size_t i) {
 static const tdict_type rig_type = {.struct_size = sizeof(tdict_type), .name = "thing", .release = help_end_thing};
 
 /* Makes a tree of batch size [2, 3] with "obs.pixels" U8 [2, 3, 4, 5] in a child of batch size [2, 3, 4], the empty
- * tree "obs.none", "r" F32 [2, 3], and "h.0" I64 [2, 3, 0]. If `thing` is not NULL, also with an object at "x". */
+ * tree "obs.none", "r" F32 [2, 3], and the key "h.0" I64 [2, 3, 0]. If `thing` is not NULL, adds an object at "x". */
 static inline tdict_tree *rig_tree(int *thing) {
   tdict_tree *td = TREE(2, 3);
   tdict_tree *obs = td_put_tree(td, "obs", TREE(2, 3, 4));

@@ -1,4 +1,4 @@
-/* Tests reading blobs from untrusted sources: round trips, attacks, truncated blobs, and blobs with changed bytes. */
+/* Tests reading blobs from untrusted sources: valid, malformed, truncated and randomly changed blobs. */
 #include "rig.h"
 
 #define HEAD "tdsc\1\0\0\0"

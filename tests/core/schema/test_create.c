@@ -1,4 +1,4 @@
-/* Tests creating trees from schemas: their storage, shapes and batch sizes, and what is refused. */
+/* Tests creating trees from schemas: their storage, shapes and batch sizes, and refused schemas. */
 
 #include "core/schema/create.h"
 #include "core/schema/schema.h"
@@ -124,7 +124,7 @@ CASE(schema_that_is_too_large_has_no_tree) {
   assert_null(made);
 }
 
-/* The second pass probably reuses memory that the first pass has filled. All bytes must be 0 again. */
+/* The second pass probably reuses memory that the first pass has filled. All bytes must then be 0. */
 CASE(schema_create_zeroes) {
   enum { TREES = 64 };
   tdict_tree *td = rig_tree(NULL), *made[TREES];

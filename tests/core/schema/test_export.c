@@ -1,4 +1,4 @@
-/* Tests exporting the schemas of trees: their bytes, the batch sizes of children, and what is refused. */
+/* Tests exporting the schemas of trees: their bytes, the batch sizes of children, and refused trees. */
 #include "rig.h"
 
 CASE(schema_export_writes_the_blob) {

@@ -16,7 +16,8 @@ static inline uint64_t naive_next(naive_random *r) {
 /* Returns a random number from 0 to count - 1. */
 static inline int64_t naive_below(naive_random *r, int64_t count) { return (int64_t)(naive_next(r) % (uint64_t)count); }
 
-/* A layout in elements. Random ones have any order of dimensions, gaps, strides of either sign and, if wanted, of 0. */
+/* A layout in elements. Random layouts have shuffled dimensions, gaps, negative strides and, on request, strides of
+ * 0. */
 typedef struct naive_layout {
   int ndim;
   int64_t shape[8], strides[8];

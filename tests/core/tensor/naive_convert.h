@@ -51,7 +51,6 @@ static inline bool naive_is_nan(const naive_dtype *d, uint64_t bits) {
   return d->kind == 'f' && (d->dtype == TDICT_F8E4M3 ? magnitude == naive_top(d) : magnitude > naive_top(d));
 }
 
-/* Returns the value of an element. */
 static inline long double naive_value(const naive_dtype *d, uint64_t bits) {
   if (d->kind == 'b') return bits != 0;
   if (d->kind == 'u') return (long double)bits;
@@ -66,7 +65,7 @@ static inline long double naive_value(const naive_dtype *d, uint64_t bits) {
 /* Returns the bits of the nearest float. At a tie, returns the even float. */
 static inline uint64_t naive_float(const naive_dtype *d, long double value) {
   const uint64_t sign = signbit(value) ? (uint64_t)1 << (d->bits - 1) : 0, top = naive_top(d);
-  uint64_t low = 0, high = top; /* the float of `low` is at most `value`, and that of `high` is greater */
+  uint64_t low = 0, high = top; /* `value` is at least the float with bits `low` and less than that with bits `high` */
   if (isnan(value)) return ((uint64_t)1 << (d->bits - 1)) - 1;
   if (value < 0) value = -value;
   if (value >= naive_magnitude(d, top)) return sign | top;

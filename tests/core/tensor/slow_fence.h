@@ -1,5 +1,5 @@
-/* A fake transfer that uses a storage until another thread ends it. Thread rule: the test's thread calls begin_use()
- * and end_use(), and starts end_later() on another thread. */
+/* A fake transfer that uses a storage until another thread ends the use. Thread rule: the test's thread calls
+ * begin_use() and end_use(), and starts end_later() on another thread. */
 #ifndef TDICT_TESTS_CORE_TENSOR_SLOW_FENCE_H
 #define TDICT_TESTS_CORE_TENSOR_SLOW_FENCE_H
 
@@ -11,7 +11,7 @@
 
 #include "core/memory/storage.h"
 
-/* A fence that another thread completes. `ended` is set just before the mark on the storage is removed. */
+/* A fence that another thread completes. `ended` is set just before `node` is detached. */
 typedef struct slow_fence {
   tdict_fence fence;
   tdict_fence_node node;

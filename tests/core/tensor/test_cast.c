@@ -6,7 +6,7 @@
 static const tdict_stream_kind kinds[] = {TDICT_STREAM_PLAIN, TDICT_STREAM_AVX2, TDICT_STREAM_AVX512};
 enum { MOST = 3000, GUARD = 64 };
 
-/* Computes x * scale + offset in float32, rounding the product first. Returns the result as bits of `to`. */
+/* Computes x * scale + offset in float32, rounding after each operation. Returns the result as bits of `to`. */
 static uint64_t scaled(const naive_dtype *to, const naive_dtype *from, uint64_t bits, const tdict_cast *c) {
   const naive_dtype *single = naive_find(TDICT_F32);
   uint64_t wide;

@@ -328,7 +328,7 @@ CASE(tensor_copy_waits_for_transfers) {
   check_waits(b, true, a, b);
   check_waits(a, false, a, b);
   check_waits(a, true, a, b);
-  begin_use(&reader, b->storage, false); /* a reader that has not ended; the copy only reads `b`, so it does not wait */
+  begin_use(&reader, b->storage, false); /* an unfinished reader; the copy only reads `b`, so it does not wait */
   td_ok(tdict_tensor_copy(a, b, err));
   reader.thread = td_start(end_later, &reader);
 }

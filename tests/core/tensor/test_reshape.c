@@ -1,4 +1,4 @@
-/* Tests reshapes of tensors. */
+/* Tests tdict_tensor_reshape(): views, copies, refused shapes, and failing allocations. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"

@@ -219,7 +219,7 @@ CASE(tensor_from_data_shares) {
   tdict_tensor_release(whole);
   td_fails(TDICT_ESHAPE, "storage", tdict_tensor_as_strided(t, &layout, -6, &whole, err));
   tdict_tensor_release(t);
-  /* a storage larger than the shape needs, the shorter struct of an older header, and no elements */
+  /* a header's older, shorter struct and a storage larger than needed; then a shape without elements */
   v = (tdict_tensor_desc){offsetof(tdict_tensor_desc, flags), data, tdict_cpu(), TDICT_F32, 1, shape, NULL, 24, 0xFF};
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
   assert_int_equal(t->storage->bytes, 24);

@@ -34,7 +34,7 @@ static void copy_round(tdict_memory *device, tdict_memory *host_memory, tdict_dt
   td_ok(tdict_tensor_copy(wanted, fresh, err));
   td_ok(tdict_tensor_copy(back, twin, err));
   check_equal(back, random);
-  /* copy from a strided to a strided view, from the device to the host */
+  /* copy a strided device view to a strided host view */
   tdict_tensor *gathered = NULL, *spread = odd_view(back), *again = odd_view(random), *plain = NULL;
   memset(tdict_tensor_data(back), 0xA5, tdict_tensor_bytes(back));
   memset(tdict_tensor_data(random), 0xA5, tdict_tensor_bytes(random));
@@ -123,7 +123,7 @@ CASE(memory_of_absent_device) {
   const int64_t shape[] = {4};
   scoped_tensor t = NULL;
   tdict_error why = {0};
-  /* A machine with a GPU also has pinned memory. */
+  /* Without a GPU, there is no pinned memory either. */
   if (tdict_tensor_empty(TDICT_F32, 1, shape, tdict_device_memory(context, tdict_cuda(0)), &t, &why) != TDICT_OK) {
     assert_int_equal(why.status, TDICT_ENODEVICE);
     refuse_all(tdict_pinned_memory(context));

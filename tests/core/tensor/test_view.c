@@ -1,4 +1,4 @@
-/* Tests views of a tensor's storage. */
+/* Tests views of a tensor's storage: descriptions, tdict_tensor_as_strided(), slices and permutations. */
 #include "naive.h"
 
 #include "core/tensor/tensor.h"

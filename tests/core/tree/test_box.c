@@ -29,7 +29,7 @@ CASE(box_releases_its_object_once) {
   help_end_thing(thing);
   box = make_box(&ends);
   thing = box->self;
-  box->kept = true; /* the program keeps the ownership of the object */
+  box->kept = true; /* the program still owns the object */
   ends = 0;
   tdict_box_release(box);
   assert_int_equal(ends, 0);
@@ -134,7 +134,7 @@ static void *use(void *argument) {
   return NULL;
 }
 
-/* Releases the box of a shared object on several threads. The last must call the release hook, once. */
+/* Releases the box of a shared object on several threads. The last thread must call the release hook exactly once. */
 static void count_across_threads(void) {
   shared s = {0};
   tdict_tree *td = help_tree_without_batch();

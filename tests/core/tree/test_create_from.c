@@ -33,7 +33,7 @@ static void check(const tdict_tree *td) {
 }
 
 CASE(tree_create_from_one_storage) {
-  void *dirty = malloc(400000); /* malloc may return this memory, which is not zero, again */
+  void *dirty = malloc(400000); /* malloc may return this nonzero memory again */
   memset(dirty, 0xA5, 400000);
   free(dirty);
   scoped_tree td = td_made(tree, tdict_create_from(fields, FIELDS, COUNTS(4, 2), NULL, &made, err));

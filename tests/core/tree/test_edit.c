@@ -1,4 +1,4 @@
-/* Tests set, delete, pop and rename, and what they refuse. */
+/* Tests setting, deleting, popping and renaming entries, and the errors of these calls. */
 #include "help.h"
 
 CASE(tree_set_makes_nodes) {
@@ -106,7 +106,7 @@ CASE(tree_delete) {
   help_paths(td, "a b n n.y m m.deep m.deep.z c");
   td_ok(tdict_delete(td, "m", err));
   help_paths(td, "a b n n.y c");
-  td_ok(tdict_delete(td, "n.y", err)); /* the tree is empty now, but stays */
+  td_ok(tdict_delete(td, "n.y", err)); /* the tree `n` is empty now, but stays */
   help_paths(td, "a b n c");
   td_ok(tdict_delete(td, "a", err));
   td_ok(tdict_delete(td, "c", err));

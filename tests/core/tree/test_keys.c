@@ -1,4 +1,4 @@
-/* Tests key tables: searching, order, deletions, renames, copies, compaction, and the cost of these. */
+/* Tests key tables: searching, order, deletions, renames, copies, compaction, and the cost per key. */
 #include "core/tree/keys.h"
 
 #include "support/test.h"
@@ -219,7 +219,7 @@ CASE(keys_hash_spreads_similar_names) {
     for (unsigned count = 1000; count <= 50000; count *= 7) assert_true(probes_of(formats[i], count) < 1.7);
 }
 
-/* tdict_name_read() reads whole words. It must have the results of a byte loop, and must not read past the end. */
+/* tdict_name_read() reads whole words. It must return what a byte loop returns, and must not read past the end. */
 CASE(name_read_matches_a_byte_loop) {
   for (size_t length = 1; length <= 40; length++) {
     scoped_chars text = malloc(length); /* the exact size, so that a sanitizer reports reads past the end */

@@ -94,7 +94,7 @@ CASE(tree_unlock_refuses_child) {
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(n, err));
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(deep, err));
-  tdict_lock(deep); /* locking it directly does not change this */
+  tdict_lock(deep); /* locking `deep` itself does not change this */
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(deep, err));
   assert_true(tdict_is_locked(n) && tdict_is_locked(deep));
   td_fails(TDICT_EINVAL, "NULL", tdict_unlock(NULL, err));
@@ -110,7 +110,7 @@ CASE(tree_lock_ends_with_the_last_reference) {
   tdict_lock(second);
   tdict_release(td);
   assert_false(tdict_is_locked(n));
-  assert_true(tdict_is_locked(deep)); /* `second` still locks it */
+  assert_true(tdict_is_locked(deep)); /* `second` still locks `deep` */
   tdict_release(second);
   assert_false(tdict_is_locked(deep));
   td_ok(tdict_delete(n, "deep.x", err));

@@ -211,7 +211,7 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   size_t bytes = 0;
   td_ok(tdict_unique_bytes(td, &bytes, err));
   assert_int_equal(bytes, 64);
-  td_fail_alloc(0, true); /* both calls must work although allocations fail */
+  td_fail_alloc(0, true); /* both calls must succeed although allocations fail */
   size_t leaves = tdict_num_leaves(td), length = tdict_format(td, NULL, 0);
   assert_true(td_fail_alloc_stop());
   assert_int_equal(leaves, 2);
@@ -234,7 +234,7 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   assert_true(tdict_get_device(low, NULL));
 }
 
-/* A clone that is changed gets its own list of leaves. In a chain of such clones, it must not grow. */
+/* A clone that is changed gets its own list of leaves. In a chain of such clones, the list must not grow. */
 CASE(node_copies_do_not_grow) {
   scoped_tree td = td_tree("[3] a:f32[3]");
   for (int i = 0; i < 100; i++) {

@@ -51,7 +51,7 @@ CASE(object_set_takes_ownership) {
   help_paths(td, "a n n.m\\.0 n.m\\.0.o z");
   assert_ptr_equal(get(td, "n.m\\.0.o"), thing);
   assert_int_equal(tdict_batch_ndim(td_child(td, "n.m\\.0")), 2); /* nodes are created as for a tensor */
-  for (int i = 0; i < 3; i++) td_ok(tdict_set_object(td, "n.m\\.0.o", &thing_type, thing, err)); /* by itself */
+  for (int i = 0; i < 3; i++) td_ok(tdict_set_object(td, "n.m\\.0.o", &thing_type, thing, err)); /* itself */
   assert_ptr_equal(get(td, "n.m\\.0.o"), thing);
   assert_int_equal(first, 0);
   thing = put(td, "a", &second); /* replaces a tensor, and then a tree */
@@ -98,7 +98,7 @@ CASE(object_released_once) {
   tdict_release(popped);
   assert_int_equal(ends[n++], 1);
   put(td, "last.of.all", &ends[n]);
-  assert_int_equal(kept, 0); /* was renamed twice, but not released */
+  assert_int_equal(kept, 0); /* the object was renamed twice, but not released */
   tdict_release(td);
   assert_int_equal(ends[n++], 1);
   assert_int_equal(n, WAYS);

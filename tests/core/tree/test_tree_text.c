@@ -78,7 +78,7 @@ CASE(tree_text_refuses_bad_texts) {
   assert_true(!tree && !tensor);
 }
 
-/* Random leaves differ from each other. Each counting leaf begins with 0. */
+/* Random leaves differ from each other. The elements of each counting leaf start at 0. */
 CASE(tree_text_fills_the_leaves) {
   scoped_tree random = td_tree("a:u8[100] b:u8[100] flags:bool[100]");
   assert_memory_not_equal(tdict_data(random, "a"), tdict_data(random, "b"), 100);

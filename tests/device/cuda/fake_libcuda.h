@@ -8,7 +8,7 @@ typedef struct fake_settings {
   int init_result;    /* the result of cuInit */
   int device_count;
   const char *missing; /* the name of an entry that cuGetProcAddress does not find, or NULL */
-  int lookups;         /* counts the calls of cuGetProcAddress */
+  int lookups;         /* the number of calls to cuGetProcAddress */
   int load_result;     /* the result of cuModuleLoadData */
   int modules;         /* the number of loaded modules */
 } fake_settings;

@@ -3,7 +3,7 @@
 #include "device/cuda/cuda_table.h"
 #include "device/kernels/image.h"
 
-/* Copies bytes with the library's kernel. This works only if the PTX compiles and the parameters reach the kernel. */
+/* Copies bytes with the library's kernel. Fails unless the PTX compiles and the parameters reach the kernel. */
 static void launches(fixture *b) {
   enum { BYTES = 300007 };
   scoped_bytes source = filled(BYTES, 11), result = filled(BYTES, 0);

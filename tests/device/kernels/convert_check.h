@@ -7,7 +7,6 @@
 #include "core/tensor/convert.h"
 #include "device/gpu_help.h"
 
-/* The dtypes and the number of elements of a conversion. */
 typedef struct convert_pair {
   tdict_dtype to, from;
   size_t count;

@@ -12,7 +12,6 @@ static const tdict_dtype all_dtypes[] = {TDICT_I8,   TDICT_I16, TDICT_I32,  TDIC
                                          TDICT_BOOL, TDICT_C64, TDICT_C128, TDICT_F8E4M3, TDICT_F8E5M2};
 enum { NUM_DTYPES = sizeof all_dtypes / sizeof *all_dtypes };
 
-/* Returns true if the bits are a NaN of a float dtype. */
 static bool is_nan(tdict_dtype dtype, const void *element) {
   uint64_t bits = 0, magnitude, top;
   memcpy(&bits, element, tdict_dtype_bytes(dtype));
@@ -60,7 +59,7 @@ static void check_elements(const char *what, tdict_dtype dtype, const void *foun
   }
 }
 
-/* Converts adjacent elements on the device, from `src` over the old bytes of `out`. Returns the kernel's result. */
+/* Converts adjacent elements of `src` on the device. Overwrites the old bytes of `out`. Returns the kernel's result. */
 static uint64_t convert_there(const areas *a, const tdict_cast *cast, void *out, const void *src, size_t count) {
   const size_t to = tdict_dtype_bytes(cast->to), from = tdict_dtype_bytes(cast->from);
   tdict_block dst_block = fixture_take(&a->b, count * to), src_block = fixture_take(&a->b, count * from);
@@ -263,7 +262,7 @@ static void model_convert(void *user, int64_t dst, int64_t src) {
   c->index++;
 }
 
-/* Clears bit 6 of each byte of the source. Then no element is a NaN, because the bits of NaNs could differ. */
+/* Clears bit 6 of each source byte, so that no element is a NaN. The bits of converted NaNs could differ. */
 static void clear_nans(areas *a) {
   for (size_t i = 0; i < AREA_BYTES; i++) a->model_src[i] &= 0xbf;
   raw_write(a->raw, a->src.data, a->model_src, AREA_BYTES);

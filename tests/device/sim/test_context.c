@@ -37,7 +37,7 @@ static void *visit(void *user) {
   EXPECT(SUCCESS, ctx_push, v->context);
   EXPECT(SUCCESS, mem_alloc, &p, 16);
   EXPECT(SUCCESS, mem_free, p);
-  return NULL; /* the thread ends while a context is current */
+  return NULL; /* the thread exits while a context is current */
 }
 
 CASE(sim_new_thread_has_no_context) {

@@ -24,7 +24,7 @@ CASE(sim_copies_move_the_bytes) {
     CU(SUCCESS, copy_h2d_async, dev + at, pinned + at, n, s);
     CU(SUCCESS, copy_d2d_async, twin + at, dev + at, n, s);
     CU(SUCCESS, copy_d2d_async, far + at, twin + at, n, s);
-    CU(SUCCESS, copy_d2h_async, to_pageable + at, far + at, n, s); /* returns when the copy has ended */
+    CU(SUCCESS, copy_d2h_async, to_pageable + at, far + at, n, s); /* returns when the copy is complete */
     assert_memory_equal(to_pageable + at, pinned + at, n);
     assert_true(all_bytes(to_pageable, at, 0xA5));
     CU(SUCCESS, copy_h2d_async, dev + at, pageable + at, n, s);
@@ -103,7 +103,7 @@ CASE(sim_copy_refuses_bad_addresses) {
 }
 
 /* Checks access to pools between two devices. Only the pool's own device has access, until the pool allows another
- * device, which must be linked. A copy that names both contexts always works. */
+ * device, which must be linked. A copy that names the right contexts always succeeds. */
 static void check_between(tdict_driver *d, int ordinal, bool linked) {
   tdict_cu_context zero, other, popped;
   tdict_cu_pool pools[2];
@@ -245,7 +245,7 @@ CASE(sim_work_on_freed_memory_is_an_error) {
   CU(SUCCESS, mem_alloc_async, &dev, BYTES, pool, a);
   block_stream(a, &g);
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, a);
-  CU(SUCCESS, mem_free_async, dev, b); /* does not wait for stream a: which is the caller's error */
+  CU(SUCCESS, mem_free_async, dev, b); /* stream b does not wait for stream a, which is the caller's error */
   CU(SUCCESS, stream_synchronize, b);
   CU(SUCCESS, mem_alloc_async, &again, BYTES, pool, b);
   assert_ptr_equal(again, dev);

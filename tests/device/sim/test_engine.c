@@ -292,7 +292,7 @@ static void launch_on(int device, tdict_cu_stream s, trace_entry *e) {
   td_ok(tdict_sim_launch((tdict_stream){tdict_sim(device), s}, note, e, err));
 }
 
-/* The engines of two devices get work in one order, and end it in another. */
+/* The engines of two devices get work in one order, and finish it in another. */
 CASE(sim_virtual_work_ends_in_the_order_of_its_times) {
   enum { ROUNDS = 20, RATE = 100, SLOW_S = 1000, QUICK_S = 400 };
   tdict_sim_options o = virtual_options(true, 2);
@@ -312,7 +312,7 @@ CASE(sim_virtual_work_ends_in_the_order_of_its_times) {
     trace t = {.count = 0};
     trace_entry e[4] = {{&t, 0}, {&t, 1}, {&t, 2}, {&t, 3}};
     tdict_cu_event begin = record(d, s[0]);
-    CU(SUCCESS, copy_h2d_async, dev, host, SLOW_S * RATE, s[0]); /* ends at 1001 s of virtual time */
+    CU(SUCCESS, copy_h2d_async, dev, host, SLOW_S * RATE, s[0]); /* completes at 1001 s of virtual time */
     launch_on(0, s[0], &e[3]);
     CU(SUCCESS, ctx_push, second);
     CU(SUCCESS, copy_h2d_async, far, host, (SLOW_S - 200) * RATE, s[2]); /* 801 s */
@@ -355,13 +355,13 @@ CASE(sim_virtual_time_stands_while_held) {
   check_elapsed(d, events[1], events[3], 2 * HOUR_MS);
 }
 
-/* Queries the stream `times` times. The work on the stream must not have ended. */
+/* Queries the stream `times` times. The work on the stream must not be complete. */
 static void query(tdict_driver *d, tdict_cu_stream s, int times) {
   for (int i = 0; i < times; i++) CU(NOT_READY, stream_query, s);
 }
 
-/* The function begins at 1 ms and runs until the gate opens. The copy ends at 2 ms. No thread waits, so only queries
- * advance the clock. They do not while the function runs or the device is held. */
+/* The function begins at 1 ms and runs until the gate opens. The copy completes at 2 ms. No thread waits, so only
+ * queries advance the clock, but not while the function runs or the device is held. */
 CASE(sim_virtual_time_waits_for_functions) {
   enum { QUERIES_PER_MS = 1000 };
   tdict_sim_options o = virtual_options(true, 1);
@@ -382,7 +382,7 @@ CASE(sim_virtual_time_waits_for_functions) {
   tdict_driver_sim_hold(d);
   open_gate(&g);
   while (!atomic_load(&g.left)) usleep(100);
-  td_ok(tdict_driver_sim_step(d, 1, err)); /* the function has ended, so now the hold stops the clock */
+  td_ok(tdict_driver_sim_step(d, 1, err)); /* the function has returned, so now the hold stops the clock */
   td_rest();
   query(d, b, 5 * QUERIES_PER_MS);
   tdict_cu_event held = record(d, a);
@@ -392,7 +392,7 @@ CASE(sim_virtual_time_waits_for_functions) {
   check_elapsed(d, begin, end, 2);
 }
 
-/* If no thread waits and none makes a query, the work does not end. */
+/* If no thread waits and none makes a query, no work completes. */
 CASE(sim_virtual_time_waits_for_the_program) {
   tdict_sim_options o = virtual_options(false, 2);
   scoped_table d = open_table(&o);

@@ -110,7 +110,7 @@ CASE(sim_launch_on_freed_memory_is_an_error) {
   CU(SUCCESS, mem_alloc_async, &dev, BYTES, pool, a);
   block_stream(a, &g);
   assert_int_equal(launch_copy(d, &k, out, dev, a), TDICT_CU_SUCCESS);
-  CU(SUCCESS, mem_free_async, dev, b); /* does not wait for stream a: which is the caller's error */
+  CU(SUCCESS, mem_free_async, dev, b); /* stream b does not wait for stream a, which is the caller's error */
   CU(SUCCESS, stream_synchronize, b);
   open_gate(&g);
   CU(ILLEGAL_ADDRESS, stream_synchronize, a);

@@ -28,7 +28,7 @@ CASE(sim_unfinished_destination_holds_old_bytes) {
 
 CASE(sim_running_copy_has_not_written_yet) {
   tdict_sim_options o = sim_options(false);
-  o.latency_ns = INT64_C(600) * 1000000000; /* 600 s, so the copy cannot end by itself; a step skips the latency */
+  o.latency_ns = INT64_C(600) * 1000000000; /* 600 s, so the copy cannot complete by itself; a step skips the latency */
   scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *back = make_pinned(d, BYTES, 0);
@@ -249,7 +249,7 @@ CASE(sim_events_report_state_and_time) {
   CU(SUCCESS, event_create, &untimed, TDICT_CU_EVENT_DISABLE_TIMING);
   CU(INVALID_HANDLE, event_elapsed, &ms, from, to);
   CU(SUCCESS, event_record, from, s);
-  tdict_driver_sim_hold(d); /* otherwise the fill could end before the query */
+  tdict_driver_sim_hold(d); /* otherwise the fill could complete before the query */
   CU(SUCCESS, fill_async, dev, 1, 16, s);
   CU(SUCCESS, event_record, to, s);
   CU(SUCCESS, event_record, untimed, s);

@@ -1,4 +1,5 @@
-/* The program of a project that has tdict as a subproject. Its asserts must work, as it does not define NDEBUG. */
+/* The program of a project that has tdict as a subproject. Its asserts must be enabled, as it does not define
+ * NDEBUG. */
 #include <assert.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Makes random trees on the device of a case, each with a plain model. Some tensors are on the host. Elements are
+/* Makes random trees on the device under test, each with a plain model. Some tensors are on the host. Elements are
  * written and read without library functions. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_MODEL_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_MODEL_H
@@ -162,7 +162,7 @@ static inline tdict_tensor *model_tensor(model *m, const tensor_form *f, plain_a
   return t;
 }
 
-/* Makes a tree and its model with the batch size, keys, dtypes, shapes and places of `form`. Does not use its bytes. */
+/* Makes a tree and its model with the batch size, keys, dtypes, shapes and devices of `form`, but with new elements. */
 static inline slot model_tree(model *m, const plain_tree *form, bool may_repeat) {
   slot s = {help_tree(form->nb, form->bs), *form};
   int64_t more[PLAIN_DIMS];
@@ -210,14 +210,14 @@ static inline plain_tree model_form(rng *r) {
   } while (plain_total(&form) > 10 * MODEL_ELEMENTS);
   return form;
 }
-/* In one of four calls, changes the place of some leaves of the form between host and device. */
+/* In one of four calls, moves some leaves of the form between host and device. */
 static inline void model_move_leaves(rng *r, plain_tree *form) {
   const bool moves = pick(r, 0, 3) == 0;
   for (int i = 0; i < PLAIN_LEAVES; i++)
     if (moves && pick(r, 0, 2) == 0) form->leaf[i].on_host = !form->leaf[i].on_host;
 }
 
-/* Compares the elements of a tensor with its model. The work that writes the tensor must have ended. */
+/* Compares the elements of a tensor with its model. Call after the work that writes the tensor is complete. */
 static inline void model_check_tensor(const model *m, const plain_array *a, const tdict_tensor *t, const char *path) {
   const int64_t item = (int64_t)plain_item(a->dtype), *strides = tdict_tensor_strides(t);
   int64_t low = 0, high = item;
@@ -251,7 +251,7 @@ static inline void model_check_batch(const tdict_tree *tree, int nb, const int64
   assert_int_equal(tdict_batch_ndim(tree), nb);
   for (int d = 0; d < nb; d++) assert_int_equal(tdict_batch_size(tree)[d], bs[d]);
 }
-/* Waits for both streams, and compares a tree with its model. Does nothing while a stream is delayed. */
+/* Waits for both streams, and compares a tree with its model. Returns at once while a stream is delayed. */
 static inline void model_check(const model *m, const slot *s) {
   const plain_tree *p = &s->plain;
   int64_t more[PLAIN_DIMS];

@@ -14,7 +14,7 @@ typedef struct model_index {
   tdict_tensor *tensors[PLAIN_LISTS];
   bool is_distinct;   /* no element is selected twice */
   bool wants_bad;     /* the index still needs a position outside its dimension */
-  char refusal[100];  /* the expected error message, or "" if all positions are good */
+  char refusal[100];  /* the expected error message, or "" if all positions are valid */
   int64_t count;      /* number of positions in the lists; -1 if there is no list yet */
   int ranges, before; /* dimensions without a list: so far, and before the first list */
   int last;           /* dimensions without a list before the last list */
@@ -128,7 +128,7 @@ static inline void add_range(model *m, model_index *x, int dim, int64_t size) {
   x->ranges++;
 }
 
-/* Adds the dimensions `from` to `end` - 1 to the plan. All their elements are selected. */
+/* Adds the dimensions from `from` to `end` - 1 to the plan, and selects all of their elements. */
 static inline void add_whole(model_index *x, const plain_tree *p, int from, int end) {
   for (int d = from; d < end; d++, x->ranges++)
     x->plan.dim[x->plan.ndim++] = (plain_dim){.src = d, .size = p->bs[d], .step = 1};

@@ -1,4 +1,4 @@
-/* Pairs of equal random trees, on the host and on the device of the case. An operation runs on both trees, and
+/* Pairs of equal random trees, one on the host and one on the device under test. An operation runs on both trees, and
  * pair_check() compares the results bit by bit. Elements on the device are written and read without library functions.
  * Each case releases what it makes. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PAIR_H
@@ -107,7 +107,7 @@ static inline void pair_view(rng *r, pair *p) {
   *p = made;
 }
 
-/* Makes a random pair. In two of three pairs, the trees are views. */
+/* Makes a random pair. In two of three cases, the trees are views. */
 static inline pair pair_random(const world *w, uint64_t shape_seed, uint64_t data) {
   rng r = {shape_seed * 3 + 1};
   int64_t bs[PAIR_DIMS];
@@ -118,7 +118,8 @@ static inline pair pair_random(const world *w, uint64_t shape_seed, uint64_t dat
   return p;
 }
 
-/* Returns a copy of the bytes from the lowest to the highest element. Sets *first to the offset of element 0 in it. */
+/* Returns a copy of a tensor's bytes from its lowest to its highest element. *first is the offset of element 0 in
+ * it. */
 static inline unsigned char *read_span(const world *w, const tdict_tensor *t, int64_t *first) {
   int64_t low, end;
   assert_true(
@@ -133,7 +134,7 @@ static inline unsigned char *read_span(const world *w, const tdict_tensor *t, in
   return bytes;
 }
 
-/* True while results of conversions are compared, because a conversion may change the payload of a NaN. */
+/* Set while comparing results of conversions, because a conversion may change the payload of a NaN. */
 static bool nans_are_equal;
 static inline bool are_nans(tdict_dtype dtype, const void *a, const void *b) {
   double x[2], y[2];
@@ -215,7 +216,7 @@ static inline tdict_index random_range(rng *r, int64_t size) {
   return pick(r, 0, 3) ? TDICT_RANGE(start, stop, steps[pick(r, 0, 5)]) : TDICT_ALL;
 }
 
-/* Makes a list of positions: an array, or a tensor on the host or the device. Repeats none if `is_distinct` is true. */
+/* Makes a list of positions: an array, or a tensor on the host or device. If `is_distinct`, no position is repeated. */
 static inline tdict_index random_list(rng *r, const world *w, random_index *out, int64_t size, int64_t count,
                                       bool is_distinct) {
   const int n = out->index.count;

@@ -127,7 +127,7 @@ static inline int64_t plain_total(const plain_tree *p) {
   return total;
 }
 
-/* plain_parts() describes a dtype, or the parts of a complex dtype. Returns NULL if the dtype has several lanes. */
+/* Describes a dtype, or the two parts of a complex dtype. plain_parts() returns NULL if the dtype has several lanes. */
 static inline bool plain_is_complex(tdict_dtype dtype) { return dtype == TDICT_C64 || dtype == TDICT_C128; }
 static inline const naive_dtype *plain_parts(tdict_dtype dtype) {
   if (dtype == TDICT_C64) return naive_find(TDICT_F32);

@@ -1,5 +1,5 @@
-/* Indices for the plain model of plain.h. A plan gives the source of each element of a result, by PyTorch's rules.
- * Thread rule: one thread. */
+/* Indices for the plain model of plain.h. By PyTorch's rules, a plan maps each element of a result to its source
+ * element. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_INDEX_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_PLAIN_INDEX_H
 
@@ -78,7 +78,7 @@ static inline void plain_locate(const plain_plan *p, const plain_array *a, const
   for (int d = p->ndim_in; d < a->ndim; d++) indexed[d] = result[p->ndim + d - p->ndim_in];
 }
 
-/* Returns a view for an index without lists, else a copy. */
+/* Applies an index. Returns a view if the index has no lists, else a copy. */
 static inline plain_array plain_get(const plain_plan *p, const plain_array *a) {
   int64_t shape[PLAIN_DIMS];
   const int ndim = plain_shape_of(p, a, shape);

@@ -1,4 +1,4 @@
-/* Trees of rows on the device of a case, blocked streams, and a counter of launches. Each case releases what it
+/* Trees of rows on the device under test, blocked streams, and a counter of launches. Each case releases what it
  * makes. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_ROWS_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_ROWS_H

@@ -6,7 +6,7 @@
 
 enum { NUM_JOINS = 20, MOST_ROWS = 5, MOST_COLUMNS = 9 };
 
-/* A join along dimension 1, which copies two sources side by side into a destination. */
+/* A join along dimension 1: copies two sources side by side into a destination. */
 typedef struct side_by_side {
   int64_t rows, columns[2];
   int32_t elements[2][MOST_ROWS * MOST_COLUMNS]; /* elements of the sources, in C order */
@@ -124,7 +124,7 @@ SIM_CASE(device_build_has_later_moves) {
   joins_add(j, 5, 11);
   td_ok(tdict_moves_run(&j->moves, err));
   joins_check(j, 11);
-  /* The run has emptied the struct, which can still be used. */
+  /* The run emptied the struct, which can still be used. */
   td_ok(tdict_moves_build(&j->moves, err));
   td_ok(tdict_moves_run(&j->moves, err));
   joins_add(j, 11, 16);
@@ -139,7 +139,7 @@ SIM_CASE(device_build_without_memory) {
   TD_WITHOUT_MEMORY_THEN(tdict_moves_build(&j->moves, err), assert_int_equal(j->moves.num_built, 0));
   td_ok(tdict_moves_build(&j->moves, err)); /* a second build replaces the first */
   joins_check(j, 0);
-  tdict_moves_reset(&j->moves); /* a sanitizer reports what this call does not free */
+  tdict_moves_reset(&j->moves); /* a sanitizer reports memory that this call does not free */
   assert_int_equal(j->moves.num_built, 0);
   joins_add(j, 0, 4);
   td_fail_alloc(0, true);
@@ -151,7 +151,7 @@ SIM_CASE(device_build_without_memory) {
   joins_close(j);
 }
 
-/* No launch is built for a stream of the program, nor for moves other than copies. */
+/* No launch is built for a stream of the program, or for moves other than copies. */
 SIM_CASE(device_build_of_copies_only) {
   joins *j = joins_open(9);
   const tdict_stream stream = new_stream(&j->w);

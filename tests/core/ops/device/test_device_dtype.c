@@ -5,7 +5,7 @@
 
 enum { NUM_SEEDS = 300 };
 
-/* Random elements often do not fit an integer dtype. The path and message must then be the same as on the host. */
+/* Random elements often do not fit an integer dtype. The error must then be the same as on the host. */
 GPU_CASE(device_to_dtype_equals_host) {
   static const tdict_dtype dtypes[] = {TDICT_U8,  TDICT_I8,  TDICT_I16, TDICT_U16,  TDICT_I32,    TDICT_U32,
                                        TDICT_I64, TDICT_U64, TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2,

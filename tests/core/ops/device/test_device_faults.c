@@ -27,7 +27,7 @@ static void faults_close(faults *f) {
   ways_close(&f->t);
   place_close(&f->w);
   tdict_driver_fault_get_live(f->d, &live);
-  assert_memory_equal(&live, &none, sizeof live); /* nothing leaks */
+  assert_memory_equal(&live, &none, sizeof live); /* nothing has leaked */
   td_release(f->d, f->inner);
 }
 #define scoped_faults TD_SCOPED(faults_close, faults)
@@ -49,7 +49,7 @@ static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error
 }
 
 /* Makes the n-th driver call of an operation fail. The operation must succeed, or return the driver's code with no work
- * queued. After a failure, it must succeed when it is repeated. Returns false if the operation makes fewer calls. */
+ * queued. After a failure, a second try must succeed. Returns false if the operation makes fewer calls. */
 static bool fail_once(tree_way way, bool by_tensor, bool on_stream, int64_t n, int *num_failed) {
   scoped_faults f;
   scoped_tree out = NULL;
@@ -102,7 +102,7 @@ SIM_CASE(device_tensor_to_dtype_without_memory) {
   ways_check(&f.t, WAY_TO_DTYPE, out);
 }
 
-/* The driver fails to load the kernels or to find their functions. Once it works again, the operation succeeds. */
+/* The driver fails to load the kernels or to find their functions. Without the fault, the operation must succeed. */
 SIM_CASE(device_ops_with_failing_modules) {
   for (tree_way way = 0; way < NUM_WAYS; way++)
     for (int64_t n = 1; n <= 5; n++) {

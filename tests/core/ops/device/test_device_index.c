@@ -99,7 +99,7 @@ SIM_CASE(device_index_launches_once_for_all_leaves) {
   shim_end(&s, w.d);
 }
 
-/* Lost rows cannot be read until they are written again. */
+/* A row whose bytes were lost cannot be read until it is written again. */
 SIM_CASE(device_index_refuses_lost_rows) {
   scoped_place w = place_open(2);
   const int64_t good[] = {3, 4}, bad[] = {4, 9};
@@ -292,7 +292,7 @@ static tdict_cu counted_record(tdict_driver *d, tdict_cu_event event, tdict_cu_s
 }
 
 /* A call with a list on the device launches once and waits once. Without a stream, it records an event on the legacy
- * stream. With a stream, it records no event, so its storages get no use. */
+ * stream. With a stream, it records no event, and adds no use to its storages. */
 SIM_CASE(device_index_by_a_list_launches_and_waits_once) {
   scoped_place w = place_open(2);
   const int64_t positions[] = {9, -40, 33}, three = 3;
@@ -322,7 +322,7 @@ SIM_CASE(device_index_by_a_list_launches_and_waits_once) {
 }
 
 /* A bad position at the end of a list is found before any row is written. If the list is short, this takes one launch.
- * With a stream, the call also waits for the copies, so its storages get no use. */
+ * With a stream, the call also waits for the copies, so it adds no use to its storages. */
 GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
   enum { MOST = 5000 };
   scoped_place w = place_open(2);
@@ -359,8 +359,8 @@ GPU_CASE(device_index_writes_nothing_for_a_bad_position) {
   }
 }
 
-/* An earlier launch checks the list in two cases: if the copy overwrites the list, and if a copy on a stream is so
- * large that the call does not wait for it. */
+/* The list is checked by a separate launch before the copy if the copy overwrites the list, or if a copy on a stream is
+ * so large that the call does not wait for it. */
 SIM_CASE(device_index_checks_lists_by_a_launch_before) {
   const int64_t two[] = {1, 0}, count = 2, shape[] = {2, 34 << 20};
   scoped_place w = place_open(2);
@@ -402,7 +402,7 @@ GPU_CASE(device_index_checks_lists_without_elements) {
   assert_int_equal(tdict_batch_size(out)[0], 2);
 }
 
-/* If the driver cannot compile kernels, lists are refused, but slices are copied by driver calls. */
+/* If the driver cannot compile kernels, an index with a list is refused, but slices are copied by driver calls. */
 SIM_CASE(device_index_without_compiler) {
   scoped_place w = place_open(2);
   shim s;

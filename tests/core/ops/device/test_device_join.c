@@ -5,7 +5,7 @@
 
 enum { NUM_SEEDS = 100, MOST_ITEMS = 3 };
 
-/* One of the four functions that join trees, and its dimension. */
+/* One of the four functions that join trees, and the dimension to join along. */
 typedef struct join_way {
   bool is_stack, into;
   int32_t dim;
@@ -148,7 +148,7 @@ SIM_CASE(device_join_fails_whole) {
   tdict_stream_destroy(w.c, stream);
 }
 
-/* If the driver cannot compile kernels, driver calls copy the elements. */
+/* If the driver cannot compile kernels, joins copy the elements with driver calls. */
 SIM_CASE(device_join_without_compiler) {
   scoped_place w = place_open(2);
   shim s;

@@ -134,7 +134,7 @@ static void get_into(model *m) {
   }
 }
 
-/* Removes some leaves and leading batch dimensions from a value's form. The value is then repeated along these. */
+/* Removes some leaves and leading batch dimensions from a value's form. Writes repeat the value along these. */
 static void shorten(model *m, plain_tree *form) {
   const int cut = pick(&m->r, 0, 3) ? 0 : (int)pick(&m->r, 0, form->nb);
   form->nb -= cut;
@@ -202,7 +202,7 @@ static plain_tree joined_form(const join *j) {
   }
   return form;
 }
-/* Copies one leaf of all items to the leaf of the result. */
+/* Copies leaf number `leaf` of all items to the result. */
 static void join_leaf(const join *j, int leaf, plain_array *out) {
   int64_t at = 0;
   for (int k = 0; k < j->count; k++) {
@@ -332,7 +332,7 @@ static bool convert_leaf(tdict_dtype dtype, const plain_array *a, plain_array *o
   return fits;
 }
 /* Converts all leaves. Returns the expected result of the conversion. Leaves on the host and on the device are
- * converted separately, so the error may name the first bad leaf in either place. */
+ * converted separately, so the error may name the first bad leaf on the host or on the device. */
 static wanted convert_all(const plain_tree *p, tdict_dtype dtype, bool floats_only, plain_tree *out) {
   wanted w = {.status = TDICT_OK};
   bool on_host[2] = {false, false};
@@ -353,7 +353,7 @@ static wanted convert_all(const plain_tree *p, tdict_dtype dtype, bool floats_on
       out->leaf[i] = plain_share(a);
     } else if (!convert_leaf(dtype, a, &out->leaf[i])) {
       w.status = TDICT_EOVERFLOW;
-      w.path[i] = !on_host[a->on_host]; /* true for the first bad leaf in each place */
+      w.path[i] = !on_host[a->on_host]; /* may be named only if it is the first bad leaf on its side */
       on_host[a->on_host] = true;
     }
   }

@@ -1,8 +1,8 @@
-/* Tests the order of index copies on a device relative to transfers, recorded uses, and work of the program. */
+/* Tests the order of index copies on a device relative to transfers, recorded uses, and the program's own work. */
 #include "core/ops/device/rows.h"
 #include "support/threads.h"
 
-/* The call returns while its stream is blocked. A read of the result and a write to the source wait for the launch. */
+/* tdict_index_get() returns while its stream is blocked. A read of the result and a write to the source must wait. */
 SIM_CASE(device_index_get_on_stream_is_ordered) {
   scoped_place w = place_open(2);
   const place host = host_of(w);
@@ -18,7 +18,7 @@ SIM_CASE(device_index_get_on_stream_is_ordered) {
   end_blocked(&w, &b);
 }
 
-/* Released memory is not reused while the launch may read or write it. */
+/* The memory of a released tree is not reused while the launch may still access it. */
 SIM_CASE(device_index_on_stream_keeps_memory) {
   scoped_place w = place_open(2);
   blocked b;
@@ -130,7 +130,7 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
   end_stuck(&w, &b);
 }
 
-/* A launch waits for a use of its destination that the program has recorded. */
+/* A launch waits for a use that the program recorded for its destination. */
 SIM_CASE(device_index_on_stream_waits_for_uses) {
   scoped_place w = place_sim(2, 0, 2);
   const int64_t list[] = {9, 0, 33};
@@ -155,7 +155,7 @@ SIM_CASE(device_index_on_stream_waits_for_uses) {
   for (int i = 0; i < 3; i++) check_row(&w, td_leaf(few, "a"), i, 40, 1, list[i]);
 }
 
-/* Without a stream, the call waits for a transfer that writes its source or reads its destination. */
+/* Index calls without a stream wait for a transfer that writes their source or reads their destination. */
 SIM_CASE(device_index_waits_for_transfers) {
   for (int writes = 0; writes < 2; writes++) {
     scoped_place w = place_sim(2, 0, 2);
@@ -211,7 +211,7 @@ SIM_CASE(device_index_waits_without_memory) {
   assert_true(num_waits > 0);
 }
 
-/* A kernel of the program writes a list and a mask on the stream. The calls must read them after the kernel. */
+/* A kernel of the program writes a list and a mask on the stream. Index calls must read them after this kernel. */
 SIM_CASE(device_index_lists_are_ordered) {
   scoped_place w = place_sim(2, 0, 1);
   const int64_t positions[] = {9, 0, 33}, others[] = {1, 2, 3}, three = 3, forty = 40;
@@ -273,7 +273,7 @@ static tdict_tree *many_leaves(const place *w) {
 }
 static int count_uses(tdict_tree *td) { return td_leaf(td, "k0")->storage->num_uses; }
 
-/* All leaves of a tree are in one storage, to which each launch adds one use. */
+/* If all leaves of a tree are in one storage, each launch adds a single use. */
 SIM_CASE(device_ops_on_stream_add_one_use) {
   scoped_place w = place_open(2);
   tdict_tree *separate = many_leaves(&w), *items[NUM_ITEMS], *out[3];
@@ -311,7 +311,7 @@ static tdict_cu count_poll(tdict_driver *d, tdict_cu_event event) {
 }
 
 /* Each leaf has its own storage, but the number of event queries must not grow with the number of leaves, whether uses
- * are pending or have ended. */
+ * are pending or complete. */
 SIM_CASE(device_ops_on_stream_poll_seldom) {
   scoped_place w = place_open(2);
   tdict_tree *td = many_leaves(&w), *out[3];

@@ -1,4 +1,4 @@
-/* Tests operations on device trees with captured streams, with leaves on two devices, and in memory of the program. */
+/* Tests operations on device trees with captured streams, with leaves on two devices, and in the program's memory. */
 #include <dlfcn.h>
 
 #include "core/ops/device/ways.h"
@@ -41,7 +41,7 @@ SIM_CASE(device_ops_refuse_capture) {
   tdict_stream_destroy(w.c, free_stream);
 }
 
-/* Looks up a function in libcuda. The next case uses such functions for a real capture. */
+/* Looks up a function in libcuda. The next case makes a real capture with such functions. */
 static void find_symbol(const char *name, void *function) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *found = library ? dlsym(library, name) : NULL;
   if (!found) fail_msg("libcuda.so.1 has no %s", name);
@@ -75,7 +75,7 @@ CUDA_CASE(device_ops_keep_a_capture_valid) {
     assert_non_null(graph);
     assert_int_equal(destroy(graph), 0);
     tdict_gpu_leave(w.gpu, &scope);
-    sync_stream(&w, other); /* ends before the raw reads, which are not allowed during a capture */
+    sync_stream(&w, other); /* the raw reads below do not wait for `other` */
     for (tree_way way = 0; way < NUM_WAYS; way++)
       for (int k = 0; k < 2; k++) {
         if (outs[way][k]) ways_check(&t, way, outs[way][k]);
@@ -114,7 +114,7 @@ SIM_CASE(device_ops_of_two_devices) {
   }
 }
 
-/* The trees have tensors on the host and on the device. All operations work on them, even with a stream. */
+/* Each tree has tensors on the host and tensors on the device. All operations accept it, even with a stream. */
 SIM_CASE(device_ops_of_host_and_device) {
   scoped_place w = place_open(2);
   const place host = host_of(w);

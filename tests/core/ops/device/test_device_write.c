@@ -82,7 +82,7 @@ static trees trees_open(const place *w) {
 }
 static void trees_close(trees *t) { td_release(t->td, t->view, t->other); }
 #define scoped_trees TD_SCOPED(trees_close, trees)
-/* Checks row 4 of the leaf "e" of a result, or all its elements after a fill. */
+/* Checks row 4 of the leaf "e" of a result. After a fill, checks all elements of "e". */
 static void check_result(const place *w, const tdict_tree *result, int way) {
   tdict_tensor *e = td_leaf(result, "e");
   if (way != FILL) {

@@ -1,5 +1,5 @@
-/* Calls operations on device trees of rows, and checks the results. The leaves "b" and "n.d" may be in a different
- * place from the others. Each case releases what it makes. */
+/* Calls operations on device trees of rows, and checks the results. The leaves "b" and "n.d" may be on another device
+ * than the others. Each case releases what it makes. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
 
@@ -75,7 +75,7 @@ static inline ways ways_open(const place *w, const place *second) {
 static inline void ways_close(ways *t) { td_release(t->list, t->td, t->other, t->view, t->few, t->stacked, t->joined); }
 #define scoped_ways TD_SCOPED(ways_close, ways)
 
-/* Calls the operation on the stream `s`, or blocks if `s` is NULL. Operations that make a new tree set *out. */
+/* Calls the operation, on the stream `s` or blocking if `s` is NULL. Operations that make a new tree set *out. */
 static inline tdict_status ways_call(const ways *t, tree_way way, const tdict_stream *s, tdict_tree **out,
                                      tdict_error *err) {
   const tdict_run *run = TD_ON_IF(s);
@@ -153,7 +153,7 @@ static inline wanted_row ways_wanted(tree_way way) {
     return (wanted_row){4, 4, 40, 1};
   }
 }
-/* Checks a row of each leaf of a result, or all rows after a fill or a conversion. The work must have ended. */
+/* Checks a row of each leaf of a completed result, or all rows after a fill or a conversion. */
 static inline void ways_check(const ways *t, tree_way way, const tdict_tree *out) {
   const tdict_tree *result = out ? out : ways_destination(t, way);
   const wanted_row r = ways_wanted(way);
@@ -175,7 +175,7 @@ static inline void ways_check(const ways *t, tree_way way, const tdict_tree *out
     }
   }
 }
-/* Checks that no operation has written since ways_reset(). */
+/* Checks that all trees still have the elements that ways_reset() wrote. */
 static inline void ways_check_untouched(const ways *t) {
   const tdict_tree *const trees[] = {t->td, t->other, t->few, t->stacked, t->joined};
   for (int k = 0; k < 5; k++)

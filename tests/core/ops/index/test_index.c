@@ -181,8 +181,8 @@ CASE(index_mask_copies) {
   check(&r, t, td, TDICT_INDEX(TDICT_MASK(mask)), &map);
 }
 
-/* Lists and masks are paired: element i of the result comes from position i of each. All of them make one dimension of
- * the result. It takes their place if they are adjacent, and otherwise comes first. */
+/* Lists and masks are paired: element i of the result comes from position i of each. They make one dimension of the
+ * result, which is in their place if they are adjacent, and otherwise comes first. */
 CASE(index_lists_are_paired) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 2);

@@ -205,7 +205,7 @@ CASE(lost_sources_are_found_before_writing) {
   assert_memory_equal(tdict_tensor_const_data(x), before, sizeof before);
 }
 
-/* Makes a rollout of 6 x 4 with a child tree. */
+/* Makes a tree of batch size [6, 4] with the leaves "a" and "n.b". */
 static tdict_tree *rollout(void) {
   tdict_tree *td = td_tree("[6,4] n.b:f32[6,4,3] a:f32[6,4]");
   return td;

@@ -9,7 +9,7 @@
 
 enum { HELPERS = 2, ROUNDS = SANITIZED ? 5 : 15, THREAD_ROUNDS = SANITIZED ? 5 : 10 };
 
-/* The arguments of the last parallel loop. */
+/* `is_reversed` replaces the parallel loop. The other fields are the arguments of the last replaced loop. */
 static struct {
   bool is_reversed;
   long parts;

@@ -1,4 +1,4 @@
-/* Tests indices with options: copies in a given memory, refused options, and missing host memory. */
+/* Tests indices with options: copies in a given memory, refused options, and failing allocations. */
 #include "core/ops/rig.h"
 #include "core/tensor/naive.h"
 #include "support/things.h"
@@ -79,7 +79,7 @@ SIM_CASE(index_with_copies_to_a_memory) {
   }
 }
 
-/* Without a memory in the options, the results are views, or copies in plain memory, as usual. */
+/* Without the option `memory`, the results are views, or copies in plain memory, as usual. */
 SIM_CASE(index_with_defaults_is_index_get) {
   const int64_t rows[] = {2, 0};
   m_tree *t = SAMPLE(3, 4);
@@ -95,7 +95,7 @@ SIM_CASE(index_with_defaults_is_index_get) {
   assert_false(tdict_tensor_is_pinned(td_leaf(out, "n.b")));
 }
 
-/* A memory that counts its blocks. */
+/* A memory that counts its allocated and its live blocks. */
 typedef struct counter {
   int allocated, live;
 } counter;
@@ -262,7 +262,7 @@ SIM_CASE(index_with_uses_tensors_of_objects) {
   assert_int_equal(thing_count(), 0);
 }
 
-/* The option `memory` does not change the values of objects of built-in types. */
+/* Objects of built-in types are indexed alike with and without the option `memory`. */
 SIM_CASE(index_with_indexes_built_in_objects) {
   static const int64_t rows[] = {2, 0, 2};
   const char *const texts[] = {"a", "bc", "def"};
