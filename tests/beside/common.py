@@ -95,12 +95,12 @@ USES_BATCH = {"index", "setindex", "view", "reshape", "flatten", "unflatten", "u
 # Errors that TensorDict raises for operations that tdict supports, with the names under which they are counted.
 REFUSED_BY_TENSORDICT = {"All tensordicts must be non-tensors": "texts of a tree without elements",
                          "cat lazy stacked tds must have same stack dim": "cat of columns that were stacked along other dimensions",
-                         "existing batch_size": "another batch size where TensorDict repeats a text",
+                         "existing batch_size": "a new batch size of a text that TensorDict repeats",
                          "zip() argument 2 is shorter": "texts of a tree without elements",
                          "items cannot be empty": "texts of a tree without elements",
                          "Cannot call `view` on a lazy": "view of texts",
                          "tuple index out of range": "chunks of texts",
-                         "the NonTensorData": "another batch size where TensorDict repeats a text"}
+                         "the NonTensorData": "a new batch size of a text that TensorDict repeats"}
 
 
 class Wanted(Exception):

@@ -155,7 +155,7 @@ class Tdict:
         o = ImportOptions(struct_size=ctypes.sizeof(ImportOptions), **options)
         out = c_void_p()
         self.call("tdict_dlpack_import", context, ctypes.byref(entry), ctypes.byref(o), ctypes.byref(out))
-        check(entry.versioned is None and entry.legacy is None, "the import takes the managed tensor")
+        check(entry.versioned is None and entry.legacy is None, "the import takes ownership of the managed tensor")
         api.PyCapsule_SetName(capsule, USED[versioned])
         return out
 
@@ -265,7 +265,7 @@ def numpy_in(tdict, new):
         check(tdict.lib.tdict_tensor_data(tensor) not in (None, array.ctypes.data), "a read-only array is copied")
         check(np.array_equal(elements(tdict, tensor), array), "the copy has the array's values")
         tdict.lib.tdict_tensor_release(tensor)
-    # a producer with a byte offset and NULL strides, which counts its deletions
+    # a producer whose tensor has a byte offset and NULL strides, and which counts its deletions
     array = np.arange(12, dtype=np.int32)
     deleted = []
     shape = (c_int64 * 2)(2, 4)
@@ -368,7 +368,8 @@ def legacy_of(tdict, array, managed):
 
 
 def torch_tree(tdict, torch):
-    """Imports PyTorch's tensors as a tree, and exports the tree. Releases it before the exported tensors are used."""
+    """Imports PyTorch's tensors as a tree, and exports the tree. Releases the tree before using the exported
+    tensors."""
     sources = {f"n{i % 3}.leaf\\.{i}": torch.randn(3, i + 1) for i in range(50)}
     capsules = [torch.utils.dlpack.to_dlpack(t) for t in sources.values()]
     entries = (Entry * 50)()

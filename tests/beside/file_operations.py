@@ -82,7 +82,7 @@ class FileOperations:
         return line, lambda: ([made()], False)
 
     def opened(self, s, d, line, made):
-        """Records a tree that was opened. Only sometimes puts it into a slot, so that saved trees stay in the pool."""
+        """Records a tree that was opened. Usually does not put it into the pool, so that saved trees stay there."""
         td = self.pool[s]
         ids = [id(v) for _, v in self.nodes(td)]
         inside, outside = len(set(ids)) < len(ids), bool(self.sharing(s))
@@ -104,7 +104,8 @@ class FileOperations:
         return self.shown(f"consolidate {s} {d}", lambda: own_nodes(self.pool[s].consolidate().clone()))
 
     def op_save(self, s, d):
-        """Records an operation in which tdict saves a tree and opens the file. The format decides the order of keys."""
+        """Records an operation in which tdict saves a tree and opens the file. The order of keys depends on the
+        format."""
         self.check_sound(self.pool[s])
         td, format = self.pool[s], self.r.choice(FORMATS)
         self.check_columns(td, format)

@@ -1,7 +1,7 @@
-/* Reads texts for json_texts.py, and prints the values that the library finds in them. Standard input has, for each
- * text, its length as 4 little-endian bytes, then its bytes. The output has a line for each text: "-" if the library
- * refuses the text, or else its tokens (brackets, strings as hexadecimal digits, integers, reals as the hexadecimal
- * digits of their bits, t, f and n), a tab, and the text of tdict_json_write(). Thread rule: one thread. */
+/* Reads JSON texts from json_texts.py, and prints the values that the library finds in them. Standard input has, for
+ * each text, its length as 4 little-endian bytes, then its bytes. The output has a line for each text: "-" if the
+ * library refuses the text, or else its tokens (brackets, strings as hexadecimal digits, integers, reals as the
+ * hexadecimal digits of their bits, t, f and n), a tab, and the text of tdict_json_write(). Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -196,7 +196,7 @@ class KeyOperations:
         """Puts a child of one slot's tree into another slot, so that operations on that slot also change the parent."""
         nodes = list(self.nodes(self.pool[s]))
         if not nodes or s == d:
-            raise Wanted("a handle of a missing child")
+            raise Wanted("a handle to a missing child")
         path, child = self.r.choice(nodes)
         self.check_release(d)
 
@@ -244,7 +244,7 @@ class KeyOperations:
         td, key = self.pool[s], self.r.choice(KEYS)
         nodes = [(p, v) for p, v in self.nodes(td) if not some_locked(v)]
         if not nodes:
-            raise Wanted("a handle of a missing child")
+            raise Wanted("a handle to a missing child")
         path, child = self.r.choice(nodes)
         if any(not list(self.leaves(v)) for _, v in self.nodes(child)):
             raise Wanted("the batch size of empty children")

@@ -1,6 +1,6 @@
 /* Compares lazy stacks with TensorDict: repeats the operations that make_lazy_stack.py has recorded, and compares the
- * results or failures. Usage: PROGRAM FILE. Exits with 0 if all agree, with 1 after printing the first 20 differences,
- * or with 77 if there is no such file. Thread rule: one thread. */
+ * results or failures. Usage: PROGRAM FILE. Exits with 0 if all results agree, with 1 after printing the first 20
+ * differences, or with 77 if FILE cannot be opened. Thread rule: one thread. */
 #include "recorded.h"
 #include "tdict/lazy_stack.h"
 #include "tdict/view.h"

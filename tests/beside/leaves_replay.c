@@ -1,6 +1,6 @@
 /* Compares tdict's value leaves and unbatched tensors with TensorDict: repeats the operations that make_leaves.py has
- * recorded. Usage: PROGRAM FILE. Exits with 0 if all agree, with 1 after printing the first 20 differences, or with 77
- * if there is no such file. Thread rule: one thread. */
+ * recorded. Usage: PROGRAM FILE. Exits with 0 if all results agree, with 1 after printing the first 20 differences, or
+ * with 77 if FILE cannot be opened. Thread rule: one thread. */
 #include "recorded.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"

@@ -92,7 +92,7 @@ static inline void open_record(int argc, char **argv, const char *maker) {
     snprintf(files, sizeof files, "%s.files", argv[1]);
     return;
   }
-  printf("skipped: no file of operations; tests/beside/%s makes one\n", maker);
+  printf("skipped: the file of operations cannot be opened; tests/beside/%s makes one\n", maker);
   exit(77);
 }
 /* Returns the next line that is not a comment, or NULL at the end of the record. *wanted is the recorded result, which

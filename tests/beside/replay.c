@@ -1,6 +1,6 @@
 /* Compares tdict with TensorDict: repeats the operations that make_operations.py has recorded, and compares the results
- * or failures. Usage: PROGRAM FILE. Exits with 0 if all agree, with 1 after printing the first 20 differences, or with
- * 77 if there is no such file. Thread rule: one thread. */
+ * or failures. Usage: PROGRAM FILE. Exits with 0 if all results agree, with 1 after printing the first 20 differences,
+ * or with 77 if FILE cannot be opened. Thread rule: one thread. */
 #include "recorded.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
@@ -218,7 +218,7 @@ static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int
   return status;
 }
 
-/* Keeps the first `rows` elements of a tensor, unless it is a scalar. */
+/* Keeps the first `rows` rows of a tensor, unless it is a scalar. */
 static tdict_status keep_rows(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
   const int64_t *rows = user;
   tdict_tensor *t = at->tensors[0];

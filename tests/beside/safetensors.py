@@ -15,7 +15,7 @@ if "--help" in sys.argv:
 
 from tdict_files import Tdict
 
-# This script has the name of the package, so remove its folder from the search path.
+# This script has the same name as the package, so remove its folder from the search path.
 sys.path = [folder for folder in sys.path if os.path.abspath(folder or ".") != os.path.dirname(os.path.abspath(__file__))]
 try:
     import safetensors

@@ -20,7 +20,7 @@ typedef struct numbers {
 } numbers;
 static tdict_error err;
 
-/* Reads a count, then as many numbers. */
+/* Reads a count, then that many numbers. */
 static bool read_numbers(FILE *file, numbers *n) {
   if (fscanf(file, "%d", &n->count) != 1 || n->count < 0 || n->count > MOST) return false;
   for (int i = 0; i < n->count; i++) {

@@ -182,8 +182,8 @@ def check_stacks(tdict, folder):
 
 
 def check_ragged(tdict, folder):
-    """Checks that tdict keeps a jagged tensor of a consolidated file. In the other formats, TensorDict reads it as a
-    tree of values and offsets."""
+    """Checks that tdict keeps a jagged tensor of a consolidated file. In the other formats, TensorDict reads the tensor
+    as a tree of values and offsets."""
     rows = [random_tensor(torch.float32, [n, 2]) for n in (2, 0, 3)]
     td = TensorDict({"j": torch.nested.nested_tensor(rows, layout=torch.jagged), "x": torch.arange(3)}, [3])
     td.consolidate(filename=f"{folder}/theirs.td")
@@ -203,7 +203,7 @@ def check_ragged(tdict, folder):
 
 
 def check_unbatched(tdict, folder):
-    """Checks that unbatched leaves of a safetensors file survive each of TensorDict's own formats, which lack them."""
+    """Checks that unbatched leaves of a safetensors file survive TensorDict's own formats, which have no such leaf."""
     td = TensorDict({"x": torch.arange(3), "c": {"y": torch.ones(3)}}, [3])
     td["u"] = UnbatchedTensor(random_tensor(torch.float32, [5]))
     tensordict.to_safetensors(td, f"{folder}/u.safetensors")

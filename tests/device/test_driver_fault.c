@@ -219,7 +219,7 @@ CASE(driver_fault_calls_the_around_hook) {
   tdict_driver_fault_set_around(d, NULL);
 }
 
-/* The controls of the simulated device also work on a wrapped driver. Here it is wrapped twice. */
+/* The controls of the simulated device also apply to a wrapped driver. Here it is wrapped twice. */
 CASE(driver_fault_wraps_a_held_device) {
   tdict_sim_options sim = sim_options(false);
   scoped_driver inner = NULL, middle = NULL, d = NULL;
@@ -256,8 +256,8 @@ CASE(driver_fault_wraps_a_held_device) {
   tdict_stream_destroy(c, s);
 }
 
-/* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, pinning errors contain
- * the reason. */
+/* A context whose default device is the cpu pins memory through a GPU. If this GPU cannot be opened, pinning errors
+ * contain the reason. */
 CASE(pinned_memory_is_absent_for_a_reason) {
   tdict_sim_options sim = sim_options(false);
   scoped_driver inner = td_made(driver, tdict_driver_sim_open(&sim, &made, err)), d = NULL;

@@ -224,7 +224,7 @@ GPU_CASE(run_waits_for_results) {
     raw_read(c.raw, found, c.dst.data, ROWS);
     for (int i = 0; i < ROWS; i++)
       if (i != 5 && i != 99) assert_int_equal(found[i], c.source[i]);
-    assert_null(order.use); /* the work is done, so later work needs no wait */
+    assert_null(order.use); /* the run has waited, so later work need not wait */
     tdict_kernel_work_reset(&work);
   }
 }

@@ -1,5 +1,5 @@
-/* Checks for fuzz targets. scripts/fuzz builds the targets with libFuzzer. CTest builds the targets with replay.c and
- * runs them on the corpus. Thread rule: one thread. */
+/* Checks for fuzz targets. scripts/fuzz builds the targets with libFuzzer. CTest runs targets linked with replay.c on
+ * the corpus. Thread rule: one thread. */
 #ifndef TDICT_TESTS_FUZZ_DEMAND_H
 #define TDICT_TESTS_FUZZ_DEMAND_H
 

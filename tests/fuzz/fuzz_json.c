@@ -26,8 +26,8 @@ static void read_members(tdict_json value) {
   if (tdict_json_count(value) != members) abort();
 }
 
-/* Reads each value of an input that tdict_json_open() accepts. Writes it, reads the output and writes it again. Both
- * outputs must be equal. */
+/* Reads each value of an input that tdict_json_open() accepts. Writes the value, reads the output, and writes the value
+ * again. Both outputs must be equal. */
 static void read_values(const uint8_t *bytes, size_t count, bool is_valid) {
   tdict_json_document document, again;
   tdict_json_fault fault;
@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   if (is_valid != naive_json(bytes, count, TDICT_JSON_MOST_DEPTH))
     complain("the second reader", bytes, count, is_valid);
   if (is_valid && tdict_utf8_length((const char *)bytes, count) != count) complain("UTF-8", bytes, count, is_valid);
-  /* Also validate only the bytes before the fault. Their fault, if any, must not be past their end. */
+  /* The bytes before the fault, validated alone, must not have a fault past their end. */
   if (!is_valid && fault.at < count) {
     tdict_json_fault shorter = {0, NULL};
     const bool is_begin = tdict_json_is_valid((const char *)bytes, fault.at, &shorter);

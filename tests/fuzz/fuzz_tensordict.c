@@ -29,7 +29,7 @@ static void make_directory(void) {
     put_file(name, "\0\0\0\0\0\0\0", 8);
   }
 }
-/* Writes all meta.json files of the directory. The input may then replace one. */
+/* Writes all meta.json files of the directory. The input may then replace one of them. */
 static void put_metas(void) {
   put_file("d/meta.json", parent_meta, sizeof parent_meta - 1);
   put_file("d/n/meta.json", child_meta, sizeof child_meta - 1);

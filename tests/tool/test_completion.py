@@ -17,7 +17,7 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools/completion/tdict"
 
 
 def complete(*words):
-    """Returns the completions that bash offers for the last of `words`, which follow the name of the program."""
+    """Returns the completions that bash offers for the last word of the command line `tdict WORDS`."""
     words = [support.program, *words]
     quoted = " ".join(f"'{word}'" for word in words)
     text = (f'source "{SCRIPT}"; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _tdict "{support.program}"; '

@@ -90,7 +90,7 @@ CASE(options_saved_need_their_size) {
   assert_memory_equal(&known, &saved, sizeof known);
 }
 
-/* A shorter struct is written up to its size. A longer one gets only the known fields. Invalid sizes are refused. */
+/* A shorter struct is written up to its size. A longer struct gets only the known fields. Invalid sizes are refused. */
 CASE(options_are_written_by_their_size) {
   static const size_t bad[] = {0, sizeof(size_t) - 1, 4097, SIZE_MAX};
   known_options full = {sizeof full, 10, 20, 30};

@@ -1,4 +1,4 @@
-/* Tests each kind of streaming copy at many alignments of both sides. */
+/* Tests each kind of streaming copy with many alignments of the source and the destination. */
 
 #include "core/base/stream_copy.h"
 #include "support/test.h"

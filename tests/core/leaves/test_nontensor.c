@@ -398,7 +398,7 @@ DEVICE_CASE(values_are_transferred) {
     assert_true(tdict_is_pinned(out));
     assert_false(tdict_is_pinned(src));
   }
-  /* Transfer into a tree with equal values, then into a tree with other values. */
+  /* Transfer into a tree with equal values, then into a tree with different values. */
   tdict_tree *twin = TREE(2, 3);
   ops_put_values(twin);
   td_ok(tdict_to_device(r.context, twin, td_device(), NULL, &dst, err));

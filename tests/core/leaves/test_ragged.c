@@ -1,4 +1,4 @@
-/* Tests creating ragged leaves and reading their rows. Compares them with plain arrays of rows. */
+/* Tests creating ragged leaves and reading their rows. Compares the leaves with plain arrays of rows. */
 #include "rows.h"
 
 static tdict_tensor *integers(tdict_dtype dtype, int count, const int64_t *values) {

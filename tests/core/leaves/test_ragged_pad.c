@@ -1,4 +1,4 @@
-/* Tests conversions between ragged leaves and padded tensors. Compares them with plain arrays of rows. */
+/* Tests conversions between ragged leaves and padded tensors. Compares the results with plain arrays of rows. */
 #include "rows.h"
 
 /* Returns the rows, each padded to `longest` elements with `rest`. The caller frees the array. */

@@ -1,4 +1,4 @@
-/* Tests writes in place to trees with ragged leaves. Compares them with plain arrays of rows. */
+/* Tests writes in place to trees with ragged leaves. Compares the leaves with plain arrays of rows. */
 #include "core/tree/box.h"
 #include "rows.h"
 

@@ -165,7 +165,7 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
   fake_fence_end(&second);
   tdict_block c = take(memory, PAGE);
   assert_ptr_not_equal(c.data, data);
-  tdict_pinned_pool_trim(memory, 0); /* the driver does not get the block back either */
+  tdict_pinned_pool_trim(memory, 0); /* the trim must not free the block either */
   assert_int_equal(td_memory_counts(memory).cached_bytes, PAGE);
   assert_int_equal(atomic_load(&fake.frees), 0);
   fake_fence_end(&first);
@@ -175,7 +175,7 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
   assert_int_equal(atomic_load(&first.waits) + atomic_load(&second.waits), 0);
   give(memory, &b);
   give(memory, &c);
-  give(memory, &d); /* freed without fences; those of its first use do not count */
+  give(memory, &d); /* freed without fences; the fences of its first use do not count */
   a = take(memory, PAGE);
   give(memory, &a);
   close_pool(memory);
@@ -277,7 +277,7 @@ CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
   assert_int_equal(n.cached_bytes, (size_t)(COUNT - 1) * MIB + MIB + PAGE - MIB);
   assert_int_equal(n.peak_bytes, (size_t)(COUNT + 1) * MIB + PAGE);
   tdict_block again = take(memory, MIB);
-  assert_ptr_equal(again.data, newest); /* the newest is reused first, because its pages are warm */
+  assert_ptr_equal(again.data, newest); /* the newest block is reused first, because its pages are warm */
   assert_ptr_not_equal(again.data, oldest);
   give(memory, &again);
 }
@@ -348,7 +348,7 @@ CASE(pinned_pool_refusal_changes_no_count) {
   check_refused(memory, PAGE, TDICT_ENOMEM, "record");
   td_fail_alloc_stop();
   fake.allocates_left = -1;
-  tdict_block b = take(memory, HUGE_PAGE); /* the driver allocates it */
+  tdict_block b = take(memory, HUGE_PAGE); /* the driver allocates `b` */
   assert_int_equal(td_memory_counts(memory).live_bytes, 2 * HUGE_PAGE);
   give(memory, &a);
   give(memory, &b);

@@ -211,10 +211,10 @@ CASE(storage_readers_and_writers_conflict) {
   tdict_storage_detach(&w);
   assert_true(stands_in_the_way(s, true, NULL, NULL));
   assert_true(tdict_storage_is_idle(s));
-  assert_int_equal(atomic_load(&reader.refs), 1); /* a mark holds no reference */
+  assert_int_equal(atomic_load(&reader.refs), 1); /* the detached nodes hold no reference */
   assert_true(tdict_storage_attach_if_idle(&w) && !tdict_storage_attach_if_idle(&r));
   tdict_storage_attach(&r);
-  assert_true(stands_in_the_way(s, false, NULL, &writer)); /* found even though a reader was attached later */
+  assert_true(stands_in_the_way(s, false, NULL, &writer)); /* the writer is found, too */
   tdict_storage_detach(&w);
   assert_true(stands_in_the_way(s, false, NULL, NULL));
   tdict_storage_detach(&r);
@@ -445,7 +445,7 @@ static void count_fence(void *user, tdict_fence *fence) {
   ++*(int *)user;
 }
 
-/* The release callback for the program's bytes is called only after their last use has ended. */
+/* The release callback for the program's bytes is called only after their last use is complete. */
 CASE(storage_release_callback_follows_uses) {
   fake_fence fence;
   tdict_storage *s = NULL;
@@ -486,7 +486,7 @@ CASE(storage_fillers_hold_readers) {
   pthread_join(thread, NULL);
   assert_true(atomic_load(&filler.done));
   assert_int_equal(atomic_load(&use.waits), 0);         /* readers do not wait for readers */
-  assert_true(tdict_storage_wait(s, false, INT64_MAX)); /* the filler has ended */
+  assert_true(tdict_storage_wait(s, false, INT64_MAX)); /* the filler is complete */
   assert_int_equal(atomic_load(&filler.refs), 1);
   fake_fence_end(&use);
   tdict_storage_release(s);

@@ -116,7 +116,7 @@ DEVICE_CASE(changed_child_is_not_joined) {
   MISMATCH(made, tdict_cat_into(same, one, 1, NULL, NULL, err));
 }
 
-/* Two trees hold the same empty tree, so each of them can change its batch size. */
+/* Two trees hold the same empty tree, so each of the two can change the batch size of the empty tree. */
 DEVICE_CASE(changed_child_of_two_trees_is_refused) {
   scoped_rig r = rig_open();
   scoped_tree a = TREE(3), b = TREE(3), c = TREE(3), made = NULL;

@@ -105,7 +105,7 @@ CASE(unflatten_keys_refuses) {
   assert_null(out);
 }
 
-/* The existing child "x" has more batch dimensions than its parent. Tensors that lack these are refused. */
+/* The existing child "x" has more batch dimensions than its parent. Tensors without these dimensions are refused. */
 CASE(unflatten_keys_keeps_batch_sizes) {
   const int64_t two[] = {2}, two_three[] = {2, 3}, good[] = {2, 3, 4}, bad[] = {2, 5};
   scoped_tree td = NULL, child = NULL;

@@ -131,7 +131,7 @@ DEVICE_CASE(objects_pass_as_tensors) {
   for (int i = 0; i < OPERATIONS; i++)
     if (!skipped(&r, &operations[i])) run_both(&operations[i], &w, &flat_type);
   scoped_tree copy = NULL;
-  td_ok(tdict_clone_deep(w.td, TD_IN(r.memory), &copy, err)); /* also accepts a memory */
+  td_ok(tdict_clone_deep(w.td, TD_IN(r.memory), &copy, err)); /* the clone also accepts a memory */
   assert_true(tdict_device_equal(tdict_tensor_device(thing_at(copy, &flat_type)->b), td_device()));
 }
 
@@ -294,7 +294,7 @@ CASE(objects_of_two_types_are_refused) {
   assert_null(out);
 }
 
-/* If an operation uses the tensors of an object, they must have the batch size of the tree. */
+/* If an operation uses the tensors of an object, these tensors must have the batch size of the tree. */
 CASE(objects_with_another_batch_size_are_refused) {
   tdict_tree *td = TREE(2, 3), *out = NULL;
   td_ok(tdict_set_object(td, "o", &flat_type, thing_create(TENSOR(2, 3), TENSOR(5)), err));

@@ -66,7 +66,7 @@ DEVICE_CASE(pad_sequence_pads_8_bit_floats) {
   }
 }
 
-/* Sets a random byte tensor. It has one dimension if `width` is 0, else two. The caller frees the returned elements. */
+/* Sets a random byte tensor, with one dimension if `width` is 0, else two. The caller frees the returned elements. */
 static unsigned char *put_bytes(const rig *r, tdict_tree *td, const char *path, int64_t length, int64_t width) {
   static unsigned seed = 1;
   tdict_tensor *host = NULL, *t = NULL;
@@ -178,7 +178,7 @@ DEVICE_CASE(pad_sequence_refuses) {
   assert_null(out);
 }
 
-/* Copies a mask to the host and compares it with the lengths. It has `width` elements per step of a sequence. */
+/* Copies a mask to the host and compares it with the lengths. The mask has `width` elements per step of a sequence. */
 static void check_mask(const tdict_tree *out, const char *path, const int64_t *lengths, int64_t width) {
   tdict_tensor *mask = td_made(tensor, tdict_get(out, path, &made, err)), *host = NULL;
   assert_true(tdict_tensor_dtype(mask) == TDICT_BOOL);

@@ -272,7 +272,7 @@ CASE(shape_views_of_neighbours) {
   }
 }
 
-/* However many tensors there are, they take one allocation, and each node takes two. */
+/* All tensors together take one allocation, however many there are. Each node takes two. */
 CASE(shape_costs_one_slab) {
   scoped_tree few = TREE(4, 2), many = TREE(4, 2);
   tdict_tree *out = NULL;

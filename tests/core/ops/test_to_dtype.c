@@ -1,4 +1,4 @@
-/* Tests which tensors of a tree are converted and which are shared, and what the result keeps. */
+/* Tests which tensors of a tree are converted and which are shared, and which properties the result keeps. */
 #include <math.h>
 
 #include "core/tensor/tensor.h"

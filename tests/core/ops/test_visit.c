@@ -214,7 +214,7 @@ CASE(tree_depth_and_empty) {
   assert_int_equal(tdict_depth(empty), 2);
 }
 
-/* Visitors that return the number in `user`, even if it is not a status. */
+/* The next visitors return the number in `user`, even if it is not a status. */
 static tdict_status answer_number(void *user, const tdict_leaves *at, tdict_error *err) {
   (void)at, (void)err;
   return (tdict_status) * (int *)user;

@@ -289,7 +289,7 @@ CASE(schema_create_again_makes_separate_trees) {
   }
 }
 
-/* If another batch size is given, all sizes are computed again, even if it is a prefix of the schema's batch size. */
+/* If another batch size is given, all sizes are computed again, even for a prefix of the schema's batch size. */
 CASE(schema_create_again_measures_other_sizes) {
   scoped_tree td = td_tree("[50,60] r:f32[50,60] p:f32[50,60,20]"), made = NULL;
   scoped_schema s = rig_export(td);
@@ -313,7 +313,7 @@ CASE(schema_create_again_measures_other_sizes) {
   }
 }
 
-/* Several threads create trees from the same new schema. */
+/* Several threads create trees from a schema that no thread has used before. */
 typedef struct creator {
   const tdict_schema *schema;
   int failures;

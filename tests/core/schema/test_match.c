@@ -117,7 +117,7 @@ static tdict_tree *grown(uint64_t seed, change c, int changed_at, bool *did_chan
   return tree;
 }
 
-/* Matches trees that have one change each with the schema of the unchanged tree. */
+/* Matches changed trees, each with one change, against the schema of the unchanged tree. */
 CASE(schema_matches_exactly_the_trees_with_equal_schemas) {
   int differences[NUM_CHANGES] = {0}, equal = 0;
   for (uint64_t seed = 1; seed <= 60; seed++) {

@@ -1,4 +1,4 @@
-/* Tests conversions of whole tensors: strides, waits and errors. Compares elements with C conversions. */
+/* Tests conversions of whole tensors: strides, waits and errors. Compares elements with the results of C casts. */
 #include <math.h>
 
 #include "core/tensor/tensor.h"
@@ -182,7 +182,7 @@ CASE(convert_survives_enomem) {
   assert_true(refused >= 2);
 }
 
-/* Converts in the floating-point environment `i`, or in the default one if `i` is -1. The call must not change it. */
+/* Converts in the floating-point environment `i` (-1: the default environment), which the call must not change. */
 static void convert_in_env(int i, tdict_tensor *dst, const tdict_tensor *src) {
   const td_float_env set = i < 0 ? td_float_env_get() : td_float_env_set(i);
   const tdict_status status = tdict_convert(dst, src, NULL);

@@ -101,7 +101,7 @@ CASE(box_hook_errors_are_completed) {
 
 enum { THREADS = 4, ROUNDS = 100, REPEATS = 50 };
 typedef struct shared {
-  int ends, sum, marks[THREADS]; /* each thread writes its own mark; the thread that releases the object reads all */
+  int ends, sum, marks[THREADS]; /* each thread writes its mark; the one that releases the object reads all marks */
 } shared;
 static void end_shared(void *self) {
   shared *s = self;

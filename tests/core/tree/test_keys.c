@@ -200,7 +200,7 @@ static double probes_of(const char *format, unsigned count) {
   return (double)probes / count;
 }
 
-/* Similar names must be spread like random ones, for which a search in a half-full index reads 1.5 cells on average. */
+/* Similar names must spread like random names, for which a search in a half-full index reads 1.5 cells on average. */
 CASE(keys_hash_spreads_similar_names) {
   static const char *const formats[] = {"%u",
                                         "%x",

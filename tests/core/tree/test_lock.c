@@ -114,7 +114,7 @@ CASE(tree_lock_ends_with_the_last_reference) {
   tdict_release(second);
   assert_false(tdict_is_locked(deep));
   td_ok(tdict_delete(n, "deep.x", err));
-  /* The child's own lock stays after its parent is released. */
+  /* The child's own lock remains after its parent is released. */
   tdict_lock(deep);
   tdict_lock(n);
   td_release(n);

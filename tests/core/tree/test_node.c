@@ -194,7 +194,7 @@ CASE(tree_reference_counts_are_thread_safe) {
 CASE(tree_of_great_depth_needs_no_recursion) {
   enum { LEVELS = 100000 };
   scoped_tree td = td_tree("[2] leaf:f32[2,3]");
-  for (int i = 0; i < 101; i++) { /* each call looks for cycles in all nodes below, so only a few are made here */
+  for (int i = 0; i < 101; i++) { /* each call looks for cycles in all nodes below, so make only a few levels here */
     tdict_tree *above = TREE(2);
     td_put_tree(above, "d", td);
     td = above;

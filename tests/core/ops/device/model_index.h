@@ -96,7 +96,7 @@ static inline void add_list(model *m, model_index *x, int dim, int64_t size) {
   tdict_indices_add(&x->index, item);
 }
 
-/* Adds a mask for one or two dimensions. Returns their number. */
+/* Adds a mask for one or two dimensions. Returns the number of dimensions. */
 static inline int add_mask(model *m, model_index *x, int dim, const plain_tree *p) {
   const int dims = (int)pick(&m->r, 1, p->nb - dim < 2 ? 1 : 2);
   const bool on_host = m->delayed || pick(&m->r, 0, 1);

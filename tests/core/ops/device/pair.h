@@ -107,7 +107,7 @@ static inline void pair_view(rng *r, pair *p) {
   *p = made;
 }
 
-/* Makes a random pair. In two of three cases, the trees are views. */
+/* Makes a random pair. Two thirds of the pairs are views. */
 static inline pair pair_random(const world *w, uint64_t shape_seed, uint64_t data) {
   rng r = {shape_seed * 3 + 1};
   int64_t bs[PAIR_DIMS];
@@ -118,8 +118,8 @@ static inline pair pair_random(const world *w, uint64_t shape_seed, uint64_t dat
   return p;
 }
 
-/* Returns a copy of a tensor's bytes from its lowest to its highest element. *first is the offset of element 0 in
- * it. */
+/* Returns a copy of a tensor's bytes from its lowest to its highest element. *first is the offset of element 0
+ * there. */
 static inline unsigned char *read_span(const world *w, const tdict_tensor *t, int64_t *first) {
   int64_t low, end;
   assert_true(

@@ -110,7 +110,7 @@ static inline plain_array plain_get(const plain_plan *p, const plain_array *a) {
   return view;
 }
 
-/* Writes `value` to the selected elements. If `value` lacks leading dimensions, it is repeated along these. */
+/* Writes `value` to the selected elements. If `value` lacks leading dimensions, it is repeated along them. */
 static inline void plain_set(const plain_plan *p, plain_array *a, const plain_array *value) {
   int64_t shape[PLAIN_DIMS];
   const int ndim = plain_shape_of(p, a, shape), missing = ndim - value->ndim;

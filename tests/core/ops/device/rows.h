@@ -5,7 +5,7 @@
 
 #include "core/tree/help.h"
 
-/* must follow help.h, which has a variable `place` */
+/* included after help.h, which has a variable `place` */
 #include "engine/promises.h"
 
 static inline tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t number) {

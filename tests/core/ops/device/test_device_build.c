@@ -124,7 +124,7 @@ SIM_CASE(device_build_has_later_moves) {
   joins_add(j, 5, 11);
   td_ok(tdict_moves_run(&j->moves, err));
   joins_check(j, 11);
-  /* The run emptied the struct, which can still be used. */
+  /* The run emptied `moves`, which can be used again. */
   td_ok(tdict_moves_build(&j->moves, err));
   td_ok(tdict_moves_run(&j->moves, err));
   joins_add(j, 11, 16);

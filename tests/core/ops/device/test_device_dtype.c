@@ -77,7 +77,7 @@ GPU_CASE(device_tensor_to_dtype_equals_host) {
   assert_true(num_good > NUM_SEEDS && num_bad > 10);
 }
 
-/* Checks that element `at` of the leaf "e" equals the int32 in a tree of 40 rows from rows_tree(). */
+/* Checks that element `at` of the leaf "e" is the converted int32 of a tree of 40 rows from rows_tree(). */
 static void check_double(const place *w, const tdict_tree *td, uint64_t number, int at) {
   int32_t numbers[240];
   TD_FREED double *found = (double *)(void *)get_bytes(w, td_leaf(td, "e"));

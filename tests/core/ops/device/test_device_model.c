@@ -134,7 +134,7 @@ static void get_into(model *m) {
   }
 }
 
-/* Removes some leaves and leading batch dimensions from a value's form. Writes repeat the value along these. */
+/* Removes some leaves from a value's form, and some leading batch dimensions, along which a write repeats the value. */
 static void shorten(model *m, plain_tree *form) {
   const int cut = pick(&m->r, 0, 3) ? 0 : (int)pick(&m->r, 0, form->nb);
   form->nb -= cut;

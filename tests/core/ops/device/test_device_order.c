@@ -293,7 +293,7 @@ SIM_CASE(device_ops_on_stream_add_one_use) {
   td_ok(tdict_clone_deep(items[1], TD_ON(b.s), &out[2], err));
   assert_int_equal(count_uses(items[1]), 2);
   td_ok(tdict_fill(items[1], NULL, 7, TD_ON(b.s), err));
-  assert_int_equal(count_uses(items[1]), 1); /* the fill runs after the reads, so its use replaces theirs */
+  assert_int_equal(count_uses(items[1]), 1); /* the fill runs after the reads, so its use replaces their uses */
   unblock(&b);
   end_blocked(&w, &b);
   check_row(&w, td_leaf(out[0], "k63"), 3 + 1, 3, 63, 1);

@@ -26,7 +26,7 @@ SIM_CASE(device_ops_refuse_capture) {
     td_fails(TDICT_ECAPTURE, "the stream is being captured", ways_call(&t, way, &s, &out, err));
     assert_null(out);
     ways_check_untouched(&t);
-    /* Blocking calls and calls on other streams still work. */
+    /* Blocking calls and calls on other streams still succeed. */
     for (int other = 0; other < 2; other++) {
       td_ok(ways_call(&t, way, other ? &free_stream : NULL, &out, err));
       sync_stream(&w, free_stream);
@@ -147,8 +147,8 @@ static tdict_tree *with_program_memory(const tdict_tree *td) {
   td_put(made, "e", as_program_memory(td_leaf(td, "e"), NULL, NULL));
   return made;
 }
-/* If one side of a copy is memory of the program, it is read or written by a launch on the device of the other side. If
- * both sides are, or if the result would be allocated there, the operation is refused. */
+/* If one side of a copy is memory of the program, a launch on the other side's device reads or writes it. If both sides
+ * are, or if the result would have no other memory, the operation is refused. */
 GPU_CASE(device_ops_on_memory_of_the_program) {
   enum { IN_TD = 1, IN_OTHER = 2, IN_FEW = 4, IN_STACKED = 8, IN_JOINED = 16 };
   static const struct {

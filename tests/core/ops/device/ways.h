@@ -1,5 +1,5 @@
-/* Calls operations on device trees of rows, and checks the results. The leaves "b" and "n.d" may be on another device
- * than the others. Each case releases what it makes. */
+/* Calls operations on device trees of rows, and checks the results. The leaves "b" and "n.d" may be on a different
+ * device from the others. Each case releases what it makes. */
 #ifndef TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
 #define TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
 

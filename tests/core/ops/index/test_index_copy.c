@@ -93,7 +93,7 @@ CASE(index_copy_takes_any_layout) {
   for (int i = 0; i < 600; i++) check_lists(&r, dtypes[i % 6]);
 }
 
-/* Masks have two dimensions, in C order or transposed. Some rows are longer than a word, and some are shorter. */
+/* Masks have two dimensions, in C order or transposed. Some rows are longer than the library's blocks (64 elements). */
 CASE(index_copy_reads_any_mask) {
   naive_random r = {18};
   for (int round = 0; round < 200; round++) {

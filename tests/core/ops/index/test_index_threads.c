@@ -9,7 +9,7 @@
 
 enum { HELPERS = 2, ROUNDS = SANITIZED ? 5 : 15, THREAD_ROUNDS = SANITIZED ? 5 : 10 };
 
-/* `is_reversed` replaces the parallel loop. The other fields are the arguments of the last replaced loop. */
+/* If `is_reversed` is set, the parallel loop is replaced. The other fields are the arguments of its last call. */
 static struct {
   bool is_reversed;
   long parts;
@@ -200,7 +200,7 @@ static tdict_tree *make_rows(int64_t rows, int64_t width, uint64_t seed) {
   return td;
 }
 
-/* Writes rows by a list, and checks the result. Returns the number of parts, or 0 if no parallel loop ran. */
+/* Writes the rows of a list, and checks the result. Returns the number of parts, or 0 if no parallel loop ran. */
 static long write_rows(tdict_context *context, int64_t rows, int64_t width, const int64_t *at, int64_t count) {
   scoped_tree td = make_rows(rows, width, 5), value = make_rows(count, width, 6);
   scoped_tensor model = naive_tensor(TDICT_U8, COUNTS(rows, width), 5);
