@@ -265,7 +265,7 @@ def numpy_in(tdict, new):
         check(tdict.lib.tdict_tensor_data(tensor) not in (None, array.ctypes.data), "a read-only array is copied")
         check(np.array_equal(elements(tdict, tensor), array), "the copy has the array's values")
         tdict.lib.tdict_tensor_release(tensor)
-    # a producer whose tensor has a byte offset and NULL strides, and which counts its deletions
+    # the producer's tensor has a byte offset and NULL strides; its deleter appends to `deleted`
     array = np.arange(12, dtype=np.int32)
     deleted = []
     shape = (c_int64 * 2)(2, 4)

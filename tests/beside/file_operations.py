@@ -148,7 +148,7 @@ class FileOperations:
         return self.opened(s, d, f"load {s} {d} {name}", lambda: order_of(td, format))
 
     def op_load_lazy(self, s, d):
-        """Saves a lazy stack with TensorDict, which tdict opens as a tree of its items."""
+        """Saves a lazy stack with TensorDict. tdict opens the file as a tree of the stack's items."""
         td, format = self.pool[s], self.r.choice(FORMATS[1:])
         self.check_sound(td)
         if not list(self.entries(td)):

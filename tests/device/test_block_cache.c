@@ -88,7 +88,7 @@ GPU_CASE(kept_blocks_are_bounded) {
   assert_int_equal(b.gpu->kept.bytes, MIB);
   assert_ptr_equal(b.gpu->kept.blocks[0].data, blocks[1].data);
   tdict_block two = fixture_take(&b, 2 * MIB);
-  give(&b, &two); /* larger than the limit of the cache */
+  give(&b, &two); /* the block is larger than the limit of the cache */
   assert_int_equal(b.gpu->kept.bytes, MIB);
   shim_end(&counting, b.d);
   fixture_close(&b);

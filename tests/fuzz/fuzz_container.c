@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   }
   ops_refuse = (ops_refusal){td_fail_alloc, td_fail_alloc_stop};
   o.next = ops_from_bytes;
-  o.failing = count && bytes[count - 1] % 4 == 3; /* then each allocation of each operation fails once */
+  o.failing = count && bytes[count - 1] % 4 == 3; /* if set, each allocation of each operation fails once */
   o.bytes = bytes;
   o.num_bytes = count;
   o.state = 0;

@@ -100,7 +100,7 @@ def tool_convert_removes_its_files_if_it_is_interrupted():
                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as child:
         while sorted(os.listdir()) == before:
             pass
-        child.send_signal(signal.SIGHUP)  # is ignored, as with nohup
+        child.send_signal(signal.SIGHUP)  # the program ignores the signal, as with nohup
         equal(child.wait(), 0)
     equal(sorted(os.listdir()), sorted([*before, "out.safetensors"]))
 

@@ -27,7 +27,7 @@ def write_formats():
 
 
 def check_metas(read):
-    """Checks the files of a directory or an archive. read(NAME) returns the bytes of one of them."""
+    """Checks the files of a directory or an archive. read(NAME) returns the bytes of a file."""
     for name, data in FILES.items():
         equal(read(name), data)
     root, obs, text = (json.loads(read(f"{folder}meta.json")) for folder in ("", "obs/", "text/"))

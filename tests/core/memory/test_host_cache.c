@@ -105,13 +105,13 @@ CASE(host_cache_survives_enomem) {
   td_fails(TDICT_ENOMEM, "no host memory", tdict_host_cache_create(&cache, err));
   assert_true(td_fail_alloc_stop());
   cache = new_cache();
-  for (int n = 0; n < 3; n++) { /* the block's record, the storage's record, the bytes */
+  for (int n = 0; n < 3; n++) { /* allocating the block's record, the storage's record or the bytes fails */
     td_fail_alloc(n, false);
     td_fails(TDICT_ENOMEM, "no host memory", tdict_host_cache_storage(cache, TDICT_HOST_CACHE_FROM, &s, err));
     assert_true(td_fail_alloc_stop());
   }
   write_and_free(cache);
-  td_fail_alloc(0, false); /* the record of a storage in the kept block */
+  td_fail_alloc(0, false); /* allocating the record of the storage fails */
   td_fails(TDICT_ENOMEM, "no host memory", tdict_host_cache_storage(cache, BLOCK, &s, err));
   assert_true(td_fail_alloc_stop());
   tdict_host_cache_close(cache);

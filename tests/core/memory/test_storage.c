@@ -59,7 +59,7 @@ CASE(storage_create_survives_enomem) {
   fake_memory memory;
   tdict_storage *s = NULL;
   fake_memory_init(&memory, false);
-  for (int n = 0; n < 2; n++) { /* fails for the record, then for the bytes */
+  for (int n = 0; n < 2; n++) { /* allocating the record fails, then allocating the bytes */
     td_fail_alloc(n, false);
     td_fails(TDICT_ENOMEM, "no host memory", tdict_storage_create(NULL, 100, true, &s, err));
     assert_true(td_fail_alloc_stop());
@@ -393,7 +393,7 @@ CASE(storage_add_survives_enomem) {
   fake_fence fences[5];
   tdict_storage *s = td_made(storage, tdict_storage_create(NULL, 64, false, &made, err));
   for (int i = 0; i < 5; i++) {
-    fake_fence_init(&fences[i]); /* not complete, because completed uses are dropped and make room */
+    fake_fence_init(&fences[i]); /* not complete, because completed uses would be dropped */
     if (i == 0 || i == 4) {      /* the first use allocates room for four */
       td_fail_alloc(0, true);
       td_fails(TDICT_ENOMEM, "use", tdict_storage_add(s, &fences[i].fence, TDICT_USE_READS, err));
@@ -462,7 +462,7 @@ CASE(storage_release_callback_follows_uses) {
   assert_int_equal(atomic_load(&fence.refs), 1);
 }
 
-/* Readers also wait for a TDICT_USE_FILLS use. Returning the bytes to the program does not wait for it. */
+/* Readers also wait for a TDICT_USE_FILLS use, but the return of the bytes to the program does not. */
 CASE(storage_fillers_hold_readers) {
   fake_fence filler, use;
   char bytes[16];
@@ -500,7 +500,7 @@ CASE(storage_fillers_hold_readers) {
   assert_int_equal(atomic_load(&filler.refs), 1);
 }
 
-/* Readers wait for a TDICT_USE_WRITES use. Returning the bytes to the program also waits for it. */
+/* Readers wait for a TDICT_USE_WRITES use, and so does the return of the bytes to the program. */
 CASE(storage_writers_hold_readers_and_the_end) {
   fake_fence filler, writer;
   tdict_storage *s = NULL;

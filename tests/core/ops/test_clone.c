@@ -47,7 +47,7 @@ DEVICE_CASE(clone_deep_copies) {
   m_tree *made = rig_mapped(t, &map);
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
   td_ok(tdict_set_device(out, NULL, err));
-  td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not change the copy */
+  td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* the copy must not change */
   rig_check(&r, made, out);
   td_release(out);
   if (r.context) { /* pinned memory is on the host, so the tree's device becomes the CPU */
@@ -263,7 +263,7 @@ DEVICE_CASE(consolidate_copies_into_one_storage) {
     td_ok(tdict_unlock(out, err));
     td_ok(tdict_set_device(out, NULL, err));
     tdict_lock(out);
-    td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not change the copy */
+    td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* the copy must not change */
     rig there = i == 0 ? r : (rig){0};
     rig_check(&there, made, out);
   }

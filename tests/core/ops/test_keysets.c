@@ -158,7 +158,7 @@ DEVICE_CASE(assign_keeps_batch_size_and_device) {
   scoped_tree td = TREE(3);
   tdict_tree *child = NULL;
   scoped_tree other = rig_tree(&r, SAMPLE(3, 2)), bare = help_tree_without_batch();
-  td_ok(tdict_set_tree(other, "n.bare", bare, err)); /* gets the batch size [3, 2] */
+  td_ok(tdict_set_tree(other, "n.bare", bare, err)); /* the child gets the batch size [3, 2] */
   child = td_child(other, "n.bare");
   td_ok(tdict_set_batch_size(child, 0, NULL, err));
   td_ok(tdict_set_device(td, &(tdict_device){td_device().type, td_device().index}, err));

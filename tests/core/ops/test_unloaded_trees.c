@@ -55,7 +55,7 @@ CASE(unloaded_tensor_is_made_inside_its_storage) {
   const int64_t shape[] = {5, 3}, empty[] = {0, 7}, negative[] = {-1};
   tdict_tensor *t = NULL;
   tdict_tensor_desc layout = td_with(tdict_tensor_desc, dtype = TDICT_F32, ndim = 2, shape = shape);
-  td_ok(tdict_tensor_unloaded(s, &layout, 40, &t, err)); /* ends where the storage ends */
+  td_ok(tdict_tensor_unloaded(s, &layout, 40, &t, err)); /* the tensor ends at the end of the storage */
   assert_true(tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
   assert_int_equal(tdict_tensor_strides(t)[0], 3);
   assert_int_equal(tdict_tensor_bytes(t), 60);

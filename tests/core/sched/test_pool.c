@@ -204,7 +204,7 @@ CASE(pool_threads_run_concurrently) {
   for (int i = 0; i < THREADS; i++) pool_gate_open(&gates[i]);
 }
 
-/* The quota limits the number of processors, but not of threads. It still applies if the set changes later. */
+/* The quota limits the number of processors, not that of threads. It still applies if the set changes later. */
 CASE(pool_uses_as_many_cpus_as_the_quota) {
   scoped_pool pool = open_pool(4);
   tdict_cpus set = td_cpus(0, 15);

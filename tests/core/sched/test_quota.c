@@ -73,7 +73,7 @@ CASE(quota_of_version_1) {
   begin(v1_mounts, v1_groups);
   put("/sys/fs/cgroup/cpu,cpuacct/jobs/one/cpu.cfs_quota_us", "250000\n");
   put("/sys/fs/cgroup/cpu,cpuacct/jobs/one/cpu.cfs_period_us", "100000\n");
-  put("/sys/fs/cgroup/cpuset/jobs/one/cpu.cfs_quota_us", "100000\n"); /* belongs to another controller */
+  put("/sys/fs/cgroup/cpuset/jobs/one/cpu.cfs_quota_us", "100000\n"); /* this file belongs to another controller */
   put("/sys/fs/cgroup/cpuset/jobs/one/cpu.cfs_period_us", "100000\n");
   assert_int_equal(end(), 3);
   begin(v1_mounts, v1_groups);

@@ -9,7 +9,7 @@ static bool convert_double(tdict_dtype dtype, double value, void *element) {
   return tdict_convert_simple(dtype, element, TDICT_F64, &value, 1) == 1;
 }
 
-/* Returns the value of a float that has `places` bits besides the sign. `mantissa` of these bits are the mantissa. */
+/* Returns the value of a float with `places` bits besides the sign. The low `mantissa` bits are the mantissa. */
 static double decode_of(unsigned bits, int places, int mantissa) {
   int exponent_bits = places - mantissa, exponent = (int)(bits >> mantissa) & ((1 << exponent_bits) - 1);
   int bias = (1 << (exponent_bits - 1)) - 1;
@@ -184,7 +184,8 @@ static bool fits(const naive_dtype *to, const naive_dtype *from, const void *src
   return naive_convert(to, from, naive_load(from, src, i), &unused);
 }
 
-/* Converts an array whose elements all fit, then one with elements that do not. Returns 0 if all elements fit. */
+/* Converts an array whose elements all fit. Returns 0 if no random element had to be replaced. Otherwise, converts
+ * an array that contains such an element and returns 1. */
 static int check_pair(naive_random *r, const naive_dtype *to, const naive_dtype *from) {
   char src[COUNT * 8 + 1], dst[COUNT * 8 + 1];
   uint64_t refused = 0;

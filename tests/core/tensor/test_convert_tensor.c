@@ -137,7 +137,7 @@ GPU_CASE(convert_refuses_devices) {
            tdict_tensor_to_dtype(device, TDICT_F32, TD_IN(tdict_pinned_memory(context)), &out, err));
   td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_tensor_to_dtype(host, TDICT_F64, TD_IN(memory), &out, err));
   assert_null(out);
-  td_ok(tdict_tensor_to_dtype(device, TDICT_I32, NULL, &out, err)); /* same dtype, so there is nothing to convert */
+  td_ok(tdict_tensor_to_dtype(device, TDICT_I32, NULL, &out, err)); /* the dtype is the same, so nothing is converted */
   assert_ptr_equal(out, device);
   td_ok(tdict_tensor_to_dtype(host, TDICT_F64, TD_IN(tdict_pinned_memory(context)), &pinned, err));
   assert_true(tdict_tensor_is_pinned(pinned));

@@ -163,7 +163,7 @@ CASE(tree_at_finds) {
     assert_string_equal(entry.key, "h.0");
     entry = tdict_get_entry_at(td, first + 2);
     assert_true(entry.object == some_object && entry.type == &type && !entry.tensor && !entry.tree);
-    if (!deleted) td_ok(tdict_delete(td, "gone", err)); /* leaves a hole for the next round */
+    if (!deleted) td_ok(tdict_delete(td, "gone", err)); /* the second round has a deleted entry */
   }
   tdict_release(td);
 }

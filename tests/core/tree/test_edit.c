@@ -178,10 +178,10 @@ CASE(tree_rename) {
   td_ok(tdict_rename(td, "c", "n.new.c", true, err)); /* creates the node "n.new" */
   help_paths(td, "a n n.x n.new n.new.c");
   assert_ptr_equal(td_leaf(td, "n.new.c"), c);
-  td_ok(tdict_rename(td, "n", "moved.n", true, err)); /* moves a whole tree */
+  td_ok(tdict_rename(td, "n", "moved.n", true, err));
   assert_ptr_equal(td_child(td, "moved.n"), n);
   help_paths(td, "a moved moved.n moved.n.x moved.n.new moved.n.new.c");
-  td_ok(tdict_rename(td, "moved.n.x", "a", false, err)); /* replaces the entry "a" */
+  td_ok(tdict_rename(td, "moved.n.x", "a", false, err));
   assert_ptr_equal(td_leaf(td, "a"), x);
   help_paths(td, "a moved moved.n moved.n.new moved.n.new.c");
   td_ok(tdict_rename(td, "moved.n.new.c", "moved", false, err)); /* replaces the tree that contains the entry */

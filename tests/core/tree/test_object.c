@@ -302,7 +302,7 @@ CASE(object_is_exempt_from_batch_size_and_device) {
   td_ok(tdict_set_device(td, &cpu, err));
   td_ok(tdict_set_device(td, NULL, err));
   put(child, "m.o", &ends);
-  td_ok(tdict_set_tree(td, "child", child, err)); /* has another batch size, but no tensors */
+  td_ok(tdict_set_tree(td, "child", child, err)); /* `child` has another batch size, but no tensors */
   assert_int_equal(tdict_batch_size(td_child(td, "child.m"))[0], 9);
   assert_int_equal(tdict_batch_size(child)[0], 7);
   td_put(child, "m.t", TENSOR(7));
@@ -483,7 +483,7 @@ CASE(object_set_survives_enomem) {
   int ends = 0, old_ends = 0;
   char path[400];
   tdict_tree *td = TREE(2), *holder = TREE(2, 3);
-  for (int i = 0; i < 8; i++) { /* the key table is full, so one more key needs memory */
+  for (int i = 0; i < 8; i++) { /* eight keys fill the key table, so one more needs memory */
     td_put(td, td_text("n.k%d", i), TENSOR(2, 3));
   }
   td_ok(tdict_set_tree(holder, "n", td_child(td, "n"), err)); /* a copy that shares the key table */

@@ -172,7 +172,7 @@ static void pools(fixture *b) {
   cu_ok(mem_free_async(b->d, one, s));
   cu_ok(stream_synchronize(b->d, s));
   assert_int_equal(pool_value(b, pool, TDICT_CU_POOL_USED_MEM_CURRENT), 0);
-  assert_true(pool_value(b, pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT) >= bytes); /* kept: below the threshold */
+  assert_true(pool_value(b, pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT) >= bytes); /* the pool keeps these bytes */
   cu_ok(pool_trim(b->d, pool, 0));
   assert_int_equal(pool_value(b, pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT), 0);
   cu_ok(stream_destroy(b->d, s));

@@ -99,7 +99,7 @@ CASE(sim_free_refuses) {
   CU(INVALID_VALUE, mem_free, dev + 1);
   CU(INVALID_VALUE, mem_free, host);
   CU(INVALID_VALUE, mem_free, NULL);
-  CU(INVALID_VALUE, mem_free_async, dev, s); /* not allocated from a pool */
+  CU(INVALID_VALUE, mem_free_async, dev, s); /* `dev` is not from a pool */
   CU(SUCCESS, mem_free, dev);
   CU(INVALID_VALUE, mem_free, dev);
   CU(SUCCESS, mem_free_async, pooled, s);
@@ -207,7 +207,7 @@ CASE(sim_pool_caches_up_to_its_threshold) {
   for (int i = 1; i < 4; i++) CU(SUCCESS, mem_free_async, p[i], s);
   CU(SUCCESS, stream_synchronize, s);
   check_pool(d, pool, 5 * MIB, 0);
-  CU(OUT_OF_MEMORY, mem_alloc, &q, 4 * MIB); /* cannot use memory that a pool has cached */
+  CU(OUT_OF_MEMORY, mem_alloc, &q, 4 * MIB); /* mem_alloc() cannot use memory that a pool has cached */
   CU(SUCCESS, mem_alloc_async, &p[0], 4 * MIB, pool, s);
   check_pool(d, pool, 5 * MIB, 4 * MIB);
   CU(SUCCESS, pool_trim, pool, 0);

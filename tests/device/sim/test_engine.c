@@ -1,5 +1,5 @@
-/* Tests the engines of the simulated driver: hold, step and resume, which work runs at the same time, and how long it
- * takes. */
+/* Tests the engines of the simulated driver: hold, step and resume, which operations overlap, and how long they
+ * take. */
 #include "device/sim/table.h"
 #include "support/threads.h"
 

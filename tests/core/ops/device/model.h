@@ -168,7 +168,7 @@ static inline slot model_tree(model *m, const plain_tree *form, bool may_repeat)
   int64_t more[PLAIN_DIMS];
   memcpy(more, form->bs, sizeof more);
   more[form->nb] = form->more;
-  for (int i = 0; i < PLAIN_LEAVES; i++) { /* sets the keys in the order of the leaves */
+  for (int i = 0; i < PLAIN_LEAVES; i++) {
     if (i == 1) td_put_tree(s.tree, "n", help_tree(form->nb, form->bs));
     if (i == 2) td_put_tree(s.tree, "n.m", help_tree(form->nb + 1, more));
     if (!form->has[i]) continue;

@@ -5,7 +5,7 @@
 
 #include "core/tree/help.h"
 
-/* included after help.h, which has a variable `place` */
+/* must follow help.h, where a variable has the name of the type `place` */
 #include "engine/promises.h"
 
 static inline tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t number) {

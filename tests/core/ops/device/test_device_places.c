@@ -114,7 +114,7 @@ SIM_CASE(device_ops_of_two_devices) {
   }
 }
 
-/* Each tree has tensors on the host and tensors on the device. All operations accept it, even with a stream. */
+/* Each tree has tensors on the host and tensors on the device. All operations accept such trees, even on a stream. */
 SIM_CASE(device_ops_of_host_and_device) {
   scoped_place w = place_open(2);
   const place host = host_of(w);
