@@ -113,7 +113,7 @@ GPU_CASE(run_on_a_stream_is_ordered_with_its_work) {
   CU(SUCCESS, host_free, host, 2 * BYTES);
 }
 
-/* The run returns at once. The copy of its table and its launch run when the test steps the simulator. */
+/* The run returns at once. Its table is copied and its kernel runs when the test steps the simulator. */
 SIM_CASE(run_on_a_stream_returns_before_the_work) {
   for (int small = 0; small < 2; small++) {
     scoped_run_case c;

@@ -18,7 +18,7 @@ CASE(pool_help_runs_tasks_that_never_wait) {
   atomic_init(&next, 0);
   assert_false(tdict_pool_help(pool, NULL)); /* nothing is queued */
   pool_gate_close(pool, &gate);
-  for (int i = 0; i < COUNT; i++) { /* 0, 2 and 4 may wait, and 2 belongs to `me` */
+  for (int i = 0; i < COUNT; i++) { /* tasks 0, 2 and 4 may wait, and task 2 belongs to `me` */
     tasks[i] = (noted){
         .task = {.run = noted_run, .may_wait = i % 2 == 0, .owner = i == 2 ? &me : NULL}, .next = &next, .order = -1};
     tdict_pool_submit(pool, &tasks[i].task);

@@ -42,7 +42,7 @@ CASE(sim_step_finishes_the_given_count) {
   td_ok(tdict_driver_sim_step(d, 1, err)); /* runs the copy; the event after it needs no step */
   CU(SUCCESS, event_query, e);
   assert_int_equal(finished(d), 2);
-  td_ok(tdict_driver_sim_step(d, 2, err)); /* in the order of the calls: the function on b, then the copy */
+  td_ok(tdict_driver_sim_step(d, 2, err)); /* runs the function on b, then the copy, as called */
   assert_int_equal(t.count, 2);
   assert_int_equal(t.order[1], 1);
   assert_memory_equal(back, src, BYTES);
