@@ -245,7 +245,7 @@ class Maker(KeyOperations, FileOperations):
 
         def do(t):
             made = t[index].contiguous() if copies else t[index]
-            return made.clone(recurse=False) if made is t else made  # a new tree, as in tdict, instead of the source
+            return made.clone(recurse=False) if made is t else made  # tdict would return a new tree
 
         return self.shape_op(s, d, "index", " ".join(texts), do)
 

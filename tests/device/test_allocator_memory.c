@@ -147,7 +147,7 @@ GPU_CASE(allocator_memory_on_the_host) {
     assert_int_equal(atomic_load(&o->live), 1);
     assert_int_equal(tdict_is_pinned(back), i);
     check_bytes(b.context, back, 3);
-    td_ok(tdict_to_device(b.context, back, td_device(), NULL, &again, err)); /* now the tree is the source */
+    td_ok(tdict_to_device(b.context, back, td_device(), NULL, &again, err));
     check_bytes(b.context, again, 3);
     td_release(again, back);
     for (int k = 0; k < 50000 && atomic_load(&o->live); k++) usleep(100);

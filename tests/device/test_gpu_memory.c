@@ -213,7 +213,7 @@ static const rect_case rects[] = {
     {33, 17, 40, 55}, {33, 17, -40, 55},    {33, 17, 40, -55},  {33, 17, -33, -33},     {16, 9, 32, 0},
     {16, 9, 32, 5},   {700, 300, 900, 701}, {700, 1, 700, 700}, {4096, 30, 4096, 4096},
 };
-enum { ROOM = MIB }; /* bytes of each buffer; rectangles begin in the middle */
+enum { ROOM = MIB }; /* bytes of each buffer; a rectangle begins in the middle of one */
 
 static void copy_by_loops(const rect_case *r, unsigned char *dst, const unsigned char *src) {
   for (size_t i = 0; i < r->height; i++)

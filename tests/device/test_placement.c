@@ -49,7 +49,7 @@ CASE(placement_reports_unknown_node) {
   assert_int_equal(find(&m).kind, TDICT_PLACEMENT_ONE_NODE);
   drop_machine(&m);
   static const char *const nodes[] = {"-1\n", "7\n", "-1", "1000000\n"};
-  for (int i = 0; i < 4; i++) { /* no node, and nodes that do not exist */
+  for (int i = 0; i < 4; i++) { /* -1 means no node; the others do not exist */
     m = make_machine("0-1\n", nodes[i]);
     assert_int_equal(find(&m).kind, TDICT_PLACEMENT_UNKNOWN);
     assert_int_equal(find(&m).node, -1);
