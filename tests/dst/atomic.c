@@ -1,12 +1,12 @@
-/* Implements the functions that the compiler calls with -fsanitize=thread. Objects that are compiled with this option
- * are linked with this library instead of ThreadSanitizer's library. Each atomic access becomes a decision unless
- * DST_ATOMIC is 0. Plain accesses are not decisions, because the program has no data races, which other runs check with
- * ThreadSanitizer. Every access is sequentially consistent. */
+/* Implements the functions that code compiled with -fsanitize=thread calls. The program is linked with this library
+ * instead of ThreadSanitizer's library. Each atomic access becomes a decision unless DST_ATOMIC is 0. Plain accesses
+ * are not decisions, because the program must have no data races. Other runs check this with ThreadSanitizer. Every
+ * access is sequentially consistent. */
 #include "dst/dst.h"
 
 #include <string.h>
 
-/* The compiler calls these functions by names that begin with two underscores. */
+/* The compiler generates calls to these functions, whose names begin with two underscores. */
 #define NAMED(name) DST_EXPORT __attribute__((used)) name
 #define DECIDE(call) \
   if (dst_the.is_atomic && dst_active()) dst_decide(call, DST_SITE)
@@ -32,7 +32,7 @@
     }                                                                                                         \
     return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);       \
   }
-/* clang calls this form, which returns the old value. */
+/* clang generates calls to this form, which returns the old value. */
 #define COMPARE_EXCHANGE_VALUE(bits, type)                                                                 \
   type __tsan_atomic##bits##_compare_exchange_val(volatile type *at, type expected, type value, int order, \
                                                   int failed_order);                                       \

@@ -139,8 +139,8 @@ static int highest(const int *threads, int count) {
   return best;
 }
 
-/* Change number i of the priorities gives the running thread the priority FIRST_LOW + i. Initial priorities are higher,
- * and priorities of threads that gave way are lower. */
+/* Priority change number i sets the running thread's priority to FIRST_LOW + i. Initial priorities are higher. After
+ * dst_give_way(), a thread's priority is lower. */
 #define FIRST_LOW (UINT64_C(1) << 32)
 enum { FAIR_STEPS = 1000 };
 static uint64_t change_steps[16], lowest = FIRST_LOW;
@@ -152,7 +152,7 @@ int dst_choose_thread(const int *threads, int count, bool can_stay) {
     if (settings.is_pct && dst_the.num_steps == change_steps[i])
       dst_the.threads[dst_the.current].priority = FIRST_LOW + (uint64_t)i;
   if (count == 1) return 0;
-  /* After `pct_steps`, priorities no longer change, so a thread that polls could keep the others from running. */
+  /* After `pct_steps`, priorities no longer change, so a polling thread could starve the others. */
   if (settings.is_pct && dst_the.num_steps > settings.pct_steps && dst_the.num_steps % FAIR_STEPS == 0)
     dst_give_way(dst_the.current);
   if (!settings.is_pct || is_replay) return (int)dst_choose((uint64_t)count, can_stay ? settings.stay : 0);

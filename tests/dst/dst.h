@@ -35,8 +35,8 @@ typedef enum dst_state {
   DST_DONE
 } dst_state;
 
-/* A lock in the memory of a pthread_mutex_t or a pthread_rwlock_t. If all bytes are zero, the lock is free. `kind` is
- * at the offset of glibc's own field, which static initializers set. */
+/* The state of a lock, stored in the pthread_mutex_t or pthread_rwlock_t. If all bytes are zero, the lock is free.
+ * `kind` is at the offset of the glibc field that static initializers set. */
 typedef struct dst_lock {
   int owner; /* 0: free, otherwise the number of the owning thread plus 1 */
   int depth, readers, unused;
@@ -80,7 +80,7 @@ static inline dst_thread *dst_me(void) { return &dst_the.threads[dst_self]; }
 
 /* Makes a decision: the scheduler chooses the next thread. Returns when this thread runs again. */
 void dst_decide(const char *call, void *site);
-/* Sets the current thread's state and makes a decision. Returns when the thread was chosen, in the state DST_READY. */
+/* Sets the current thread's state and makes a decision. Returns when the thread is chosen, in state DST_READY. */
 void dst_wait(dst_state state, void *object, int64_t deadline_ns, const char *call, void *site);
 /* dst_take_token() waits until this thread gets the token. dst_end_thread() makes the thread's last decision. */
 void dst_take_token(int self);
@@ -97,20 +97,20 @@ void dst_start_scheduler(uint64_t seed);
 
 /* Derives the settings from the seed. Environment variables override them. */
 void dst_choice_start(uint64_t seed);
-/* Chooses a number below n: 0 with probability stay / 256, otherwise any number. 0 is the default: the fewer other
- * choices a run has, the simpler it is. */
+/* Chooses a number below n: 0 with probability stay / 256, otherwise any number. 0 is the default choice. Shortening a
+ * run replaces other choices with 0. */
 uint64_t dst_choose(uint64_t n, unsigned stay);
-/* Returns the index of the next thread in `threads`. All can run. If `can_stay`, threads[0] is the current one. */
+/* Returns the index of the next thread in `threads`. All can run. If `can_stay`, threads[0] is the current thread. */
 int dst_choose_thread(const int *threads, int count, bool can_stay);
 /* Gives the thread the lowest priority. */
 void dst_give_way(int thread);
 uint64_t dst_new_priority(void);
-/* Returns true if this kind of misfortune should happen now. If it does, the caller calls dst_misfortune_happened(). */
+/* Returns true if this misfortune should happen now. If it happens, the caller calls dst_misfortune_happened(). */
 bool dst_misfortune(enum dst_misfortune kind);
 void dst_misfortune_happened(enum dst_misfortune kind);
 bool dst_call_fails(enum dst_misfortune kind); /* calls dst_misfortune() and dst_misfortune_happened() */
 uint64_t dst_random_bits(void);
-/* Returns how many of the bytes a read or write transfers: all, or fewer if a misfortune happens. */
+/* Returns how many of the bytes a read or write transfers: all, or fewer if an I/O misfortune happens. */
 size_t dst_shorten(size_t bytes);
 void dst_choice_report(void);
 /* Writes the choices to the file that DST_RECORD names. */
@@ -120,7 +120,7 @@ void dst_choice_write(void);
 
 void dst_report_start(void);
 void dst_record(int from, int next, const char *call, void *site);
-/* Records the call stack of a call that a misfortune makes fail. */
+/* Records the stack of a call that an injected fault makes fail. */
 void dst_record_misfortune(const char *name);
 /* Makes `stack` the alternate signal stack of this thread, so that a signal handler can print a report. */
 enum { DST_SIGNAL_STACK_BYTES = 1 << 16 };
@@ -141,7 +141,7 @@ void *dst_real(const char *name); /* returns libc's own function of this name */
 int64_t dst_ns(const struct timespec *t);
 /* Starts or ends a section in which misfortunes do not affect this thread's allocations. Calls may be nested. */
 void dst_scheduler_spare(bool is_spared);
-/* Allocates memory. Misfortunes do not make this call fail. */
+/* Allocates memory. No injected fault makes this call fail. */
 void *dst_alloc(size_t bytes);
 void dst_free(void *at);
 void *dst_stack_take(size_t *bytes);

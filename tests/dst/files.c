@@ -1,5 +1,5 @@
 /* Replaces libc's file functions. Files below DST_FOLDER are in memory. /dev/null is the real file. No file exists
- * below /proc and /sys. Calls with other paths end the run. Most calls for files in memory are decisions. */
+ * below /proc and /sys. Calls with any other path abort the run. Most calls for files in memory are decisions. */
 #include "dst/files.h"
 
 #include <dirent.h>
@@ -77,7 +77,7 @@ static int walk(int fd, const char *path, place *out) {
 
 static bool begins_with(const char *path, const char *start) { return strncmp(path, start, strlen(start)) == 0; }
 
-/* Returns true if the call may use the real file, and false if the file must not exist. */
+/* Returns true if the call may use the real file, and false if it must fail as if the file did not exist. */
 static bool may_use(const char *path) {
   if (!dst_active() || strcmp(path, "/dev/null") == 0) return true;
   if (begins_with(path, "/proc/") || begins_with(path, "/sys/")) return false;
@@ -168,7 +168,7 @@ DST_EXPORT int fclose(FILE *file) {
 
 /* ---- bytes ---- */
 
-/* Begins a read or a write. Returns false if a misfortune makes the call fail with EINTR. */
+/* Begins a read or a write. Returns false if an injected fault makes the call fail with EINTR. */
 static bool begin_bytes(const char *call, size_t *bytes, void *site) {
   begin(call, site);
   if (dst_call_fails(DST_IO)) {

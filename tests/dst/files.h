@@ -1,4 +1,4 @@
-/* Declares the file system in memory: names and inodes. The bytes of a file are in a memfd, so the kernel performs
+/* Declares the in-memory file system: names and inodes. The bytes of a file are in a memfd, so the kernel performs
  * reads, writes, locks and mappings of open files. Only the thread with the token may call these functions. */
 #ifndef TDICT_TESTS_DST_FILES_H
 #define TDICT_TESTS_DST_FILES_H

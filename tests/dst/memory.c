@@ -1,6 +1,6 @@
-/* Replaces the memory allocator, so that addresses depend only on the calls of the program. In a size class, the block
- * that was freed last is reused first. The first bytes of a freed block are overwritten, so that a use after free is
- * likely to be noticed. Thread rule: thread-safe. */
+/* Replaces the memory allocator, so that addresses depend only on the calls of the program. In each size class, the
+ * most recently freed block is reused first. The first bytes of a freed block are overwritten, so that a use after free
+ * is likely to be detected. Thread rule: thread-safe. */
 #include "dst/dst.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ enum { NEW_BYTE = 0xcd, OLD_BYTE = 0xdd, MOST_FILLED = 4096, STEP = 16, NUM_SMAL
 #define PLACE_START ((uintptr_t)0x200000000000)
 enum { MAGIC = 0x7d1c, STACK_BYTES = 1 << 20, PAGE = 4096 };
 
-/* The 16 bytes before the address that the program gets. */
+/* The 16 bytes before the address that malloc() returns. */
 typedef struct header {
   uint16_t magic, class;
   uint32_t offset; /* from the start of the block to the address, divided by STEP */
@@ -104,7 +104,7 @@ static header *header_of(void *at) {
   return h;
 }
 
-/* Returns true if the thread has given up the token for good. It must then leave the heap unchanged. */
+/* Returns true if the thread has given up the token permanently. It must then not change the heap. */
 static bool is_leaving(void) { return dst_the.is_on && dst_self < 0; }
 
 static void release(void *at) {

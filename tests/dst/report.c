@@ -15,7 +15,7 @@
 enum { NUM_KEPT = 50, NUM_MISFORTUNES = 8, MOST_FRAMES = 12 };
 
 typedef struct record {
-  uint64_t step, repeats; /* repeats: further decisions at the same call site */
+  uint64_t step, repeats; /* repeats: number of further decisions at the same call site */
   int64_t now_ns;
   int from, next;
   const char *call;
@@ -35,7 +35,7 @@ void dst_record(int from, int next, const char *call, void *site) {
       (record){dst_the.num_steps, 0, dst_the.now_ns, from, next, call, site, dst_the.threads[from].start};
 }
 
-/* A call that failed by misfortune. The first frames of the stack belong to the scheduler. */
+/* A call that an injected fault made fail. The first frames of the stack belong to the scheduler. */
 static struct misfortune {
   uint64_t step;
   int thread, num_frames;

@@ -1,4 +1,4 @@
-/* Implements the scheduler: the table of threads, the token, virtual time, and the choice at each decision. */
+/* Implements the scheduler: the table of threads, the token, virtual time, and decisions. */
 #include "dst/dst.h"
 
 #include <linux/futex.h>
@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* An early timeout advances the time by at most MOST_EARLY_NS, because longer timeouts only detect lost threads. */
+/* Timeouts longer than MOST_EARLY_NS never expire early, because they only detect hung threads. */
 enum { STEP_NS = 50, MOST_EARLY_NS = 1000000000 };
 
 dst_world dst_the;

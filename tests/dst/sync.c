@@ -1,6 +1,6 @@
-/* Replaces mutexes, conditions, read-write locks, barriers and pthread_once(). An object's state is stored in its own
- * bytes, which are all zero after a normal static initializer. The table of threads says which threads wait for the
- * object. Before the scheduler starts, the functions call libc. */
+/* Replaces mutexes, condition variables, read-write locks, barriers and pthread_once(). An object's state is stored in
+ * its own bytes, which are all zero after a normal static initializer. The table of threads says which threads wait for
+ * the object. Before the scheduler starts, the functions call libc. */
 #include "dst/dst.h"
 
 #include <errno.h>
@@ -169,7 +169,7 @@ long dst_futex(void *word, int op, uint32_t value, const struct timespec *timeou
     return woken;
   }
   if ((op & COMMAND_MASK) != WAIT) dst_die("futex: the operation %d is unknown to the scheduler", op);
-  dst_decide("futex", site); /* between the caller's last read of the word and the wait */
+  dst_decide("futex", site); /* other threads may change the word between the caller's last read and the wait */
   if (__atomic_load_n((uint32_t *)word, __ATOMIC_SEQ_CST) != value) {
     errno = EAGAIN;
     return -1;

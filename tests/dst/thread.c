@@ -21,8 +21,8 @@ typedef struct start {
 
 static pthread_key_t last_key;
 
-/* Ends the thread in the last round of destructors. libc runs at most PTHREAD_DESTRUCTOR_ITERATIONS rounds, and this
- * destructor waits for the last one. */
+/* Ends the thread in the last round of destructors. libc runs at most PTHREAD_DESTRUCTOR_ITERATIONS rounds, and the key
+ * is set again in each round before the last. */
 static void count_destructors(void *value) {
   const intptr_t round = (intptr_t)value;
   if (round < PTHREAD_DESTRUCTOR_ITERATIONS)
@@ -43,7 +43,7 @@ static void *run_thread(void *argument) {
   return s.run(s.argument);
 }
 
-/* Joins the real thread, which has given up the token for good. New threads may then use its stack and its number. */
+/* Joins the real thread, which has given up the token permanently. New threads may then reuse its stack and number. */
 static void reap(dst_thread *t, void **result) {
   DST_REAL(pthread_join)(t->real, result);
   dst_stack_give(t->stack);
@@ -74,7 +74,7 @@ DST_EXPORT int pthread_create(pthread_t *out, const pthread_attr_t *attributes, 
   t->stack = dst_stack_take(&bytes);
   pthread_attr_init(&own);
   pthread_attr_setstack(&own, (char *)t->stack + DST_SIGNAL_STACK_BYTES, bytes - DST_SIGNAL_STACK_BYTES);
-  dst_scheduler_spare(true); /* libc allocates for the thread */
+  dst_scheduler_spare(true); /* libc allocates memory for the thread */
   const int code = DST_REAL(pthread_create)(&t->real, &own, run_thread, s);
   dst_scheduler_spare(false);
   pthread_attr_destroy(&own);

@@ -1,9 +1,9 @@
-/* Implements names, inodes and crashes. Each change of names is appended to a journal. fsync() of a folder makes all
- * entries up to the folder's last change durable. A crash keeps the durable names and a prefix of the journal. For each
- * file, it keeps the bytes of the last fsync(), the latest bytes, or a mix of both in blocks of 512 bytes.
+/* Implements the in-memory file system: names, inodes and crashes. Each change of names is appended to a journal.
+ * fsync() of a folder makes all entries up to the folder's last change durable. A crash keeps the durable names and a
+ * prefix of the journal. For each file, it keeps the bytes of the last fsync(), the latest bytes, or a mix of both in
+ * blocks of 512 bytes.
  *
- * A crash only copies the files that survive, and the program continues. At the end of dst_crash(), the copies replace
- * the files. */
+ * A crash only copies what survives, and the program continues. At its end, dst_crash() restores the copies. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,7 +32,7 @@ static table now, durable, left;
 static change journal[MOST_CHANGES];
 static size_t num_changes;
 
-/* the bytes of each inode that survived the crash */
+/* for each inode, the bytes that survived the crash */
 static struct remains {
   char *bytes;
   size_t count;
@@ -214,7 +214,7 @@ DST_EXPORT bool dst_scheduler_has_crashed(void);
 bool dst_scheduler_has_crashed(void) { return has_crashed; }
 
 /* Ends a section in which the file system may crash. If no crash has happened, one may happen now. After a crash, each
- * surviving file gets a new memfd, so the program's open descriptors refer to nameless files. */
+ * surviving file gets a new memfd, so the program's open descriptors refer to unlinked files. */
 DST_EXPORT bool dst_scheduler_crash_end(void);
 bool dst_scheduler_crash_end(void) {
   calls_until_crash = 0;

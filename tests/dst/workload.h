@@ -1,5 +1,5 @@
 /* Functions for workloads of the simulation. A workload is a file that defines dst_workload(). The program dst_NAME
- * runs the workload under the scheduler, or with real threads and no misfortunes. Thread rule: all functions are
+ * runs the workload under the scheduler, or with real threads and without misfortunes. Thread rule: all functions are
  * thread-safe. */
 #ifndef TDICT_TESTS_DST_WORKLOAD_H
 #define TDICT_TESTS_DST_WORKLOAD_H
@@ -17,7 +17,7 @@ _Noreturn void dst_fail(const char *format, ...) __attribute__((format(printf, 1
 /* Returns true under the scheduler. Time is then virtual, and files are in memory. */
 bool dst_is_simulated(void);
 
-/* Kinds of misfortune. A set of kinds has the bit 1u << kind for each of its kinds. */
+/* Kinds of misfortune, which are injected faults and other rare events. Bit 1u << kind of a set stands for the kind. */
 enum dst_misfortune { DST_SPURIOUS, DST_EARLY_TIMEOUT, DST_ALLOC, DST_THREAD, DST_DRIVER, DST_IO };
 /* Sets whether misfortunes of these kinds may happen from now on. At first, only spurious wakeups may happen. Kinds in
  * the environment variable DST_OFF never happen. */
@@ -28,8 +28,8 @@ void dst_spare(bool is_spared);
 /* Returns true if a call of this kind must fail now. The scheduler calls this function for the calls that it replaces.
  * A workload with its own driver calls it with DST_DRIVER before each driver call. */
 bool dst_is_unlucky(enum dst_misfortune kind);
-/* Returns the number of calls that have failed by misfortune so far. Spurious wakeups, early timeouts, and interrupted
- * or short reads and writes do not count: the program must not notice them. */
+/* Returns how many calls injected faults have made fail so far. Does not count spurious wakeups, early timeouts, and
+ * interrupted or short reads and writes, because the library must handle them without an error. */
 uint64_t dst_num_faults(void);
 
 /* Returns the folder for files, which is empty at first: "/dst" under the scheduler, otherwise a temporary folder. */
@@ -37,7 +37,7 @@ const char *dst_folder(void);
 /* Runs `body`. Under the scheduler, the file system may crash while `body` runs. Returns true after a crash. The folder
  * then has the files that survived the crash. */
 bool dst_crash(void (*body)(void *data), void *data);
-/* For calls in `body`. Returns true if the crash has already happened. Later changes then do not survive. */
+/* Returns true in `body` after the crash. Later changes do not survive. */
 bool dst_has_crashed(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Implements a driver whose calls fail on demand, and which retains the wrapped driver. Thread rule: see the header. */
+/* Implements the driver of driver_fault.h, which retains the wrapped driver. Thread rule: see the header. */
 #include "support/driver_fault.h"
 
 #include <pthread.h>
@@ -31,7 +31,7 @@ static void stall(fault_driver *f) {
   if (f->arm_number == arm_number) f->stalled = false;
 }
 
-/* Counts a call and stalls it if required. Returns the code that the call must return. */
+/* Counts a call, and stalls it if the fault says so. Returns the fault's code if the call must fail. */
 static tdict_cu count_call(fault_driver *f, tdict_fault_kind kind) {
   tdict_cu code = TDICT_CU_SUCCESS;
   pthread_mutex_lock(&f->lock);
@@ -73,14 +73,14 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   fault_driver *f = fault_of(d);                       \
   tdict_cu result = count_call(f, TDICT_FAULT_##kind); \
   if (result == TDICT_CU_SUCCESS) CALL_INNER(f, result, entry, __VA_ARGS__)
-/* Like FAIL_OR_CALL, and returns the result. FAIL_OR_COUNT also counts the created resource. */
+/* Like FAIL_OR_CALL, but also return the result. FAIL_OR_COUNT also counts the created resource. */
 #define FAIL_OR_RETURN(kind, entry, ...)  \
   FAIL_OR_CALL(kind, entry, __VA_ARGS__); \
   return result
 #define FAIL_OR_COUNT(kind, things, entry, ...) \
   FAIL_OR_CALL(kind, entry, __VA_ARGS__);       \
   return count(f, &f->live.things, 1, result)
-/* Always calls the wrapped driver. Declares `result`, what the driver returns, and `code`, what the fault requires. */
+/* Always calls the wrapped driver. Declares `result`, the driver's code, and `code`, the fault's code. */
 #define CALL_THEN_FAIL(kind, entry, ...)                     \
   fault_driver *f = fault_of(d);                             \
   tdict_cu code = count_call(f, TDICT_FAULT_##kind), result; \
@@ -88,7 +88,7 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
 
 static tdict_cu first_failure(tdict_cu result, tdict_cu code) { return result != TDICT_CU_SUCCESS ? result : code; }
 
-/* Destroys a resource that FAIL_OR_COUNT has counted. */
+/* Destroys a resource that FAIL_OR_COUNT created, and decrements its count. */
 #define END_AND_COUNT(things, entry, ...)  \
   CALL_THEN_FAIL(END, entry, __VA_ARGS__); \
   return first_failure(count(f, &f->live.things, -1, result), code)

@@ -2,8 +2,8 @@
  * handles, addresses and codes come from the wrapped driver, tdict_driver.inner.
  *
  * A call that creates a resource or queues work fails before it reaches the wrapped driver. A call that waits, frees or
- * destroys is forwarded first and then returns the fault's code, because CUDA reports errors of earlier work in this
- * way. Thread rule: safe from any thread. */
+ * destroys is forwarded first and then returns the fault's code, because CUDA reports errors of earlier asynchronous
+ * work in this way. Thread rule: safe from any thread. */
 #ifndef TDICT_TESTS_SUPPORT_DRIVER_FAULT_H
 #define TDICT_TESTS_SUPPORT_DRIVER_FAULT_H
 
@@ -40,7 +40,7 @@ typedef enum tdict_fault_kind {
 
 typedef struct tdict_fault {
   uint32_t kinds; /* a set of TDICT_FAULT_BIT(kind); calls of these kinds are counted together */
-  int64_t n;      /* number of the call that fails, from 1 */
+  int64_t n;      /* number of the call that fails, counted from 1 */
   tdict_cu code;  /* the code that the call returns; TDICT_CU_SUCCESS: the call only stalls */
   bool lasts;     /* all later calls of these kinds fail, too */
   bool stalls;    /* the call blocks until tdict_driver_fault_release() */
@@ -53,7 +53,7 @@ typedef struct tdict_fault_live {
 
 /* Creates a driver that wraps and retains `inner`. The caller owns *out. The only error is TDICT_ENOMEM. */
 tdict_status tdict_driver_fault_open(tdict_driver *inner, tdict_driver **out, tdict_error *err);
-/* Copies the fault, and resets the counts of calls. If `fault` is NULL, no call fails. A stalled call continues. */
+/* Arms a copy of the fault and resets the call counts. If `fault` is NULL, no call fails. Resumes a stalled call. */
 void tdict_driver_fault_arm(tdict_driver *d, const tdict_fault *fault);
 /* Returns whether a call has failed or stalled since the last tdict_driver_fault_arm(). */
 bool tdict_driver_fault_fired(tdict_driver *d);
@@ -65,8 +65,8 @@ bool tdict_driver_fault_is_stalled(tdict_driver *d);
 void tdict_driver_fault_release(tdict_driver *d);
 /* Writes the numbers of live resources to *out. */
 void tdict_driver_fault_get_live(tdict_driver *d, tdict_fault_live *out);
-/* Sets a function that runs before (with true) and after (with false) each call of the wrapped driver except error_text
- * and ctx_current, on the same thread. Call before other threads use the driver. */
+/* Sets a function that is called with true before each call of the wrapped driver and with false after it, on the same
+ * thread. It is not called for error_text and ctx_current. Call before other threads use the driver. */
 void tdict_driver_fault_set_around(tdict_driver *d, void (*fn)(bool begins));
 /* Sets a function that is called before each call that can fail. If the function returns true, the call returns
  * TDICT_CU_INVALID_HANDLE. Call before other threads use the driver. */

@@ -1,4 +1,4 @@
-/* Macros for what most cases do: get the result of a call, change some fields of options, and release objects. */
+/* Macros that most cases use: they return the result of a call, change some fields of options, or release objects. */
 #ifndef TDICT_TESTS_SUPPORT_EXPRESSIONS_H
 #define TDICT_TESTS_SUPPORT_EXPRESSIONS_H
 
@@ -35,8 +35,8 @@
 #define TD_TYPE(...) \
   { .struct_size = sizeof(tdict_type), __VA_ARGS__ }
 
-/* Releases trees, tensors and other objects in order, and sets the variables to NULL: td_release(out, tensor, td).
- * Scoped variables may be released early in this way. */
+/* Releases trees, tensors and other objects in order, and sets the variables to NULL: td_release(out, tensor, td). Can
+ * also release scoped variables early. */
 #define td_release(...) TD_EACH(TD_RELEASE_, __VA_ARGS__)
 #define TD_RELEASE_(object)                                \
   (_Generic((object), tdict_tree *                         \

@@ -8,7 +8,7 @@
 
 #include "tdict/status.h"
 
-/* Makes the next `n` allocations of this thread succeed and the following one fail. If `and_all_after` is true, all
+/* Makes the next `n` allocations of this thread succeed and the one after them fail. If `and_all_after` is true, all
  * later allocations fail, too. */
 void td_fail_alloc(int64_t n, bool and_all_after);
 /* Lets all allocations succeed again. Returns true if an allocation has failed. */
@@ -16,7 +16,7 @@ bool td_fail_alloc_stop(void);
 /* Returns how many allocations this thread attempted after td_fail_alloc() and before td_fail_alloc_stop(). */
 int64_t td_allocs_seen(void);
 
-/* A loop whose rounds make the first, the second, ... allocation of a call fail. In the last round, none fails.
+/* A loop: round k makes allocation number k of a call fail. In the last round, no allocation fails.
  *
  *   TD_SWEEP(s)
  *     if (td_refused(s, tdict_load(context, path, device, NULL, &out, err))) assert_null(out); */

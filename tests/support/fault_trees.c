@@ -46,8 +46,8 @@ static tdict_tensor *small_numbers(void) {
   return t;
 }
 
-/* Returns a source tree with objects, and with a leaf for each way of copying: through slots, packed, directly from
- * pinned memory, strided, shared, empty. */
+/* Returns a source tree with objects, and with leaves that are copied through slots, packed, or copied directly from
+ * pinned memory. Some leaves are strided or empty. If `twice` is true, two keys share a tensor. */
 static tdict_tree *make_host(fw_world *w, bool hooked, bool twice) {
   const int64_t batch[] = {ROWS};
   tdict_tree *td = td_made(tree, tdict_create(1, batch, &made, err));
@@ -70,7 +70,7 @@ static tdict_tree *to_device(fw_world *w, const tdict_tree *td) {
   return td_made(tree, tdict_to_device(w->maker, td, w->device, NULL, &made, err));
 }
 
-/* Collects the bytes of a tree's leaves in C order, one leaf after another, including the tensors of objects. */
+/* The bytes of a tree's leaves, including the tensors of objects: leaf after leaf, each in C order. */
 typedef struct gathering {
   fw_world *w;
   char *out;

@@ -21,7 +21,7 @@ const char *fw_op_name(fw_op op) {
 
 static tdict_context_options options_of(const fw_world *w) {
   tdict_context_options o = td_with(tdict_context_options, device = w->device, num_threads = w->num_threads);
-  o.staging_bytes = (size_t)2 << 20; /* a smaller ring would not be registered */
+  o.staging_bytes = (size_t)2 << 20; /* a smaller ring is allocated by the driver, not registered */
   return o;
 }
 

@@ -12,7 +12,7 @@
 
 typedef enum fw_op {
   FW_TO_DEVICE,       /* a tree with hooked and flat objects */
-  FW_TO_DEVICE_ASYNC, /* starts after a stream, which then waits for the result and is recorded in it */
+  FW_TO_DEVICE_ASYNC, /* starts after the stream, which then waits for the result; also calls tdict_record_stream() */
   FW_WIRE,            /* to the device, with narrow and a conversion */
   FW_TO_HOST,
   FW_TO_HOST_ASYNC, /* into pinned memory */
@@ -43,7 +43,7 @@ typedef struct fw_world {
   tdict_tree *host_into, *device_into; /* without the objects that transfer_into() refuses */
   tdict_tree *dst_host, *dst_device;   /* destinations of transfer_into() */
   tdict_tree *one;                     /* a single tensor */
-  char *expected[4], *read;            /* bytes of host, host_into, one and the FW_WIRE result; `read`: bytes found */
+  char *expected[4], *read;            /* expected: bytes of host, host_into, one, and the FW_WIRE result */
   size_t expected_bytes[4], room;
 } fw_world;
 void fw_open(fw_world *w);
@@ -61,7 +61,7 @@ typedef struct fw_run {
   tdict_stream stream; /* a stream of the context, for FW_TO_DEVICE_ASYNC */
   tdict_status status; /* the first failure, or TDICT_OK */
   tdict_error err;
-  bool begun;         /* the operation had begun when it failed */
+  bool begun;         /* the transfer had started when it failed */
   bool done;          /* the result can be compared */
   tdict_tree *result; /* NULL: none */
 } fw_run;
@@ -81,7 +81,7 @@ const tdict_tree *fw_source(const fw_world *w, fw_op op);
 void fw_check_source_free(fw_world *w, const fw_run *run);
 void fw_let_go(fw_run *run);
 
-/* Counts of everything that is allocated: driver resources, and things (support/things.h). */
+/* The numbers of live driver resources and of live things (support/things.h). */
 typedef struct fw_counts {
   tdict_fault_live live;
   tdict_driver_sim_count sim; /* all 0 on cuda */

@@ -1,6 +1,6 @@
 /* Floating-point environments that a program can set: rounding modes, subnormal numbers treated as zero, and long
- * double with the precision of float. Sets the processor's registers, because <fenv.h> cannot set the mode of subnormal
- * numbers and needs libm. Thread rule: the functions set or read the environment of the calling thread. */
+ * double with the precision of float. Writes the processor's control registers, because <fenv.h> cannot control
+ * subnormal numbers and needs libm. Thread rule: the functions set or read the environment of the calling thread. */
 #ifndef TDICT_TESTS_SUPPORT_FLOAT_ENV_H
 #define TDICT_TESTS_SUPPORT_FLOAT_ENV_H
 

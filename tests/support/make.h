@@ -1,4 +1,4 @@
-/* Makes trees and tensors that a string describes, and fills them. For their grammar, see tree_text.h. Examples:
+/* Makes trees and tensors that a string describes, and fills them. tree_text.h has the grammar. Examples:
  *
  *   tdict_tree *batch = td_tree("[4] obs:f32[4,3] reward:f32[4]");
  *   tdict_tensor *rows = td_tensor("i64[%d,3]", count);

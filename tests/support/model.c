@@ -18,7 +18,7 @@ static uint64_t *values;
 static const void **places;
 static uint32_t num_cells, cap_cells;
 
-/* The model allocates with these functions, because tests make malloc() and calloc() fail. */
+/* The model allocates with these functions, because tests make calloc() and realloc() fail. */
 void *__real_calloc(size_t count, size_t bytes) __attribute__((weak));
 void *__real_realloc(void *old, size_t bytes) __attribute__((weak));
 
@@ -298,7 +298,7 @@ static void clear_counts(m_tree *t) {
     if (t->entries[i].tree) clear_counts(t->entries[i].tree);
 }
 
-/* Counts, in `above` of each node below a locked tree, the entries that refer to the node. Visits each node once. */
+/* Increments `above` of a child for each entry that refers to the child. Visits each node of a locked tree once. */
 static void count_below(m_tree *t) {
   if (t->mark == last_mark) return;
   t->mark = last_mark;

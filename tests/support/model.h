@@ -1,5 +1,5 @@
-/* A model with which random operations compare the library: trees of arrays that are plain lists of cells, with no
- * strides and no library code.
+/* A simple model of trees, with which random operations compare the library's trees. Arrays are plain lists of cells,
+ * without strides.
  *
  * A cell is one element, and an array lists its cells in C order. Arrays that share storage list the same cells.
  * m_check() records the address of each cell in the library's tensors, so it detects a copy that should be a view, and
@@ -95,9 +95,9 @@ m_entry *m_path(m_tree *t, const char *const *keys, int count, bool *through, m_
 /* Writes up to `room` arrays in walk order and, unless `paths` is NULL, their escaped paths. Returns their number. */
 int m_arrays(const m_tree *t, m_array **out, char (*paths)[2 * M_KEY], int room);
 
+extern bool m_ignore_places; /* if true, m_check() ignores addresses, as for copies */
 /* Compares a tree with the model. Returns NULL if they agree, otherwise a string that says how they differ. Also checks
  * the address of each cell, or records it the first time. */
-extern bool m_ignore_places; /* if true, m_check() ignores addresses, as for copies */
 const char *m_check(const m_tree *t, const tdict_tree *td);
 
 #endif

@@ -37,7 +37,7 @@ tdict_status ops_disarm(ops *o, tdict_status status) {
   if (o->refuse < 0) return status;
   bool hit = ops_refuse.end();
   o->refused = hit && status == TDICT_ENOMEM;
-  if (!hit) o->refuse = -1; /* the call ended before allocation number o->refuse */
+  if (!hit) o->refuse = -1; /* the call made no more than o->refuse allocations */
   return status;
 }
 
@@ -86,7 +86,7 @@ tdict_tensor *ops_tensor(const m_array *a) {
   return t;
 }
 
-/* Adds the model's entries. Sets the batch size of a child after adding the child, because the parent may refuse it. */
+/* Adds the model's entries. Sets the batch size of a child after adding it, because the parent may refuse this size. */
 static void fill_tree(tdict_tree *td, const m_tree *t) {
   for (int i = 0; i < t->count; i++) {
     char path[2 * M_KEY];

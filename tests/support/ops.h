@@ -23,7 +23,7 @@ struct ops {
   int answered; /* status of the operation's call; -1: no call was made */
   tdict_tree *td[OPS_POOL];
   m_tree *model[OPS_POOL];
-  tdict_error error, *err;                 /* err: error, or NULL */
+  tdict_error error, *err;                 /* err: &error, or NULL */
   const char *name;                        /* the current operation */
   char wrong[700];                         /* the first difference; "" if there is none */
   int64_t good[OPS_KINDS], bad[OPS_KINDS]; /* numbers of operations that succeeded, and that failed as expected */
@@ -119,7 +119,7 @@ tdict_status ops_index_of(const tdict_tree *td, const ops_choice *c, tdict_tree 
 tdict_status ops_shape_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
 tdict_status ops_join_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
 
-/* Leaves that are not tensors, and a tensor that identifies their elements. ops_put_values() sets in a tree: "ids", an
+/* Leaves that are not tensors, and a tensor that identifies their elements. ops_put_values() adds to a tree: "ids", an
  * int64 tensor whose elements all differ; "s", a column with the values of ops_value() for these numbers; "w", the text
  * "whole"; "u", an unbatched tensor; and "kid", a child with one more batch dimension and its own ids, s and w. */
 enum { OPS_VALUE_BYTES = 64 };

@@ -208,7 +208,7 @@ static int count_nodes(const m_tree *t) {
   return count;
 }
 
-/* Adds an existing node as a shared child of another node, or a new empty tree, whose batch size may change. */
+/* Adds an existing node or a new empty tree to another node. An existing node is then shared. */
 static void op_share(ops *o) {
   node to = pick_node(o), from = pick_node(o);
   const char *key = pick_key(o);

@@ -368,7 +368,7 @@ static tdict_status put_copy(m_tree *to, const char *key, const m_entry *e) {
 
 static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separator) {
   char key[M_KEY], *part = key;
-  if (!strstr(e->key, separator)) { /* an entry that stays at its place is not checked */
+  if (!strstr(e->key, separator)) { /* an entry that is not moved is not checked */
     m_put(to, e->key, e->array, e->tree ? m_share(e->tree) : NULL);
     return TDICT_OK;
   }

@@ -182,7 +182,7 @@ static void op_row_of_empty(ops *o) {
   }
 }
 
-/* Passes trees with different batch sizes, which must be refused. */
+/* Checks that operations refuse trees with different batch sizes. */
 static void op_misfits(ops *o) {
   int s = ops_slot(o);
   m_tree *t = o->model[s];
@@ -253,7 +253,7 @@ static void op_many_keys(ops *o) {
   if (wrong) ops_complain(o, wrong);
 }
 
-/* Passes invalid masks and indices, values of a different dtype, and read-only storage. All must be refused. */
+/* Checks that invalid masks and indices, values of a different dtype, and read-only storage are refused. */
 static void op_bad_indices(ops *o) {
   static const int64_t five[] = {5};
   static float fixed[5];

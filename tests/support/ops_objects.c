@@ -17,7 +17,7 @@ typedef struct holder {
 } holder;
 static int64_t alive;
 
-/* Makes an object that takes over the tree. */
+/* Makes an object that owns the tree. Releases the tree if the allocation fails. */
 static tdict_status hold(tdict_tree *tree, tdict_status status, void **out) {
   if (status != TDICT_OK) return status;
   holder *h = malloc(sizeof *h);
@@ -69,7 +69,7 @@ static const tdict_type full = TD_TYPE(.name = "full", .release = end, .flatten 
                                        .clone = clone, .index = at, .stack = stack);
 static const tdict_type bare = TD_TYPE(.name = "bare", .release = end);
 
-/* The two trees of an operation: `td` has an object at `path`, and `plain` a child. No tree of the pool shares them. */
+/* The two trees of an operation: `td` has an object at `path`, and `plain` has a child there. The pool has neither. */
 typedef struct both {
   tdict_tree *td, *plain;
   char path[2 * M_KEY];
@@ -83,7 +83,7 @@ static void end_both(ops *o, both *b) {
   if (alive != b->before) ops_complain(o, "objects were not released");
 }
 
-/* Returns whether each node's batch size begins with the root's: hooks use the batch size of the object's tree. */
+/* Returns whether each node's batch size begins with the root's. Hooks use the batch size of the object's tree. */
 static bool is_regular(const m_tree *t, const m_tree *root) {
   if (t->nb < root->nb || (root->nb && memcmp(t->bs, root->bs, (size_t)root->nb * sizeof *t->bs) != 0)) return false;
   for (int i = 0; i < t->count; i++)
@@ -228,7 +228,7 @@ tdict_status ops_shape_of(const tdict_tree *td, const choice *c, tdict_tree **ou
     status = tdict_split_every(td, 0, c->n[0] + 1, made, &count, err);
   }
   if (status == TDICT_OK) *out = last_of(made, count);
-  return status == TDICT_OK && !*out ? TDICT_ENOTFOUND : status; /* the call made no pieces */
+  return status == TDICT_OK && !*out ? TDICT_ENOTFOUND : status; /* the call returned no pieces */
 }
 
 static tdict_status copy_leaf(void *user, const tdict_leaves *leaves, tdict_tensor **out, tdict_error *err) {

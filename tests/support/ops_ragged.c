@@ -1,5 +1,5 @@
 /* Operations on trees with a ragged leaf. Results are compared with plain arrays of rows. The tree also has the row
- * numbers in a tensor "t", so a result's "t" says which rows it must have. Other operations test tensors. See ops.h. */
+ * numbers in a tensor "t", so "t" in a result says which rows the result must have. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,7 +179,7 @@ static tdict_status write_value(tdict_tree *td, int64_t first, const tdict_tree 
   case 2:
     return first ? tdict_write_rows(td, first, value, err) : tdict_update_in_place(td, value, NULL, 0, err);
   default: {
-    tdict_status status = TDICT_OK; /* row by row: if it fails, some rows may be written */
+    tdict_status status = TDICT_OK; /* row by row: after a failure, some rows may already be written */
     for (int64_t i = 0; i < tdict_batch_size(value)[0] && status == TDICT_OK; i++) {
       status = tdict_index_get(NULL, value, TDICT_INDEX(TDICT_AT(i)), NULL, &row, err);
       if (status == TDICT_OK) status = tdict_write_rows(td, first + i, row, err);

@@ -67,7 +67,7 @@ static m_tree *pack_models(const packing *p, bool has_positions) {
   return made;
 }
 
-/* Removes the batch sizes of all nodes, so that the tree may also hold a scalar. Packing stacks scalars. */
+/* Removes the batch sizes of all nodes, so that the tree may also have scalars. */
 static void drop_batch_sizes(m_tree *t) {
   t->nb = 0;
   for (int i = 0; i < t->count; i++)

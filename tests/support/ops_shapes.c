@@ -23,7 +23,7 @@ static void finish(ops *o, tdict_status status, tdict_tree *td, const m_tree *fr
 typedef struct index_choice {
   tdict_indices index;
   m_map map;
-  int lists, at; /* number of lists and masks so far; position of their joint dimension in the result */
+  int lists, at; /* lists: number of lists and masks so far; at: position of their common dimension in the result */
   bool apart;    /* other dimensions are between the lists and masks */
   int64_t count; /* number of positions that each list or mask selects */
   int64_t list[M_DIMS][8], coords[M_DIMS][64];
@@ -51,7 +51,7 @@ static tdict_status note_list(index_choice *c, int d, int dims, int64_t count) {
   return TDICT_OK;
 }
 
-/* Inserts the dimension that replaces all lists and masks: at the first of them if they are adjacent, else in front. */
+/* Inserts the dimension that replaces all lists and masks: at the first of them if they are adjacent, else as first. */
 static void place_lists(index_choice *c) {
   if (c->lists == 0) return;
   m_map *map = &c->map;
@@ -183,7 +183,7 @@ static void op_index_get(ops *o) {
   end_choice(&c);
 }
 
-/* Returns whether every cell occurs only once. */
+/* Returns whether no cell occurs twice. */
 static bool distinct(const m_array *a) {
   for (int64_t i = 0; i < a->n; i++)
     for (int64_t j = i + 1; j < a->n; j++)
@@ -223,7 +223,7 @@ static void write_values(const m_tree *to, const m_tree *from) {
   }
 }
 
-/* Returns new values for one row of each array, even if arrays do not begin with the batch size. */
+/* Returns a tree of new values for one row of each array, even if arrays do not begin with the batch size. */
 static m_tree *row_of(const m_tree *t, const m_tree *root) {
   m_tree *made = m_tree_make(t == root ? t->nb - 1 : 0, t->bs + 1);
   for (int i = 0; i < t->count; i++) {

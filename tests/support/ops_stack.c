@@ -1,5 +1,5 @@
-/* Operations on lazy stacks. The items are trees of the pool and similar trees. Results are compared with the items and
- * their models. See ops.h. */
+/* Operations on lazy stacks of pool trees and similar trees. Compares results with the items and their models: see
+ * ops.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

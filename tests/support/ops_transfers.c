@@ -183,7 +183,7 @@ static void op_value_whole(ops *o) {
 }
 
 enum { DEVICE_WAYS = 9, MOST_ROWS = 4 };
-/* An operation on a tree and a second tree of the same shapes. It makes a new tree or changes the first. */
+/* An operation on a tree and a second tree of the same shapes. It makes a new tree or changes the first tree. */
 typedef struct device_op {
   uint32_t way, n[MOST_ROWS];
   int64_t rows[MOST_ROWS];

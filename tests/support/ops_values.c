@@ -77,7 +77,7 @@ static const tdict_nontensor *values_at(const tdict_tree *td, const char *path) 
   return tdict_get_object(td, path, tdict_nontensor_type(), &object, NULL) == TDICT_OK ? object : NULL;
 }
 
-/* Checks that each value of the column is ops_value() of the number at its index in "ids". Returns an error or NULL. */
+/* Checks that column "s" has ops_value() of each element of "ids" at the same index. Returns a message or NULL. */
 static const char *check_column(const tdict_tree *td) {
   const tdict_nontensor *values = values_at(td, "s");
   tdict_tensor *ids = NULL;

@@ -7,7 +7,7 @@
 #include "support/ops.h"
 #include "support/run.h"
 
-/* Returns whether every cell occurs only once. */
+/* Returns whether no cell occurs twice. */
 static bool distinct(const m_array *a) {
   for (int64_t i = 0; i < a->n; i++)
     for (int64_t j = i + 1; j < a->n; j++)
@@ -217,7 +217,7 @@ m_tree *ops_stacked(const m_tree *const *items, int count) {
   return join_trees(&j);
 }
 
-/* Joins a tree that has arrays which do not begin with its batch size. The call must return TDICT_ESHAPE. */
+/* Joins a tree in which some arrays do not begin with the batch size. The call must return TDICT_ESHAPE. */
 static void join_misfit(ops *o, int s, bool stacks, bool into) {
   const tdict_tree *items[2] = {o->td[s], o->td[s]};
   tdict_join_options options = td_with(tdict_join_options, dim = (int32_t)ops_pick(o, (uint32_t)o->model[s]->nb));
@@ -279,7 +279,7 @@ static void op_cat_into(ops *o) { join(o, false, true); }
 static void op_stack_refused(ops *o) {
   int s = ops_slot(o);
   m_tree *other = like(o, o->model[s], false);
-  if (ops_pick(o, 2) == 0 || other->count == 0 || !m_fits(other)) /* a misfit could fail before the missing key */
+  if (ops_pick(o, 2) == 0 || other->count == 0 || !m_fits(other)) /* else the call might fail with TDICT_ESHAPE first */
     m_put(other, "extra", NULL, m_tree_make(other->nb, other->bs));
   else
     m_drop(other, other->entries[0].key);
@@ -319,7 +319,7 @@ m_array *ops_first_rows(const m_array *a, void *user) {
   return m_array_map(a, &map);
 }
 
-/* Returns the masks of two rows. The second row has `rows` elements. */
+/* Returns the masks of two rows. The second row has `rows` elements that are not padding. */
 static m_tree *mask_pair(const m_tree *t, int64_t rows, const m_tree *out) {
   m_tree *made = m_tree_like(t);
   made->nb = out->nb;
@@ -392,7 +392,7 @@ static void op_rows(ops *o) {
   static arrays to, from;
   to.count = m_arrays(t, to.list, to.paths, MOST_ARRAYS);
   from.count = m_arrays(value, from.list, from.paths, MOST_ARRAYS);
-  for (int k = 0; k < from.count; k++) /* in this order, because two keys may share a storage */
+  for (int k = 0; k < from.count; k++) /* the order matters, because two keys may share a storage */
     for (int i = 0; i < to.count; i++)
       if (strcmp(to.paths[i], from.paths[k]) == 0)
         for (int64_t e = 0; e < from.list[k]->n; e++)

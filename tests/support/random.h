@@ -1,4 +1,4 @@
-/* Random numbers for cases (splitmix64). Equal seeds give equal numbers on every machine. */
+/* Random numbers for cases (splitmix64). A seed produces the same numbers on every machine. */
 #ifndef TDICT_TESTS_SUPPORT_RANDOM_H
 #define TDICT_TESTS_SUPPORT_RANDOM_H
 

@@ -7,7 +7,7 @@
 #include "device/devices.h"
 #include "support/test.h"
 
-/* libcuda functions, declared here again, because the declarations in tdict may be wrong. */
+/* libcuda functions, declared independently of tdict, whose declarations could be wrong. */
 typedef unsigned long long cu_address;
 typedef struct raw_cuda {
   int (*init)(unsigned flags);
@@ -34,7 +34,7 @@ struct raw_memory {
   raw_cuda cuda;
   void *primary; /* cuda: the device's primary context */
   int number;    /* cuda: the device's CUdevice */
-  void *copying; /* cuda: a stream for copies; created before all blocks, see compute-sanitizer in docs/testing.md */
+  void *copying; /* cuda: a stream for copies, created before all blocks: see compute-sanitizer in docs/testing.md */
 };
 
 static void cu(int result, const char *call) {
@@ -100,7 +100,7 @@ void raw_close(raw_memory *raw) {
   free(raw);
 }
 
-/* Returns the host address of bytes that are on the cpu or on the simulated device. */
+/* Returns the host address of bytes in host memory or on the simulated device. */
 static void *host_bytes(raw_memory *raw, const void *address, size_t bytes) {
   if (raw->device.type == TDICT_DEVICE_CPU) return (void *)(uintptr_t)address;
   char *first = tdict_sim_host_pointer(raw->stream, address);

@@ -1,6 +1,6 @@
 /* Reads and writes device memory without the library, so that a test can check what the library did.
  *
- * Uses memcpy() for the cpu, libcuda's copies for cuda, and tdict_sim_host_pointer() for the simulated device. These
+ * Uses memcpy() on the CPU, libcuda's copies on CUDA, and tdict_sim_host_pointer() on the simulated device. The
  * functions do not wait for the library's work, so the caller must wait first. A write or fill is complete when the
  * call returns. Call from the main thread, because failures end the case. */
 #ifndef TDICT_TESTS_SUPPORT_RAW_H

@@ -1,4 +1,4 @@
-/* Reads from /proc/self/task whether other threads run: see rest.h. Owns no data. Thread rule: safe from any thread. */
+/* Implements rest.h with /proc/self/task. Owns no data. Thread rule: safe from any thread. */
 #include "support/rest.h"
 
 #include <dirent.h>
@@ -14,7 +14,7 @@
 enum { MAX_THREADS = 256, POLLS = 100 };
 static const int64_t PATIENCE_NS = 60 * INT64_C(1000000000);
 
-/* The last known state of a thread. The kernel counts how often a thread sleeps and is preempted. */
+/* The last known state of a thread, with the kernel's counts of its sleeps and preemptions. */
 typedef struct thread {
   long id;
   bool exists, asleep;
@@ -78,7 +78,7 @@ static bool find_new(thread_list *l) {
   return l->count > before;
 }
 
-/* Defined only in programs that run under the scheduler of tests/dst/, which knows which threads can run. */
+/* Defined only in programs that run under the scheduler of tests/dst/, which needs no /proc. */
 __attribute__((weak)) bool dst_scheduler_rest(void);
 
 /* Looks at all threads in rounds. A thread that sleeps in two successive rounds and has not run in between has slept

@@ -1,7 +1,7 @@
 /* SANITIZED: 1 in a build whose sanitizer keeps freed memory and catches signals, else 0. THREAD_SANITIZED: 1 in a
- * build with ThreadSanitizer, else 0. SANITIZED_STEP: the step of loops over many similar rounds: 1, or 5 with
- * AddressSanitizer and 11 with ThreadSanitizer, which are slower. sanitized_first(k): the first round of such a loop in
- * its variant k, so that the variants run different rounds. */
+ * build with ThreadSanitizer, else 0. SANITIZED_STEP: the step of loops over many similar rounds: 5 with
+ * AddressSanitizer, 11 with ThreadSanitizer, else 1. sanitized_first(k): the first round of variant k of such a loop,
+ * so that its variants run different rounds. */
 #ifndef TDICT_TESTS_SANITIZED_H
 #define TDICT_TESTS_SANITIZED_H
 

@@ -2,7 +2,7 @@
  *
  *   scoped_tree td = td_tree("obs:f32[4,3]"), out = NULL;
  *
- * A variable may be NULL. A failing case releases nothing, because cmocka leaves it by longjmp(). */
+ * A variable may be NULL. If a case fails, nothing is released, because cmocka leaves the case with longjmp(). */
 #ifndef TDICT_TESTS_SUPPORT_SCOPED_H
 #define TDICT_TESTS_SUPPORT_SCOPED_H
 
@@ -20,7 +20,7 @@
 #include "tdict/tdict.h"
 
 TDICT_BEGIN_DECLS
-/* Types of src/, whose headers most tests do not include. */
+/* Internal types, declared here because most tests do not include the headers of src/. */
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_pool tdict_pool;
 typedef struct tdict_driver tdict_driver;
@@ -31,7 +31,7 @@ void tdict_driver_release(tdict_driver *d);
 /* The type of a variable whose address is passed to `function` at the end of its block. Example: `#define scoped_rig
  * TD_SCOPED(rig_close, rig)`. */
 #define TD_SCOPED(function, type) __attribute__((cleanup(function), unused)) type
-/* Declares what `#define scoped_NAME TD_SCOPED_NAMED(NAME)` needs. The variables are pointers. */
+/* Declares what `#define scoped_NAME TD_SCOPED_NAMED(NAME)` needs, for pointers to `type`. */
 #define TD_DECLARE_SCOPED(name, type, release) \
   typedef type *td_scoped_##name;              \
   static inline void td_end_##name(td_scoped_##name *variable) { release(*variable); }

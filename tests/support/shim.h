@@ -1,5 +1,5 @@
 /* Replaces a driver's table with a copy that the test can change. Changed entries may call the originals in shim.real.
- * Use while no transfer runs. */
+ * Install and remove it only while no transfer runs. */
 #ifndef TDICT_TESTS_SUPPORT_SHIM_H
 #define TDICT_TESTS_SUPPORT_SHIM_H
 

@@ -61,7 +61,7 @@ tdict_tree *stamp_tree(int64_t generation) {
 static tdict_status refill_one(void *user, const tdict_entry *e, tdict_error *err) {
   (void)err;
   if (!e->tensor || !tdict_tensor_numel(e->tensor)) return TDICT_OK;
-  int64_t *data = tdict_tensor_data(e->tensor); /* the elements have no gaps, in any order of dimensions */
+  int64_t *data = tdict_tensor_data(e->tensor); /* the elements have no gaps, even if the dimensions are permuted */
   if (!data) return TDICT_ENOTFOUND;
   fill(e->tensor, data, stamp_word(*(const int64_t *)user, e->key[1] - '0'));
   return TDICT_OK;
@@ -144,7 +144,7 @@ static void end_nest(void *self) {
   atomic_fetch_sub(&alive, 1);
 }
 
-/* Makes an object that takes over the tree. On failure, the caller keeps the tree. */
+/* Makes an object that owns the tree. On failure, returns NULL, and the caller still owns the tree. */
 static nest *make_nest(tdict_tree *tree) {
   nest *n = malloc(sizeof *n);
   if (!n) return NULL;

@@ -1,5 +1,5 @@
-/* Trees whose words identify them: each word of a leaf contains a generation and the number of the leaf, so a word from
- * another generation or leaf is always detected. Also objects that contain such trees and start transfers in their
+/* Trees whose elements identify them: each word of a leaf encodes a generation and the number of the leaf, so a check
+ * detects every word from another generation or leaf. Also objects that contain such trees and start transfers in their
  * hooks. Thread rule: all functions are safe from any thread, and none asserts. */
 #ifndef TDICT_TESTS_SUPPORT_STAMPS_H
 #define TDICT_TESTS_SUPPORT_STAMPS_H
@@ -24,7 +24,7 @@ int64_t stamp_check(const tdict_tree *td, char *why, size_t bytes);
 extern const tdict_type stamp_nest;
 /* Puts an object into a tree at "nest", with objects nested `depth` levels deep. The only error is TDICT_ENOMEM. */
 tdict_status stamp_put_nest(tdict_tree *td, int depth, int64_t generation, tdict_error *err);
-/* Sets the number of threads in the pools of the tested contexts. Hooks never ask for more threads. */
+/* Tells the hooks how many pool threads a tested context has. Hooks never ask for more threads. */
 void stamp_set_pool(int num_threads);
 /* Sets a tree that other transfers write at the same time. Some hooks move this tree, so they wait for transfers that
  * may have begun after them. The tree is retained until the next call. NULL: none. */

@@ -16,7 +16,7 @@ static inline tdict_status td_take(tdict_status status, tdict_future *future, td
   return status;
 }
 
-/* Copies options without `stats`, which goes to *stats. Returns the copy, or `options` if NULL or of another size. */
+/* Moves options->stats to *stats. Returns a copy of the options without it, or `options` if NULL or of another size. */
 static inline const tdict_transfer_options *td_split_stats(const tdict_transfer_options *options,
                                                            tdict_transfer_options *copy, tdict_transfer_stats **stats) {
   *stats = NULL;

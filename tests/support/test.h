@@ -1,6 +1,6 @@
-/* Used by each test file: macros for cases, the device of the run, asserts, and random data.
+/* Included by each test file: macros that define cases, the device of the run, asserts, and random data.
  *
- * A test file includes this header and defines cases. CMake finds each case by the name of its macro at the start of a
+ * CMake finds each case by the name of its macro at the start of a
  * line:
  *   CASE(name)         runs once
  *   DEVICE_CASE(name)  runs on host, sim and cuda
@@ -11,7 +11,7 @@
  * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`. It exits with 0 if the case passed, with 77 if the
  * case was skipped (and prints the reason), otherwise with a different status.
  *
- * cmocka's asserts work only on the main thread. Other threads count failures, which the main thread checks. */
+ * cmocka's asserts work only on the main thread. Other threads count failures, and the main thread checks the count. */
 #ifndef TDICT_TESTS_SUPPORT_TEST_H
 #define TDICT_TESTS_SUPPORT_TEST_H
 
@@ -88,7 +88,7 @@ tdict_device td_device(void);
  * its device is ignored. */
 tdict_context *td_context(const tdict_context_options *options);
 
-/* Runs a function after the case, if the case passes, for example to release what the cases of a folder share. */
+/* Registers a function that runs after the case if the case passes, for example to release shared objects. */
 void td_at_end(void (*run)(void));
 
 /* Returns the value of a command-line option, such as td_option("--ops"), or NULL. */
@@ -124,7 +124,7 @@ extern tdict_error td_last_error;
       fail_msg("%s: returned %s (the error has %s, '%s'), wanted %s", #call, tdict_status_name(td_status_), \
                tdict_status_name((tdict_status)err->status), err->message, #wanted);                        \
     if (!strstr(err->message, (text)))                                                                      \
-      fail_msg("%s: the message '%s' does not hold '%s'", #call, err->message, (text));                     \
+      fail_msg("%s: the message '%s' does not contain '%s'", #call, err->message, (text));                  \
   } while (0)
 /* Like td_fails(), but the error must also have the path `where`. */
 #define td_fails_at(wanted, text, where, call)      \

@@ -1,5 +1,5 @@
-/* Objects for tests of transfers: a struct with two tensors. One type has hooks that pin and move the object, the other
- * can be flattened.
+/* Objects for tests of transfers: structs with two tensors. One type has hooks that pin and move the object. The other
+ * type can be flattened.
  *
  * Existing things are counted, so that a test can detect leaks. Thread rule: hooks run on any thread. */
 #ifndef TDICT_TESTS_SUPPORT_THINGS_H
@@ -16,7 +16,7 @@ extern const tdict_type thing_hooked;
 /* Has the hooks flatten and unflatten. Its tree has the keys "a" and "b". */
 extern const tdict_type thing_flat;
 
-/* Creates a thing that takes over the tensors. On failure, returns NULL, and the caller keeps the tensors. */
+/* Creates a thing that owns the tensors. On failure, returns NULL, and the caller still owns the tensors. */
 thing *thing_create(tdict_tensor *a, tdict_tensor *b);
 /* Returns the number of things that exist. */
 int64_t thing_count(void);

@@ -1,5 +1,5 @@
-/* Implements the table of thread_comm.h with one lock and one condition variable. A collective operation ends when all
- * ranks have posted their buffers: the last rank makes all copies. Messages between two ranks wait in a list. */
+/* Implements the table of thread_comm.h with one lock and one condition variable. The last rank that posts its buffers
+ * for a collective operation makes all copies. Messages between two ranks wait in a list. */
 #include "support/thread_comm.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@ typedef struct post {
   int32_t root;
   tdict_dtype dtype;
   tdict_reduce_op op;
-  size_t reads, writes; /* bytes to copy from the device before, and to the device after */
+  size_t reads, writes; /* bytes to copy from the device before the operation, and to the device after it */
 } post;
 typedef struct mail {
   struct mail *next;
@@ -101,7 +101,7 @@ static bool is_deadlock(const thread_world *w) {
   return true;
 }
 
-/* Waits for a change. Returns an error if no change can happen, or at the deadline. Call with the lock held. */
+/* Waits for a change. Returns an error at the deadline, or if no change is possible. Call with the lock held. */
 static tdict_status await_change(rank_state *r, int wanted, int64_t deadline, tdict_error *err) {
   thread_world *w = r->world;
   if (r->is_aborted) return tdict_fail(err, TDICT_ECANCELLED, "threads: rank %d gave up", r->rank);
@@ -128,7 +128,7 @@ static tdict_status begin_call(rank_state *r, thread_kind kind, size_t bytes, td
   return tdict_fail(err, TDICT_EIO, "threads: the connection of rank %d is broken", r->rank);
 }
 
-/* Makes all copies of a collective operation, once all ranks have posted their buffers. */
+/* Makes all copies of a collective operation, after all ranks have posted their buffers. */
 static void complete(thread_world *w) {
   const post *first = &w->ranks[0].posted;
   w->mixed = false;
@@ -224,7 +224,7 @@ static tdict_status run_on_host(rank_state *r, const post *p, int64_t timeout_ns
   return meet(r, p, timeout_ns, err);
 }
 
-/* Records how many bytes a call received, and damages a byte if the test asked for it. Call with the lock held. */
+/* Records how many bytes a call received. Flips the bits that thread_world_damage() chose. Call with the lock held. */
 static void receive(rank_state *r, const post *p, int call) {
   const thread_world *w = r->world;
   const bool gathers = p->kind == THREAD_EXCHANGE || p->kind == THREAD_ALL_GATHER;

@@ -27,7 +27,7 @@ void thread_world_destroy(thread_world *world);
 /* Fills in the table of a rank. The table owns no memory, so its `destroy` only counts its calls. */
 void thread_world_table(thread_world *world, int rank, tdict_comm_table *out);
 
-/* Makes call number `call` (from 0) of the rank's table fail, and all later calls of this table. Other ranks that wait
+/* Makes call number `call` (from 0) of the rank's table and all later calls of this table fail. Other ranks that wait
  * for this rank get TDICT_ELOST at once or, if `silent`, wait until their time limit. */
 void thread_world_fail(thread_world *world, int rank, int call, bool silent);
 

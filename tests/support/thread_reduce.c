@@ -1,4 +1,4 @@
-/* Reduces elements for the communicator of tests/support/thread_comm.h. */
+/* Implements the reductions of the communicator in tests/support/thread_comm.h. */
 #include "support/thread_comm.h"
 
 bool thread_can_reduce(tdict_dtype dtype, tdict_reduce_op op) {

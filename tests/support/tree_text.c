@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The current position in the string `all`. Error messages quote the string, and the rest of it from this position. */
+/* The current position in the string `all`. Error messages quote the whole string and its unread part. */
 typedef struct reader {
   const char *at, *all;
   tdict_error *err;

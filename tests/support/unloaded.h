@@ -1,6 +1,6 @@
-/* Trees whose leaves are read by a callback. A *disk* counts the reads, can stop them at a gate, and can make one of
- * them fail. Each *file* of a disk is an unloaded storage whose content is a buffer of the test. Thread rule: reads run
- * on any thread, all other functions on the main thread. */
+/* Trees whose leaves are read by a callback. A *disk* counts the reads, can hold them at a gate, and can make one read
+ * fail. Each *file* of a disk is an unloaded storage whose content is a buffer of the test. Thread rule: reads run on
+ * any thread, all other functions on the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_UNLOADED_H
 #define TDICT_TESTS_SUPPORT_UNLOADED_H
 

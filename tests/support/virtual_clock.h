@@ -1,7 +1,7 @@
 /* A clock for tests that jumps ahead when a thread sleeps. While td_clock.is_virtual is true, nanosleep() in the
  * library returns at once and advances CLOCK_MONOTONIC as if the thread had slept. The clock also advances in real
- * time, because some threads spin until a deadline. A test file that includes this header must name
- * __wrap_clock_gettime and __wrap_nanosleep, see cmake/tdict_tests.cmake. Thread-safe. */
+ * time, because some threads spin until a deadline. A test file that includes this header must mention
+ * __wrap_clock_gettime and __wrap_nanosleep, so that CMake wraps them. Thread-safe. */
 #ifndef TDICT_TESTS_SUPPORT_VIRTUAL_CLOCK_H
 #define TDICT_TESTS_SUPPORT_VIRTUAL_CLOCK_H
 

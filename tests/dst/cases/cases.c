@@ -1,5 +1,4 @@
-/* Small programs for the tests of the scheduler. The environment variable DST_CASE names the program that a run
- * executes. */
+/* Small programs for check.py, which tests the scheduler. The environment variable DST_CASE selects the program. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +20,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, other_lock = PTHREAD_MU
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_t threads[4];
 
-/* Starts a thread. Tries again if a misfortune makes pthread_create() fail. */
+/* Starts a thread. Tries again if an injected fault makes pthread_create() fail. */
 static void start(int number, void *(*run)(void *)) {
   int code;
   do code = pthread_create(&threads[number], NULL, run, NULL);
@@ -30,7 +29,7 @@ static void start(int number, void *(*run)(void *)) {
 }
 static void join(int number) { pthread_join(threads[number], NULL); }
 
-/* ---- repeats: everything that could differ between two runs changes the decisions or the output ---- */
+/* ---- repeats: uses everything that could differ between two runs ---- */
 
 static _Atomic(uint64_t) counter, mixed;
 
@@ -96,7 +95,7 @@ static void spurious_wakeup(void) {
   }
 }
 
-/* A planted lost wakeup: the flag is set and signalled without the lock, between the check of the flag and the wait. */
+/* A planted lost wakeup: the flag is set and signalled without the lock, maybe between the check and the wait. */
 static atomic_bool flag;
 static void *wait_for_flag(void *argument) {
   (void)argument;
@@ -239,7 +238,7 @@ static void crash(void) {
 static void real_file(void) { (void)!open("/etc/hostname", O_RDONLY); }
 static void other_process(void) { (void)!fork(); }
 
-/* ---- the end of a thread ---- */
+/* ---- thread exit ---- */
 
 static pthread_key_t key;
 static void use_lock(void *value) {

@@ -2,7 +2,7 @@
 
 usage: check.py TEST LIBRARY PROGRAM PROGRAM_ATOMIC
        check.py unit_cases LIBRARY TEST_PROGRAM...
-PROGRAM is compiled as usual. PROGRAM_ATOMIC is compiled with -fsanitize=thread and linked with LIBRARY."""
+PROGRAM is compiled without a sanitizer. PROGRAM_ATOMIC is compiled with -fsanitize=thread and linked with LIBRARY."""
 
 import os
 import pathlib
@@ -37,18 +37,18 @@ def hash_of(output):
 
 
 def test_repeats():
-    """The same seed gives the same decisions, times and addresses. A different seed gives different decisions."""
+    """Runs with the same seed have the same decisions, times and addresses. A different seed changes the decisions."""
     for program in (PROGRAM, PROGRAM_ATOMIC):
         for policy in ("random", "pct"):
             found = [hash_of(run("repeats", 7, program, DST_POLICY=policy)[1]) for _ in range(3)]
             need(found[0][1] and found == found[:1] * 3, f"{program.name}, {policy}: three runs differ: {found}")
-            need(hash_of(run("repeats", 8, program, DST_POLICY=policy)[1]) != found[0], "two seeds give the same run")
+            need(hash_of(run("repeats", 8, program, DST_POLICY=policy)[1]) != found[0], "two seeds have the same run")
         atomic = hash_of(run("repeats", 7, program, DST_ATOMIC="0")[1]) != hash_of(run("repeats", 7, program)[1])
         need(atomic == (program == PROGRAM_ATOMIC), f"{program.name}: DST_ATOMIC has the wrong effect")
 
 
 def test_repeats_elsewhere():
-    """A seed gives the same run even if the program is in another folder and other environment variables are set."""
+    """The run of a seed does not depend on the program's folder and the environment variables."""
     with tempfile.TemporaryDirectory() as folder:
         for program in (PROGRAM, PROGRAM_ATOMIC):
             there = pathlib.Path(folder) / "a-folder-with-a-longer-name" / program.name
@@ -107,7 +107,7 @@ def counts(output):
 
 
 def test_misfortunes():
-    """If misfortunes are frequent, each kind happens in the run of seed 1, but not if that kind is switched off."""
+    """With frequent misfortunes, every kind occurs in the run of seed 1, unless that kind is switched off."""
     often = {f"DST_RARITY_{kind}": "3" for kind in ("spurious", "early_timeout", "alloc", "thread", "driver", "io")}
     found = counts(run("misfortunes", 1, **often)[1])
     need(all(found.values()), f"some kinds never happened: {found}")
@@ -123,7 +123,7 @@ def test_misfortunes():
 
 def test_crash():
     """A crash damages a file only if its bytes were not flushed."""
-    need(seeds_that_find("crash", "the file is neither old nor new") >= 10, "fewer than 10 of 20 seeds lost bytes")
+    need(seeds_that_find("crash", "the file is neither old nor new") >= 10, "fewer than 10 of 20 seeds damaged a file")
     need(seeds_that_find("crash", "", DST_SYNCS="1") == 0, "a crash lost bytes that were flushed")
 
 
@@ -136,7 +136,7 @@ def test_refusals():
 
 
 def test_destructors():
-    """A seed also gives the same run if threads are detached or have destructors of thread-specific data."""
+    """Runs with the same seed are equal even if threads are detached or have destructors of thread-specific data."""
     found = [hash_of(run("destructors", 3)[1]) for _ in range(5)]
     need(found == found[:1] * 5, f"five runs differ: {found}")
 
@@ -150,7 +150,7 @@ def test_replay():
             again = run("repeats", 5, program, DST_REPLAY=str(choices), DST_POLICY="pct")[1]
             need(choices.stat().st_size > 0, "no choices were recorded")
             need(hash_of(run("repeats", 5, program, DST_POLICY="pct")[1])[0] == first, "recording changes the run")
-            need(hash_of(again)[0] == first, f"{program.name}: replaying the choices gives another run")
+            need(hash_of(again)[0] == first, f"{program.name}: replaying the choices leads to a different run")
             choices.write_text("")
             need(run("lost_update", 5, program, DST_REPLAY=str(choices))[0] == 0, "threads switched without a choice")
 

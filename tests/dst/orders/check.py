@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the models of this folder with the model checker GenMC, which tries all executions that the memory model of C11
-allows.
+"""Runs the models of this folder with the model checker GenMC, which explores all executions that the
+memory model of C11 allows.
 
 usage: check.py [--genmc PROGRAM] [--match REGEX] ROOT
 
@@ -26,8 +26,8 @@ sys.path.insert(0, str(FOLDER.parents[1] / "gates"))
 import mutants  # noqa: E402
 
 OPTIONS = ["--rc11", "--check-liveness", "--disable-estimation", "--unroll=9"]
-# Without spin-assume, only loops that ring.c marks may wait. Instruction caching is off because with it GenMC 0.11
-# wrongly reports accesses to freed local variables of functions called in a loop.
+# spin-assume is off, so GenMC treats only the loop that ring.c marks as a waiting loop. Instruction caching is off
+# because with it GenMC 0.11 wrongly reports accesses to freed local variables of functions called in a loop.
 RING = ["--disable-spin-assume", "--disable-instruction-caching"]
 
 

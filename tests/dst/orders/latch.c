@@ -1,5 +1,5 @@
 /* Model of the latch: src/core/sched/latch.c with two threads that count down, or one thread that opens the latch, and
- * a reader. When the latch is open, the reader must see what the threads wrote, and may free the latch. READER says how
+ * a reader. When the latch is open, the reader must see the threads' writes, and may free the latch. READER says how
  * the reader waits. */
 #include "model.h"
 

@@ -1,6 +1,6 @@
 /* Replaces system functions for the models in this folder. A model checker runs a real source file with two or three
  * threads, in all interleavings and memory orders that C11 allows. GenMC has no condition variables, so this file
- * implements them with a counter. It is relaxed, so that only the mutex orders other accesses. Thread-safe. */
+ * implements them with a counter. The counter is relaxed, so that only the mutex orders other accesses. Thread-safe. */
 #ifndef TDICT_TESTS_DST_ORDERS_MODEL_H
 #define TDICT_TESTS_DST_ORDERS_MODEL_H
 

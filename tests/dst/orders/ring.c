@@ -2,7 +2,7 @@
  * threads instead of processes. Each worker publishes NUM_BATCHES batches and leaves the ring. If IS_CLOSED is 0, the
  * trainer must get each batch once, each worker's batches in order, with the bytes that the worker wrote, and then
  * learn that no worker is left. If IS_CLOSED is 1, the trainer takes one batch and destroys the ring, and the workers
- * must end. No thread may wait for a change that has already happened. */
+ * must stop. No thread may wait for a change that has already happened. */
 #include "model.h"
 
 #include "core/base/error.h"
@@ -25,7 +25,7 @@ static long model_futex(_Atomic(uint32_t) *word, int operation, long value) {
   return 0;
 }
 
-/* Replacements of the other functions that the sources call. */
+/* Replacements for the other functions that the sources call. */
 bool tdict_forkmark_forked(const tdict_forkmark *mark) { return mark != NULL; }
 bool tdict_storage_wait(tdict_storage *s, bool to_write, int64_t deadline_ns) { return true; }
 int poll(struct pollfd *fds, nfds_t count, int timeout) { return 0; }
@@ -39,7 +39,7 @@ static struct {
 static int bytes[NUM_SLOTS]; /* the contents of the slots' trees */
 static char trees[NUM_SLOTS];
 
-/* Fills in the handle of one process. */
+/* Fills in a thread's handle of the ring. `slots` belongs to the thread. */
 static void make_handle(tdict_share_ring *r, tdict_ring_slot *slots) {
   r->words = &words.head;
   r->left = words.left;

@@ -1,9 +1,9 @@
-/* Locked trees that are sent, unlocked, changed and sent again.
+/* Tests transfers of locked trees that are later unlocked, changed and sent again.
  *
  * Two threads send one locked tree, whose plan the library keeps. A third thread sometimes unlocks the tree, changes it
  * and locks it again. Trees are blocks made by tdict_create_from(), consolidated trees, or trees with one storage for
  * each leaf. A tree must not change while a call reads it, so the workload changes the tree under a read-write lock. A
- * transfer must copy the tree as it was at the start of the transfer. */
+ * transfer must copy the state of the tree at the start of the transfer. */
 #include <pthread.h>
 
 #include "tdict/clone.h"
@@ -98,7 +98,7 @@ static void change_tree(stage *s) {
   const model_rows rows = rows_of(s, s->generation + 1);
   const int64_t count = ROWS;
   tdict_tensor *t = NULL;
-  if (way == 0 && !s->has_extra) { /* writes new bytes at the old addresses, after a wait for transfers */
+  if (way == 0 && !s->has_extra) { /* writes new bytes at the old addresses, after running transfers have ended */
     model_true(model_write(s->tree, &rows));
     s->generation++;
     return;

@@ -36,7 +36,7 @@ typedef struct parts {
   tdict_spread spread;
 } parts;
 
-/* Fills in `p`, which must not move, because the spread points into it. */
+/* Fills in *p, which must not be copied, because the spread points into it. */
 static void roll_parts(const stage *s, parts *p) {
   p->count = (int)(1 + dst_roll((uint64_t)s->num_devices));
   p->is_split = dst_roll(2);
@@ -167,7 +167,7 @@ static void promise(stage *s, int64_t generation) {
   roll_parts(s, &p);
   o.pinned_result = p.is_pinned;
   const bool has_started = model_ok(tdict_to_devices_async(s->world.context, td, &p.spread, &o, &f, model_error()));
-  tdict_release(td); /* the transfers keep the bytes */
+  tdict_release(td); /* the transfers retain the bytes */
   if (!has_started) return;
   const uint64_t way = dst_roll(6); /* 0: cancel, 1: release at once, 2 to 4: wait on a stream, 5: wait */
   if (way >= 2 && way <= 4) wait_on_stream(s, f, &p, &rows);

@@ -1,7 +1,7 @@
 /* Tests how transfers end. Threads wait for one future and release it at the same time, or read the destination of a
  * cancelled transfer. Or a stream waits for a transfer, or a transfer waits for a stream.
  *
- * Each run has one of these scenes, and repeats it several times. */
+ * Each run chooses one of these scenes and repeats it. */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -17,8 +17,8 @@ typedef struct stage {
   pthread_barrier_t barrier;
   tdict_tree *source, *target;
   model_rows rows;                    /* the rows of the source, or of the last write into the target */
-  tdict_future *futures[NUM_PLAYERS]; /* one handle for each thread; NULL: not started because of a misfortune */
-  bool needs_copy, meets_again;       /* chosen for each turn; meets_again: all threads release at the same time */
+  tdict_future *futures[NUM_PLAYERS]; /* one handle for each thread; NULL: an injected fault prevented the start */
+  bool needs_copy, meets_again;       /* chosen in each turn; meets_again: all threads release at the same time */
 } stage;
 
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
@@ -192,7 +192,7 @@ static void copy_late(stage *s) {
 
 typedef enum scene { SHARE, SHARE_TOO, LOSE, STREAMS, NUM_SCENES } scene;
 
-/* Makes a source in ordinary or pinned memory, and may lock it. Returns false after a misfortune. */
+/* Makes a source in ordinary or pinned memory, and sometimes locks it. Returns false after an injected fault. */
 static bool make_source(stage *s) {
   const bool is_pinned = dst_roll(2), is_locked = dst_roll(2);
   s->rows = rows_of(s, 1);
@@ -200,7 +200,7 @@ static bool make_source(stage *s) {
   if (s->source && is_locked) tdict_lock(s->source);
   return s->source != NULL;
 }
-/* Makes a target on the host or on the device. Returns false after a misfortune. */
+/* Makes a target on the host or on the device. Returns false after an injected fault. */
 static bool make_target(stage *s) {
   const model_rows rows = rows_of(s, 2);
   tdict_tree *td = model_tree(&rows);

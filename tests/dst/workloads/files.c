@@ -1,4 +1,4 @@
-/* Saves and loads trees, sometimes in the background, while the file system may crash.
+/* Tests saves and loads of trees, sometimes in the background, in a file system that may crash.
  *
  * Each thread has a file in one of the formats, saves new generations of a tree, and loads the file in several ways.
  * The workload records which generations each file may hold. A save that has succeeded must survive a crash. A save
@@ -52,7 +52,7 @@ static void note_start(player *p, int64_t generation) {
   p->live |= 1u << generation;
   if (!dst_has_crashed()) p->durable |= 1u << generation;
 }
-/* Records that a save has succeeded. It ran after all earlier saves of the file, so it has overwritten them. */
+/* Records that a save has succeeded. The save has overwritten the results of all earlier saves of the file. */
 static void note_success(player *p, int64_t generation) {
   const uint32_t later = ~((1u << generation) - 1);
   p->live &= later;
@@ -91,7 +91,7 @@ static tdict_save_options roll_save_options(const player *p, progress *reported)
   return o;
 }
 
-/* Makes the tree of a generation on the host or on the device. Returns NULL after a misfortune. */
+/* Makes the tree of a generation on the host or on the device. Returns NULL after an injected fault. */
 static tdict_tree *make_tree(player *p, int64_t generation, bool on_device) {
   const model_rows rows = rows_of(generation);
   tdict_tree *td = model_tree(&rows), *there = NULL;

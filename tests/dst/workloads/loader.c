@@ -1,9 +1,9 @@
-/* A loader with workers, which is resumed, restarted and destroyed.
+/* Tests a loader with workers that is resumed, restarted and destroyed.
  *
  * One thread takes batches and compares each batch with the rows that a sampler returns for its position. The thread
  * also saves states of the loader and restores them. Another thread reads statistics and states at the same time. Some
  * fetches fail. Batches stay on the host, or arrive on the device, where work on a stream reads them. When the thread
- * stops, the loader is destroyed in whatever state it is. */
+ * stops, the loader is destroyed, whatever its state. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -85,7 +85,7 @@ static tdict_status collate(void *user, const tdict_fetch_info *info, const tdic
   return tdict_stack(samples, count, NULL, &o, out, err);
 }
 
-/* Makes the dataset. Returns false after a misfortune. */
+/* Makes the dataset. Returns false after an injected fault. */
 static bool make_dataset(stage *s, tdict_dataset **out) {
   if (s->kind == TREE) {
     const model_rows rows = model_rows_of(GENERATION, 0, s->length, WIDTH);
@@ -247,7 +247,7 @@ static void consume(stage *s) {
   }
 }
 
-/* Calls the functions of the loader that any thread may call. */
+/* Calls the loader's thread-safe functions. */
 static void observe(const stage *s) {
   int64_t last = 0;
   for (int i = 0; i < NUM_STEPS / 2; i++) {
@@ -341,7 +341,7 @@ void dst_workload(void) {
     if (model_ok(tdict_stream_create(s.world.context, tdict_sim(0), &s.stream, model_error()))) {
       load(&s);
       model_calm(true);
-      (void)!tdict_stream_synchronize(s.world.context, s.stream, NULL); /* the work reads this stack frame */
+      (void)!tdict_stream_synchronize(s.world.context, s.stream, NULL); /* the queued work reads this stack frame */
       model_calm(false);
       tdict_stream_destroy(s.world.context, s.stream);
     }

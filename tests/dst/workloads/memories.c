@@ -1,7 +1,7 @@
-/* Device memory and streams: allocators of the program, memory that is freed while a stream still reads it, and
- * conversions, fills and copies within a device.
+/* Tests device memory and streams: the program's own allocators, memory that is freed while a stream still reads it,
+ * and conversions, fills and copies within a device.
  *
- * Each thread has its own trees, but all share the devices. At the end, context and driver must have equal counts. */
+ * Each thread has its own trees. All share the devices. At the end, context and driver must report equal counts. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -26,10 +26,10 @@ static model_rows rows_of(stage *s) {
 static tdict_device roll_device(void) { return tdict_sim((int32_t)dst_roll(NUM_DEVICES)); }
 static tdict_transfer_options roll_options(void) {
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = (int32_t)dst_roll(3) - 1);
-  o.mode = dst_roll(4) == 0 ? (int32_t)(1 + dst_roll(2)) : TDICT_MODE_AUTO; /* 1, 2: no staging of pageable leaves */
+  o.mode = dst_roll(4) == 0 ? (int32_t)(1 + dst_roll(2)) : TDICT_MODE_AUTO; /* 1, 2: pageable leaves are not staged */
   return o;
 }
-/* Makes a tree on a device. Returns NULL after a misfortune. */
+/* Makes a tree on a device. Returns NULL after an injected fault. */
 static tdict_tree *send(stage *s, const model_rows *rows, tdict_device device) {
   const tdict_transfer_options o = roll_options();
   tdict_tree *td = model_tree(rows), *there = NULL;
@@ -37,7 +37,7 @@ static tdict_tree *send(stage *s, const model_rows *rows, tdict_device device) {
   tdict_release(td);
   return there;
 }
-/* Copies a tree to host memory, without misfortunes. */
+/* Copies a tree to host memory. No faults are injected. */
 static tdict_tree *fetch(stage *s, const tdict_tree *td) {
   tdict_tree *back = NULL;
   model_calm(true);
@@ -132,7 +132,7 @@ static void use_allocator(stage *s) {
 
 /* ---- work on a device ---- */
 
-/* Returns element `i` of a leaf of the model as a double. */
+/* Returns element `i` of a tensor as a double. */
 static double number_at(const tdict_tensor *t, int64_t i) {
   const void *data = tdict_tensor_const_data(t);
   switch (tdict_tensor_dtype(t)) {
@@ -175,7 +175,7 @@ static void convert(stage *s) {
   if (on_stream) o.stream = stream;
   if (there && model_ok(tdict_to_dtype(there, TDICT_F64, NULL, &o, &wide, model_error()))) {
     if (on_stream && dst_roll(2)) {
-      tdict_release(there); /* the queued work keeps the bytes */
+      tdict_release(there); /* the queued work retains the bytes */
       there = NULL;
     }
     if (on_stream) model_synchronize(&s->world, stream);
@@ -207,7 +207,7 @@ static void copy(stage *s) {
   if (is_ok && model_ok(tdict_fill(to, "n.m.d", 5, NULL, model_error()))) check_filled(s, to, 5);
 }
 
-/* Releases a tree while a stream reads it. No other tree may get the memory before the stream is done. */
+/* Releases a tree while a stream reads it. No other tree may reuse the memory before the stream has read it. */
 static void read_released(stage *s) {
   const model_rows rows = rows_of(s), next = rows_of(s);
   const tdict_device device = roll_device();
@@ -280,7 +280,7 @@ static void check_counts(stage *s) {
     num_events += driver.num_events;
   }
   model_calm(false);
-  /* the context still counts what the driver destroyed although its call reported a failure */
+  /* if a destroy call fails because of an injected fault, the context still counts what the driver has destroyed */
   const bool may_differ = model_was_unlucky();
   model_true(may_differ ? counts.pinned_bytes >= driver.pinned_bytes : counts.pinned_bytes == driver.pinned_bytes);
   model_true(counts.peak_pinned_bytes >= counts.pinned_bytes);

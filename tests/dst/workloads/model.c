@@ -13,7 +13,7 @@
 
 static const unsigned all_kinds =
     1u << DST_SPURIOUS | 1u << DST_EARLY_TIMEOUT | 1u << DST_ALLOC | 1u << DST_THREAD | 1u << DST_DRIVER | 1u << DST_IO;
-/* kinds of misfortune that make no call fail */
+/* kinds of misfortune that never make a call fail */
 static const unsigned harmless_kinds = 1u << DST_SPURIOUS | 1u << DST_EARLY_TIMEOUT;
 
 static uint64_t faults_at_begin;
@@ -44,8 +44,8 @@ tdict_error *model_error(void) {
 }
 tdict_status model_status(void) { return last_status; }
 
-/* Returns true if a misfortune can have caused the status. The misfortune may have made this call fail, or an earlier
- * transfer, whose bytes are then lost. */
+/* Returns true if an injected fault can have caused the status: in this call, or in an earlier transfer whose bytes are
+ * therefore lost. */
 static bool is_excused(tdict_status status) {
   const uint32_t possible = 1u << TDICT_ENOMEM | 1u << TDICT_EDEVICE | 1u << TDICT_EIO;
   const bool reads_lost_bytes = status == TDICT_EINVAL && strstr(last_error.message, " are lost");
@@ -72,7 +72,7 @@ model_settings model_settings_default(void) {
 }
 
 /* Returns true if a driver call must fail. Making a context current never fails twice in a row, because the library
- * tries twice before it gives up and leaks resources. */
+ * tries only twice, and then leaks resources. */
 static bool must_fail(tdict_fault_kind kind) {
   static _Thread_local bool has_push_failed;
   if (kind != TDICT_FAULT_CTX_PUSH) return dst_is_unlucky(DST_DRIVER);
@@ -233,7 +233,7 @@ static void shape_of(const leaf *l, const model_rows *rows, int64_t *shape) {
 
 int32_t model_int_of(model_stamp stamp, int64_t index) { return (int32_t)(mix(stamp, WIDE, index) & 0xff) + 7; }
 
-/* Writes element `index` of a row of leaf `number`. Floats are whole numbers, so conversions are exact. */
+/* Writes element `index` of a row of leaf `number`. Floats have integral values, so conversions are exact. */
 static void element_of(int number, model_stamp stamp, int64_t index, void *out) {
   const uint64_t random = mix(stamp, number, index);
   const float real = (float)(random & 0xff);

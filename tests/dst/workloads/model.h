@@ -19,18 +19,18 @@
 
 /* ---- the status of calls ---- */
 
-/* Begins a workload. From now on, misfortunes may happen, which can make calls fail. */
+/* Begins a workload. From now on, faults are injected, which make calls fail. */
 void model_begin(void);
-/* Ends a workload: misfortunes no longer happen. */
+/* Ends a workload: no more faults are injected. */
 void model_end(void);
-/* Starts or ends a section in which no thread has misfortunes. Calls may be nested. */
+/* Starts or ends a section in which no faults are injected in any thread. Calls may be nested. */
 void model_calm(bool is_calm);
-/* Returns true if a misfortune has happened since model_begin(). */
+/* Returns true if an injected fault has made a call fail since model_begin(). */
 bool model_was_unlucky(void);
 
 /* Resets and returns this thread's error, for the last argument of a call inside model_ok() or model_may(). */
 tdict_error *model_error(void);
-/* Returns true if the call succeeded, and false if it failed because of a misfortune. Any other failure ends the
+/* Returns true if the call succeeded, and false if an injected fault made it fail. Any other failure aborts the
  * program, and so does a successful call that wrote an error. */
 #define model_ok(call) model_judge((call), 0, #call)
 /* Like model_ok(), but the call may also fail with any status whose bit (1u << status) is set in `allowed`.
@@ -46,7 +46,7 @@ tdict_status model_status(void);
 
 /* ---- devices and threads ---- */
 
-/* Opens a simulated driver whose calls can fail by misfortune. Returns NULL after a misfortune. */
+/* Opens a simulated driver with injected faults. Returns NULL if this call fails because of such a fault. */
 tdict_driver *model_open_driver(const tdict_sim_options *options);
 /* Releases the driver. Fails if its devices still have memory, streams, events or pending work. */
 void model_close_driver(tdict_driver *driver, int num_devices);
@@ -64,9 +64,9 @@ typedef struct model_settings {
 } model_settings;
 /* Returns settings with one device, two threads and the smallest staging ring. */
 model_settings model_settings_default(void);
-/* Creates a context with its own simulated driver. Returns false after a misfortune. */
+/* Creates a context with its own simulated driver. Returns false after an injected fault. */
 bool model_open(model_world *w, const model_settings *settings);
-/* Checks that a new tree can be moved to the device and back with the right bytes. Allows no misfortunes. */
+/* Checks that a new tree can be moved to the device and back with the right bytes. No faults are injected. */
 void model_next_transfer_works(model_world *w);
 /* Destroys the context. All results must have been released. Checks that the driver's devices are empty. */
 void model_close(model_world *w);
@@ -75,14 +75,14 @@ void model_close(model_world *w);
 void model_run(int count, void (*body)(int number, void *data), void *data);
 
 /* A stream that waits until the gate is opened. While a gate is shut, no kernel runs on its device, and transfers that
- * wait for the gate keep staging slots and pool threads. So a device may have only one shut gate. Until the thread
- * opens the gate, it must not take a lock or wait for a transfer without a timeout. Call model_calm(true) first,
- * because a call that fails to allocate memory waits for conflicting transfers. */
+ * wait for the gate occupy staging slots and pool threads. So a device may have only one shut gate. A thread that has
+ * shut a gate must not take a lock or wait for a transfer without a timeout. Call model_calm(true) first, because a
+ * call that fails to allocate memory waits for conflicting transfers. */
 typedef struct model_gate {
   tdict_stream stream;
   _Atomic(bool) is_open;
 } model_gate;
-/* Shuts a gate on a stream of the device. Returns false after a misfortune. */
+/* Shuts a gate on a new stream of the device. Returns false after an injected fault. */
 bool model_shut_gate(model_world *w, tdict_device device, model_gate *g);
 void model_open_gate(model_world *w, model_gate *g);
 
@@ -101,7 +101,7 @@ model_rows model_rows_of(int64_t generation, int64_t first, int64_t count, int64
 /* Returns `count` rows of `rows`, starting at row `first`. */
 model_rows model_rows_slice(const model_rows *rows, int64_t first, int64_t count);
 
-/* Makes a tree in host memory with these rows. Returns NULL after a misfortune. */
+/* Makes a tree in host memory with these rows. Returns NULL after an injected fault. */
 tdict_tree *model_tree(const model_rows *rows);
 /* Like model_tree(), but with one storage in `memory`, laid out by tdict_create_from(). */
 tdict_tree *model_block(const model_rows *rows, tdict_memory *memory);
@@ -128,10 +128,10 @@ model_look model_device_look(tdict_device device);
 void model_check_shape(const tdict_tree *td, const model_rows *rows, const model_look *look);
 /* Checks the properties and the bytes of a tree in host memory. */
 void model_check(const tdict_tree *td, const model_rows *rows, const model_look *look);
-/* Checks the properties and bytes of a tree on a device. To do so, copies the tree to the host, without misfortunes. */
+/* Checks the properties and bytes of a tree on a device. Copies the tree to the host. No faults are injected. */
 void model_check_device(model_world *w, const tdict_tree *td, const model_rows *rows, const model_look *look);
-/* A function on a stream that acts as a kernel of the program: reads the leaves "a" and "n.m.d" of a tree, and checks
- * them. The struct must not move until the stream is synchronized. */
+/* A host function on a stream that acts as a kernel of the program: checks the leaves "a" and "n.m.d" of a tree. The
+ * struct must not move until the stream is synchronized. */
 typedef struct model_reader {
   tdict_stream stream;
   const void *first, *largest;
@@ -139,8 +139,8 @@ typedef struct model_reader {
 } model_reader;
 /* Launches the kernel. Returns false after a misfortune. */
 bool model_read_on(model_reader *r, const tdict_tree *td, tdict_stream stream, const model_rows *rows);
-/* A function on a stream that acts as a kernel of the program: writes all leaves of a tree on a device. The struct must
- * not move until the stream is synchronized. */
+/* A host function on a stream that acts as a kernel of the program: writes all leaves of a tree on a device. The struct
+ * must not move until the stream is synchronized. */
 typedef struct model_writer {
   tdict_stream stream;
   tdict_tensor *leaves[MODEL_NUM_LEAVES]; /* borrowed from the tree */
@@ -149,7 +149,7 @@ typedef struct model_writer {
 } model_writer;
 /* Launches the kernel. Returns false after a misfortune. */
 bool model_write_on(model_writer *w, tdict_tree *td, tdict_stream stream, const model_rows *rows);
-/* Waits for the stream, without misfortunes. */
+/* Waits for the stream. No faults are injected. */
 void model_synchronize(model_world *w, tdict_stream stream);
 /* Returns true if a tree in host memory has the bytes of these rows. */
 bool model_has(const tdict_tree *td, const model_rows *rows);

@@ -1,8 +1,8 @@
-/* Objects whose hooks start transfers.
+/* Tests transfers of objects whose hooks start further transfers.
  *
- * The trees of this workload have objects of four types. The hooks of a crate move a tree that can hold another crate,
- * so transfers are started within transfers. The hooks of a box use the functions of tdict/hook.h. A flat object has
- * only the hooks flatten and unflatten. A stone has no hooks and stays where it is. Some crates cannot be moved. */
+ * The trees have objects of four types. The hooks of a crate move a tree that can contain another crate, so transfers
+ * are nested. The hooks of a box use the functions of tdict/hook.h. A flat object has only the hooks flatten and
+ * unflatten. A stone has no hooks and is never moved. Some crates cannot be moved. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ typedef struct thing {
   int64_t generation; /* for boxes; RELEASED: the box has been released */
 } thing;
 static _Atomic(int64_t) num_alive;
-/* for each generation, how many functions the hooks of boxes have launched, and how many of these have run */
+/* for each generation, how many functions the hooks of boxes have launched, and how many of them have run */
 static _Atomic(int) num_launched[MOST_GENERATIONS], num_ran[MOST_GENERATIONS];
 
 static void drop_thing(void *self) {
@@ -33,7 +33,7 @@ static void drop_thing(void *self) {
   free(t);
   atomic_fetch_sub(&num_alive, 1);
 }
-/* Makes an object. Takes over the tree and the tensor, even on failure. */
+/* Makes an object that owns the tree and the tensor. On failure, releases both. */
 static tdict_status make_thing(const thing *made_of, void **out) {
   thing *t = malloc(sizeof *t);
   if (!t) {
@@ -88,7 +88,7 @@ static tdict_status pin_box(const void *self, const tdict_hook *hook, void **out
   tdict_status status = tdict_hook_pin(hook, t->tensor, &pinned, err);
   return status == TDICT_OK ? make_thing(&(thing){.tensor = pinned, .generation = t->generation}, out) : status;
 }
-/* Runs on the stream that the hook gets. The hook's object must live until this work is done. */
+/* Runs on the hook's stream. The hook's object must still exist at that time. */
 static void count_run(void *user) {
   const int64_t generation = ((const thing *)user)->generation;
   if (generation < 0 || generation >= MOST_GENERATIONS)
@@ -132,7 +132,7 @@ static const tdict_type flat = {
     .struct_size = sizeof flat, .name = "flat", .release = drop_thing, .flatten = flatten, .unflatten = unflatten};
 static const tdict_type stone = {.struct_size = sizeof stone, .name = "stone", .release = drop_thing};
 
-/* Makes an object and sets it in a tree. Takes over the object's tree and tensor. */
+/* Makes an object and adds it to a tree. Always consumes the references to the object's tree and tensor. */
 static bool put(tdict_tree *td, const char *path, const tdict_type *type, const thing *made_of) {
   void *self = NULL;
   if (!made_of->tree && !made_of->tensor) return false;
@@ -146,10 +146,10 @@ static bool put(tdict_tree *td, const char *path, const tdict_type *type, const 
 }
 
 static model_rows rows_of(int64_t generation) { return model_rows_of(generation, 0, ROWS, WIDTH); }
-/* Returns the generation of the tree in a crate of a tree with this generation. */
+/* Returns the generation of a crate's tree. The tree with the crate has the given generation. */
 static int64_t inner(int64_t generation) { return generation + 100; }
 
-/* Makes a tree with nested crates, `depth` levels deep. Returns NULL after a misfortune. */
+/* Makes a tree with nested crates, `depth` levels deep. Returns NULL after an injected fault. */
 static tdict_tree *make_nest(int64_t generation, int depth, bool fails) {
   const model_rows rows = rows_of(generation);
   tdict_tree *td = model_tree(&rows);
@@ -213,7 +213,7 @@ static void check_result(const wanted *w, const tdict_tree *td) {
   model_true(tdict_device_equal(tdict_tensor_device(t), w->device) && tdict_tensor_numel(t) == ROWS);
   if (w->device.type == TDICT_DEVICE_CPU)
     model_true(memcmp(tdict_tensor_const_data(t), rows.stamps, ROWS * sizeof rows.stamps[0]) == 0);
-  if (w->has_stone) { /* stays on the host, whatever the target is */
+  if (w->has_stone) { /* stays on the host, whatever the target */
     const wanted on_host = {w->world, w->generation, tdict_cpu(), false};
     check_part(&on_host, object_of(td, "stone", &stone)->tree, w->generation, 0);
   }
@@ -226,7 +226,7 @@ static void check_stats(const tdict_future *f, bool has_stone) {
   model_true(s.num_objects_kept == (has_stone ? 1 : 0));
 }
 
-/* Sends a tree to the device and back, and checks the objects at both places. */
+/* Sends a tree to the device and back, and checks the objects in both places. */
 static void send_and_return(model_world *w, const tdict_tree *td, int64_t generation, bool has_stone) {
   const uint64_t way = dst_roll(4); /* 0: cancel, 1: release at once, otherwise: wait */
   tdict_tree *there = NULL, *back = NULL;

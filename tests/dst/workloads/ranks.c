@@ -1,7 +1,7 @@
-/* A communicator whose ranks are threads. A rank may fail, be late or die.
+/* Tests a communicator whose ranks are threads. A rank may fail, be late or die.
  *
  * All ranks make the calls listed in a script, either blocking or asynchronous. Each rank checks its results against
- * the rows that all ranks passed to the call. In some runs, a function of a rank's table fails, or a rank ends between
+ * the rows that all ranks passed to the call. In some runs, a function of a rank's table fails, a rank exits between
  * two calls, or a rank is late. Each call then returns the right result or an error. A rank that gets an error aborts
  * its communicator, as a program would, so no rank waits forever. */
 #include <stdatomic.h>
@@ -43,7 +43,7 @@ typedef struct stage {
   tdict_comm *comms[WORLD];
   script_call script[NUM_CALLS];
   bool is_async;
-  bool is_patient; /* no timeout happens early */
+  bool is_patient; /* timeouts never expire early */
   trouble trouble;
   int unlucky_rank, unlucky_call;
   int64_t timeout_ns;
@@ -66,7 +66,7 @@ static model_rows joined_rows(const script_call *c, int call) {
     for (int64_t i = 0; i < c->counts[r]; i++) joined.stamps[joined.count++] = rows_of(call, r, c->counts[r]).stamps[i];
   return joined;
 }
-/* Makes a tree on the host or the ranks' device (always there for calls in place). Returns NULL after a misfortune. */
+/* Makes a tree on the host or (always for calls in place) on the ranks' device. NULL: an injected fault. */
 static tdict_tree *make_tree(stage *s, const model_rows *rows, bool in_place) {
   tdict_tree *td = dst_roll(2) ? model_tree(rows) : model_block(rows, NULL), *there = NULL;
   const bool moves = td && s->device.type != TDICT_DEVICE_CPU && (in_place || dst_roll(2));
@@ -93,7 +93,7 @@ static tdict_tree *make_numbers(stage *s, int call, int rank) {
   tdict_tree *td = NULL, *there = NULL;
   for (int i = 0; i < NUM_NUMBERS; i++) {
     integers[i] = number_of(call, rank, i);
-    reals[i] = (float)integers[i] * 3; /* the mean of three ranks is a whole number */
+    reals[i] = (float)integers[i] * 3; /* so the mean of three ranks is integral */
   }
   bool is_ok = model_ok(tdict_create(0, NULL, &td, model_error())) && put_numbers(td, "real", TDICT_F32, reals);
   if (is_ok && !is_mean) is_ok = put_numbers(td, "deep.integer", TDICT_I64, integers);
@@ -185,7 +185,7 @@ static tdict_status make_call(stage *s, int call, int rank, taking *t) {
   }
 }
 
-/* Returns the statuses that a failed call may return. After a misfortune, a rank may also get another rank's error. */
+/* Returns the statuses that a failed call may return. An injected fault may also make other ranks fail. */
 static uint32_t allowed_of(const stage *s, call_kind kind) {
   const uint32_t lost = 1u << TDICT_ELOST | 1u << TDICT_ETIMEDOUT | 1u << TDICT_ECANCELLED | 1u << TDICT_EIO |
                         1u << TDICT_ENOMEM | 1u << TDICT_EDEVICE;

@@ -1,8 +1,8 @@
-/* A replay buffer with a writer, and a loader that draws its rows.
+/* Tests a replay buffer with a writer, and a loader that draws its rows.
  *
  * The writer appends and rewrites rows, and records the contents of the buffer after each write as a version. The
- * loader reads all rows of a batch between two writes, so a batch must equal the rows of one version. This version is
- * not older than the epoch and not newer than the delivery. Stamps contain the numbers of the write and the row. */
+ * loader reads all rows of a batch between two writes, so a batch must equal the rows of one version. This version
+ * existed at some moment between the start of the epoch and the delivery. A stamp names a write and a row. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ typedef struct stage {
   tdict_replay *replay;
   tdict_tree *tree;
   tdict_loader *loader;
-  bool is_collated; /* whether the rows of a batch are fetched one by one */
+  bool is_collated; /* the rows of a batch are fetched one by one */
   tdict_device device;
   int64_t batch_size;
   pthread_mutex_t lock; /* guards: versions, num_versions */
@@ -101,7 +101,7 @@ static void write_under_lock(stage *s, int write) {
   tdict_replay_lock(s->replay);
   tdict_replay_state state = state_of(s);
   model_true(state.num_filled == v.num_filled && state.total == v.total);
-  /* The buffer is locked, so no fetch may see these bytes. */
+  /* The buffer is locked, so no fetch may read these bytes. */
   model_true(model_write_row(s->tree, row, stamp_at(write + MOST_VERSIONS, row), WIDTH));
   usleep((useconds_t)dst_roll(60));
   model_true(model_write_row(s->tree, row, v.stamps[row], WIDTH));
@@ -140,7 +140,7 @@ static int num_versions(stage *s) {
 }
 static int64_t row_of(model_stamp stamp) { return stamp % 1024; }
 
-/* Returns true if each row equals the row of this version at the same position of the buffer. */
+/* Returns true if the version has each of the rows at the row's position in the buffer. */
 static bool is_version(const version *v, const model_rows *rows) {
   for (int64_t i = 0; i < rows->count; i++)
     if (v->stamps[row_of(rows->stamps[i])] != rows->stamps[i]) return false;
@@ -188,7 +188,7 @@ static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t 
   check_rows(s, &rows, oldest);
 }
 
-/* Takes the batches of an epoch. After an error, restarts the loader, which would return the error again. */
+/* Takes the batches of an epoch. After an error, restarts the loader, which otherwise returns the error again. */
 static void take_epoch(stage *s) {
   /* The write of the last version may be unfinished, so the version before it is also possible. */
   const int newest = num_versions(s) - 1, oldest = newest > 0 ? newest - 1 : 0;

@@ -1,9 +1,9 @@
-/* A ring between two contexts of one process.
+/* Tests a ring that is shared by two contexts of one process.
  *
  * The trainer and the workers have one context each. A worker fills a slot from its device or by plain writes,
  * publishes the slot, and sometimes leaves the ring while it fills a slot. The trainer takes batches, starts their
- * transfers, and returns the slots while transfers still read them. Each batch has the number of its worker and its own
- * number, so the trainer detects lost, repeated and mixed batches. */
+ * transfers, and returns the slots while transfers still read them. Each batch contains the number of its worker and
+ * its own number, so the trainer detects lost, repeated and mixed batches. */
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ typedef struct worker {
   bool is_added;
   int num_batches;                       /* the total number to publish */
   bool leaves_slot;                      /* leaves the ring while it fills a slot */
-  _Atomic(int) num_published, num_begun; /* num_begun: also counts a publish call that has not returned */
+  _Atomic(int) num_published, num_begun; /* num_begun also counts a publish call that has not returned */
   int num_taken;
 } worker;
 /* A batch that the trainer has sent to the device. */
@@ -58,7 +58,7 @@ static bool attach(worker *w, tdict_share_ring **out) {
   return false;
 }
 
-/* Writes a batch into a slot. Returns false after a misfortune. The slot then has no valid batch. */
+/* Writes a batch into a slot. Returns false after an injected fault. The slot then has no valid batch. */
 static bool fill(stage *s, tdict_tree *slot, int64_t generation) {
   const model_rows rows = rows_of(generation);
   if (dst_roll(2)) {
@@ -145,8 +145,8 @@ static bool take(stage *s, tdict_tree **held, int *num_held) {
   const uint32_t allowed = 1u << TDICT_ETIMEDOUT | 1u << TDICT_ENOTFOUND;
   const bool are_all_gone = atomic_load(&s->num_active) == 0;
   if (!model_may(allowed, tdict_share_ring_take(s->ring, MILLISECOND, &slot, model_error()))) {
-    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* the call never misses a full slot */
-    give_back(s, held, num_held);                                             /* the workers may wait for these slots */
+    const bool may_come = model_status() == TDICT_ETIMEDOUT && !are_all_gone; /* take() never misses a published slot */
+    give_back(s, held, num_held);                                             /* workers may wait for these slots */
     return may_come;
   }
   const int number = check_batch(s, slot);
@@ -208,7 +208,7 @@ static void check_counts(const stage *s) {
   for (int i = 0; i < NUM_WORKERS; i++) {
     const worker *w = &s->workers[i];
     if (!s->ends_early && w->num_taken != atomic_load(&w->num_published))
-      dst_fail("worker %d has published %d batches, and %d were taken", i, atomic_load(&w->num_published),
+      dst_fail("worker %d has published %d batches, but %d were taken", i, atomic_load(&w->num_published),
                w->num_taken);
     if (!s->ends_early && !model_was_unlucky()) model_true(w->num_taken == w->num_batches);
   }

@@ -1,4 +1,4 @@
-/* A context that is destroyed while transfers run.
+/* Tests destroying a context while transfers run.
  *
  * Threads start transfers and leave them in flight. One thread then destroys the context, which must wait for them. At
  * the same time, other threads wait for futures, read results, and release trees and futures, which stay valid. If the
@@ -19,7 +19,7 @@ typedef struct pending {
 } pending;
 typedef struct stage {
   tdict_driver *driver;
-  tdict_context *contexts[2]; /* use the same driver; the second may be NULL */
+  tdict_context *contexts[2]; /* over the same driver; the second may be NULL */
   int64_t width;
   tdict_tree *common; /* all threads read this tree on the device */
   tdict_tree *target; /* all threads write this tree on the device */

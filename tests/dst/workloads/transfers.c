@@ -1,8 +1,8 @@
-/* Transfers that conflict, are cancelled or make streams wait, or whose trees and futures are released early.
+/* Tests transfers that conflict, are cancelled or make streams wait, or whose trees and futures are released early.
  *
- * Three threads start transfers. A destination that several threads write records the last generation, and a lock
- * guards the start of its transfers. The library runs conflicting transfers in the order in which they started, so a
- * new transfer must read the recorded generation. */
+ * Three threads start transfers. For each destination that several threads write, the workload records the last
+ * generation. Transfers of this destination are started under its lock. The library runs conflicting transfers in the
+ * order in which they started, so a new transfer must read the recorded generation. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -23,7 +23,7 @@ static const uint32_t cancelled = 1u << TDICT_ECANCELLED, lost = 1u << TDICT_EIN
 
 /* A tree that several threads write. */
 typedef struct contested {
-  pthread_mutex_t lock; /* guards: the order of starts, generation, is_certain */
+  pthread_mutex_t lock; /* guards: the order in which transfers start, generation, is_certain */
   tdict_tree *tree;
   int64_t generation; /* generation of the last write */
   bool is_certain;    /* the last write was not cancelled */
@@ -135,8 +135,8 @@ static void let_go(stage *s) {
   }
 }
 
-/* Shuts a gate, and fills in options for a transfer that waits for the gate. With them, the call returns before the
- * transfer ends, and one thread copies. Only one gate may be shut at a time. Returns false after a misfortune. */
+/* Shuts a gate, and fills in options for a transfer that waits for it. With these options, the call returns before the
+ * transfer ends, and one thread copies. Only one gate may be shut at a time. Returns false after an injected fault. */
 static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   *o = roll_options();
   o->num_threads = 1;
@@ -234,7 +234,7 @@ static void read_contested(stage *s, contested *c, int which) {
   tdict_release(got);
 }
 
-/* Starts a transfer to the device, and may wait for it for a short time. Returns NULL if it was not started. */
+/* Starts a transfer to the device, and sometimes waits briefly for it. Returns NULL if it was not started. */
 static tdict_future *read_for_a_while(stage *s, tdict_tree *td, const tdict_transfer_options *o, uint32_t allowed) {
   tdict_future *f = NULL;
   if (!model_may(allowed, tdict_to_device_async(s->world.context, td, tdict_sim(0), o, &f, model_error()))) return NULL;
@@ -247,8 +247,8 @@ static void check_read(stage *s, tdict_future *f, const model_rows *rows, uint32
   if (f && finish(f, model_was_unlucky() ? lost : allowed, &got)) model_check_device(&s->world, got, rows, &look);
 }
 
-/* Starts a read of the contested tree on the host, and lets this read wait for a gate. Another read may start and end
- * before the write is started. The write must wait for the first read. */
+/* Starts a read of the contested host tree that waits for a gate, then sometimes a second read, then a write. The write
+ * must wait for the first read. */
 static void write_behind_a_read(stage *s) {
   contested *c = &s->contested[1];
   const model_rows next = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
@@ -308,7 +308,7 @@ static void wait_on_stream(stage *s) {
   tdict_stream_destroy(s->world.context, stream);
 }
 
-/* Pins a tree, then moves it with one conversion and one key that `keep` names. */
+/* Pins a tree, then moves it with the option conversions for one leaf and the option keep for another. */
 static void pin_and_convert(stage *s) {
   const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
   const model_rows rows = rows_of(s, generation);
@@ -397,7 +397,7 @@ static void check_all(stage *s) {
   }
   for (int i = 0; i < NUM_CONTESTED; i++) {
     contested *c = &s->contested[i];
-    if (!c->is_certain || model_was_unlucky()) { /* a new write makes lost bytes valid again */
+    if (!c->is_certain || model_was_unlucky()) { /* a new write replaces lost bytes */
       scoped_tree td = NULL;
       const model_rows next = rows_of(s, c->generation = 900 + i);
       model_calm(true);
@@ -414,7 +414,7 @@ static void check_all(stage *s) {
 }
 
 /* Replaces the largest leaf with a pinned tensor that has its own storage. The driver may still read this storage after
- * the copy is queued. Returns false after a misfortune. */
+ * the copy is queued. Returns false after an injected fault. */
 static bool pin_large_leaf(stage *s, tdict_tree *td) {
   const model_rows rows = rows_of(s, 50);
   tdict_tensor *t = NULL, *pinned = NULL;
@@ -427,8 +427,8 @@ static bool pin_large_leaf(stage *s, tdict_tree *td) {
   return is_ok;
 }
 
-/* Chooses about half of the kinds of actions for a run. Errors that need only a few kinds are then found more often
- * than with all kinds (Groce and others, Swarm Testing, 2012). */
+/* Chooses about half of the kinds of actions for a run. Such runs find errors that need only a few kinds more often
+ * (Groce et al., Swarm Testing, 2012). */
 static void choose_kinds(stage *s) {
   for (int kind = 0; kind < NUM_KINDS; kind++)
     if (dst_roll(2)) s->kinds[s->num_kinds++] = kind;
