@@ -29,7 +29,7 @@ static inline tdict_transfer_options converting(const tdict_conversion *conversi
   return o;
 }
 
-/* A leaf and its conversion. Together, the `pairs` narrow, widen and scale integers, bools and floats. */
+/* A leaf and its conversion. The array `pairs` narrows, widens and scales integers, bools and floats. */
 typedef struct pair_of {
   const char *path;
   tdict_dtype from, to;

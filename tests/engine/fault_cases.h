@@ -1,5 +1,5 @@
 /* The cases of the long fault sweep that scripts/sweep-faults runs. Each pair of an operation and a variant is its own
- * case, so that CTest can run several at once. The including file defines `static void sweep(fw_op op, int first, int
+ * case, so that several can run in parallel. The including file defines `static void sweep(fw_op op, int first, int
  * num)`. */
 #ifndef TDICT_TESTS_ENGINE_FAULT_CASES_H
 #define TDICT_TESTS_ENGINE_FAULT_CASES_H

@@ -1,6 +1,6 @@
-/* Helpers for tests of transfers: they read leaves without the library, compare trees, and list all ways to transfer.
- * trees.h has trees to move. The caller releases the objects that these functions return. Thread rule: only the main
- * thread. */
+/* Helpers for tests of transfers: they read leaves without the library, compare trees, and list combinations of
+ * options. trees.h has trees to move. The caller releases the objects that these functions return. Thread rule: only
+ * the main thread. */
 #ifndef TDICT_TESTS_ENGINE_HELP_H
 #define TDICT_TESTS_ENGINE_HELP_H
 
@@ -109,7 +109,7 @@ static inline void check_device(const tdict_tree *td, tdict_device device) {
 /* Overwrites the storages of a tree, so that reused memory does not already hold the expected bytes. */
 static inline void spoil_tree(const place *w, const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
-  const tdict_storage *filled = NULL; /* successive leaves often share a storage */
+  const tdict_storage *filled = NULL; /* all new leaves of a result share a storage */
   for (size_t i = 0; i < l.count; i++) {
     if (!l.tensors[i] || l.tensors[i]->storage == filled) continue;
     fill_storage(w, l.tensors[i], POISON);
@@ -141,7 +141,7 @@ static inline tdict_transfer_options behind(const held_stream *h) {
   return td_with(tdict_transfer_options, after = h->s);
 }
 
-/* Returns the storage size of a result with the leaves of `td`, each of which begins at a multiple of 256 bytes. */
+/* Returns the storage size of a result with the leaves of `td`. Each leaf begins at a multiple of 256 bytes. */
 static inline size_t line_bytes(const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   size_t at = 0;
@@ -163,8 +163,8 @@ typedef struct way {
 } way;
 enum { NUM_WAYS = 4 * 5 * 2 };
 enum { WAYS_STEP = SANITIZED_STEP }; /* cases with many trees try only every WAYS_STEP-th way */
-/* Cases that try about six ways for each of many trees use this step. It is prime, so that the cases reach all modes
- * and numbers of threads. */
+/* The step for cases with so many trees that each tree gets about six ways. The step is prime, so that all modes and
+ * numbers of threads occur. */
 enum { FEW_WAYS_STEP = SANITIZED ? 17 : 7 };
 static inline way way_at(int i) {
   static const int32_t threads[] = {0, 1, 2, 8, -1};

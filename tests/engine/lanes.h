@@ -14,7 +14,7 @@ static inline tdict_gpu *gpu_of(const place *w) {
   return gpu;
 }
 
-/* Makes a transfer with `count` leaves of these sizes, which follow one another on the line. */
+/* Makes a transfer with `count` leaves of these sizes, one after another on the line. */
 static inline tdict_transfer *planned(const place *w, const size_t *bytes, uint32_t count) {
   tdict_transfer *t = NULL;
   td_ok(tdict_transfer_create(tdict_context_engine(w->c), 2, 1, &t, err));
@@ -38,7 +38,7 @@ static inline void drop(tdict_transfer *t) {
   tdict_future_release(&t->future);
 }
 
-/* Takes up to `count` free slots without waiting. Returns the number of taken slots. */
+/* Takes up to `count` free slots without waiting. Returns how many slots were taken. */
 static inline int take_slots(tdict_ring *ring, int count, tdict_slot **out) {
   for (int i = 0; i < count; i++) {
     td_ok(tdict_ring_take(ring, 0, false, &out[i], err));
@@ -47,7 +47,7 @@ static inline int take_slots(tdict_ring *ring, int count, tdict_slot **out) {
   return count;
 }
 
-/* Takes all slots of the device's ring except `left`. Returns the number of taken slots. */
+/* Takes all but `left` slots of the device's ring. Returns how many slots were taken. */
 static inline int take_all_but(const place *w, int left, tdict_ring **ring, tdict_slot **out) {
   tdict_gpu_scope scope;
   td_ok(tdict_gpu_enter(gpu_of(w), &scope, err));

@@ -1,4 +1,4 @@
-/* The batch for the tests that are based on PyTorch's issue reports: a struct with two tensors and other fields, which
+/* The object for the tests that are based on PyTorch's issue reports: a struct with two tensors and other fields that
  * transfers must preserve. Hooks run on any thread, so they report errors by status and never assert. */
 #ifndef TDICT_TESTS_ENGINE_NAMED_BATCH_H
 #define TDICT_TESTS_ENGINE_NAMED_BATCH_H
@@ -15,7 +15,7 @@ typedef struct batch {
 /* The batch's method, which uses fields that are not tensors. */
 static inline int64_t batch_area(const batch *b) { return b->sizes[0] * b->sizes[1] + b->base.number; }
 
-/* Copies the batch `like` with other tensors, which the copy owns. On failure, the caller still owns the tensors. */
+/* Copies a batch with other tensors, which the copy owns. On failure, the caller still owns the tensors. */
 static inline batch *batch_around(const batch *like, tdict_tensor *inp, tdict_tensor *tgt) {
   batch *made = malloc(sizeof *made);
   if (!made) return NULL;

@@ -1,5 +1,5 @@
-/* Trees of integers and bools whose elements need few or many bytes, for tests of the option narrow. Thread rule: only
- * the main thread. */
+/* Trees for tests of the option narrow: integers and bools that need few or many bytes. Thread rule: only the main
+ * thread. */
 #ifndef TDICT_TESTS_ENGINE_NARROW_H
 #define TDICT_TESTS_ENGINE_NARROW_H
 

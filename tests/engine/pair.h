@@ -1,6 +1,6 @@
-/* A type of object for tests of hooks: two tensors, a label and a number, like the batch of a data loader. Each call of
- * a hook is counted, and can run a function of the test. Hooks run on any thread, so they report errors by status and
- * never assert. */
+/* Objects for tests of hooks: two tensors, a label and a number, like the batch of a data loader. Each hook call is
+ * counted, and can call a function of the test. Hooks run on any thread, so they report errors by status and never
+ * assert. */
 #ifndef TDICT_TESTS_ENGINE_PAIR_H
 #define TDICT_TESTS_ENGINE_PAIR_H
 
@@ -10,7 +10,7 @@ typedef struct pair pair;
 /* The counts of hook calls in a test. */
 typedef struct probe {
   atomic_int live, pins, moves, flattens, unflattens, asks;
-  atomic_int wrong;  /* how many wrong values the hooks have found */
+  atomic_int wrong;  /* how many checks in hooks have failed */
   atomic_int inside; /* the number of hooks that are running */
   atomic_int most_inside;
 } probe;
@@ -19,7 +19,7 @@ struct pair {
   int number;
   tdict_tensor *inp, *tgt; /* counted */
   probe *p;
-  /* Called first in pin_memory and to_device, with `user`. If the status is not TDICT_OK, the hook returns it. */
+  /* If not NULL, called first by pin_memory and to_device. If it fails, the hook returns its status. */
   tdict_status (*also)(const pair *self, const tdict_hook *hook, tdict_error *err);
   void *user;
 };
@@ -27,7 +27,7 @@ struct pair {
 enum { PAIR_ROWS = 10, PAIR_COLUMNS = 5 };
 static inline uint64_t pair_seed(int number, int which) { return 7000 + 2 * (uint64_t)number + (uint64_t)which; }
 
-/* Copies a pair, but with other tensors, which the copy owns. If this fails, releases the tensors and returns NULL. */
+/* Copies a pair, but with the given tensors, which the copy owns. On failure, releases the tensors and returns NULL. */
 static inline pair *pair_around(const pair *like, tdict_tensor *inp, tdict_tensor *tgt) {
   pair *made = malloc(sizeof *made);
   if (!made) {
@@ -129,7 +129,7 @@ static inline pair *put_pair(tdict_tree *td, const char *path, const tdict_type 
   td_ok(tdict_set_object(td, path, type, made, err));
   return made;
 }
-/* Puts a new pair whose hooks pin_memory and to_device first call `also`. */
+/* Like put_pair(), but the hooks pin_memory and to_device first call `also`. */
 static inline pair *put_pair_with(tdict_tree *td, const char *path, probe *p, int number,
                                   tdict_status (*also)(const pair *, const tdict_hook *, tdict_error *), void *user) {
   pair *made = put_pair(td, path, &pair_hooked, p, number);
@@ -142,7 +142,7 @@ static inline pair *pair_at(const tdict_tree *td, const char *path, const tdict_
   td_ok(tdict_get_object(td, path, type, &self, err));
   return self;
 }
-/* Waits until all pairs are released, because a pool thread may release the last one. Fails after a time limit. */
+/* Waits until all pairs are released, because a pool thread may release the last pair. Fails after a time limit. */
 static inline void check_gone(probe *p) {
   for (int i = 0; i < PROMISE_LONG_MS * 10 && atomic_load(&p->live); i++) usleep(100);
   assert_int_equal(atomic_load(&p->live), 0);

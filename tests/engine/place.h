@@ -1,4 +1,4 @@
-/* The place where a transfer test runs: a context, its device, and raw access to device and host memory without the
+/* The place where a transfer test runs: a context, its device, and access to device and host memory without the
  * library. Thread rule: only the main thread. */
 #ifndef TDICT_TESTS_ENGINE_PLACE_H
 #define TDICT_TESTS_ENGINE_PLACE_H
@@ -28,7 +28,7 @@ static inline place place_on(tdict_context *c, tdict_device device) {
   p.pinned = tdict_pinned_memory(c);
   return p;
 }
-/* These return a place that owns the context. */
+/* Return a place that owns the context. */
 static inline place place_around(tdict_context *c) { return place_on(c, td_device()); }
 static inline place place_over(const tdict_context_options *options) { return place_around(td_context(options)); }
 /* If `num_threads` is -1, the library chooses the number of threads. */
@@ -45,7 +45,7 @@ static inline raw_memory *raw_of(const place *p, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? p->host : p->raw;
 }
 
-/* Each of these starts a transfer, and fails the test if the call fails. */
+/* Start a transfer. If the call fails, the test fails. */
 static inline tdict_tree *move_with(const place *p, const tdict_tree *src, tdict_device device,
                                     const tdict_transfer_options *o) {
   return td_made(tree, tdict_to_device(p->c, src, device, o, &made, err));

@@ -101,7 +101,7 @@ static inline bool tree_has_number(const place *p, const tdict_tree *td, uint64_
 static inline void check_tree_number(const place *p, const tdict_tree *td, uint64_t number) {
   for (int i = 0; i < NUM_NUMBERED; i++)
     if (!has_number(p, td_leaf(td, numbered[i].path), number_of_leaf(number, i)))
-      fail_msg("leaf '%s' does not hold the bytes of number %llu", numbered[i].path, (unsigned long long)number);
+      fail_msg("leaf '%s' does not have the bytes of number %llu", numbered[i].path, (unsigned long long)number);
 }
 static inline void check_number_and_release(const place *p, tdict_tree *td, uint64_t number) {
   check_tree_number(p, td, number);
@@ -168,7 +168,7 @@ static inline void kernel_run(void *user) {
   kernel *k = user;
   if (k->gate && !gate_pass(k->gate)) return;
   void *at = k->stream.device.type == TDICT_DEVICE_SIM ? tdict_sim_host_pointer(k->stream, k->address) : NULL;
-  if (!at) at = k->address; /* not device memory, so pinned host memory */
+  if (!at) at = k->address; /* pinned host memory */
   if (k->write) memcpy(at, k->write, k->bytes);
   memcpy(k->seen, at, k->bytes);
   atomic_store(&k->done, true);
@@ -199,7 +199,7 @@ static inline tdict_stream new_stream(const place *p) {
   td_ok(tdict_stream_create(p->c, p->device, &s, err));
   return s;
 }
-/* Waits for a stream of the program with a driver call. */
+/* Waits for a stream of the program by a driver call. */
 static inline void sync_stream(const place *p, tdict_stream s) {
   tdict_gpu_scope scope;
   td_ok(tdict_gpu_enter(p->gpu, &scope, err));

@@ -1,5 +1,5 @@
-/* Elements that need few or many bits, and a naive model that computes their packed size. The model uses no code of the
- * library. Thread rule: one thread. */
+/* Elements that need few or many bits, and a naive model of their packed size, which does not use the library. Thread
+ * rule: one thread. */
 #ifndef TDICT_TESTS_ENGINE_KINDS_PACK_VALUES_H
 #define TDICT_TESTS_ENGINE_KINDS_PACK_VALUES_H
 
@@ -11,7 +11,7 @@
 
 enum { PV_BLOCK = 32768 }; /* bytes of a block */
 
-/* The range of the elements. For 1, 2 and 4 bytes, one kind fills the range that fits, and the next exceeds it by 1. */
+/* The differences of the elements. For 1, 2 and 4 bytes, one kind has the largest that fits, the next 1 more. */
 typedef enum pv_kind {
   PV_EQUAL,    /* all elements are equal */
   PV_BYTE,     /* differences up to 255 */
@@ -23,7 +23,7 @@ typedef enum pv_kind {
   PV_RANDOM,   /* random bits */
   PV_EXTREMES, /* near one value, plus the lowest and the highest value of the dtype */
   PV_OUTLIER,  /* differences up to 255, except for one element */
-  PV_WIDTH,    /* differences with a random number of bits */
+  PV_WIDTH,    /* differences of a random number of bits */
   PV_MIDDLE,   /* differences up to 255, around 0 or, if unsigned, around the middle of the range */
   PV_MIXED,    /* each block has a different kind */
   PV_KINDS
@@ -58,12 +58,12 @@ static inline void pv_fill_bools(rng *r, unsigned char *out, size_t count, pv_ki
     for (size_t i = 0; i < count; i++) out[i] = (unsigned char)next_random(r);
 }
 
-/* Fills `data` with random integers whose differences from the lowest of them need exactly `bits` bits. */
+/* Fills `data` with random integers. Their differences from the lowest integer need exactly `bits` bits. */
 static inline void pv_fill_width(rng *r, tdict_dtype dtype, void *data, size_t count, unsigned bits) {
   const unsigned unused = 64 - 8 * pv_item(dtype);
   const uint64_t all = ~(uint64_t)0 >> unused, top = bits ? ~(uint64_t)0 >> (64 - bits) : 0;
   const uint64_t lowest = top == all ? 0 : next_random(r) % (all - top);
-  const uint64_t sign = pv_is_unsigned(dtype) ? 0 : (uint64_t)1 << (63 - unused); /* 0 ^ sign is the lowest number */
+  const uint64_t sign = pv_is_unsigned(dtype) ? 0 : (uint64_t)1 << (63 - unused); /* 0 ^ sign is the lowest value */
   for (size_t i = 0; i < count; i++) pv_store(dtype, data, i, (lowest + (next_random(r) & top)) ^ sign);
   pv_store(dtype, data, 0, (lowest + top) ^ sign);
   if (count > 1) pv_store(dtype, data, count - 1, lowest ^ sign);
@@ -97,7 +97,7 @@ static inline void pv_fill(rng *r, tdict_dtype dtype, void *data, size_t count, 
     const uint64_t number = kind == PV_RANDOM ? next_random(r) : base + next_random(r) % (top == all ? all : top + 1);
     pv_store(dtype, data, i, number);
   }
-  if (kind <= PV_WORD_1 && count > 1) { /* contains both ends of the range */
+  if (kind <= PV_WORD_1 && count > 1) { /* includes both ends of the range */
     pv_store(dtype, data, next_random(r) % (count / 2), base);
     pv_store(dtype, data, count - 1 - next_random(r) % (count / 2), base + top);
   }

@@ -1,4 +1,4 @@
-/* Tests the option narrow: integers and bools are sent to a device in fewer bytes, and arrive unchanged. */
+/* Tests the option narrow: integers and bools are packed for the transfer to a device, and arrive unchanged. */
 #include "engine/narrow.h"
 
 #include "core/base/error.h"
@@ -29,7 +29,7 @@ DEVICE_CASE(narrow_arrives_in_all_ways) {
   }
 }
 
-/* A large slot can hold many blocks and many leaves. */
+/* Checks slots that hold many blocks and many leaves. */
 GPU_CASE(narrow_fills_large_slots) {
   scoped_place w = large_world();
   for (int i = 0; i < 6; i++) {
@@ -48,7 +48,7 @@ GPU_CASE(narrow_fills_large_slots) {
   }
 }
 
-/* Slots of every size have room for the packed elements and the heads of their leaves. */
+/* Checks that packed elements and heads fit into slots of every size. */
 GPU_CASE(narrow_heads_fit_into_slots) {
   for (size_t slot = 4096; slot <= 65536; slot += slot < 16384 ? 4096 : 16384) {
     scoped_place w = place_sized(32 * slot, -1);
@@ -89,7 +89,7 @@ GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
     }
 }
 
-/* Most bytes of large leaves with small ranges are not sent. */
+/* Large leaves with small ranges are sent in a fraction of their bytes. */
 GPU_CASE(narrow_saves_most_bytes_of_tokens) {
   scoped_place w = large_world();
   scoped_tree src = new_tree();
@@ -121,7 +121,7 @@ GPU_CASE(narrow_leaves_pinned_tensors_alone) {
   assert_int_equal(s.wire_bytes, s.total_bytes);
 }
 
-/* Without kernels, and on the way to the host, all bytes are sent. */
+/* Without kernels, and for transfers to the host, leaves are sent unpacked. */
 GPU_CASE(narrow_needs_kernels) {
   scoped_place w = large_world();
   scoped_tree src = narrow_tree(NULL, false), out = NULL;

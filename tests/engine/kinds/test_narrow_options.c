@@ -1,11 +1,11 @@
-/* Tests the option narrow together with other options, on other kinds of trees, and when calls fail. */
+/* Tests the option narrow with other options, with other kinds of trees, and with failing calls. */
 #include "engine/narrow.h"
 
 #include "engine/conversions.h"
 #include "support/things.h"
 #include "support/unloaded.h"
 
-/* Converted leaves are sent as their conversion says, kept leaves are shared, and sources are checked. */
+/* Converted leaves are sent in their wire dtype, kept leaves are shared, and sources are checked. */
 GPU_CASE(narrow_beside_other_options) {
   scoped_place w = large_world();
   scoped_tree src = new_tree(), out = NULL;
@@ -25,7 +25,7 @@ GPU_CASE(narrow_beside_other_options) {
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   check_tensor(&w, td_leaf(src, "a"), td_leaf(out, "a"), "a");
   check_converted(&w, &(pair_of){"b", TDICT_U16, TDICT_F32, 1, 0}, td_leaf(src, "b"), td_leaf(out, "b"));
-  check_tensor(&w, td_leaf(src, "c"), td_leaf(out, "c"), "c"); /* same dtype as before, so the leaf is packed */
+  check_tensor(&w, td_leaf(src, "c"), td_leaf(out, "c"), "c"); /* converted to its own dtype, so packed */
   assert_ptr_equal(td_leaf(out, "kept"), td_leaf(src, "kept"));
   assert_int_equal(s.total_bytes, 24000 + 20000 + 20000);
   assert_int_equal(s.wire_bytes, pv_packed_bytes(TDICT_I64, td_leaf(src, "a")->data, 24000) + 10000 +
@@ -111,7 +111,7 @@ DEVICE_CASE(narrow_survives_enomem) {
   TD_WITHOUT_MEMORY(move_and_drop(&w, src, &o, err));
 }
 
-/* A cancelled transfer ends, and its destination is valid again after the next transfer. */
+/* After a cancelled transfer, the next transfer makes the destination valid again. */
 SIM_CASE(narrow_can_be_cancelled) {
   scoped_place w = open_place();
   scoped_tree src = narrow_tree(NULL, false), dst = to_device(&w, src, w.device);

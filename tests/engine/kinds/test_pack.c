@@ -1,4 +1,4 @@
-/* Tests packing of elements, and the kernel UNPACK, which restores them. */
+/* Tests the packing of elements, and the kernel UNPACK, which restores the elements. */
 #include "engine/kinds/pack.h"
 
 #include "core/kernel/random_move.h"
@@ -18,8 +18,7 @@ static size_t pack(tdict_packer p, tdict_dtype dtype, const void *data, size_t b
   return size;
 }
 
-/* Checks that packing with each kind of vector instructions produces the same bytes, and the size that the model
- * computes. */
+/* Checks that each kind of vector instructions produces the same bytes, as many as the model computes. */
 static void check_packed(rng *r, tdict_dtype dtype, const void *data, size_t bytes) {
   const tdict_packer plain = {0};
   scoped_bytes packed = aligned_alloc(64, MOST_BYTES + 4096), other = aligned_alloc(64, MOST_BYTES + 4096);
@@ -35,7 +34,7 @@ static void check_packed(rng *r, tdict_dtype dtype, const void *data, size_t byt
     const tdict_packer vectors = {.kind = (tdict_stream_kind)isa,
                                   .stores = pick(r, 0, 1) ? (tdict_stream_kind)isa : TDICT_STREAM_PLAIN};
     assert_int_equal(pack(vectors, dtype, data, bytes, 1 + (size_t)isa, other), size);
-    assert_memory_equal(packed, other, size); /* unused bytes of the head stay as they were */
+    assert_memory_equal(packed, other, size); /* unused bytes of the head are unchanged */
     const size_t most = tdict_pack_most_bytes(bytes);
     for (size_t at = most; at < MOST_BYTES + 4096; at++) assert_int_equal(other[at], 0xA5);
   }
@@ -54,7 +53,7 @@ CASE(pack_needs_few_bytes) {
       }
 }
 
-/* Packs elements, restores them on the device, and checks them and the bytes around them. */
+/* Packs elements, restores them on the device, and checks them and the bytes before and after them. */
 static void check_unpacked(const areas *a, tdict_dtype dtype, const void *data, size_t bytes, size_t shift) {
   const tdict_packer best = {.kind = tdict_stream_best()};
   scoped_bytes packed = aligned_alloc(64, pv_round(tdict_pack_most_bytes(bytes), 64)),
@@ -78,7 +77,7 @@ static void check_unpacked(const areas *a, tdict_dtype dtype, const void *data, 
   }
 }
 
-/* Restores elements of every dtype and range, aligned or not, in sizes around multiples of units and blocks. */
+/* Restores elements of every dtype and kind, aligned and unaligned, in sizes near multiples of units and blocks. */
 GPU_CASE(unpack_restores_every_element) {
   rng r = {2};
   scoped_areas a = areas_open(1);
@@ -97,7 +96,7 @@ GPU_CASE(unpack_restores_every_element) {
     }
 }
 
-/* Differences of every number of bits, in two blocks and a part of a block. The blocks begin with different numbers. */
+/* Restores differences of every number of bits, in two blocks and a part of a block with different lowest elements. */
 GPU_CASE(unpack_restores_every_width) {
   rng r = {4};
   scoped_areas a = areas_open(1);

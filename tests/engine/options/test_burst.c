@@ -1,4 +1,4 @@
-/* Tests bursts: when and by which thread copies are queued together, and what happens if this fails. */
+/* Tests bursts: when copies are queued together, by which thread, and what happens if the call fails. */
 
 #include "device/use.h"
 #include "engine/lane.h"
@@ -77,7 +77,7 @@ static void close_hand(hand *h) {
 }
 #define scoped_hand TD_SCOPED(close_hand, hand)
 
-/* The first two copies are queued at once. Later copies from both lanes are queued when the burst has six of them, or
+/* The first two copies are queued at once. Later copies of both lanes are queued when the burst has six copies, or
  * earlier if fewer than two bursts are in flight. */
 SIM_CASE(burst_gathers_while_the_link_is_busy) {
   static const int waiting[] = {0, 0, 1, 2, 3, 4, 5, 0, 1};
@@ -98,8 +98,8 @@ SIM_CASE(burst_gathers_while_the_link_is_busy) {
   check_line(&h);
 }
 
-/* In both directions, a transfer on one thread queues one copy per chunk. To the device, it needs fewer calls if there
- * are more than three. When the latch `queued` opens, no copy is left in the burst. */
+/* A transfer on one thread queues one copy per chunk. To the device, more than three chunks need fewer calls than
+ * chunks. When the latch `queued` opens, no copy is left in the burst. */
 SIM_CASE(burst_is_empty_when_all_is_queued) {
   scoped_place w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
@@ -119,7 +119,7 @@ SIM_CASE(burst_is_empty_when_all_is_queued) {
     }
 }
 
-/* If a lane waits for its slot or polls it, the burst that contains this slot is queued. */
+/* If a lane waits for a slot of its own or polls it, the burst that contains the slot is queued. */
 SIM_CASE(burst_is_queued_by_a_thread_that_waits) {
   for (int looks = 0; looks < 2; looks++) {
     scoped_hand h;
@@ -148,14 +148,14 @@ static void *resume_soon(void *user) {
   return NULL;
 }
 
-/* Records whether tdict_lane_close() returns before all copies are done. */
+/* Whether tdict_lane_close() returned before all copies were done. */
 typedef struct closing {
   hand *h;
   _Atomic(bool) returned;
   bool returned_early;
 } closing;
 
-/* Lets the copies on the stream of lane 0 finish, and then all others. */
+/* Finishes the copies on lane 0's stream first, and then all other copies. */
 static void *finish_own_stream_first(void *user) {
   closing *c = user;
   tdict_gpu *gpu = gpu_of(&c->h->w);
@@ -173,8 +173,8 @@ static void *finish_own_stream_first(void *user) {
 
 static void compute_nothing(void *user) { (void)user; }
 
-/* Before a lane queues copies of other lanes, its own stream waits for all earlier work that the transfer depends on.
- * The stream is reused only after these copies are done. */
+/* Before a lane queues copies of other lanes, its stream waits for all work on which the transfer depends. The stream
+ * is reused only after these copies are done. */
 SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   scoped_hand h;
   open_hand(&h);
@@ -202,8 +202,8 @@ SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   tdict_stream_destroy(h.w.c, busy);
 }
 
-/* If a burst cannot be queued, the error of the transfer names the burst's first leaf. The lanes get their slots back,
- * and copy nothing out of them. */
+/* If a burst cannot be queued, the error of the transfer names the burst's first leaf. The lanes get their slots back
+ * and copy nothing from them. */
 SIM_CASE(burst_failure_fails_all_its_lanes) {
   for (int k = 0; k < 2; k++) {
     scoped_hand h;
@@ -259,7 +259,7 @@ SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
   give_slots(ring, taken, slots);
 }
 
-/* A burst is created only if copies use slots, and not for transfers of at most 80 MiB to the host. */
+/* A burst is created only for copies that use slots, but not for transfers of at most 80 MiB to the host. */
 SIM_CASE(burst_is_made_where_it_helps) {
   scoped_hand h;
   open_hand(&h);

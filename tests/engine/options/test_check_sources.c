@@ -25,7 +25,7 @@ static tdict_transfer_options checking(int32_t mode, int32_t num_threads) {
   return o;
 }
 
-/* Flips a bit of a source while a transfer reads it. The data race is intended. */
+/* Flips a bit of a source while a transfer reads the source. The data race is intended. */
 __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t at) {
   ((unsigned char *)data)[at] ^= 1;
 }
@@ -41,7 +41,7 @@ SIM_CASE(check_sources_finds_change) {
     size_t at = k / 9 == 0 ? 0 : k / 9 == 1 ? tdict_tensor_bytes(t) - 1 : tdict_tensor_bytes(t) / 2;
     hold(&w);
     tdict_future *f = move_async(&w, src, w.device, &o);
-    spoil_bit(t->data, at); /* not through an accessor, which would wait */
+    spoil_bit(t->data, at); /* without an accessor, which would wait */
     resume(&w);
     td_fails_at(TDICT_ECHANGED, "changed", path, tdict_future_wait(f, &out, err));
     assert_null(out);
@@ -64,7 +64,7 @@ GPU_CASE(check_sources_accepts_unchanged_sources) {
   }
 }
 
-/* Only the elements of a leaf are checked, not the gaps between the elements of a strided leaf. */
+/* Only the elements of a strided leaf are checked, not the gaps between them. */
 SIM_CASE(check_sources_hashes_elements_only) {
   scoped_place w = place_sim(2, SLOW, 1);
   const int64_t shape[] = {100, 64};

@@ -1,11 +1,11 @@
-/* Tests the option conversions. The slow conversion in core/tensor/naive_convert.h computes the expected elements. */
+/* Tests the option conversions. The plain C code of core/tensor/naive_convert.h computes the expected elements. */
 #include "engine/conversions.h"
 #include "engine/engine.h"
 #include "support/float_env.h"
 #include "support/things.h"
 #include "support/unloaded.h"
 
-/* Converts to the device, from the device and within the host, in all modes and with different numbers of threads. */
+/* Converts in transfers to the device, to the host and within the host, in all modes and with various thread counts. */
 DEVICE_CASE(conversions_arrive_in_all_ways) {
   scoped_place w = open_place();
   for (int layout = 0; layout < 3; layout++) {
@@ -25,7 +25,7 @@ DEVICE_CASE(conversions_arrive_in_all_ways) {
   }
 }
 
-/* A large leaf is cut into chunks for many slots and threads. */
+/* A large leaf is cut into chunks, which use many slots. */
 GPU_CASE(conversions_of_large_leaves_use_many_slots) {
   static const pair_of large[] = {{"a", TDICT_U8, TDICT_F32, 0.5, 1}, {"a", TDICT_F32, TDICT_U8, 1, 0}};
   scoped_place w = open_place();
@@ -128,7 +128,7 @@ GPU_CASE(conversions_of_tied_leaves) {
   static const char *const tied[] = {"half.a", "half.b", "same.a", "same.b", "whole"};
   td_ok(tdict_tensor_over(t->storage, &desc, &raw, err));
   for (int i = 0; i < 64; i++) ((float *)t->data)[i] = (float)i;
-  td_put(src, "half.raw", raw); /* the same bytes with another dtype */
+  td_put(src, "half.raw", raw); /* the same bytes with a different dtype */
   for (int i = 0; i < 5; i++) td_ok(tdict_set(src, tied[i], t, err));
   const tdict_conversion rule[2] = {to_dtype("half.*", TDICT_F16), to_dtype("whole", TDICT_F64)};
   tdict_transfer_stats s = tdict_transfer_stats_default();
@@ -144,7 +144,7 @@ GPU_CASE(conversions_of_tied_leaves) {
   tdict_tensor_release(t);
 }
 
-/* The first matching pattern is used, kept entries are not converted, and consolidated trees move leaf by leaf. */
+/* The first matching pattern wins, kept entries are not converted, and a consolidated tree is moved leaf by leaf. */
 GPU_CASE(conversions_and_other_options) {
   scoped_place w = open_place();
   scoped_tree src = td_tree("a.x:u8[70] a.y:u8[70] kept:u8[70]"), out = NULL, whole = NULL;
@@ -194,7 +194,7 @@ GPU_CASE(conversions_leave_objects_alone) {
   check_converted(&w, &(pair_of){"a.z", TDICT_U8, TDICT_F64, 1, 0}, td_leaf(src, "a.z"), td_leaf(out, "a.z"));
 }
 
-/* If two sources have the same destination, the call is refused, unless both have the same elements and conversion. */
+/* Two leaves may have the same destination only if they have the same source and the same conversion. */
 DEVICE_CASE(conversions_into_one_place_must_agree) {
   scoped_place w = open_place();
   scoped_tree src = new_tree(), dst = new_tree();
@@ -317,7 +317,7 @@ DEVICE_CASE(conversions_survive_enomem) {
   TD_WITHOUT_MEMORY(move_and_drop(&w, there, tdict_cpu(), &o, err));
 }
 
-/* The floating-point environment of the threads that create the context or start the transfer has no effect. */
+/* The floating-point environment in which the context is created or the transfer is started has no effect. */
 DEVICE_CASE(conversions_in_any_float_env) {
   for (int i = 0; i < TD_FLOAT_ENVS; i++) {
     (void)td_float_env_set(i);

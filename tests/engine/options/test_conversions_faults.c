@@ -1,11 +1,11 @@
-/* Tests transfers in which kernels convert the elements, and one driver call fails: each launch, each load of the
- * module, and every other kind of call. */
+/* Tests transfers in which kernels convert the elements. One driver call fails: each launch in turn, each load of the
+ * module, and each other call. */
 #include "context.h"
 #include "device/sim/driver.h"
 #include "engine/conversions.h"
 #include "support/driver_fault.h"
 
-/* Leaves that kernels convert on the way to the device, from the device and within the device. */
+/* Leaves that kernels convert in transfers to the device, from the device and within the device. */
 static const pair_of converted[] = {{"a", TDICT_U8, TDICT_BF16, 1 / 255.0, -0.5},
                                     {"n.b", TDICT_F16, TDICT_F64, 1, 0},
                                     {"n.c", TDICT_F32, TDICT_F8E5M2, 1, 0},
@@ -121,7 +121,7 @@ SIM_CASE(conversions_with_failing_calls) {
   }
 }
 
-/* If the module cannot be loaded, the host converts leaves that cross the link, and conversions within the device
+/* If the module cannot be loaded, host threads convert leaves that cross the link, and conversions within the device
  * fail. */
 SIM_CASE(conversions_with_failing_modules) {
   for (faulty_way which = 0; which < NUM_FAULTY_WAYS; which++)

@@ -1,4 +1,4 @@
-/* Tests the launches and copies that the option conversions queues. One launch reads small pinned sources without a
+/* Tests which launches and copies a transfer with conversions queues. A kernel reads small pinned sources without a
  * copy, and slots hold elements of the narrow wire dtype. */
 #include "core/base/error.h"
 #include "device/gpu.h"
@@ -62,7 +62,7 @@ static void check_halves(const place *w, const tdict_tensor *src, const tdict_te
 
 static const pair_of tokens = {"tokens", TDICT_U16, TDICT_I64, 1, 0}, targets = {"targets", TDICT_U16, TDICT_I64, 1, 0};
 
-/* One launch moves a batch of tokens from pinned memory or from a slot, without a driver copy. */
+/* One kernel launch moves a batch of tokens from pinned memory or from a slot, without a driver copy. */
 GPU_CASE(conversions_of_a_batch_need_one_launch) {
   enum { COUNT = 64 * 1024 };
   scoped_place w = place_sized(16 << 20, -1);
@@ -86,7 +86,7 @@ GPU_CASE(conversions_of_a_batch_need_one_launch) {
 }
 
 /* In each transfer, kernels read up to 1 MiB directly from pinned sources. Further converted leaves go through slots.
- * Other pinned leaves are copied directly. */
+ * Pinned leaves without a conversion are copied directly. */
 GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
   scoped_place w = open_place();
   scoped_tree src = td_tree_in(w.pinned, "plain:i32[70000]");
@@ -107,7 +107,7 @@ GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
   check_halves(&w, td_leaf(src, "large"), td_leaf(out, "large"));
 }
 
-/* Kernels need aligned elements, so host threads copy a pinned leaf at an odd address. */
+/* Kernels need aligned elements, so a pinned leaf at an odd address is staged. */
 GPU_CASE(conversions_of_odd_pinned_addresses) {
   const int64_t count = 1000;
   scoped_place w = open_place();
@@ -126,7 +126,7 @@ GPU_CASE(conversions_of_odd_pinned_addresses) {
   }
 }
 
-/* A large leaf is cut by its size in the narrow wire dtype, not by the size of its converted elements. */
+/* A large leaf is cut into chunks by its size in the narrow wire dtype, not by its converted size. */
 GPU_CASE(conversions_fill_large_slots) {
   scoped_place w = place_sized(16 << 20, -1); /* 32 slots */
   scoped_tree src = bytes_tree("a", 1 << 20, NULL);
@@ -140,7 +140,7 @@ GPU_CASE(conversions_fill_large_slots) {
   check_halves(&w, td_leaf(src, "a"), td_leaf(out, "a"));
 }
 
-/* Returns how many bytes of a slot the chunk fills, where each piece begins at a multiple of 256 bytes. */
+/* Returns how many bytes of a slot the chunk fills. Each piece begins at a multiple of 256 bytes. */
 static size_t bytes_in_slot(const tdict_plan *p, const tdict_chunk *chunk) {
   size_t sum = 0;
   for (uint32_t i = 0; i < p->num_items; i++) {
@@ -157,7 +157,7 @@ static size_t bytes_in_slot(const tdict_plan *p, const tdict_chunk *chunk) {
   return sum;
 }
 
-/* Makes leaves of five dtypes. Some become wider, some narrower, and some stay as they are. */
+/* Makes leaves of five dtypes. Conversions widen some, narrow some, and leave some unchanged. */
 static tdict_tree *make_leaves(naive_random *r, int count) {
   static const tdict_dtype from[] = {TDICT_U8, TDICT_F64, TDICT_U16, TDICT_I16, TDICT_F32};
   tdict_tree *td = new_tree();
@@ -219,8 +219,8 @@ GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   check_converted(&w, &half, td_leaf(src, "half"), td_leaf(out, "half"));
 }
 
-/* With `narrow`, one driver copy moves a block in which no leaf is packed. No leaf is packed if all are floats, bytes
- * or smaller than 4 KiB, if the block is pinned, or on the way to the host. */
+/* With `narrow`, one driver copy moves a block in which no leaf is packed. No leaf is packed if all have floats, bytes
+ * or less than 4 KiB, if the block is pinned, or in transfers to the host. */
 GPU_CASE(narrow_copies_a_block_once) {
   static const char *const packs_none = "ids:i64[511] a.x:f32[4000] a.y:u8[70000] flag:bool[9]",
                            *const packs_one = "a.x:f32[4000] ids:i64[512]";

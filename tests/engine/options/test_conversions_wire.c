@@ -1,4 +1,4 @@
-/* Tests where elements are converted: in kernels if fewer bytes then cross the link, otherwise on host threads. */
+/* Tests where elements are converted: by kernels if fewer bytes then cross the link, otherwise by host threads. */
 #include "core/base/error.h"
 #include "device/gpu.h"
 #include "engine/conversions.h"
@@ -12,7 +12,7 @@ tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
   return __real_tdict_gpu_load_kernels(gpu, err);
 }
 
-/* Checks the bytes on the link and the elements, with and without kernels. */
+/* Checks how many bytes cross the link, and the converted elements, with and without kernels. */
 GPU_CASE(conversions_choose_the_narrow_wire) {
   static const struct {
     tdict_dtype from, to;
@@ -20,7 +20,7 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
   } wires[] = {{TDICT_U8, TDICT_F32, 1, 1, 4, 1},
                {TDICT_F32, TDICT_BF16, 2, 2, 2, 4},
                {TDICT_F16, TDICT_BF16, 2, 2, 2, 2},
-               {TDICT_F32, TDICT_I64, 8, 4, 8, 4}, /* not by a kernel: range errors would come too late */
+               {TDICT_F32, TDICT_I64, 8, 4, 8, 4}, /* not by a kernel: range errors would be found too late */
                {TDICT_I64, TDICT_U8, 1, 8, 1, 8}};
   enum { COUNT = 40000 };
   scoped_place w = open_place();
@@ -75,7 +75,7 @@ GPU_CASE(conversions_with_a_named_wire) {
     assert_int_equal(s.wire_bytes, COUNT * 2);
     check_converted(&w, &want, td_leaf(rounded, "a"), td_leaf(back, "a"));
   }
-  td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err)); /* already there with this dtype */
+  td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err)); /* already on the device with this dtype */
   assert_ptr_equal(out, there);
   td_release(out);
   has_no_kernels = true;
@@ -119,7 +119,7 @@ GPU_CASE(conversions_within_a_device) {
   assert_null(out);
 }
 
-/* A slot may hold both converted and other leaves. Kernels convert some of them, and host threads others. */
+/* One slot may hold leaves that kernels convert, leaves that host threads convert, and leaves without a conversion. */
 GPU_CASE(conversions_mix_in_large_slots) {
   static const tdict_dtype from[] = {TDICT_U8, TDICT_F32, TDICT_I16, TDICT_F64};
   static const pair_of wide = {"wide", TDICT_U8, TDICT_F32, 0.5, 1}, narrow = {"narrow", TDICT_F64, TDICT_BF16, 1, 0};

@@ -66,7 +66,7 @@ static void run_move(const place *w, int set, tdict_transfer_options *o, tdict_d
   check_pairs(w, out, set, can_move(set) ? device : tdict_cpu(), is_pinned);
   if (to_gpu || pins) {
     check_hook_calls(&p, set, NUM_PAIRS, pins, can_move(set));
-  } else { /* tensors on the cpu do not move, so only to_device makes new objects */
+  } else { /* tensors already on the CPU are not moved, so only to_device makes new objects */
     assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.unflattens), 0);
     assert_int_equal(atomic_load(&p.moves), set & MOVES ? NUM_PAIRS : 0);
   }
@@ -87,7 +87,8 @@ DEVICE_CASE(hook_sets_move_in_each_mode) {
       }
 }
 
-/* For a pinned result on the CPU, an object is first moved. The new object's hook pin_memory then makes the result. */
+/* For a pinned result on the CPU, an object is first moved. The moved object's hook pin_memory then makes the
+ * result. */
 GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
   scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)
@@ -134,7 +135,7 @@ GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
       check_pairs(&w, back, set, tdict_cpu(), false);
       tdict_release(back);
       tdict_transfer_options o = threads(-1);
-      o.pinned_result = true; /* the hook pin_memory gets the moved object, because a device tensor cannot be pinned */
+      o.pinned_result = true; /* pin_memory is called on the moved object, because a device tensor cannot be pinned */
       td_ok(tdict_to_device(w.c, again, tdict_cpu(), &o, &back, err));
       check_pairs(&w, back, set, tdict_cpu(), set & PINS || set == FLATTENS);
     }
@@ -182,7 +183,7 @@ GPU_CASE(hook_sets_pin_several_objects_at_once) {
 
 typedef struct shortage {
   meeting meeting;
-  int number; /* the object whose hook has a failing allocation */
+  int number; /* the object in whose hook an allocation fails */
   int64_t n;  /* the allocation that fails */
   atomic_bool has_failed;
 } shortage;
@@ -198,8 +199,7 @@ static tdict_status pin_without_memory(const void *self, const tdict_hook *hook,
   if (is_short) atomic_store(&s->has_failed, td_fail_alloc_stop());
   return status;
 }
-/* While the hooks of all objects run at the same time, one allocation in one hook fails. The case tries each
- * allocation. */
+/* While the hooks of all objects run at the same time, one allocation in one hook fails. Each allocation is tried. */
 GPU_CASE(hook_sets_pin_several_objects_without_memory) {
   static const tdict_type type = PAIR_TYPE(.pin_memory = pin_without_memory);
   static const char *const paths[] = {"first", "n.x", "z"};

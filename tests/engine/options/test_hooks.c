@@ -1,4 +1,4 @@
-/* Tests hooks that call functions of the library. */
+/* Tests hooks that call library functions: what they may call, streams, errors, cancellation and nested transfers. */
 #include "engine/pair.h"
 
 #include "context.h"
@@ -61,7 +61,7 @@ GPU_CASE(hook_knows_its_context_and_device) {
   td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
   assert_int_equal(s.calls, 1);
   tdict_release(out);
-  /* to the cpu, only the hook `to_device` is called, and nothing is pinned */
+  /* for a transfer to the CPU, only `to_device` is called, and nothing is pinned */
   s.calls = 1;
   s.memory = tdict_device_memory(w.c, tdict_cpu());
   out = moved(&w, src, tdict_cpu());
@@ -83,7 +83,7 @@ static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict
   if (status == TDICT_OK) {
     expect(self, tdict_tensor_is_pinned(pinned) && again == pinned && once == there);
     expect(self, tdict_device_equal(tdict_tensor_device(there), hook->device));
-    /* on return the bytes have arrived: a clone of the tensor has them */
+    /* tdict_hook_move() returns after the copy is done, so a clone has the bytes */
     tdict_tensor *back = NULL;
     status = tdict_tensor_clone(there, NULL, &back, err);
     if (status == TDICT_OK) expect(self, memcmp(back->data, self->inp->data, tdict_tensor_bytes(back)) == 0);
@@ -136,7 +136,7 @@ GPU_CASE(hook_pin_keeps_to_the_limit) {
   tdict_release(src);
 }
 
-/* Work that a hook queues on its stream. The object that the hook got must live until the work is done. */
+/* Work that a hook queues on its stream. The object that was passed to the hook must live until the work is done. */
 typedef struct on_stream {
   kernel k;
   gate gate;
@@ -150,7 +150,7 @@ static tdict_status use_stream(const pair *self, const tdict_hook *hook, tdict_e
   expect(self, stream.handle && tdict_device_equal(stream.device, hook->device));
   s->k.gate = &s->gate;
   s->k.stream = stream;
-  s->k.address = self->inp->data; /* pinned: the tensor of the object that pin_memory made */
+  s->k.address = self->inp->data; /* pinned: a tensor of the object that pin_memory made */
   s->k.bytes = tdict_tensor_bytes(self->inp);
   return tdict_sim_launch(stream, kernel_run, &s->k, err);
 }
@@ -179,7 +179,7 @@ SIM_CASE(hook_stream_is_waited_for) {
   free(s.k.seen);
 }
 
-/* Work that a hook queues. The hook then makes the next driver call fail that makes the device current. */
+/* Slow work that a hook queues before it makes the next driver call of the kind TDICT_FAULT_CTX_PUSH fail. */
 typedef struct slow_work {
   tdict_driver *driver;
   atomic_bool has_run;
@@ -214,7 +214,7 @@ SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
   td_release(out, src, c, s.driver, inner);
 }
 
-/* The transfer creates only the stream for the hooks, so the injected fault fails that creation. */
+/* The hooks' stream is the only stream that the transfer creates, so the injected fault makes its creation fail. */
 SIM_CASE(hook_needs_its_stream) {
   static const tdict_fault fault = {
       .kinds = TDICT_FAULT_BIT(TDICT_FAULT_STREAM_CREATE), .n = 1, .code = TDICT_CU_OUT_OF_MEMORY};
@@ -372,9 +372,9 @@ static tdict_status nest_transfers(const pair *self, const tdict_hook *hook, con
 static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error *err) {
   level *here = self->user;
   nest *all = here->all;
-  if (tdict_tensor_device(self->inp).type != TDICT_DEVICE_CPU) return TDICT_OK; /* the pair moves back to the host */
+  if (tdict_tensor_device(self->inp).type != TDICT_DEVICE_CPU) return TDICT_OK; /* a transfer to the host */
   if (here->depth > atomic_load(&all->deepest)) atomic_store(&all->deepest, here->depth);
-  if (here->depth) expect(self, pthread_equal(pthread_self(), here->thread)); /* the hook ran on that thread */
+  if (here->depth) expect(self, pthread_equal(pthread_self(), here->thread)); /* on the thread that called */
   if (here->depth == all->depth) return TDICT_OK;
   level deeper = {all, here->depth + 1, pthread_self()};
   scoped_tree td = NULL;
@@ -383,7 +383,7 @@ static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error
   return status;
 }
 
-/* With 0 threads, only the caller works. Otherwise the pool has as many threads as the transfer. */
+/* With 0 threads, only the caller copies and runs hooks. Otherwise the pool has as many threads as the transfer. */
 GPU_CASE(hook_nested_transfers) {
   for (int num_threads = 0; num_threads <= 2; num_threads++) {
     place w = place_open(num_threads ? num_threads : 1);
@@ -479,7 +479,7 @@ GPU_CASE(hook_own_future) {
     x->user = &o;
     o.future = move_async(&w, src, w.device, NULL);
     gate_open(&o.gate);
-    tdict_release(finish(tdict_future_retain(o.future))); /* outside the hook, the wait succeeds */
+    tdict_release(finish(tdict_future_retain(o.future))); /* outside the hook, waiting succeeds */
     for (int i = 0; i < 4; i++) assert_int_equal(o.waited[i], TDICT_EDEADLOCK);
     assert_int_equal(o.said.status, TDICT_EDEADLOCK);
     assert_false(o.ready);

@@ -1,12 +1,13 @@
-/* Tests the option max_bytes_per_second: at no point in virtual time has a transfer begun to copy more bytes than the
- * rate allows. __wrap_clock_gettime and __wrap_nanosleep are in virtual_clock.h. */
+/* Tests the option max_bytes_per_second: at every moment of virtual time, a transfer has begun to copy at most the
+ * bytes that the rate allows. __wrap_clock_gettime and __wrap_nanosleep are in virtual_clock.h. */
 #include "engine/options/pace.h"
 
 #include "engine/trees.h"
 #include "engine/wrap.h"
 #include "support/virtual_clock.h"
 
-/* The rate is so low that the real time of a transfer does not matter. CHUNK is the size of a chunk at this rate. */
+/* The rate is so low that the real time of a transfer does not matter. CHUNK is the chunk size at this rate, in
+ * bytes. */
 enum { RATE = 1000000, CHUNK = 256 << 10 };
 
 /* Counts the bytes that a transfer has begun to copy, in virtual time. */
@@ -63,7 +64,7 @@ static void begin_watching(int64_t rate) {
   atomic_store(&td_clock.is_virtual, true);
   watched.begin_ns = td_virtual_ns();
 }
-/* Checks the rate. Returns the virtual seconds since begin_watching(). */
+/* Checks that the rate was obeyed. Returns the virtual seconds since begin_watching(). */
 static double end_watching(void) {
   const double seconds = (double)(td_virtual_ns() - watched.begin_ns) / 1e9;
   atomic_store(&td_clock.is_virtual, false);
@@ -79,7 +80,7 @@ static tdict_tree *paced_move(const place *w, const tdict_tree *src, tdict_devic
   v->o.max_bytes_per_second = is_paced ? RATE : 0;
   begin_watching(is_paced ? RATE : 1); /* every transfer exceeds a rate of 1 */
   tdict_tree *out = move_tree(w, src, to, v);
-  if (!is_paced) assert_true(atomic_exchange(&watched.was_too_fast, false)); /* shows that this case can fail */
+  if (!is_paced) assert_true(atomic_exchange(&watched.was_too_fast, false)); /* shows that the check can fail */
   const int64_t copied = atomic_load(&watched.bytes);
   const double seconds = end_watching();
   if (is_paced) check_seconds(seconds, (size_t)copied);
@@ -119,7 +120,7 @@ CASE(pace_holds_on_the_host) {
   tdict_context_destroy(c);
 }
 
-/* Waits are no longer than the rate requires, and copies after a pause are not faster. */
+/* Waits are no longer than the rate requires. After a pause, the rate is not exceeded to make up for it. */
 CASE(pace_does_not_catch_up) {
   tdict_pace *pace = NULL;
   td_ok(tdict_pace_create(RATE, &pace, err));
@@ -136,8 +137,8 @@ CASE(pace_does_not_catch_up) {
   tdict_pace_free(pace);
 }
 
-/* Cancelling a transfer wakes a thread that the rate limit has put to sleep. The clock is real, so without the cancel
- * the case would take a minute. */
+/* Cancelling a transfer wakes a thread that the rate limit has put to sleep. The clock is real here, so the transfer
+ * would take a minute without the cancel. */
 SIM_CASE(pace_ends_with_a_cancel) {
   scoped_place w = open_watched();
   for (int k = 0; k < 4; k++) {

@@ -12,7 +12,7 @@ static bool matches(const char *const *patterns, size_t count, const char *path)
   tdict_cursor_init(&cursor, td, false);
   bool found = false;
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    found = tdict_patterns_find(keep, &cursor) != TDICT_NO_PATTERN; /* the leaf comes last, so its result is kept */
+    found = tdict_patterns_find(keep, &cursor) != TDICT_NO_PATTERN; /* overwritten until the leaf, which comes last */
     if (tdict_leaf_tree(leaf)) assert_true(tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)));
   }
   tdict_cursor_reset(&cursor);
@@ -78,14 +78,14 @@ CASE(keep_patterns_match_paths) {
   static const char *const three[] = {"x", "**.y", "z.*"};
   assert_true(matches(three, 3, "x") && matches(three, 3, "a.y") && matches(three, 3, "z.a"));
   assert_false(matches(three, 3, "a.x") || matches(three, 3, "z") || matches(three, 3, "y.z"));
-  char longer[300]; /* longer than the buffer for a key, and with a backslash */
+  char longer[300]; /* contains a backslash, and is longer than the library's buffer for a key */
   memset(longer, 'k', sizeof longer);
   memcpy(longer, "\\*", 2);
   longer[299] = 0;
   assert_true(matches((const char *const[]){longer, "a"}, 2, longer + 0));
 }
 
-/* Matches a pattern and a path by recursion. This is the reference for random patterns and paths. */
+/* Matches a path against a pattern recursively: the reference for random patterns and paths. */
 static bool naive(const char *const *parts, int num_parts, const char *const *keys, int num_keys) {
   if (!num_parts) return num_keys == 0;
   if (strcmp(parts[0], "**") == 0)
@@ -160,7 +160,7 @@ CASE(keep_survives_enomem) {
     (void)td_fail_alloc_stop();
     assert_true(status == TDICT_OK ? keep != NULL : status == TDICT_ENOMEM && !keep);
   }
-  assert_int_equal(n, 3); /* two allocations, for the patterns and the long key, fail before the third round succeeds */
+  assert_int_equal(n, 3); /* the call makes two allocations: for the patterns and for the long key */
   tdict_patterns_destroy(keep);
   tdict_patterns_destroy(NULL);
 }

@@ -1,9 +1,9 @@
-/* Tests the option max_queued_bytes. The queued bytes are counted in the queues of the simulated device. */
+/* Tests the option max_queued_bytes by counting the bytes in the queues of the simulated device. */
 #include "device/sim/queue.h"
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* the largest number of bytes in queued copies on all devices, counted after each call that queues copies */
+/* the most bytes in queued copies on all devices, measured after each call that queues copies */
 static _Atomic(size_t) most_queued;
 
 /* Returns the number of bytes in all queued copies that are not done. */
@@ -42,7 +42,7 @@ static tdict_cu noted_rect(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_
 }
 
 enum { LIMIT = 128 << 10, BIG_SLOTS = 32 << 20 };
-/* Opens a place that counts the queued bytes. With `slow`, each copy takes some time, so that copies accumulate. */
+/* Opens a place that counts the queued bytes. With `slow`, a copy takes 20 microseconds, so that copies accumulate. */
 static place open_counted(size_t staging, bool slow) {
   tdict_context_options o = td_with(tdict_context_options, staging_bytes = staging);
   o.sim = td_options(tdict_sim_options, latency_ns = slow ? 20000 : 0);
@@ -106,7 +106,7 @@ SIM_CASE(queue_limit_holds_in_every_way) {
   }
 }
 
-/* The limit holds even if staged copies run out of slots. Other copies need no slot. */
+/* The limit holds even if staged copies run out of slots while pinned leaves, which need no slots, are copied. */
 SIM_CASE(queue_limit_holds_with_few_slots) {
   scoped_place w = open_counted(STAGING / 4, true);
   scoped_tree td = mixed_tree(w.pinned);
@@ -121,7 +121,7 @@ static int queued_after(int done, int num_queued, bool pinned) {
 }
 
 /* Checks that `least` to `most` copies are queued when all threads wait. With several threads, a thread that waits for
- * a slot may queue the burst early, so more copies may be queued than with one thread. */
+ * a slot may queue the burst early, so the number varies. */
 static void expect_queued(int least, int most) {
   for (int i = 0; i < 5000 && num_pending() < least; i++) usleep(1000);
   td_rest();
@@ -154,15 +154,15 @@ SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
   expect_queued_chunks(&w, 4 * LIMIT, 2);
 }
 
-/* A large limit holds four chunks, so that the link does not idle while a thread fills a chunk. */
+/* With a large limit, four chunks fit into it, so that the link is not idle while a thread fills a chunk. */
 SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
   scoped_place w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, 16 * LIMIT, 4);
   expect_queued_chunks(&w, 24 * LIMIT, 4);
 }
 
-/* One call queues several copies from ordinary memory, up to half of the limit: here one copy, then four. Three more
- * copies wait in the burst until a fourth fits into the limit. */
+/* One call queues several copies from ordinary memory, up to half of the limit: here one copy, then four. The next
+ * three copies wait in the burst until a fourth copy fits into the limit. */
 SIM_CASE(queue_limit_lets_copies_be_queued_together) {
   enum { SLOT_BYTES = BIG_SLOTS / 32, MOST = 8, CHUNKS = 21 };
   scoped_place w = open_counted(BIG_SLOTS, false);
@@ -242,8 +242,8 @@ SIM_CASE(queue_limit_is_checked) {
   }
 }
 
-/* The default limit, the number of chunks that fit into it, the size above which transfers have the limit, and the
- * default size of the staging ring. */
+/* The default limit in bytes, the number of chunks that fit into it, the bytes above which transfers have the limit,
+ * and the default bytes of the staging ring. */
 enum { DEFAULT_LIMIT = 12 << 20, DEFAULT_CHUNKS = 8, DEFAULT_FROM = 80 << 20, DEFAULT_SLOTS = 64 << 20 };
 
 /* Moves a tree and returns `peak_queued_bytes` of its statistics, which is 0 without a limit. */
@@ -255,7 +255,7 @@ static size_t peak_queued(const place *w, const tdict_tree *src, tdict_device to
   return stats.peak_queued_bytes;
 }
 
-/* While no copy finishes, the threads queue as much as the limit allows. Bytes in the burst count, too. */
+/* While no copy finishes, the threads queue as many bytes as the limit allows. Bytes in the burst count as queued. */
 SIM_CASE(queue_limit_has_a_default) {
   enum { UNLIMITED_CHUNK = 2 << 20 };
   scoped_place w = open_counted(DEFAULT_SLOTS, false);

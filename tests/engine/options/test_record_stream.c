@@ -1,5 +1,5 @@
 /* Tests tdict_record_stream(): the library frees, reuses or overwrites memory only after the work that the program has
- * queued on a stream has ended. Kernels wait at a gate, so that an access that comes too early is always detected. */
+ * queued on a stream has ended. Kernels wait at a gate, so that every access that is too early is detected. */
 #include "engine/promises.h"
 #include "support/threads.h"
 
@@ -15,7 +15,7 @@ static void read_later(const place *w, reader *r, const tdict_tree *td) {
   kernel_launch(&r->k, r->s, td_leaf(td, "a"), &r->gate, NULL);
   gate_await(&r->gate, 1);
 }
-/* Opens the gate and checks the number that the kernel reads. */
+/* Opens the gate, and checks that the kernel reads the bytes of this number. Destroys the stream. */
 static void check_read(const place *w, reader *r, uint64_t number) {
   gate_open(&r->gate);
   assert_true(kernel_saw(&r->k, number_of_leaf(number, 0)));
@@ -31,7 +31,7 @@ static tdict_tree *arena(const place *w, uint64_t number) {
 
 SIM_CASE(record_stream_holds_bytes) {
   scoped_place w = place_open(2);
-  /* without a recorded use, the next result of this size gets the same memory, so the checks below can fail */
+  /* without a recorded use, the next result of this size reuses the memory, so the checks below can fail */
   tdict_tree *out = arena(&w, 1), *next;
   void *place_of = arena_of(out);
   tdict_release(out);
@@ -41,7 +41,7 @@ SIM_CASE(record_stream_holds_bytes) {
   read_later(&w, &r, out);
   td_ok(tdict_record_stream(out, r.s, err));
   tdict_release(out);
-  next = arena(&w, 3); /* does not wait for the kernel, but gets other memory */
+  next = arena(&w, 3); /* does not wait for the kernel, and gets different memory */
   assert_ptr_not_equal(arena_of(next), place_of);
   check_tree_number(&w, next, 3);
   check_read(&w, &r, 2);
@@ -55,7 +55,7 @@ SIM_CASE(record_stream_holds_bytes) {
   assert_int_equal(sim.num_allocations, 0);
 }
 
-/* Two streams read a tree. The memory is reused only when both reads have ended. */
+/* Two streams read a tree. The memory is reused only after both reads have ended. */
 SIM_CASE(record_stream_of_many_streams) {
   scoped_place w = place_sim(2, 0, 2);
   tdict_tree *out = arena(&w, 4), *next[3];
@@ -91,7 +91,7 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   td_ok(tdict_record_stream(dst, r.s, err));
   tdict_transfer_options o = threads(2);
   TD_STREAM(idle, w.c, w.device);
-  o.after = idle; /* a stream other than the default, so the copy waits only for the recorded use */
+  o.after = idle; /* not the default stream, so the copy waits only for the recorded use */
   tdict_future *f = copy_async(&w, src, dst, &o);
   check_pending(f);
   check_tree_number(&w, dst, 7);
@@ -116,10 +116,10 @@ static tdict_tree *wide_tree(const place *w, tdict_memory *memory, uint64_t numb
 static void check_wide(const place *w, const tdict_tree *td, uint64_t number) {
   for (int i = 0; i < WIDE; i++)
     if (!has_number(w, td_leaf(td, wide_names[i]), number_of_leaf(number, i)))
-      fail_msg("leaf '%s' does not hold the bytes of number %d", wide_names[i], (int)number);
+      fail_msg("leaf '%s' does not have the bytes of number %d", wide_names[i], (int)number);
 }
 
-/* Two workers overwrite a tree. Both wait for the recorded work and for the stream `after`, whichever ends first. */
+/* Two workers overwrite a tree. Each waits for both the recorded work and the stream `after`, in any order. */
 SIM_CASE(record_stream_and_after_hold_each_worker) {
   tdict_context_options c = place_options(2);
   c.staging_bytes = WIDE_STAGING; /* one worker cannot queue all copies */
@@ -170,7 +170,7 @@ SIM_CASE(record_stream_reports_failed_waits) {
   real_ops = w.d->ops;
   shim_begin(&x, w.d);
   x.ops.stream_wait_event = fail_wait;
-  atomic_store(&waits_before_failure, 1); /* the first wait is for the stream `idle` */
+  atomic_store(&waits_before_failure, 1); /* the first wait, which succeeds, is for the stream `idle` */
   tdict_future *f = copy_async(&w, src, dst, &o);
   td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", tdict_future_wait(f, NULL, err));
   shim_end(&x, w.d);
@@ -180,7 +180,7 @@ SIM_CASE(record_stream_reports_failed_waits) {
   check_tree_number(&w, dst, 8);
 }
 
-/* A thread that writes to pinned memory through an accessor. It must wait while a kernel reads the memory. */
+/* A thread that asks an accessor for pinned memory to write to. It must wait while a kernel reads the memory. */
 typedef struct writer {
   tdict_tree *td;
   atomic_bool started, has;
@@ -219,7 +219,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   finish_copy(f);
   check_tree_number(&w, pinned, 11);
   tdict_release(other);
-  /* an accessor for writing waits, an accessor for reading does not */
+  /* an accessor for writing waits, but an accessor for reading does not */
   read_later(&w, &r, pinned);
   td_ok(tdict_record_stream(pinned, r.s, err));
   assert_ptr_equal(tdict_const_data(pinned, "a"), place_of);
@@ -272,7 +272,7 @@ SIM_CASE(record_stream_holds_memory_of_the_program) {
   assert_int_equal(num_released, 1);
 }
 
-/* Checks recorded uses with driver copies, even on GPUs: the stream is busy for some time, and then reads the tree. */
+/* Checks recorded uses with driver copies, also on GPUs: the stream is busy for a while, then reads the tree. */
 GPU_CASE(record_stream_holds_bytes_under_copies) {
   scoped_place w = place_open(2);
   bool sim = w.device.type == TDICT_DEVICE_SIM;
@@ -294,7 +294,7 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
       tdict_transfer_options o = threads(-1);
       tdict_stream idle = new_stream(&w);
       o.after = idle;
-      td_ok(tdict_transfer_into(w.c, out, src, &o, err)); /* waits for the stream before it overwrites */
+      td_ok(tdict_transfer_into(w.c, out, src, &o, err)); /* waits for the stream before it overwrites the tree */
       tdict_stream_destroy(w.c, idle);
       tdict_release(out);
     } else {
@@ -324,7 +324,7 @@ GPU_CASE(record_stream_refuses) {
   td_ok(tdict_record_stream(dev, (tdict_stream){w.device, NULL}, err)); /* the legacy stream */
 }
 
-/* A stream may be destroyed before a tree that it used is released. */
+/* A stream may be destroyed before the release of a tree in which it is recorded. */
 SIM_CASE(record_stream_outlives_the_stream) {
   scoped_place w = place_open(2);
   scoped_tree out = arena(&w, 40);

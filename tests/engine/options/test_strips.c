@@ -1,5 +1,5 @@
-/* Tests chunks that several threads fill: the strips of a chunk, which thread queues the chunk, which threads wait for
- * a slot, and what is left after a failure. */
+/* Tests chunks that several threads fill: the strips of a chunk, which thread queues the chunk, waiting for a slot, and
+ * that failures leave all slots free. */
 #include <pthread.h>
 
 #include "engine/lanes.h"
@@ -7,7 +7,7 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* Strips are adjacent and cover the chunk. Each begins at a multiple of 256 bytes, and `first` is its first item. */
+/* Strips are adjacent and cover the chunk. Each begins at a multiple of 256 bytes. Its `first` is its first item. */
 GPU_CASE(strips_cover_the_chunk) {
   scoped_place w = open_place();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
@@ -64,7 +64,7 @@ GPU_CASE(strips_queue_full_slots_once) {
     }
 }
 
-/* All threads of one or three transfers share one slot. If a thread kept the slot while it waits, this would be a
+/* All threads of one or three transfers share one slot. If a thread kept the slot while it waits, they would
  * deadlock. */
 GPU_CASE(strips_wait_without_a_slot) {
   enum { AT_ONCE = 3 };
@@ -94,8 +94,8 @@ GPU_CASE(strips_wait_without_a_slot) {
   give_slots(ring, taken, slots);
 }
 
-/* Several threads fill one chunk, whose copy must wait for a stopped stream. One thread queues the copy. The other
- * threads' streams must not wait, because the next transfers use them. If they waited, the case would never end. */
+/* Several threads fill one chunk, whose copy must wait for a stopped stream. One thread queues the copy. The streams of
+ * the other threads must not wait, because the next transfers use them: if they waited, the case would hang. */
 SIM_CASE(strips_queue_waits_only_before_copies) {
   scoped_place w = place_sized(64 << 20, 8);
   scoped_tree src = bytes_tree("x", 350000, NULL);
@@ -115,7 +115,7 @@ SIM_CASE(strips_queue_waits_only_before_copies) {
   }
 }
 
-/* If a transfer ends before its slots are full, or because a driver call fails, all slots go back to the ring. */
+/* If a transfer ends before its slots are full, or because a driver call fails, all slots return to the ring. */
 GPU_CASE(strips_give_slots_back_after_a_failure) {
   scoped_place w = open_wrapped(NULL);
   tdict_engine *engine = tdict_context_engine(w.c);

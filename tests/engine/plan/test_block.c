@@ -1,5 +1,5 @@
-/* Tests transfers of locked trees: which trees are one block, how long a tree keeps the record of its block, and the
- * results. */
+/* Tests transfers of locked trees: which trees are one block, how long a tree keeps its record, and the copied
+ * bytes. */
 #include "engine/plan/block.h"
 
 #include <sys/wait.h>
@@ -37,7 +37,7 @@ static tdict_tree *locked(tdict_tree *td) {
   tdict_lock(td);
   return td;
 }
-/* Makes a block of five fields, one of them without elements. */
+/* Makes a tree of five fields in one arena. One field has no elements. */
 static tdict_tree *from_schema(tdict_memory *memory) {
   static const tdict_field fields[] = {{"a.x", TDICT_U8, 1, {7}},
                                        {"a.none", TDICT_F32, 2, {3, 0}},
@@ -48,7 +48,7 @@ static tdict_tree *from_schema(tdict_memory *memory) {
   td_ok(tdict_create_from(fields, sizeof fields / sizeof *fields, SHAPE(5), memory, &td, err));
   return td;
 }
-/* Makes a locked tree that is one block, or, if `is_scattered` is true, whose leaves have separate storages. */
+/* Makes a locked tree that is one block, or whose leaves have separate storages if `is_scattered` is true. */
 static tdict_tree *locked_tree(int is_scattered, tdict_memory *memory) {
   return locked(is_scattered ? tiny_tree(memory) : batch_tree(memory));
 }
@@ -94,7 +94,7 @@ CASE(block_is_not_found_in_other_trees) {
   assert_true(is_block(locked(above)));
   assert_true(tdict_is_locked(batch) && !is_block(batch));
   tdict_release(above);
-  /* a leaf is replaced by a view of it, at the same address */
+  /* a leaf is replaced by a view of its bytes */
   scoped_tensor view = NULL;
   td_ok(tdict_tensor_slice(td_leaf(batch, "action"), &(tdict_tensor_range){0, 0, 16, 1}, &view, err));
   td_ok(tdict_set(batch, "action", view, err));
@@ -153,8 +153,8 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
   check_tree(&w, td, out);
 }
 
-/* While a transfer runs, the program unlocks, changes and frees the tree. The result has the old bytes.
- * tdict_future_wait_on_stream() returns the result before any byte has moved. */
+/* While a transfer runs, the program unlocks, changes and frees the tree. The result has the old bytes. Rounds 0 and 1
+ * get the result early, from tdict_future_wait_on_stream(). */
 SIM_CASE(block_outlives_its_tree_during_a_transfer) {
   scoped_place w = open_place();
   TD_STREAM(s, w.c, w.device);
@@ -182,7 +182,8 @@ SIM_CASE(block_outlives_its_tree_during_a_transfer) {
 __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t at) {
   ((unsigned char *)data)[at] ^= 1;
 }
-/* If bytes are lost or change during the read, the error names the leaf, even after an earlier transfer of the tree. */
+/* If bytes are lost or change during a transfer, the error names the leaf, even after an earlier transfer of the
+ * tree. */
 SIM_CASE(block_errors_name_leaves) {
   scoped_place w = open_place();
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
@@ -227,7 +228,7 @@ static void *move_often(void *user) {
   }
   return NULL;
 }
-/* Several threads move one locked tree to the device and to the host. At first the tree has no record. */
+/* Several threads move one locked tree, which has no record at first, to the device and to the host. */
 SIM_CASE(block_is_moved_by_several_threads) {
   scoped_place w = open_place();
   for (int k = 0; k < TREES; k++) {
@@ -267,7 +268,7 @@ GPU_CASE(block_follows_random_changes) {
       const way v = way_at((int)((r[6] + (uint64_t)i) % NUM_WAYS));
       scoped_tree out = move_tree(&w, td, w.device, &v);
       check_tree(&w, td, out);
-      if (i && r[7] % 2) { /* the tree that was moved back is one block */
+      if (i && r[7] % 2) { /* a tree that is moved back to the host is one block */
         tdict_release(td);
         td = to_device(&w, out, tdict_cpu());
       }
@@ -278,7 +279,7 @@ GPU_CASE(block_follows_random_changes) {
   assert_true(num_blocks > 10);
 }
 
-/* Moves a tree while allocation number `n` fails. The move may then fail. Returns true if the allocation failed. */
+/* Moves a tree with a failing allocation number `n`, so the move may fail. Returns true if the allocation was made. */
 static bool move_without_memory(const place *w, const tdict_tree *td, bool async, int64_t n) {
   scoped_tree out = NULL;
   scoped_future f = NULL;
@@ -328,7 +329,7 @@ GPU_CASE(block_records_share_their_layout) {
   check_tree(&w, plain, out);
 }
 
-/* A child process unlocks and frees a tree while its transfer runs in the parent. */
+/* A forked child process unlocks and frees a tree while the parent's transfer of the tree runs. */
 SIM_CASE(block_fork) {
   scoped_place w = open_place();
   for (int k = 0; k < 2; k++) {

@@ -9,7 +9,7 @@
 
 /* HALF: a transfer of half of the rows. INTO_KEPT: a transfer into the memory of an earlier result. */
 typedef enum source_kind { MEMORY, FILES, PACKED, HALF, INTO_KEPT } source_kind;
-/* Returns the choice for a plan of `bytes` bytes. The plan is never run. */
+/* Returns the choice for a plan of `bytes` bytes that is never run. */
 static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
                                source_kind kind) {
   const tdict_source_rows half = {0, 5, 10};
@@ -59,7 +59,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
     }
 }
 
-/* A new result in kept memory, whose pages are already mapped, uses the tuning rows for existing results. */
+/* Pages of kept memory are already mapped, so a new result in kept memory uses the tuning rows for existing results. */
 SIM_CASE(choose_row_of_existing_memory_for_kept_memory) {
   scoped_place w = open_place();
   tdict_tuning *tuning = &tdict_context_engine(w.c)->tuning;
@@ -90,7 +90,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
   assert_int_equal(tdict_context_num_threads(w.c), 16);
 }
 
-/* Large transfers that read files or pack leaves use more threads than plain copies, if there are enough processors. */
+/* Large transfers that read files or pack leaves use more threads than others, if there are enough processors. */
 GPU_CASE(choose_more_threads_for_files) {
   scoped_place w = place_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
@@ -118,7 +118,7 @@ GPU_CASE(choose_the_row_of_the_whole_tree) {
   assert_int_not_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)2 << 20, -1, false).row.up_to_bytes, row->up_to_bytes);
 }
 
-/* The caller itself copies a tree of a few bytes. If a tree needs two chunks, they have about the same size. */
+/* The caller itself copies a tree of a few bytes. If a tree needs two chunks, the chunks have about the same size. */
 GPU_CASE(choose_caller_moves_small_trees) {
   scoped_place w = open_place();
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
@@ -167,8 +167,7 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
     }
 }
 
-/* While all pool threads are blocked, a caller that moves a few pinned leaves queues their copies itself, and its wait
- * ends. */
+/* While all pool threads are blocked, a caller that moves a few pinned leaves queues the copies itself. */
 GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   pool_gate wait_events[2];
   scoped_place w = place_sized(STAGING, 2); /* the gates below block both pool threads */
@@ -230,7 +229,7 @@ static void *wait_beside(void *future) {
   return NULL;
 }
 
-/* Ends a transfer in one of several ways. A waiting thread or a pool thread must finish the transfer exactly once. */
+/* Waits for a transfer in one of several ways, cancels it, or only releases it. It must finish exactly once. */
 static void end_of(const place *w, const tdict_tree *src, int how, tdict_stream s) {
   tdict_tree *there = NULL;
   pthread_t beside;

@@ -1,5 +1,5 @@
-/* Tests plans that several threads collect. Such a plan must equal the plan that one thread collects, even if other
- * entries are between the leaves. */
+/* Tests plans that several threads collect. Such a plan must equal the plan that one thread collects, even if there are
+ * unusual entries between the leaves. */
 #include "core/tensor/slow_fence.h"
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
@@ -10,8 +10,8 @@ enum { MANY = 20000, SOME = 700 }; /* SOME: several threads read the leaves, but
 
 typedef enum oddity { ODD_NONE, ODD_TWICE, ODD_STRIDED, ODD_TREE, NUM_ODDITIES } oddity;
 
-/* Makes a tree of `count` leaves with separate storages, of equal or different `sizes`, and an odd entry near the
- * end. */
+/* Makes a tree of `count` leaves with separate storages, of different sizes if `sizes` is true, with an odd entry near
+ * the end. */
 static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < count; i++) {
@@ -28,7 +28,7 @@ static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
   return td;
 }
 
-/* Collects a plan. Sets *found to what only the starting call needs. */
+/* Collects a plan. Sets *found to the data that only the call that starts a transfer needs. */
 static tdict_plan collect(const place *w, const tdict_tree *src, int helpers, bool borrows, tdict_collected *found) {
   tdict_engine *engine = tdict_context_engine(w->c);
   tdict_plan p;
@@ -90,7 +90,7 @@ GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
       assert_int_equal(one.num_new_dims, several.num_new_dims);
       td_ok(tdict_plan_cut(&helped, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
       td_ok(tdict_plan_cut(&alone, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
-      check_same_plan(&alone, &helped); /* ignores which leaves are shared: the first plan retains some */
+      check_same_plan(&alone, &helped); /* ignores which leaves are shared, because the first plan retains some */
       tdict_plan_reset(&helped);
       tdict_plan_reset(&alone);
       helped = collect(&w, src, 4, borrows, &several);
@@ -113,7 +113,7 @@ GPU_CASE(many_leaves_arrive) {
   }
 }
 
-/* The threads that mark the sources also set the addresses of the destinations. */
+/* Several threads set the addresses of the destinations while they mark the sources. */
 GPU_CASE(many_leaves_are_placed_by_several_threads) {
   scoped_place w = open_place();
   scoped_tree src = many_tree(MANY, false, ODD_NONE);
@@ -121,7 +121,7 @@ GPU_CASE(many_leaves_are_placed_by_several_threads) {
   check_result(&w, src, move_async(&w, src, w.device, &o));
 }
 
-/* One of several threads finds the mark of another context's transfer on a source. */
+/* One of several marking threads finds a source that a transfer of another context writes. */
 GPU_CASE(many_marks_with_a_transfer_of_another_context) {
   scoped_place w = open_place();
   tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
@@ -136,7 +136,7 @@ GPU_CASE(many_marks_with_a_transfer_of_another_context) {
   tdict_release(src);
 }
 
-/* A source is released as soon as its bytes are in a slot, while the device copy is still pending. */
+/* A source is released as soon as its bytes are in a slot, even if the copy to the device is still pending. */
 SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
   scoped_place w = open_place();
   scoped_tree src = tiny_tree(NULL), out = NULL;
@@ -170,7 +170,7 @@ GPU_CASE(plans_see_what_has_changed) {
       td_ok(tdict_tensor_zeros(dtype, 1, &count, memory, &t, err));
     else
       t = random_tensor(dtype, 1, &count, memory);
-    if (k % 6 == 2) t = sliced(t, (tdict_tensor_range){0, 0, 100, 3}); /* other strides */
+    if (k % 6 == 2) t = sliced(t, (tdict_tensor_range){0, 0, 100, 3});
     td_put(src, "group5.leaf155", t);
     tdict_transfer_stats stats = tdict_transfer_stats_default();
     tdict_transfer_options o = td_with(tdict_transfer_options, stats = &stats);
@@ -178,7 +178,7 @@ GPU_CASE(plans_see_what_has_changed) {
     check_tree(&w, src, out);
     assert_int_equal(stats.num_shared_leaves, k % 6 == 4);
     td_release(out);
-    if (k % 6 == 1) { /* needs its own driver copy, because no other leaf shares the slot */
+    if (k % 6 == 1) { /* a single leaf, so the driver copies it directly */
       scoped_tree one = new_tree();
       td_ok(tdict_set(one, "one", td_leaf(src, "group5.leaf155"), err));
       td_ok(tdict_to_device(w.c, one, w.device, &o, &out, err));

@@ -21,7 +21,7 @@ CASE(same_bytes_are_found) {
   assert_int_equal(find(&same, t), TDICT_SHARED); /* the table is empty */
   assert_true(tdict_same_bytes_add(&same, t, 7));
   assert_int_equal(find(&same, t), 7);
-  assert_int_equal(find(&same, flat), 7); /* another shape over the same bytes */
+  assert_int_equal(find(&same, flat), 7); /* a different shape over the same bytes */
   assert_int_equal(find(&same, half), TDICT_SHARED);
   assert_int_equal(find(&same, turned), TDICT_SHARED); /* the same bytes in another order */
   assert_int_equal(find(&same, column), TDICT_SHARED);

@@ -1,5 +1,5 @@
-/* Tests destinations that share bytes. If two different sources would be written to the same bytes, the call is refused
- * before it writes. Other overlaps are allowed. */
+/* Tests destinations that share bytes. If different sources would be written to the same bytes, tdict_transfer_into()
+ * fails before it writes. Other overlaps are allowed. */
 #include "engine/trees.h"
 
 #define REFUSED(w, src, dst, path_, other)                                                      \
@@ -49,7 +49,7 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
   check_tensor(&w, from, t, "a");
 }
 
-/* A destination has the same child at two paths, so one tensor has two paths. */
+/* A destination has the same child at two paths, so its tensor is there twice. */
 DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
   scoped_place w = open_place();
   tdict_tree *src = new_tree(), *dst = new_tree(), *child = new_tree(), *same = new_tree();
@@ -90,7 +90,7 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
     else
       td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
     assert_int_equal(is_zero(&w, whole), parts[i].overlap);
-    td_ok(tdict_transfer_into(w.c, dst, same, NULL, err)); /* the sources overlap in the same way */
+    td_ok(tdict_transfer_into(w.c, dst, same, NULL, err)); /* the sources overlap as the destinations do */
     for (int k = 0; k < 2; k++)
       check_tensor(&w, td_leaf(same, k ? "b" : "a"), td_leaf(dst, k ? "b" : "a"), k ? "b" : "a");
   }
@@ -132,7 +132,7 @@ CASE(transfer_into_takes_columns_of_two_storages) {
     assert_int_equal(memory[i], ((const unsigned char *)tdict_const_data(src, i % 2 ? "b" : "a"))[i / 2]);
 }
 
-/* Two of many leaves overlap, and are found whatever the order of addresses. All leaves of `dst` lie in one storage. */
+/* Finds two overlapping leaves among many, whatever the order of addresses. The leaves of `dst` are in one storage. */
 CASE(transfer_into_finds_two_among_many) {
   enum { MANY = 2000 };
   scoped_place w = open_place();
@@ -158,15 +158,15 @@ CASE(transfer_into_finds_two_among_many) {
     const int first = 97 * round, second = MANY - 1 - 3 * round;
     snprintf(path, sizeof path, "k%d", second);
     t = rows_of(all, 0, 10 * order[first] + (order[first] ? -9 : 9),
-                10); /* overlaps one byte of a leaf and nine of its neighbor */
+                10); /* overlaps one byte of one leaf and nine bytes of the next */
     td_put(dst, path, t);
     td_fails(TDICT_EINVAL, "shares bytes with", tdict_transfer_into(w.c, dst, src, NULL, err));
     tdict_tensor_release(all);
   }
 }
 
-/* All small leaves lie inside "long", and their sources inside its source, until "k39" gets a conflicting source.
- * "wide" has a gap: it begins before the other leaves and ends after them. */
+/* The small leaves lie inside "long", and their sources inside its source. Then "k39" gets a conflicting source. "wide"
+ * has a gap: it begins before the other leaves and ends after them. */
 CASE(transfer_into_finds_leaves_far_apart) {
   enum { SMALL = 40 };
   scoped_place w = open_place();

@@ -5,7 +5,7 @@
 #include "engine/plan/collect.h"
 #include "engine/trees.h"
 
-/* What the latest call of collect() or collect_pair() found besides the plan. */
+/* Data other than the plan from the latest call of collect() or collect_pair(). */
 static tdict_collected found;
 
 static tdict_plan collect(const place *w, const tdict_tree *src, int32_t mode) {
@@ -34,7 +34,7 @@ GPU_CASE(plan_ways) {
   td_put(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
-  assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_STAGE_IN); /* packed, so the driver is not asked about it */
+  assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_STAGE_IN); /* small, so it is staged without asking the driver */
   assert_int_equal(way_of(&p, src, "claimed"), TDICT_WAY_DIRECT);
   assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_STAGE_IN); /* the driver says that it is not pinned */
   assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
@@ -117,7 +117,7 @@ GPU_CASE(plan_chunks_cover_the_line) {
   }
 }
 
-/* The first chunks are small, so that the device starts early, and so are the last, so that all threads end
+/* The first chunks are small, so that the device starts early. The last chunks are small, so that all threads end
  * together. */
 GPU_CASE(plan_chunks_grow_and_shrink) {
   scoped_place w = open_place();
@@ -143,7 +143,7 @@ GPU_CASE(plan_chunks_grow_and_shrink) {
   tdict_plan_reset(&p);
 }
 
-/* Adjacent pinned leaves are copied together, scattered small leaves go through slots, and large leaves are split. */
+/* Adjacent small pinned leaves are copied together, scattered ones go through slots, and large leaves are split. */
 GPU_CASE(plan_packs_small_pinned_leaves) {
   scoped_place w = open_place();
   scoped_tree batch = batch_tree(w.pinned), many = tiny_tree(w.pinned), large = new_tree();

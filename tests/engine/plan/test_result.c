@@ -4,12 +4,12 @@
 #include "engine/plan/result.h"
 #include "engine/trees.h"
 
-/* Collects the plan *p, and returns what else was found. */
+/* Collects the plan *p. Returns the other data of the collection. */
 static tdict_collected collect(const place *w, const tdict_tree *src, bool pins, tdict_plan *p) {
   tdict_collected found = {.plan = p};
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices,
                           .device = tdict_cpu(),
-                          .want_pinned = pins}; /* so each ordinary leaf is copied */
+                          .want_pinned = pins}; /* so that each unpinned leaf is copied */
   td_ok(tdict_plan_collect(&found, &r, src, err));
   return found;
 }
@@ -124,7 +124,7 @@ CASE(result_paths_by_number) {
     tdict_leaf_path(src, n++, path, sizeof path);
     assert_string_equal(path, l.paths[i]);
   }
-  tdict_leaf_path(src, n, path, sizeof path); /* one more than the last number */
+  tdict_leaf_path(src, n, path, sizeof path); /* one past the last number */
   assert_string_equal(path, "");
   tdict_leaf_path(src, n - 1, path, 6); /* truncated to the buffer */
   assert_true(strlen(path) < 6);

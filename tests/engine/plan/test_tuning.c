@@ -1,4 +1,4 @@
-/* Tests the built-in tuning table, and which tables are refused. */
+/* Tests the built-in tuning table, and that invalid tables are refused. */
 
 #include "engine/plan/tuning.h"
 #include "support/test.h"

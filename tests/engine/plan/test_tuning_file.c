@@ -61,7 +61,7 @@ CASE(tuning_file_round_trip) {
   td_fails(TDICT_EINVAL, "must be one line", tdict_tuning_write(f.path, &t, "two\nlines", err));
   t.rows[0][0].workers = 0;
   td_fails(TDICT_EINVAL, "workers is 0", tdict_tuning_write(f.path, &t, "", err));
-  td_ok(tdict_tuning_read(f.path, &back, NULL, err)); /* a refused table leaves the file as it was */
+  td_ok(tdict_tuning_read(f.path, &back, NULL, err)); /* a refused table does not change the file */
   unlink(f.path);
 }
 

@@ -1,4 +1,4 @@
-/* Tests the timeline. A Python script parses the file as JSON, and the test compares the events with the transfers. */
+/* Tests the timeline of transfers. A Python script parses the trace as JSON, and the test checks the events. */
 #include "engine/promises.h"
 
 #include <sys/stat.h>
@@ -117,7 +117,7 @@ static void start(const place *p, int64_t max_events) {
 }
 
 enum { LEAVES = 24, LEAF = 256 << 10, TOTAL = LEAVES * LEAF };
-/* Makes a tree in which each leaf's size is a multiple of 256 bytes, so that there are no gaps between the leaves. */
+/* Makes a tree whose leaf sizes are multiples of 256 bytes, so that there are no gaps between the leaves. */
 static tdict_tree *even_tree(tdict_memory *memory) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < LEAVES; i++) td_put(td, td_text("leaf%d", i), new_bytes(LEAF, memory));
@@ -135,7 +135,7 @@ GPU_CASE(trace_holds_every_slice) {
   scoped_tree src = even_tree(NULL), pinned = even_tree(tdict_pinned_memory(p.c)), a = NULL, b = NULL, back = NULL;
   start(&p, 0);
   a = move_in(&p, src, p.device, 3);
-  facts f = read_trace(&p); /* written while the transfer runs */
+  facts f = read_trace(&p); /* written while recording continues */
   assert_int_equal(fact(&f, "transfers"), 1);
   assert_int_equal(fact(&f, "whole"), 1);
   assert_int_equal(fact(&f, "whole_bytes"), TOTAL);
@@ -174,7 +174,7 @@ GPU_CASE(trace_holds_every_slice) {
   free(t.bytes);
 }
 
-/* In a locale with a decimal comma, numbers still have a decimal point. */
+/* In a locale with a decimal comma, the numbers in the trace still have a decimal point. */
 GPU_CASE(trace_is_json_in_any_locale) {
   td_comma_locale_set();
   scoped_place p = place_open(2);
@@ -190,7 +190,7 @@ GPU_CASE(trace_is_json_in_any_locale) {
   free(t.bytes);
 }
 
-/* Writes the recording, stops it and restarts it while transfers run. */
+/* Writes the trace, stops recording and restarts it while transfers run. */
 GPU_CASE(trace_is_written_while_recording) {
   scoped_place p = place_open(3);
   scoped_tree src = even_tree(NULL);
@@ -217,7 +217,7 @@ GPU_CASE(trace_shows_hooks_and_callers) {
   out = move_in(&p, src, p.device, 0);
   facts f = read_trace(&p);
   assert_true(fact(&f, "hook") >= 1);
-  assert_true(fact(&f, "transfers") >= 1); /* hooks start transfers, too */
+  assert_true(fact(&f, "transfers") >= 1); /* hooks start transfers */
   assert_int_equal(fact(&f, "callers"), 1);
   assert_int_equal(fact(&f, "workers"), 0);
 }
