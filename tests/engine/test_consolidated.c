@@ -1,4 +1,4 @@
-/* Tests transfers of consolidated trees: one item, one copy, and a result that is also consolidated. */
+/* Tests transfers of consolidated trees. Such a tree is one item and one copy, and its result is also consolidated. */
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
 #include "trees.h"
@@ -15,7 +15,7 @@ static tdict_tree *thousand_leaves(void) {
   }
   return td;
 }
-/* Consolidates a tree and releases it. */
+/* Consolidates a tree. Releases `td` and returns the new tree. */
 static tdict_tree *consolidated(tdict_tree *td, tdict_memory *memory) {
   tdict_tree *out = td_made(tree, tdict_consolidate(td, memory, &made, err));
   tdict_release(td);
@@ -55,7 +55,7 @@ static size_t whole_bytes(const tdict_tree *td) {
   return count;
 }
 
-/* The padding is zero, even in reused memory. */
+/* tdict_consolidate() writes zeros to the padding, even in reused memory. */
 DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
   scoped_place w = open_place();
   tdict_memory *const memories[] = {NULL, w.memory, w.pinned};
@@ -72,7 +72,7 @@ DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
   }
 }
 
-/* In all modes and with different numbers of threads, a pinned tree moves to the device and back in one copy each. */
+/* In all modes and with various thread counts, one copy moves a pinned tree to the device, and one moves it back. */
 GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = td_made(tree, tdict_consolidate(plain, w.pinned, &made, err));
@@ -144,7 +144,7 @@ GPU_CASE(consolidated_tree_is_one_plan_item) {
   tdict_plan_reset(&p);
 }
 
-/* A tree in pageable memory goes through the ring in chunks. */
+/* A tree in pageable memory is staged through the ring in chunks. */
 GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
   scoped_place w = open_place();
   scoped_tree plain = thousand_leaves(), src = NULL;
@@ -178,7 +178,7 @@ GPU_CASE(consolidated_large_tree_moves_in_pieces) {
   check_and_release(&w, src, out);
 }
 
-/* Moves trees of every kind with the options that way_at() returns. */
+/* Moves trees of every kind with various options. */
 DEVICE_CASE(consolidated_trees_of_every_kind) {
   scoped_place w = open_place();
   for (int k = 0; k < NUM_TREE_KINDS; k++) {
@@ -202,7 +202,7 @@ DEVICE_CASE(consolidated_trees_of_every_kind) {
   }
 }
 
-/* The tensors of a consolidated tree with a text and a column move in one copy, and the text and column arrive, too. */
+/* One copy moves the tensors of a consolidated tree with a text and a column. The text and column arrive, too. */
 GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
   scoped_place w = open_wrapped(NULL);
   static const char *const texts[] = {"p", "q", "r"};
@@ -252,7 +252,7 @@ GPU_CASE(consolidated_trees_are_pinned) {
   assert_string_equal(td_last_error.path, "group0.leaf0");
 }
 
-/* Moves a tree without bytes, and a tree without leaves, whose device is not known yet. */
+/* Moves a tree without leaves, and a tree whose only leaf is empty. */
 GPU_CASE(consolidated_empty_trees_move) {
   scoped_place w = open_place();
   for (int k = 0; k < 2; k++) {
@@ -273,11 +273,11 @@ GPU_CASE(consolidated_empty_trees_move) {
   }
 }
 
-/* A transfer into a consolidated tree of the same structure is one copy. Into other trees, leaves move one by one. */
+/* A transfer into a consolidated tree of the same structure is one copy. Other trees need a copy for each leaf. */
 GPU_CASE(consolidated_tree_is_copied_into_trees) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *first = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, first, w.device);
-  tdict_tree *second = consolidated(thousand_leaves(), w.pinned); /* equal keys in other key tables */
+  tdict_tree *second = consolidated(thousand_leaves(), w.pinned); /* equal keys in separate key tables */
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
     void *data = td_leaf(dst, "group3.leaf300")->data;
@@ -354,7 +354,7 @@ SIM_CASE(consolidated_copies_that_fail) {
     if (l.tensors[i]) assert_null(tdict_tensor_const_data(l.tensors[i]));
   free_list(&l);
   td_fails_at(TDICT_EINVAL, "lost", "group0.leaf0", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-  /* Transfers write one group after another. A group is lost until a transfer writes it. The padding stays lost. */
+  /* Transfers write one group after another, and each group is lost until then. The padding stays lost. */
   tdict_tree *parts = td_made(tree, tdict_clone(src, &made, err));
   static const char *const groups[] = {"group0", "group1", "group2", "group3", "group4",
                                        "group5", "group6", "group7", "group8", "group9"};
@@ -376,7 +376,7 @@ SIM_CASE(consolidated_copies_that_fail) {
   td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", tdict_to_device(w.c, src, w.device, NULL, &out, err));
 }
 
-/* An earlier transfer into the source is cancelled, so the source's bytes are lost. */
+/* A transfer waits for an earlier transfer into its source, which is cancelled, so bytes of the source are lost. */
 SIM_CASE(consolidated_source_is_lost_meanwhile) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
@@ -401,7 +401,7 @@ SIM_CASE(consolidated_sources_are_checked_by_leaf) {
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
   tdict_tensor *t = td_leaf(src, "group7.leaf723");
   void *data = tdict_tensor_data(t);
-  for (int k = 0; k < 3; k++) { /* changes nothing, then the last byte of a leaf, then the padding after the leaf */
+  for (int k = 0; k < 3; k++) { /* 0: changes nothing; 1: the last byte of a leaf; 2: the padding after the leaf */
     td_ok(tdict_sim_hold(w.c, err));
     scoped_future f = move_async(&w, src, w.device, &o);
     if (k) spoil_bit(data, tdict_tensor_bytes(t) - (k == 1));
@@ -444,7 +444,7 @@ SIM_CASE(consolidated_transfers_survive_enomem) {
   }
 }
 
-/* A tree on a device of another context is refused, and the error names the leaf. */
+/* A tree on a device of another context is refused. The error names the first leaf. */
 SIM_CASE(consolidated_trees_of_another_context_are_refused) {
   scoped_place w = open_place(), other = open_place();
   scoped_tree src = consolidated(thousand_leaves(), NULL), there = to_device(&other, src, other.device);
@@ -453,7 +453,7 @@ SIM_CASE(consolidated_trees_of_another_context_are_refused) {
   assert_string_equal(td_last_error.path, "group0.leaf0");
 }
 
-/* A consolidated tree that is a child of another tree moves leaf by leaf, and its result is not consolidated. */
+/* A consolidated child of another tree is copied leaf by leaf, and the child of the result is not consolidated. */
 GPU_CASE(consolidated_child_moves_by_leaf) {
   scoped_place w = open_place();
   tdict_tree *td = new_tree(), *child = NULL;

@@ -1,5 +1,5 @@
-/* Tests calls with wrong arguments: streams of other devices or contexts, trees on another context's simulated device,
- * and devices that do not exist. */
+/* Tests that calls refuse wrong arguments: streams of other devices or contexts, trees on another context's simulated
+ * device, and nonexistent devices. */
 #include <stdatomic.h>
 
 #include "promises.h"
@@ -9,7 +9,7 @@ enum { OTHER_BYTES = 512 };
 /* Two contexts, each with its own device sim:0. */
 typedef struct neighbours {
   place own, other;
-  tdict_tree *host, *here, *there; /* trees with the same number on the host and on each device */
+  tdict_tree *host, *here, *there; /* trees with equal bytes on the host and on each device */
   tdict_stream mine, foreign;
 } neighbours;
 static neighbours open_neighbours(void) {
@@ -63,7 +63,7 @@ static void refuse_foreign_trees(neighbours *n) {
   check_tree_number(&n->other, n->there, 3);
 }
 
-/* Moves a tensor that describes device memory. The library finds the context that owns the memory from the address. */
+/* Moves tensors that describe device memory. From the address, the library finds out which context owns the memory. */
 static void tell_described_blocks_apart(neighbours *n) {
   const int64_t count = OTHER_BYTES;
   for (int i = 0; i < 2; i++) {
@@ -103,7 +103,7 @@ static void wait_for_word(void *user) {
   while (!atomic_load(&may_go)) usleep(100);
 }
 
-/* The transfer to sim:0 waits for a function on a stream. Later work on the legacy stream of sim:1 waits for the
+/* A transfer to sim:0 waits for a function on a stream. Later work on the legacy stream of sim:1 waits for the
  * transfer. */
 SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
   scoped_place w = place_sim(2, 0, 2);
@@ -125,7 +125,7 @@ SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
   assert_false(early);
 }
 
-/* Wrong streams are also refused after the transfer has ended, so the result does not depend on timing. */
+/* Wrong streams are refused even after the transfer has ended, so the result does not depend on timing. */
 SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
   scoped_place w = place_sim(2, 0, 2);
   scoped_tree src = numbered_tree(&w, NULL, 5), out = NULL;

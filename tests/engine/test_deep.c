@@ -1,5 +1,5 @@
 /* Tests trees with very many levels. The time of a call must be linear in the number of levels. If a transfer visited
- * all levels above each leaf, it would take minutes, and the case would exceed CTest's time limit. */
+ * all levels above each leaf, it would take minutes and exceed CTest's time limit. */
 #include "promises.h"
 #include "tdict/object.h"
 
@@ -58,7 +58,7 @@ GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
 
 static void end_nothing(void *self) { (void)self; }
 
-/* Each level has an object without hooks. */
+/* Moves a tree that has an object without hooks at each level. */
 GPU_CASE(objects_of_deep_trees_take_time_for_each_level) {
   static const tdict_type type = TD_TYPE(.name = "still", .release = end_nothing);
   scoped_place w = place_open(2);

@@ -1,5 +1,5 @@
-/* Tests that calls on device trees wait for earlier transfers of the same bytes and for recorded uses. A fence records
- * the bytes at the moment when a call waits for it, so no test has to sleep. */
+/* Tests that calls on device trees wait for earlier transfers of the same bytes and for recorded uses. A fence examines
+ * the bytes when a call waits for it, so no test has to sleep. */
 #include "promises.h"
 #include "support/threads.h"
 
@@ -95,7 +95,7 @@ static things open_things(const place *w) {
 static void close_things(things *t) { td_release(t->dst, t->src, t->row, t->out); }
 #define scoped_things TD_SCOPED(close_things, things)
 
-/* A fence in place of a transfer, which ends at the first wait. If `writes` is not 0, that wait writes the tensor. */
+/* A fence in place of a transfer. It ends at the first wait. If `writes` is not 0, that wait writes the tensor. */
 typedef struct transfer_stand_in {
   tdict_fence fence; /* first */
   tdict_fence_node node;
@@ -133,7 +133,7 @@ SIM_CASE(device_writers_wait_for_transfers) {
       begin_stand_in(&s, &w, td_leaf(t.dst, "x"), 100, writes ? 900 : 0);
       td_ok(kinds[i].run(&t, err));
       if (s.waits == 0 || !s.untouched) fail_msg("%s did not wait for a transfer before it wrote", kinds[i].name);
-      assert_false(has_number(&w, td_leaf(t.dst, "x"), writes ? 900 : 100)); /* the call wrote after the stand-in */
+      assert_false(has_number(&w, td_leaf(t.dst, "x"), writes ? 900 : 100)); /* the call wrote last */
     }
 }
 
@@ -182,7 +182,7 @@ static void end_call(call *c) {
   assert_int_equal(pthread_join(c->thread, NULL), 0);
   assert_int_equal(c->status, TDICT_OK);
 }
-/* Lets the stopped device run one operation at a time until the transfer has ended. */
+/* Runs one operation of the stopped device at a time until the transfer has ended. The call must not end earlier. */
 static void step_to_the_end(const place *w, tdict_future *f, const call *c) {
   for (int i = 0; i < PROMISE_LONG_MS && !tdict_future_is_ready(f); i++) {
     const bool ended = atomic_load(&c->ended);
@@ -193,7 +193,7 @@ static void step_to_the_end(const place *w, tdict_future *f, const call *c) {
   assert_true(tdict_future_is_ready(f));
 }
 
-/* Runs calls while real transfers are stopped. A call must not end before the transfer. */
+/* Runs calls while real transfers are stopped. A call must not end before its conflicting transfer. */
 SIM_CASE(device_calls_come_after_transfers) {
   scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++)

@@ -1,5 +1,5 @@
 /* Tests the order of transfers, and their order relative to work on the program's streams. The simulated device is
- * stopped during the calls, so the test sees which work is queued. */
+ * stopped during the calls, so that the tests can count the queued operations. */
 #include <stdatomic.h>
 
 #include "support/threads.h"
@@ -30,8 +30,8 @@ static void end(tdict_future *f) {
   tdict_future_release(f);
 }
 
-/* Copies trees[0] to trees[1], then trees[2] to trees[3]. One tree takes part in both copies. Checks that the second
- * copy begins after the first has ended. */
+/* Copies trees[0] to trees[1], then trees[2] to trees[3]. Both copies use one of the trees, so the second copy must
+ * begin after the first has ended. */
 static void check_second_waits(const place *w, tdict_tree *const trees[4]) {
   scoped_tree want_first = plain_copy(w, trees[0]), want_second = NULL;
   want_second = trees[2] == trees[1] ? tdict_retain(want_first) : plain_copy(w, trees[2]);
@@ -100,7 +100,7 @@ SIM_CASE(engine_readers_do_not_wait_for_each_other) {
   check_tree(&w, x, out);
 }
 
-/* Each transfer waits for the one before, or all wait for the first, although the test has released their futures. */
+/* Each transfer waits for the previous one, or all wait for the first, although the test has released their futures. */
 SIM_CASE(engine_chains_and_fans) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *trees[9], *want;
@@ -204,7 +204,7 @@ static void check_all(const place *w, const tdict_tree *td, unsigned char byte) 
     if (bytes[i] != byte) fail_msg("byte %d is 0x%02x, wanted 0x%02x", i, bytes[i], byte);
 }
 
-/* Checks that transfers run after the work on `stream`. This is `after` or, if `after` is legacy, a blocking stream. */
+/* Checks that transfers run after the work on `stream`, which is `after`, or a blocking stream if `after` is legacy. */
 static void check_behind(const place *w, tdict_stream stream, tdict_stream after) {
   kernel k;
   scoped_tree there = one_there(w), other = one_there(w), host = one_leaf(w->pinned), out = NULL, fresh = NULL;
@@ -214,7 +214,7 @@ static void check_behind(const place *w, tdict_stream stream, tdict_stream after
   launch_kernel(&k, stream, there, 0x11);
   td_ok(tdict_to_device_async(w->c, there, tdict_cpu(), &o, &f, err)); /* reads what the kernel writes */
   td_ok(tdict_transfer_into_async(w->c, other, host, &o, &g, err));
-  td_ok(tdict_to_device(w->c, host, w->device, NULL, &fresh, err)); /* from the host to new memory: waits for nothing */
+  td_ok(tdict_to_device(w->c, host, w->device, NULL, &fresh, err)); /* from the host to new memory, so without a wait */
   check_tree(w, want, fresh);
   td_rest();
   td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 1000000, &out, err));

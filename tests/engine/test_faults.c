@@ -1,4 +1,4 @@
-/* Sweeps over driver faults. The first call of a kind fails, then the second and so on, until none fails.
+/* Tests transfers with driver faults. The first call of a kind fails, then the second and so on, until none fails.
  *
  * Each run has its own context, and the fault is in its first transfer, which also creates the streams and the ring.
  * The status must be allowed for this kind of fault, the bytes must be correct if the call succeeded, and no mark may
@@ -14,7 +14,7 @@ enum { UNKNOWN = TDICT_CU_UNKNOWN, LAUNCH_FAILED = 719, MOST_FAULTS = 2000 };
 /* What a call may do after a fault. */
 typedef enum verdict {
   EITHER,       /* a clear error, or correct bytes */
-  GOES_ON,      /* correct bytes, copied in another way */
+  GOES_ON,      /* correct bytes, because the library falls back to another way */
   FAILS,        /* a clear error */
   FAILS_AT_LEAF /* a clear error with the path of a leaf or an object */
 } verdict;
@@ -45,7 +45,7 @@ static verdict verdict_of(fw_op op, tdict_fault_kind kind, tdict_cu code) {
   }
 }
 
-/* Checks that the error has the driver's code, a message, and either no path or the path of an existing entry. */
+/* Checks that the error has the driver's code, a message, and either no path or the path of an entry of the source. */
 static void check_clear(const fw_world *w, const fw_run *run, const char *where, tdict_cu code) {
   const tdict_error *e = &run->err;
   tdict_status wanted = code == TDICT_CU_OUT_OF_MEMORY ? TDICT_ENOMEM : TDICT_EDEVICE;
@@ -55,7 +55,7 @@ static void check_clear(const fw_world *w, const fw_run *run, const char *where,
   if (strlen(e->message) < 10) fail_msg("%s: the message is '%s'", where, e->message);
   char path[sizeof e->path];
   memcpy(path, e->path, sizeof path);
-  char *below = strstr(path, "m.flat."); /* paths inside an object are not paths of the tree */
+  char *below = strstr(path, "m.flat."); /* paths inside an object do not exist in the tree */
   if (below) below[strlen("m.flat")] = 0;
   if (path[0] && !tdict_has(fw_source(w, run->op), path)) fail_msg("%s: there is no '%s'", where, e->path);
 }
@@ -70,7 +70,7 @@ static void judge(const fw_world *w, const fw_run *run, verdict v, const char *w
   if (run->status == TDICT_OK && !run->done) fail_msg("%s: no error, and no result", where);
 }
 
-/* Makes the next transfer without a fault, and checks it. */
+/* Checks that the next transfer, without a fault, succeeds. */
 static void check_next(fw_world *w, fw_run *run, const char *where) {
   fw_prepare(w, run);
   fw_do(w, run);
@@ -82,7 +82,7 @@ static void check_next(fw_world *w, fw_run *run, const char *where) {
 }
 
 typedef struct tally {
-  int64_t met, failed; /* met: faults that occurred; failed: how many of them made the transfer fail */
+  int64_t met, failed; /* met: number of faults that occurred; failed: how many of them made the transfer fail */
   int64_t calls;       /* calls of this kind in the run without a fault */
 } tally;
 
@@ -125,8 +125,8 @@ static void sweep_kind(fw_world *w, fw_op op, const fw_variant *variant, tdict_f
     fault.n += SANITIZED_STEP;
     if (fault.n > MOST_FAULTS) fail_msg("%s: the sweep does not end", tdict_fault_kind_name(kind));
   }
-  /* No fault occurred in the last run. If one thread does all the work, this run made as many calls of the kind as
-   * faults occurred before. The numbers of copies and queries vary with the speed of the device. */
+  /* The last run had no fault. If one thread does all the work, this run made as many calls of the kind as faults
+   * occurred before. The numbers of copies and queries vary with timing. */
   bool alone = op != FW_TO_DEVICE_ASYNC && op != FW_TO_HOST_ASYNC && op != FW_INTO_HOST_ASYNC;
   bool steady = kind != TDICT_FAULT_COPY_IN && kind != TDICT_FAULT_COPY_OUT && kind != TDICT_FAULT_EVENT_QUERY;
   if (variant->num_threads == 0 && alone && steady)
@@ -199,8 +199,8 @@ GPU_CASE(faults_no_pinned_memory_at_all) {
 }
 
 /* Makes all driver calls from the n-th on fail, as if the device were lost. The next transfer must return TDICT_ELOST,
- * and no call may wait forever. Driver resources are lost with the device, so they are not counted. Sanitizers find
- * host leaks. */
+ * and no call may wait forever. Driver resources are lost with the device, so leaks of them are not checked. Sanitizers
+ * find host leaks. */
 static bool lose(fw_world *w, fw_op op, const fw_variant *variant, int64_t n) {
   const tdict_fault lost = {.kinds = TDICT_FAULT_ALL, .n = n, .code = LAUNCH_FAILED, .lasts = true};
   const char *where = td_text("%s/%s, lost at call %lld", fw_op_name(op), variant->name, (long long)n);
@@ -243,7 +243,7 @@ static void lose_all(fw_op op) {
 SIM_CASE(faults_device_lost_to_device) { lose_all(FW_TO_DEVICE_ASYNC); }
 SIM_CASE(faults_device_lost_to_host) { lose_all(FW_INTO_HOST_ASYNC); }
 
-/* While a copy stalls, only its own transfer waits. */
+/* While a copy stalls, its transfer waits, but other transfers succeed. */
 GPU_CASE(faults_stalled_copy_is_waited_for) {
   fw_world w;
   fw_open(&w);
@@ -258,9 +258,9 @@ GPU_CASE(faults_stalled_copy_is_waited_for) {
     td_fails(TDICT_ETIMEDOUT, "has not ended", tdict_future_wait_for(f, 20000000, NULL, err));
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
     if (cancels) tdict_future_cancel(f);
-    assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING); /* the transfer still waits for its queued copies */
+    assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING); /* the transfer waits for its queued copies */
     tdict_tree *other = NULL;
-    td_ok(tdict_to_device(c, w.one, w.device, NULL, &other, err)); /* other transfers still work */
+    td_ok(tdict_to_device(c, w.one, w.device, NULL, &other, err)); /* other transfers succeed */
     tdict_release(other);
     tdict_driver_fault_release(w.driver);
     if (cancels) {

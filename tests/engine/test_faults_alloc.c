@@ -1,6 +1,6 @@
-/* Sweeps over host memory allocations as test_faults.c does over driver calls: the first allocation fails, then the
- * second and so on, until none fails. One sweep counts the allocations of the calling thread, another counts those of
- * the only pool thread. Allocations by the driver are not counted, because test_faults.c makes them fail. */
+/* Tests transfers with failing host allocations: the first allocation fails, then the second and so on, until none
+ * fails. One sweep makes allocations of the calling thread fail, another those of the only pool thread. Allocations by
+ * the driver never fail here, because test_faults.c makes them fail. */
 #include "context.h"
 #include "core/sched/latch.h"
 #include "core/sched/pool.h"
@@ -10,7 +10,7 @@
 
 enum { MOST_FAULTS = 2000 };
 
-/* The allocation fault of one thread. Unlike a fault of fail_alloc.h, it can be suspended and resumed. */
+/* The allocation fault of one thread. Unlike the faults of fail_alloc.h, it can be suspended and resumed. */
 typedef struct plan {
   bool set, active, hit, lasts;
   int64_t n; /* the allocation that fails, from 1 */
@@ -46,7 +46,7 @@ static bool end_here(void) {
   return own.hit;
 }
 
-/* A task that starts or ends a fault on the only thread of a context's pool. */
+/* A task for the only thread of a context's pool: starts or ends a fault on this thread. */
 typedef struct order {
   tdict_task task; /* first: the pool passes it to obey() */
   tdict_latch done;
@@ -89,7 +89,7 @@ static void judge(const fw_world *w, const fw_run *run, const char *where) {
   if (strlen(e->message) < 10) fail_msg("%s: the message is '%s'", where, e->message);
   char path[sizeof e->path];
   memcpy(path, e->path, sizeof path);
-  char *below = strstr(path, "m.flat."); /* paths inside an object are not paths of the tree */
+  char *below = strstr(path, "m.flat."); /* paths inside an object do not exist in the tree */
   if (below) below[strlen("m.flat")] = 0;
   if (path[0] && !tdict_has(fw_source(w, run->op), path)) fail_msg("%s: there is no '%s'", where, e->path);
 }

@@ -1,5 +1,5 @@
-/* Tests threads that cannot be started. The first pthread_create() of a new context fails, then the second and so on,
- * until the context is created without a fault. Threads of the simulated device are counted too. */
+/* Tests contexts whose threads cannot be started. The first pthread_create() of a new context fails, then the second
+ * and so on, until no call fails. Threads of the simulated device are counted, too. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 #include "support/driver_fault.h"
 #include "support/test.h"
 
-static int64_t fails_at, seen, started; /* only the main thread uses them, because it starts all threads */
+static int64_t fails_at, seen, started; /* used only by the main thread, which starts all threads */
 static bool fired;
 
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);

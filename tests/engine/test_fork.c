@@ -1,5 +1,5 @@
-/* Tests a fork of a process with a context. In the child, calls that need threads or a driver are refused, and calls
- * that free something neither hang nor crash. The parent works as before. */
+/* Tests fork() in a process with a context. In the child, calls that need threads or a driver fail with TDICT_EFORKED,
+ * and calls that free something neither hang nor crash. The parent is not affected. */
 #include "pair.h"
 
 #include <sys/mman.h>
@@ -10,8 +10,8 @@
 #include "engine/transfer.h"
 #include "support/threads.h"
 
-/* Ends the child if the condition is false, with a message and exit status 1. cmocka's asserts work only in the
- * parent. */
+/* An assert for the child: if the condition is false, prints a message and exits with status 1. cmocka's asserts work
+ * only in the parent. */
 #define CHILD(true_one)                                                              \
   do {                                                                               \
     if (!(true_one)) {                                                               \
@@ -59,7 +59,7 @@ static void refuse_waits(family *f) {
     CHILD(tdict_future_wait_source(f->pending, NULL) == TDICT_EFORKED);
     CHILD(!tdict_future_is_ready(f->pending));
     tdict_future_cancel(f->pending);
-    (void)tdict_const_data(f->dst, "a"); /* no thread will end the transfer, so the calls must not wait */
+    (void)tdict_const_data(f->dst, "a"); /* no thread in the child will end the transfer, so the calls must not wait */
     (void)tdict_data(f->dst, "a");
   }
   CHILD(!out);
@@ -80,7 +80,7 @@ static void refuse_memory(family *f) {
   CHILD(tdict_context_get_counts(c, f->w.device, &counts, NULL) == TDICT_EFORKED);
   CHILD(!t && !s.handle);
 }
-/* Checks that ordinary memory is copied to the child, with its contents. */
+/* Checks that the child can read and use ordinary memory. */
 static void use_host(family *f) {
   unsigned char want[16];
   scoped_tree td = NULL;
@@ -96,7 +96,7 @@ static void use_host(family *f) {
 static void keep_own_pages(family *f) {
   unsigned char *own =
       mmap(f->cached, CACHED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  bool hole = own == f->cached; /* false: the driver has pages there */
+  bool hole = own == f->cached; /* false: other pages are mapped there */
   if (hole) memset(own, 7, CACHED_BYTES);
   tdict_context_trim(f->w.c, tdict_cpu(), 0);
   for (size_t i = 0; hole && i < CACHED_BYTES; i += 4096) CHILD(own[i] == 7);
@@ -209,7 +209,7 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Takes or releases all locks that calls can take, as if other threads of the parent were inside calls. */
+/* Locks or unlocks all locks that calls can take, as if other threads of the parent were inside calls. */
 static void lock_all(family *f, bool locks) {
   tdict_engine *e = tdict_context_engine(f->w.c);
   int (*fn)(pthread_mutex_t * lock) = locks ? pthread_mutex_lock : pthread_mutex_unlock;
@@ -250,13 +250,13 @@ static void refuse_streams(family *f) {
   CHILD(tdict_sim_launch(f->s, nothing, NULL, NULL) == TDICT_EFORKED);
   CHILD(tdict_sim_host_pointer(f->s, td_leaf(f->dev, "a")->data) == NULL);
 }
-/* Checks that the caller visits all leaves, because the pool has no threads in the child. */
+/* Checks that tdict_visit() visits all leaves on the caller, because the pool has no threads in the child. */
 static void visit_alone(family *f) {
   size_t seen = 0;
   const tdict_tree *one = f->host;
   CHILD(tdict_visit(f->w.c, &one, 1, see_leaf, &seen, NULL, NULL) == TDICT_OK);
   CHILD(seen == NUM_NUMBERED);
-  CHILD(tdict_context_pool(f->w.c) == NULL); /* a thread that does not exist here may hold the pool's lock */
+  CHILD(tdict_context_pool(f->w.c) == NULL); /* a thread of the parent may hold the pool's lock */
 }
 
 GPU_CASE(fork_holds_all_locks) {
@@ -304,7 +304,7 @@ static void *move_often(void *user) {
   return NULL;
 }
 
-/* Forks at random moments of transfers. In the child, accessors of the parent's trees must not wait. */
+/* Forks while another thread moves trees. In the child, accessors of the parent's trees must not wait. */
 SIM_CASE(fork_while_pointers_are_requested) {
   enum { FORKS = 100 };
   scoped_place w = place_open(3);

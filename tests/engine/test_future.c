@@ -67,7 +67,7 @@ GPU_CASE(future_reports_failure) {
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EDEVICE);
   assert_ptr_equal(out, mark);
   tdict_future_release(f);
-  /* for transfer_into, the error has the path in the source, even if the source has changed since */
+  /* for transfer_into, the error has the path in the source, even if the source has changed in the meantime */
   fail_call(CALL_COPY, 2);
   td_ok(tdict_transfer_into_async(w.c, there, src, &o, &f, err));
   td_ok(tdict_delete(src, "a", err));
@@ -82,7 +82,7 @@ static void note_log(void *user, int32_t level, const char *text) {
   (void)user, (void)level;
   if (strstr(text, "no call returned")) snprintf(logged, sizeof logged, "%s", text);
 }
-/* If the last reference of a future is released before its error is returned, the error is logged. */
+/* If the last reference of a future is released before a call has returned its error, the error is logged. */
 SIM_CASE(future_take_releases) {
   place w = open_wrapped(td_options(tdict_context_options, staging_bytes = STAGING, log = note_log));
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
@@ -127,14 +127,14 @@ GPU_CASE(future_stats) {
     assert_int_equal(s.direct_bytes, 0);
     assert_int_equal(s.host_bytes, 0);
     assert_int_equal(s.mode, pins ? TDICT_MODE_NON_BLOCKING_PIN : v.o.mode);
-    assert_int_equal(s.pin_path, pins ? TDICT_PIN_DRIVER : TDICT_PIN_NONE); /* the ring has only 1 MiB */
+    assert_int_equal(s.pin_path, pins ? TDICT_PIN_DRIVER : TDICT_PIN_NONE); /* a ring of 1 MiB is not registered */
     assert_int_equal(s.num_chunks, pins ? (line_bytes(src) + SLOT - 1) / (SLOT) : 7);
     assert_in_range(s.num_threads, 1, !pins || v.o.num_threads == 0 ? 1 : v.o.num_threads > 0 ? v.o.num_threads : 8);
     assert_in_range(s.peak_staging_bytes, pins ? SLOT : 0, pins ? STAGING : 0);
     assert_true(s.plan_seconds >= 0 && s.copy_seconds >= 0 && s.wait_seconds >= 0 && s.cpu_seconds >= 0);
     assert_true(s.total_seconds > 0 && s.total_seconds < 60 && s.plan_seconds <= s.total_seconds);
   }
-  /* transfers from and to pinned memory, and within the host */
+  /* transfers from pinned memory, to pinned memory, and within the host */
   tdict_tree *pinned = batch_tree(w.pinned);
   way v = way_at(0);
   tdict_transfer_stats s = nothing;
@@ -176,7 +176,7 @@ SIM_CASE(future_stats_refuses) {
   zero.struct_size = 3;
   td_fails(TDICT_EINVAL, "struct_size", tdict_future_get_stats(f, &zero, err));
   assert_int_equal(s.num_leaves, 0);
-  /* a smaller struct is filled up to its size, a larger one up to its known fields */
+  /* a smaller struct is filled up to its size, and a larger struct up to the known fields */
   struct {
     tdict_transfer_stats s;
     unsigned char more[32];
@@ -202,7 +202,7 @@ GPU_CASE(future_released_early) {
   spoil_tree(&w, dst);
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
-    tdict_future_release(move_async(&w, src, w.device, &v.o)); /* this future is released at once */
+    tdict_future_release(move_async(&w, src, w.device, &v.o)); /* without waiting */
     tdict_future *f = copy_async(&w, src, dst, &v.o);
     tdict_future_release(f); /* the transfer goes on without the future */
     check_and_release(&w, src, to_device(&w, dst, tdict_cpu()));
@@ -216,7 +216,7 @@ GPU_CASE(future_released_early) {
   assert_null(tdict_future_retain(NULL));
 }
 
-/* The source and the result live until the copy has ended, even if the program has released them. */
+/* A transfer retains its source and its result until the copy has ended, even if the program has released them. */
 SIM_CASE(transfer_keeps_source_alive) {
   scoped_place w = open_wrapped(NULL);
   for (int pinned = 0; pinned < 2; pinned++)
@@ -242,7 +242,7 @@ SIM_CASE(transfer_keeps_source_alive) {
     }
 }
 
-/* Two nodes of a tree share their list of leaves. Each tensor is copied once, although it has two paths. */
+/* Two nodes of a tree share their list of leaves, so each tensor has two paths. It is copied only once. */
 GPU_CASE(leaves_of_clones_are_sent_once) {
   enum { LEAVES = 7 };
   const int64_t shape[1] = {1000};

@@ -1,4 +1,4 @@
-/* Tests the option keep: kept entries are shared instead of copied. */
+/* Tests the option keep: kept entries are shared, not copied. */
 #include "engine/engine.h"
 #include "trees.h"
 
@@ -7,7 +7,7 @@ static tdict_transfer_options keeping(void) {
   return td_with(tdict_transfer_options, keep = kept_patterns, num_keep = 3);
 }
 
-/* The paths of tensors that the patterns keep, and of other tensors. list.* keeps the whole tree list.n. */
+/* The paths of tensors that the patterns keep, and of tensors that are moved. list.* keeps the whole tree list.n. */
 static const char *const staying[] = {"meta.id", "meta.deep.x", "text", "deep.text", "list.a", "list.n.b"};
 static const char *const moving[] = {"obs", "deep.x.y", "other.texts"};
 static tdict_tree *mixed_sources(void) {
@@ -39,7 +39,7 @@ GPU_CASE(kept_entries_stay_where_they_are) {
     for (size_t k = 0; k < 6; k++) assert_ptr_equal(td_leaf(out, staying[k]), td_leaf(src, staying[k]));
     for (size_t k = 0; k < 3; k++)
       assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(out, moving[k])), w.device));
-    /* trees with tensors on two devices, and the trees above them, have no device */
+    /* a node with a kept tensor, and the nodes above it, have no device */
     assert_false(tdict_get_device(out, &device));
     assert_false(has_device(out, "meta", &device) || has_device(out, "deep", &device) ||
                  has_device(out, "list", &device) || has_device(out, "list.n", &device));
@@ -62,7 +62,7 @@ GPU_CASE(kept_entries_stay_where_they_are) {
   assert_true(tdict_get_device(src, &device) && device.type == TDICT_DEVICE_CPU);
 }
 
-/* Tests patterns that match nothing or everything, and tensors that are already on the device. */
+/* Tests patterns that match no entry or all entries, and tensors that are already on the device. */
 GPU_CASE(kept_entries_all_or_none) {
   scoped_place w = open_place();
   scoped_tree src = mixed_sources(), out = NULL;
@@ -117,7 +117,7 @@ DEVICE_CASE(kept_entries_are_not_written) {
   scoped_place w = open_place();
   scoped_tree src = mixed_sources(), like = mixed_sources(), dst = NULL;
   td_ok(tdict_clone_deep(like, TD_IN(w.memory), &dst, err));
-  td_put(src, "text", random_tensor(TDICT_F64, SHAPE(3, 3), NULL)); /* another dtype and shape */
+  td_put(src, "text", random_tensor(TDICT_F64, SHAPE(3, 3), NULL)); /* a different dtype and shape */
   td_ok(tdict_delete(dst, "meta", err));
   tdict_tensor *number = td_made(tensor, tdict_tensor_empty(TDICT_U8, 0, NULL, w.memory, &made, err));
   td_ok(tdict_set(dst, "meta", number, err)); /* a tensor here, but a tree in the source */
@@ -163,7 +163,7 @@ DEVICE_CASE(kept_patterns_are_checked_first) {
   assert_null(f);
 }
 
-/* A kept tensor lies below 31 nested trees, so each traversal of the tree allocates memory. */
+/* A kept tensor is nested 31 levels deep, so each traversal of the tree allocates memory. */
 SIM_CASE(kept_entries_survive_enomem) {
   scoped_place w = open_place();
   scoped_tree src = mixed_sources();

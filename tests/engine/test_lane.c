@@ -1,4 +1,4 @@
-/* Tests lanes: how many slots a transfer leaves to other transfers, and what it waits for if no slot is free. */
+/* Tests lanes: how many slots a transfer leaves to other transfers, waiting for slots, and failures. */
 #include "engine/lane.h"
 
 #include "engine/lanes.h"
@@ -45,7 +45,7 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
   }
 }
 
-/* The transfer whose number of held slots is compared with the ring each time a slot is returned. */
+/* Each time a slot is returned, the held slots of this transfer are compared with the taken slots of the ring. */
 static _Atomic(tdict_future *) counted;
 static atomic_int num_returned, num_counted_twice;
 void __real_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
@@ -62,7 +62,7 @@ void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
   atomic_fetch_add(&num_returned, 1);
 }
 
-/* A returned slot no longer counts for its transfer, so no transfer's count exceeds the number of taken slots. */
+/* A returned slot no longer counts as held by its transfer, so the count never exceeds the number of taken slots. */
 SIM_CASE(lane_counts_returned_slots_no_more) {
   scoped_place w = open_large();
   tdict_tree *src = new_tree(), *there = NULL;
@@ -147,13 +147,13 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", tdict_future_wait_for(f, PATIENCE, NULL, err));
   wrap.ops.stream_wait_event = wrap_wait;
   tdict_future_release(f);
-  for (int i = 0; i < 3; i++) { /* works only if all slots were returned */
+  for (int i = 0; i < 3; i++) { /* succeeds only if the failed transfer returned all slots */
     check_and_release(&w, src, to_device(&w, src, w.device));
   }
   tdict_stream_destroy(w.c, s);
 }
 
-/* If a transfer fails while the device is stopped, it still waits for its queued copies, because they read the
+/* If a transfer fails while the device is stopped, the transfer waits for its queued copies, because they read the
  * program's memory. */
 SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
   scoped_place w = open_large();
@@ -161,7 +161,7 @@ SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
   for (int i = 0; i < 3; i++) {
     const char key[2] = {(char)('a' + i), 0};
     td_put(src, key,
-           random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* one copy each, because two leaves do not fit */
+           random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* too large to share a copy with another leaf */
   }
   tdict_transfer_options o = threads(1);
   td_ok(tdict_sim_hold(w.c, err));
@@ -175,7 +175,7 @@ SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
   td_fails_at(TDICT_EDEVICE, "999", "c", tdict_future_wait_for(f, PATIENCE, NULL, err));
 }
 
-/* The event of a large copy without a slot is returned to the device. */
+/* The lane returns the event of a large copy without a slot, so the number of events does not grow. */
 GPU_CASE(lane_returns_its_events) {
   scoped_place w = open_place();
   scoped_tree src = new_tree();
@@ -188,7 +188,7 @@ GPU_CASE(lane_returns_its_events) {
   assert_int_equal(last.num_events, first.num_events);
 }
 
-/* If the query for the end of a copy finds the device lost, the lane returns the error, and the transfer fails. */
+/* If querying a copy's event fails, tdict_lane_return_finished() returns the error, and the transfer fails. */
 SIM_CASE(lane_reports_a_lost_device) {
   scoped_place w = open_large();
   const size_t line = 200000;

@@ -1,4 +1,4 @@
-/* Tests transfers that fail: cancelled transfers, lost bytes, errors that no call returned, and lost devices. */
+/* Tests transfers that fail: cancelled transfers, lost bytes, errors that no call has returned, and lost devices. */
 #include "pair.h"
 #include "support/threads.h"
 enum { SLOW = 20 << 20 };
@@ -48,13 +48,13 @@ static void cancel_while_waiting(void) {
   finish_copy(a);
   check_cancelled(b);
   td_fails(TDICT_EINVAL, "transfer into them failed",
-           tdict_future_wait(c, NULL, err)); /* c still ran, but its source lacks the bytes that b did not write */
+           tdict_future_wait(c, NULL, err)); /* c ran after b, so the bytes that b did not write are lost */
   tdict_future_release(c);
   check_tree_number(&w, d, 2);
   tdict_future_release(b);
 }
 
-/* Cancels a transfer after `steps` operations, while other copies are queued or do not fit into the ring. */
+/* Cancels a transfer after `steps` operations of the device, while other copies are queued or wait for slots. */
 static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   enum { BYTES = 3 << 20 };
   tdict_context_options o = place_options(2);
@@ -103,7 +103,7 @@ static void cancel_what_has_ended(void) {
   assert_ptr_equal(out, src);
 }
 
-/* Cancels transfers at random times. They end as CANCELLED or DONE. Only after DONE is the destination readable. */
+/* Cancels transfers at random times. Each ends as CANCELLED or DONE. The destination can be read only after DONE. */
 static void cancel_at_random(void) {
   scoped_place w = place_sim(3, 400e6, 1);
   scoped_tree src = numbered_tree(&w, NULL, 7), dst = numbered_tree(&w, w.memory, 0);
@@ -132,14 +132,14 @@ SIM_CASE(cancel_in_every_state) {
   cancel_while_hooks_run();
   cancel_while_waiting();
   for (int32_t mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
-    for (int64_t steps = 0; steps < 8; steps += 3) /* steps matter only in modes with many copies */
+    for (int64_t steps = 0; steps < 8; steps += 3) /* later steps exist only in modes with many copies */
       if (!steps || mode == TDICT_MODE_AUTO || mode == TDICT_MODE_NON_BLOCKING_PIN)
         cancel_in_flight(mode, steps ? 2 : 1, steps);
   cancel_what_has_ended();
   cancel_at_random();
 }
 
-/* Cancels a future and releases it at once. The transfer still ends, and tdict_context_destroy() waits for its end. */
+/* Cancels a future and releases it at once. tdict_context_destroy() waits for the end of the transfer. */
 SIM_CASE(cancel_and_release) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, NULL, 8);
@@ -151,8 +151,8 @@ SIM_CASE(cancel_and_release) {
 
 /* ---- lost bytes ---- */
 
-/* While `is_failing` is set, event queries, event waits and stream waits return an error. All must fail, because timing
- * decides whether the library polls or waits. */
+/* While `is_failing` is set, event queries, event waits and stream waits return an error. All three fail, because
+ * timing decides which of them the library calls. */
 static shim failing;
 static atomic_bool is_failing;
 static tdict_cu answer(tdict_cu result) { return atomic_load(&is_failing) ? TDICT_CU_UNKNOWN : result; }
@@ -173,7 +173,7 @@ static void end_failing(const place *w) {
   shim_end(&failing, w->d);
 }
 
-/* A transfer fails after the program got its result from tdict_future_wait_on_stream(). */
+/* A transfer fails after tdict_future_wait_on_stream() has returned its result to the program. */
 static void lose_a_result(tdict_device to, bool pinned) {
   scoped_place w = place_sim(2, SLOW, 1);
   tdict_tree *src = numbered_tree(&w, to.type == TDICT_DEVICE_CPU ? w.memory : NULL, 10), *out = NULL;
@@ -217,7 +217,7 @@ static void lose_a_destination(bool on_device) {
   scoped_tree src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
               dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
   void *address = td_leaf(dst, "n.b")->data;
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which cannot be done while waits fail */
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which fails while waits fail */
   begin_failing(&w, true);
   td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   end_failing(&w);
@@ -274,8 +274,8 @@ SIM_CASE(lost_bytes_give_null) {
   lose_under_an_accessor(false);
 }
 
-/* A source whose release function waits for the test, so that its transfer has made the last copy but has not ended. On
- * the program's own thread, where a fast transfer may release the source, the function does not wait. */
+/* A source whose release function waits for the test, so that its transfer has made the last copy but has not ended.
+ * The function does not wait on the program's own thread, where a fast transfer may release the source. */
 typedef struct late {
   pthread_t program;
   atomic_bool entered, may_go;
@@ -353,7 +353,7 @@ GPU_CASE(unreported_errors_are_logged) {
   tdict_tree *good = numbered_tree(&w, NULL, 13), *bad = new_tree(), *out = NULL;
   pair *x = put_pair(bad, "n.pair", &pair_hooked, &p, 1);
   x->also = answer_eio;
-  /* the error was returned by wait, by wait_for or by the call itself */
+  /* the error is returned by wait, by wait_for, or by the call itself */
   tdict_future *f = move_async(&w, bad, w.device, NULL);
   td_fails(TDICT_EIO, "", tdict_future_wait(f, NULL, err));
   tdict_future_release(f);
@@ -373,7 +373,7 @@ GPU_CASE(unreported_errors_are_logged) {
   while (!tdict_future_is_ready(f)) usleep(100);
   tdict_future_release(f);
   assert_int_equal(errors_of(&h), 0);
-  /* no call returned the error; the future is released after or before the end of the transfer */
+  /* no call returns the error; the future is released after or before the end of the transfer */
   f = move_async(&w, bad, w.device, NULL);
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EIO); /* only a call that fills a tdict_error counts */
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
@@ -456,7 +456,7 @@ static tdict_cu lose_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_c
   return lost ? LAUNCH_FAILED : losing.real->copy_batch_async(d, kind, lines, count, s);
 }
 
-/* Checks that each call that needs the lost device returns TDICT_ELOST, and that other calls still work. */
+/* Checks that each call that needs the lost device returns TDICT_ELOST, and that other calls succeed. */
 static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *dst, const tdict_tree *on_host) {
   tdict_tree *out = NULL;
   tdict_tensor *t = NULL;
@@ -508,7 +508,7 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
     assert_null(out);
     atomic_store(&copies_after, 0); /* other workers may have queued copies at the same time */
     check_stays_lost(&w, host, dev, host);
-    if (w.device.type == TDICT_DEVICE_SIM) { /* the other device still works */
+    if (w.device.type == TDICT_DEVICE_SIM) { /* the other device is not affected */
       td_ok(tdict_to_device(w.c, host, tdict_sim(1), &t, &out, err));
       check_number_and_release(&w, moved(&w, out, tdict_cpu()), 21);
     }

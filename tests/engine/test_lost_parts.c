@@ -1,5 +1,5 @@
-/* Tests leaves that share a storage. Lost bytes are recorded per leaf: a leaf that a failed transfer should have
- * written is lost until it is written again. */
+/* Tests lost bytes of leaves that share a storage. They are recorded per leaf: a leaf that a failed transfer should
+ * have written is lost until it is written again. */
 #include "promises.h"
 
 static const tdict_field fields[] = {
@@ -18,7 +18,7 @@ static tdict_tree *part_of(const tdict_tree *td, const char *one, const char *ot
   if (other) td_ok(tdict_set(part, other, td_leaf(td, other), err));
   return part;
 }
-/* Starts a transfer into `dst` and cancels it before its first copy has ended. */
+/* Starts a transfer into `dst`, and cancels it while the device is stopped. */
 static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   hold(w);
   scoped_future f = copy_async(w, src, dst, NULL);
@@ -26,7 +26,7 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   resume(w);
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_ECANCELLED);
 }
-/* Returns the test's device if the leaf is on the cpu, otherwise the cpu. */
+/* Returns the test's device if the leaf is on the CPU, otherwise the CPU. */
 static tdict_device away_from(const place *w, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? w->device : tdict_cpu();
 }

@@ -1,4 +1,4 @@
-/* Tests transfers from sources with lost bytes. Each call fails with the path of the leaf, and writes nothing. */
+/* Tests that transfers from sources with lost bytes fail with the path of the leaf, and write nothing. */
 #include "pair.h"
 #include "support/threads.h"
 
@@ -27,7 +27,7 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
     assert_string_equal(td_last_error.path, path_);            \
   } while (0)
 
-/* Checks that a tree is refused if one of its three leaves has lost bytes. */
+/* Checks that each call refuses a tree if one of its three leaves has lost bytes. */
 static void refuse(bool on_device, int32_t num_threads) {
   scoped_place w = place_open(2);
   tdict_device other = on_device ? tdict_cpu() : w.device;
@@ -120,13 +120,13 @@ GPU_CASE(lost_source_of_a_tensor_copy) {
   assert_true(has_number(&w, into, 5));
 }
 
-/* Reads of one leaf that begin while a transfer into this leaf fails. The transfer has many more leaves, so that it
- * ends slowly and reads can begin meanwhile. */
+/* Reads of one leaf that start while a transfer into this leaf fails. The transfer has many more leaves, so that it
+ * ends slowly and reads can start in the meantime. */
 enum { ENDING_LEAVES = 30000, MOST_READS = 3000 };
 typedef struct reading {
   const place *w;
   const tdict_tree *td;
-  tdict_future *ending; /* the transfer that fails; reads begin until it has ended */
+  tdict_future *ending; /* the transfer that fails; reads are started until it has ended */
   tdict_future *reads[MOST_READS];
   atomic_int begun;
   int count, refused, strange; /* used only by the reading thread */

@@ -1,6 +1,6 @@
-/* Tests concurrent use. Threads start transfers of overlapping trees in each direction, way and mode, write into the
+/* Tests concurrent transfers. Threads start transfers of overlapping trees in each direction and mode, write into the
  * same destinations, cancel transfers, and release futures and trees early. Hooks start nested transfers, and contexts
- * are destroyed while transfers run. The bytes of a tree contain its generation (support/stamps.h). A watchdog ends a
+ * are destroyed while transfers run. The bytes of a tree contain its generation (support/stamps.h). A watchdog aborts a
  * test that hangs.
  *
  * Each case runs rounds for some seconds, and each round has its own context. The environment variables
@@ -133,7 +133,7 @@ static void settle(player *p, const char *what) {
   if (oldest.generation != NONE) check_tree(p, what, td, oldest.generation);
 }
 
-/* Keeps a future, or releases it at once. The transfer runs in both cases. */
+/* Keeps a future for later, or releases it at once. The transfer runs in both cases. */
 static void keep(player *p, tdict_future *f, int64_t generation) {
   if (draw(p, 8) == 0) {
     tdict_future_release(f);
@@ -161,7 +161,7 @@ static bool move(player *p, const tdict_tree *src, tdict_device to, tdict_tree *
   return went_well(p, "to_device", tdict_to_device(draw_context(p), src, to, &o, out, &err), &err);
 }
 
-/* Copies a tree to the device and back. The copy on the device is released while it is read. */
+/* Copies a tree to the device and back. The device tree is released while the second transfer reads it. */
 static void play_round_trip(player *p, const tdict_tree *src, int64_t generation) {
   tdict_future *f;
   scoped_tree there = NULL;
@@ -242,7 +242,7 @@ static void play_racy(player *p) {
   }
 }
 
-/* Writes and reads this thread's own tree in turn. Each read must see the latest write. */
+/* Writes this thread's own tree, and then reads it. The read must see this write. */
 static void play_own(player *p) {
   tdict_future *f;
   const int64_t generation = ++p->generation;
@@ -267,7 +267,7 @@ static void play_pin(player *p) {
   if (draw(p, 2) && start(p, pinned, p->round->device, &f)) keep(p, f, NONE); /* direct copies */
 }
 
-/* Acts as a kernel of the program: reads the result on a stream that waits for the transfer. */
+/* A host function that acts as a kernel of the program: reads the result on a stream that waits for the transfer. */
 typedef struct look {
   round_of *round;
   tdict_stream stream;
@@ -419,7 +419,7 @@ static tdict_driver *open_driver(const round_of *r, uint64_t seed) {
 static tdict_context *make_context(const round_of *r, tdict_driver *driver, uint64_t seed) {
   tdict_context *context = NULL;
   tdict_context_options o = td_with(tdict_context_options, device = r->device, num_threads = r->pool_threads);
-  o.staging_bytes = (size_t)64 << (10 + 4 * (seed % 2)); /* the minimum, or 1 MiB, which is more than needed */
+  o.staging_bytes = (size_t)64 << (10 + 4 * (seed % 2)); /* 64 KiB, the minimum, or 1 MiB */
   td_ok(tdict_context_create_over(&o, driver, &context, err));
   return context;
 }
@@ -453,7 +453,7 @@ static void release_trees(round_of *r) {
   for (int i = 0; i < NUM_THREADS; i++) td_release(r->players[i].own_host, r->players[i].own_device);
 }
 
-/* Destroys the context while transfers are in flight. Releases the trees before or after that. Futures stay valid. */
+/* Destroys the context while transfers are in flight, and releases the trees before or after. Futures stay valid. */
 static void end_round(round_of *r, uint64_t seed) {
   atomic_store(&r->stop, true);
   for (int i = 0; i < NUM_THREADS; i++) pthread_join(r->players[i].thread, NULL);

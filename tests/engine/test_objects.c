@@ -92,14 +92,14 @@ GPU_CASE(objects_are_pinned_by_hook_or_flatten) {
     check_pair(&w, made, i, tdict_cpu());
   }
   assert_int_equal(atomic_load(&p.pins), 4);
-  assert_int_equal(atomic_load(&p.flattens), 1); /* only one type has no better hook than flatten */
+  assert_int_equal(atomic_load(&p.flattens), 1); /* for pair_flat, which has no hook pin_memory */
   assert_int_equal(stats.num_objects, NUM_TYPES);
   assert_int_equal(stats.num_objects_pinned, 5);
   assert_int_equal(stats.num_objects_unpinned, 2);
   assert_int_equal(stats.num_objects_kept, 0);
 }
 
-/* The state of a hook that waits until the hooks of `wanted` objects run at the same time. */
+/* Hooks of `wanted` objects wait here until all of them run at the same time. */
 typedef struct meeting {
   gate gate;
   int wanted;
@@ -189,7 +189,7 @@ GPU_CASE(objects_already_in_place_are_shared) {
   assert_int_equal(atomic_load(&p.unflattens), 1);
 }
 
-/* If an object cannot be moved, the call fails before it calls any hook. With keep_objects, the object is kept. */
+/* If an object has no hook that can move it, the call fails before it calls any hook. With keep_objects, it is kept. */
 GPU_CASE(objects_without_hooks_are_kept_if_asked) {
   scoped_place w = place_open(2);
   for (int way = 0; way < 2 * 4; way++) {
@@ -334,14 +334,14 @@ GPU_CASE(objects_flatten_refuses_objects) {
 }
 
 /* Checks that an object without the hook flatten is refused before anything is written. With keep_objects, the
- * destination's object is left as it is instead. */
+ * destination's object is left unchanged. */
 static void refuse_bare_pairs(const place *w, tdict_tree *dst, tdict_tree *src, probe *p) {
   pair *there = pair_at(dst, "n.pair", &pair_flat);
   put_pair(src, "bare", &pair_bare, p, 3);
   put_pair(dst, "bare", &pair_bare, p, 4);
   td_fails_at(TDICT_ENOTSUP, "type pair has no hook flatten", "bare", tdict_transfer_into(w->c, dst, src, NULL, err));
   check_pair(w, there, 2, w->device);
-  /* with keep_objects, the object of the destination stays as it is */
+  /* with keep_objects, the object of the destination is unchanged */
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options keep = td_with(tdict_transfer_options, keep_objects = true, stats = &stats);
   td_ok(tdict_transfer_into(w->c, dst, src, &keep, err));
@@ -405,7 +405,7 @@ GPU_CASE(objects_is_pinned) {
   pair *x = put_pair(td, "n.x", &pair_hooked, &p, 2);
   assert_false(tdict_is_pinned(td));
   assert_int_equal(atomic_load(&p.asks), 1);
-  for (int i = 0; i < 2; i++) { /* true only if both tensors are pinned */
+  for (int i = 0; i < 2; i++) { /* tdict_is_pinned() is true only if both tensors are pinned */
     tdict_tensor **t = i ? &x->tgt : &x->inp, *pinned = NULL;
     td_ok(tdict_tensor_clone(*t, w.pinned, &pinned, err));
     tdict_tensor_release(*t);

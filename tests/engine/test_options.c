@@ -1,10 +1,10 @@
-/* Tests the allowed values of transfer options, and option structs of other versions of the header. */
+/* Tests which values of transfer options are refused, and option structs of other versions of the header. */
 #include <time.h>
 
 #include "trees.h"
 #include "wrap.h"
 
-/* Checks that all four calls refuse the options and change nothing. */
+/* Checks that all four transfer calls refuse the options and change nothing. */
 static void refuse(const place *w, const tdict_transfer_options *o, tdict_status wanted, const char *text) {
   tdict_tree *src = batch_tree(NULL), *dst = to_device(w, src, w->device), *const mark = src, *out = mark;
   tdict_future *f = (tdict_future *)mark;
@@ -130,7 +130,7 @@ DEVICE_CASE(transfer_option_sizes) {
   refuse(&w, &longer.o, TDICT_ENOTSUP, "struct_size");
   pin.more[0] = 1;
   td_fails(TDICT_ENOTSUP, "struct_size", tdict_pin_memory(w.c, src, &pin.o, &out, err));
-  /* in shorter structs, missing fields have their defaults, whatever bytes follow the struct */
+  /* the missing fields of a shorter struct have their defaults, whatever bytes follow the struct */
   tdict_transfer_options old;
   const size_t sizes[] = {offsetof(tdict_transfer_options, mode), offsetof(tdict_transfer_options, num_threads),
                           offsetof(tdict_transfer_options, after), offsetof(tdict_transfer_options, pinned_result),
@@ -173,7 +173,7 @@ SIM_CASE(transfer_refuses_capturing_stream) {
 }
 
 /* While the device is stopped, asynchronous calls return before any byte has moved. With num_threads 0, they return
- * when the last copy is queued. */
+ * after the last copy is queued. */
 SIM_CASE(transfer_async_returns_early) {
   scoped_place w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL), small = new_tree(), pinned = new_tree();

@@ -1,5 +1,4 @@
-/* Tests the order of transfers, and their order relative to work on the program's streams. Also tests captured
- * streams. */
+/* Tests the order of transfers among each other and relative to work on the program's streams, and captured streams. */
 #include "promises.h"
 
 #include <dlfcn.h>
@@ -9,8 +8,8 @@ enum { SLOW = 20 << 20 }; /* bytes per second: a numbered tree takes 10 ms */
 /* Makes a tree with the bytes of a number on the device, without a transfer. */
 static tdict_tree *numbered_on_device(const place *w, uint64_t number) { return numbered_tree(w, w->memory, number); }
 
-/* Checks reads after writes, writes after reads, and writes after writes, in device and host memory. If the transfers
- * need not wait for slots, all are queued while the device is stopped. Copies are slow. */
+/* Checks reads after writes, writes after reads, and writes after writes, in device and host memory. The device is
+ * stopped while the calls are made, unless calls have to wait for slots. Copies are slow. */
 static void check_raw_war_waw(int32_t num_threads, int32_t mode) {
   scoped_place w = place_sim(4, SLOW, 1);
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = num_threads, mode = mode);
@@ -47,7 +46,7 @@ SIM_CASE(transfers_of_shared_bytes_wait_for_each_other) {
     for (int32_t n = -1; n <= 2; n++) check_raw_war_waw(n, mode);
 }
 
-/* Starts many transfers between six trees at once. The results must be as if they had run one after another. */
+/* Starts many transfers between six trees without waiting. The results must be as if they had run one after another. */
 GPU_CASE(transfers_are_ordered) {
   enum { TREES = 6, STEPS = 240, SNAPSHOTS = STEPS };
   tdict_context_options small = place_options(4);
@@ -82,7 +81,7 @@ GPU_CASE(transfers_are_ordered) {
   for (int i = 0; i < TREES; i++) tdict_release(trees[i]);
 }
 
-/* The leaves of two trees are in one storage. Copies to the host are faster than copies to the device, so a read that
+/* The leaves of two trees share one storage. Copies to the host are faster than copies to the device, so a read that
  * does not wait would get old bytes. */
 SIM_CASE(transfers_of_one_storage_are_ordered) {
   tdict_context_options o = place_options(4);
@@ -173,7 +172,7 @@ SIM_CASE(transfer_after_stream) {
   tdict_release(finish(makes));
 }
 
-/* Without `after`, transfers wait for the legacy stream, except those from the host to new device memory. */
+/* Without `after`, transfers wait for the legacy stream, except transfers from the host to new device memory. */
 SIM_CASE(transfer_follows_the_legacy_stream) {
   scoped_place w = place_open(2);
   blocker b;
@@ -220,8 +219,8 @@ SIM_CASE(wait_on_stream_orders) {
   }
 }
 
-/* For a tree larger than the staging ring, the call returns when the last copy is queued. A driver copy on the stream
- * then reads the result. */
+/* For a tree larger than the staging ring, tdict_future_wait_on_stream() returns when the last copy is queued. A driver
+ * copy on the stream then reads the result. */
 GPU_CASE(wait_on_stream_orders_large_trees) {
   scoped_place w = place_open(4);
   enum { BYTES = 24 << 20 };
@@ -292,7 +291,7 @@ SIM_CASE(wait_on_stream_refuses) {
   assert_null(out);
 }
 
-/* Once tdict_future_wait_source() has returned, the source may be written, even through pointers obtained earlier. */
+/* After tdict_future_wait_source(), the program may write the source, even through pointers obtained earlier. */
 SIM_CASE(wait_source) {
   for (int k = 0; k < 8; k++) {
     scoped_place w = place_sim(2, SLOW, 1);
@@ -319,7 +318,7 @@ SIM_CASE(wait_source) {
   assert_int_equal(counts.num_pending, 0);
 }
 
-/* The stream that is captured into a graph. The simulator has no captures, so a shim reports the status. */
+/* The stream that is being captured into a graph. The simulator cannot capture, so a shim reports the status. */
 static _Atomic(void *) captured;
 static shim capture_shim;
 static tdict_cu capture_status(tdict_driver *d, tdict_cu_stream s, int *status) {

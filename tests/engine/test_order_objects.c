@@ -1,5 +1,5 @@
-/* Tests the order of transfers of trees with hooked objects. Such a transfer takes its place in the order only after
- * its hooks have run. */
+/* Tests the order of transfers of trees whose objects have hooks. Such a transfer gets its place in the order only
+ * after its hooks have run. */
 #include "pair.h"
 
 enum { SLOW = 20 << 20, BYTES = 1 << 20 }; /* a leaf takes 50 ms */
@@ -35,7 +35,7 @@ GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   assert_true(has_number(&w, td_leaf(out, "x"), 2));
 }
 
-/* Read after write: the hooks end long before an earlier transfer has written the source. The copies wait. */
+/* Read after write: the hooks return long before an earlier transfer has written the source. The copies wait. */
 SIM_CASE(transfer_with_hooks_reads_after_a_write) {
   for (int32_t n = -1; n < 3; n++) {
     place w = place_sim(4, SLOW, 1);

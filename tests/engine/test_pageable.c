@@ -1,4 +1,4 @@
-/* Tests which leaves bypass the staging slots on devices that can read pageable memory. */
+/* Tests which leaves are copied without staging slots on devices that can read pageable memory. */
 #include <sys/mman.h>
 
 #include "help.h"
@@ -80,8 +80,8 @@ SIM_CASE(pageable_source_is_kept_until_it_is_read) {
 
 static void drop_mapping(void *user) { munmap(user, (size_t)ITEMS * sizeof(float)); }
 
-/* Mapped memory can belong to a file, so it is copied through slots. So are leaves with conversions, gaps or packed
- * elements. */
+/* Mapped memory can belong to a file, so it is staged. Leaves with conversions, gaps or packed elements are staged,
+ * too. */
 SIM_CASE(pageable_leaves_that_stay_staged) {
   tdict_device device;
   scoped_context c = open_reader(true, &device);

@@ -1,6 +1,6 @@
-/* Tests transfers with two devices of one context, while the CUDA context of the first device is current: between the
- * host and the second device, and between the devices. Leaves are contiguous or strided, and the devices may be linked.
- * Each try has new random bytes, which the test writes and reads without the library. */
+/* Tests transfers between the host and the second device of a context, and between two devices, while the CUDA context
+ * of the first device is current. Leaves are contiguous or strided, and the devices may be linked. Each try has new
+ * random bytes, which the test writes and reads without the library. */
 #include "promises.h"
 
 enum { TRIES = 1000, ROWS = 512, COLUMNS = 7 };
@@ -10,7 +10,7 @@ typedef struct two {
   place w;
   tdict_device other;
   raw_memory *raw; /* memory of `other` */
-  uint64_t number; /* number of the latest bytes */
+  uint64_t number; /* seed of the latest bytes */
 } two;
 
 static two two_over(place w, int32_t other) {
@@ -156,7 +156,7 @@ GPU_CASE(two_devices_strided_leaf) {
   strided_between(&t, t.other, t.w.device);
 }
 
-/* Devices 0 and 2 of the simulated driver are not linked, so plain copies between them fail. Transfers must succeed. */
+/* Devices 0 and 2 of the simulated driver are not linked, so driver copies between them fail. Transfers succeed. */
 SIM_CASE(two_devices_without_a_link) {
   scoped_two t = two_over(place_sim(4, 0, 3), 2);
   int can = 1;
@@ -167,7 +167,7 @@ SIM_CASE(two_devices_without_a_link) {
   strided_between(&t, t.w.device, t.other);
 }
 
-/* Refuses a copy between devices, so that the transfer fails. */
+/* A driver call that fails instead of copying between devices. */
 static tdict_cu refuse_copy(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                             tdict_cu_stream s) {
   (void)d, (void)rect, (void)to, (void)from, (void)s;
@@ -219,7 +219,7 @@ static void let_in_by(tdict_cu (*entry)(tdict_driver *d, tdict_cu_pool pool, int
   assert_int_equal(atomic_load(&let_in_contexts), can ? 2 : 0);
   shim_end(&s, t.w.d);
 }
-/* Linked devices enable access to each other's pools and contexts only once. If the driver refuses this, copies still
- * work. */
+/* Linked devices enable access to each other's pools and contexts only once. Copies succeed even if the driver refuses
+ * this. */
 GPU_CASE(two_devices_enable_peer_access_once) { let_in_by(count_let_in); }
 GPU_CASE(two_devices_without_peer_access) { let_in_by(refuse_let_in); }

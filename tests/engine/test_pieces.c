@@ -1,5 +1,5 @@
-/* Compares pieces of leaves in slots with copies of single elements. The bytes must not depend on how a line is divided
- * into chunks. */
+/* Tests the pieces of leaves: gathered into slots, copied and submitted. The bytes must equal those of an elementwise
+ * copy, however the line is divided into chunks. */
 #include "engine/engine.h"
 #include "engine/lanes.h"
 #include "engine/pieces.h"
@@ -7,7 +7,7 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* Makes a plan to copy one host tree into another, with chunks of this size. */
+/* Makes a plan for copying one host tree into another, with chunks of this size. */
 static tdict_plan plan_of(const place *w, const tdict_tree *src, const tdict_tree *dst, size_t chunk_bytes) {
   tdict_plan p;
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst};
@@ -104,8 +104,7 @@ CASE(pieces_gather_leaves_of_every_length) {
   }
 }
 
-/* If leaves have the same offsets on the device as on the line, one copy moves all leaves and the gaps that may be
- * overwritten. */
+/* If leaves have the same offsets on the device as on the line, one copy moves all leaves and the gaps between them. */
 GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   tdict_context_options o = tdict_context_options_default();
   place w = open_wrapped(&o); /* slots larger than the tree */

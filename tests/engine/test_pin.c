@@ -67,7 +67,7 @@ CASE(pin_memory_without_device) {
   tdict_error why = {0};
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
   tdict_status status = tdict_pin_memory(c, src, NULL, &out, &why);
-  if (status == TDICT_OK) { /* a GPU exists, and the context pins memory for it */
+  if (status == TDICT_OK) { /* the machine has a GPU, for which the context pins memory */
     assert_true(tdict_is_pinned(out));
     td_release(out, src, c);
     td_skip("there is a GPU");
@@ -104,7 +104,7 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
   }
 }
 
-/* tdict_is_pinned() works even if allocations fail, and for trees deeper than the built-in frames of a cursor. */
+/* tdict_is_pinned() allocates nothing, even for trees that are deeper than a cursor's built-in frames. */
 GPU_CASE(is_pinned_needs_no_memory) {
   scoped_place w = open_place();
   scoped_tree td = batch_tree(w.pinned);
@@ -122,7 +122,7 @@ GPU_CASE(is_pinned_needs_no_memory) {
   }
 }
 
-/* If the result would exceed the limit of pinned memory, the call fails. Released memory is reused. */
+/* If the result would exceed the limit `pinned_bytes`, the call fails. Released memory is reused. */
 GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_context_options o = td_with(tdict_context_options, pinned_bytes = (size_t)1 << 20, staging_bytes = STAGING);
   scoped_place w = place_around(td_context(&o));
@@ -135,7 +135,7 @@ GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_release(src);
 }
 
-/* Opens the driver of the test's device behind one that fails on demand. */
+/* Opens the driver of the test's device, wrapped by a driver that fails on demand. */
 static tdict_driver *faulty_driver(void) {
   tdict_driver *inner = NULL, *driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
@@ -158,7 +158,7 @@ static void count_told(void *user, int32_t level, const char *text) {
 }
 
 /* Each way to pin memory can fail: one registration, registered pieces if the option asks for them, and driver pages.
- * The statistics name the way that worked. A warning is logged unless the first way worked. */
+ * The statistics name the way that succeeded. If it was not the first way, a warning is logged. */
 GPU_CASE(pin_memory_tries_one_way_after_the_other) {
   static const struct {
     uint32_t kinds;

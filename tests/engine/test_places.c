@@ -1,4 +1,4 @@
-/* Tests calls with two devices. No call may change the program's current context. */
+/* Tests calls with two devices. No call may change the CUDA context that is current on the calling thread. */
 #include "pair.h"
 
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ SIM_CASE(two_simulated_devices) {
   assert_int_equal(w.d->ops->ctx_pop(w.d, &popped), 0);
 }
 
-/* Moves trees between two devices with `after` streams of both, and a tree with leaves on both devices. */
+/* Moves trees between two devices after streams of both devices, and a tree with leaves on both devices. */
 SIM_CASE(two_simulated_devices_in_one_tree) {
   scoped_place w = place_sim(4, 50e6, 2);
   scoped_tree src = numbered_tree(&w, NULL, 5), one = moved(&w, src, tdict_sim(0)), two = moved(&w, src, tdict_sim(1)),
@@ -51,7 +51,7 @@ SIM_CASE(two_simulated_devices_in_one_tree) {
   }
 }
 
-/* A copy between two devices waits for the legacy streams of both: a kernel on a blocking stream of either device
+/* A copy between two devices waits for the legacy streams of both, so a kernel on a blocking stream of either device
  * delays it. */
 static void behind_legacy_of(int ordinal, bool writes_existing) {
   scoped_place w = place_sim(4, 0, 2);
@@ -88,7 +88,7 @@ SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
   behind_legacy_of(0, true); /* of the destination */
 }
 
-/* Copies a tree with leaves on all devices. Each copy must wait for all legacy streams; that of `last` ends last. */
+/* Copies a tree with leaves on all devices. Each copy must wait for all legacy streams. Device `last` ends last. */
 static void on_all_devices(const place *w, int last) {
   enum { DEVICES = 8 };
   static const char *const names[DEVICES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -134,7 +134,7 @@ SIM_CASE(eight_simulated_devices_follow_all_legacy_streams) {
   for (int last = 0; last < 8; last++) on_all_devices(&w, last);
 }
 
-/* Functions of libcuda, declared here so that wrong declarations in the library are detected. */
+/* libcuda functions, declared independently of tdict, whose declarations could be wrong. */
 typedef struct cu_calls {
   int (*device_get)(int *device, int ordinal);
   int (*device_count)(int *count);
@@ -190,7 +190,7 @@ CUDA_CASE(two_gpus_between_devices_and_back) {
   close_cu();
 }
 
-/* A hook that does nothing. */
+/* A function for put_pair_with() that does nothing. */
 static tdict_status just_move(const pair *self, const tdict_hook *hook, tdict_error *err) {
   (void)self, (void)err, (void)hook;
   return TDICT_OK;

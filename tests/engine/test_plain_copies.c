@@ -1,12 +1,12 @@
-/* Tests that a program can copy from the library's pinned memory with its own driver calls: one plain copy for each
- * leaf, or one for the whole arena. The test also reads the results with plain copies. */
+/* Tests that a program can copy to and from the library's pinned memory with its own driver calls: one copy for each
+ * leaf, or one copy for the whole arena. */
 #include "trees.h"
 
 #include "core/memory/pinned_pages.h"
 
 enum { MIB = 1 << 20, INVALID_VALUE = 1, PIECE = 8 * MIB };
 
-/* a simulated device has less memory, so its sizes are smaller */
+/* leaf sizes in bytes; smaller for the simulated device, which has less memory */
 static const int64_t sim_sizes[] = {1, 33 * MIB + 17, 4095, 51200, MIB + 1, 5 * MIB};
 static const int64_t cuda_sizes[] = {1, 100000000, 4095, 51200, MIB + 1, 33 * MIB + 17, 1024ll * MIB, 4096ll * MIB};
 enum { MAX_SIZES = 8 };
@@ -22,7 +22,7 @@ static place open_with_pieces(size_t piece_bytes) {
   return place_around(td_context(&o));
 }
 
-/* Fills memory eight bytes at a time, because trees can have several gigabytes. */
+/* Fills memory eight bytes at a time, because trees can be several gigabytes large. */
 static void fill_fast(char *bytes, size_t count) {
   uint64_t word = next_seed() * 0x9E3779B97F4A7C15u;
   size_t at = 0;
@@ -58,7 +58,7 @@ static void check_device_bytes(const place *w, const char *device, const char *h
   }
 }
 
-/* Makes a plain copy from pinned memory to the device and another one back, and checks the bytes. */
+/* Makes one driver copy from pinned memory to the device, changes the pinned bytes, and copies back. Checks both. */
 static void copy_whole(const place *w, char *device, char *host, size_t bytes) {
   raw_fill(w->raw, device, POISON, bytes);
   int answer = raw_copy_in(w->raw, device, host, bytes);
@@ -71,7 +71,7 @@ static void copy_whole(const place *w, char *device, char *host, size_t bytes) {
   check_device_bytes(w, device, host, bytes);
 }
 
-/* Makes plain copies of each leaf and of the whole storage. The leaves must have the bytes of `sources` throughout. */
+/* Makes driver copies of each leaf and of the whole storage. The leaves must keep the bytes of `sources`. */
 static void check_tree_copies(const place *w, const tdict_tree *tree, const tdict_tree *sources, char *device) {
   leaf_list leaves = list_entries(tree), wanted = list_entries(sources);
   assert_int_equal(leaves.count, wanted.count);
@@ -155,7 +155,7 @@ GPU_CASE(pinned_trees_take_plain_copies) {
   }
 }
 
-/* Copies from reused blocks: parts of a freed block, and a block merged from freed neighbors. */
+/* Tests driver copies from reused blocks: parts of a freed block, and a block merged from freed neighbors. */
 GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
   static const int64_t wholes[] = {40 * MIB}, thirds[] = {12 * MIB, 12 * MIB, 16 * MIB};
   scoped_place w = open_with_pieces(0);

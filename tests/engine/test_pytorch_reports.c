@@ -1,6 +1,6 @@
-/* Tests this library with cases from issue reports about PyTorch. In the reports, pinning in a data loader loses the
- * type of a custom batch, or does not call its hook. PyTorch rebuilds a mapping or sequence as a dict or list before it
- * looks for a method `pin_memory`. This library calls the hook of an object first. */
+/* Tests cases from issue reports about PyTorch. In the reports, pinning in a data loader loses the type of a custom
+ * batch, or does not call its hook. PyTorch rebuilds a mapping or sequence as a dict or list before it looks for a
+ * method `pin_memory`. This library calls the hook of an object first. */
 #include "named_batch.h"
 
 static batch *batch_make(probe *p, int number) {
@@ -71,7 +71,7 @@ GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
 }
 
 /* "pin_memory *still* destroys custom containers": containers with tensors and metadata (names, sizes) lose the
- * metadata, even inside lists and dicts. */
+ * metadata. The containers may be inside lists and dicts. */
 GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
   static const char *const paths[] = {"list.0", "list.1", "dict.a.b", "top"};
   scoped_probe p = {0};

@@ -1,4 +1,4 @@
-/* Tests transfers of trees with ragged leaves: one plan moves values and offsets, in all modes. */
+/* Tests transfers of trees with ragged leaves: values and offsets are moved, in all modes. */
 #include "core/leaves/rows.h"
 
 /* Makes a tree with a ragged leaf at "n.x" and a tensor at "t". */
@@ -131,7 +131,7 @@ GPU_CASE(ragged_records_streams) {
   assert_int_equal(tdict_ragged_get_info(leaf).offsets->storage->num_uses, 1);
 }
 
-/* The result of a transfer that had to wait for a stream can be indexed. */
+/* Indexes the result of a transfer that had to wait for a stream. */
 SIM_CASE(ragged_is_indexed_while_it_moves) {
   scoped_place w = open_place();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 4));

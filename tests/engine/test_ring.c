@@ -1,4 +1,4 @@
-/* Tests which transfers get the slots of the staging ring, and that no slot is reused before its copy has ended. */
+/* Tests the staging ring: taking and returning slots, and that no slot is reused before its copy has ended. */
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -49,7 +49,7 @@ CASE(ring_slot_sizes) {
   assert_int_equal(tdict_ring_slot_bytes((size_t)64 << 20), (size_t)2 << 20);
 }
 
-/* In the fake machine of this case, the two devices are on different NUMA nodes. */
+/* Each ring is on the NUMA node of its device. In this case's fake machine, the devices are on different nodes. */
 CASE(ring_lies_on_its_devices_node) {
   scoped_machine m = make_machine("0-1\n", NULL);
   put_nodes(&m, 1, 0);
@@ -86,7 +86,7 @@ GPU_CASE(ring_gives_each_slot_once) {
     tdict_ring_give(b.ring, slots[3], false);
     tdict_ring_give(b.ring, slots[5], false);
     td_ok(tdict_ring_take(b.ring, 0, true, &none, err));
-    assert_ptr_equal(none, slots[5]); /* the slot that was returned last is taken first */
+    assert_ptr_equal(none, slots[5]); /* the most recently returned slot is taken first */
     td_ok(tdict_ring_take(b.ring, 0, true, &none, err));
     assert_ptr_equal(none, slots[3]);
     for (int i = 0; i < count; i++) tdict_ring_give(b.ring, slots[i], false);
@@ -179,7 +179,7 @@ SIM_CASE(ring_waits_for_busy_slots) {
   for (int i = 0; i < 2; i++) tdict_gpu_give_stream(b.gpu, streams[i]);
 }
 
-/* If all slots are taken, a waiting thread gets the next slot that is returned. */
+/* If all slots are taken, each waiting thread gets a slot that is returned later. */
 GPU_CASE(ring_waits_for_slots_of_others) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64];
@@ -193,7 +193,7 @@ GPU_CASE(ring_waits_for_slots_of_others) {
   for (int i = 0; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, i < 4 ? waiting[i].slot : slots[i], false);
 }
 
-/* One slot is busy on a stopped stream, and the test holds the others. The first slot that becomes free is taken. */
+/* One slot is busy on a stopped device, and the test holds the others. A waiting thread gets the first free slot. */
 SIM_CASE(ring_waits_for_whichever_comes_first) {
   scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64];
@@ -206,7 +206,7 @@ SIM_CASE(ring_waits_for_whichever_comes_first) {
   start_taking(&waiting, &b);
   assert_int_equal(atomic_load(&waiting.stage), 1);
   tdict_ring_give(b.ring, slots[1], false);
-  pthread_join(waiting.thread, NULL); /* although the device is still stopped */
+  pthread_join(waiting.thread, NULL); /* the device is still stopped */
   assert_ptr_equal(waiting.slot, slots[1]);
   td_ok(tdict_sim_resume(b.w.c, err));
   for (int i = 1; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, slots[i], false);

@@ -6,7 +6,7 @@ GPU_CASE(set_to_moves_first) {
   const tdict_device here = td_device(), cpu = tdict_cpu();
   scoped_tree td = TREE(4), want = TREE(4);
   scoped_tensor t = TENSOR(4, 3);
-  td_ok(tdict_set_to(r.context, td, "plain", t, err)); /* the tree has no device: same as tdict_set() */
+  td_ok(tdict_set_to(r.context, td, "plain", t, err)); /* without a device, like tdict_set() */
   assert_ptr_equal(td_leaf(td, "plain"), t);
   td_ok(tdict_delete(td, "plain", err));
   td_ok(tdict_set_device(td, &here, err));

@@ -50,7 +50,7 @@ static void copy_elements(const tdict_tensor *t, unsigned char *to) {
   }
 }
 
-/* A tree of sinks with the keys of a host tree. The sinks write to consecutive ranges of one bin, with gaps. */
+/* A tree of sinks with the keys of a host tree. The sinks write to ranges of one bin, with gaps between the ranges. */
 typedef struct twin {
   bin b;
   tdict_tree *tree;
@@ -137,13 +137,13 @@ DEVICE_CASE(sinks_receive_trees) {
   scoped_place w = open_place();
   send_all(&w);
 }
-/* Large slots hold several leaves each, and several slots are queued together. */
+/* With large slots, a slot holds several leaves. */
 DEVICE_CASE(sinks_receive_trees_through_large_slots) {
   scoped_place w = place_sized(16 << 20, -1);
   send_all(&w);
 }
 
-/* Moves strided device tensors, and bytes of unloaded leaves, into sinks. */
+/* Moves strided device tensors and unloaded leaves into sinks. */
 DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
   scoped_place w = open_place();
   scoped_tree tree = td_tree("x:i32[70,300]"), there = NULL, turned = new_tree();

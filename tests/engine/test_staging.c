@@ -1,11 +1,10 @@
-/* Tests which resources transfers use and release: the bytes of the staging ring, counted in the driver's table, and
- * each resource that could grow with every transfer. */
+/* Tests that transfers stay within the staging ring, whose bytes the wrapped driver counts, and leak no resources. */
 #include <dirent.h>
 
 #include "trees.h"
 #include "wrap.h"
 
-/* The bytes of all leaves. Fewer with a sanitizer, which makes the checks slow. */
+/* The bytes of all leaves. Fewer with a sanitizer, which slows down the checks. */
 #define TREE_BYTES ((size_t)(SANITIZED ? 40 : 100) << 20)
 static tdict_tree *large_tree(void) {
   tdict_tree *td = new_tree();
@@ -107,7 +106,7 @@ GPU_CASE(staging_without_pinned_memory) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
   v.o.stats = &stats;
-  fail_call(CALL_PIN, -1); /* both ways to pin fail */
+  fail_call(CALL_PIN, -1); /* both ways of pinning fail */
   scoped_tree there = move_tree(&w, src, w.device, &v);
   assert_int_equal(stats.pin_path, TDICT_PIN_PAGEABLE);
   assert_int_equal(atomic_load(&wrap.peak_pinned), 0);
@@ -161,7 +160,7 @@ static void check_usage(const usage *a, const usage *b) {
 /* Makes small transfers to the device, back and into `kept`, and pins the tree. Transfers use one thread, because the
  * number of lanes varies with more threads. */
 static void transfer_once(const place *w, tdict_tree *src, tdict_tree *kept, int i) {
-  way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten ways, which include all modes */
+  way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten ways with all modes */
   if (v.o.num_threads != 0) v.o.num_threads = 1; /* -1 can mean several threads */
   scoped_tree there = move_tree(w, src, w->device, &v);
   v.o.pinned_result = i % 2;
@@ -190,7 +189,7 @@ GPU_CASE(context_counts_are_stable) {
   assert_int_equal(last.device.device_bytes, 0);
 }
 
-/* With many threads, the counts are limited by the number of lanes that can be open at once. */
+/* With many threads, the counts of streams and events are limited by the number of lanes that can be open at once. */
 GPU_CASE(context_counts_are_bounded) {
   scoped_place w = open_place();
   scoped_tree src = batch_tree(NULL);

@@ -1,5 +1,5 @@
 /* Tests that the copies of a large tree begin before its result is built, and that threads that do not copy help to
- * build it. */
+ * build the result. */
 #include "core/sched/pool.h"
 #include "engine/plan/result.h"
 #include "support/rest.h"

@@ -1,6 +1,6 @@
-/* Several threads move overlapping trees in both directions and in all modes, and release futures early. All bytes of a
- * tree are equal, and transfers move whole trees. So all bytes of a tree must be equal at any time, in whatever order
- * the transfers run. */
+/* Tests concurrent transfers of overlapping trees in both directions and in all modes, with futures that are released
+ * early. All bytes of a tree are equal, and transfers move whole trees. So whatever the order of the transfers, every
+ * read must find equal bytes. */
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -55,7 +55,7 @@ static void note(stress *s, tdict_status status) {
   if (status != TDICT_OK) atomic_fetch_add(&s->failures, 1);
 }
 
-/* Waits for a future, polls it, or only releases it. */
+/* Waits for a future, polls it, or only releases it. If `look` is true, checks the result. */
 static void treat(stressor *r, tdict_status started, tdict_future *const *future, bool look) {
   scoped_tree out = NULL;
   note(r->s, started);

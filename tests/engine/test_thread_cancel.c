@@ -1,4 +1,4 @@
-/* Tests pthread_cancel() of threads that are inside the library: no lock stays held, and later calls return. The test
+/* Tests pthread_cancel() of threads that are inside the library: no lock stays held, so later calls return. The test
  * client_cancelled calls every public function on a cancelled thread. */
 #include <unistd.h>
 
@@ -117,7 +117,7 @@ static void *wait_for_batch(void *user) {
   return NULL;
 }
 
-/* If a thread is cancelled while it waits for a batch, another thread gets this batch. */
+/* If a thread is cancelled while it waits for a batch, the batch is not lost: another thread gets it. */
 SIM_CASE(cancelled_loaders_lose_no_batch) {
   yard y;
   void *result = NULL;

@@ -1,8 +1,8 @@
-/* Tests transfers in all modes and directions, with several numbers of threads and all kinds of leaves: the result, the
- * leaves that it shares, and refused calls. */
+/* Tests transfers in all modes and directions, with various thread counts and all kinds of leaves: the results, which
+ * leaves are shared, and refused calls. */
 #include "trees.h"
 
-/* Moves a tree to new device memory. Overwrites each result, so that reused memory does not hold the expected bytes. */
+/* Moves a tree to new device memory. Overwrites each result, so that reused memory does not have the expected bytes. */
 static void move_in(const place *w, tree_kind kind) {
   scoped_tree src = make_tree(w, kind);
   poison(w, w->memory, line_bytes(src));
@@ -105,7 +105,7 @@ DEVICE_CASE(transfer_same_place_shares) {
   assert_int_equal(td_leaf(moved, "a.goes") == td_leaf(mixed, "a.goes"), !w.gpu);
   tdict_tree *trees[] = {moved, mixed, there, host};
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
-  /* a tree without leaves is shared if it has the device, otherwise copied */
+  /* a tree without leaves is shared if its device is the target, otherwise copied */
   tdict_tree *empty = new_tree(), *placed = to_device(&w, empty, w.device), *same = to_device(&w, placed, w.device);
   tdict_device device;
   assert_true(tdict_get_device(placed, &device) && tdict_device_equal(device, w.device));
@@ -204,7 +204,7 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
 }
 
-/* The result is in the memory that the option `memory` names. */
+/* The option `memory` chooses the memory of the result. */
 GPU_CASE(transfer_into_given_memory) {
   scoped_place w = open_place();
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);
@@ -278,7 +278,7 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_to_device(w.c, src, w.device, NULL, &out, err));
   tdict_tree *dst = td_tree("a.here:f32[8] a.there:f32[8]");
   td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_transfer_into(w.c, dst, src, NULL, err));
-  /* memory on another device than the target */
+  /* memory on a device other than the target */
   tdict_transfer_options o =
       td_with(tdict_transfer_options, memory = w.gpu ? w.memory : tdict_device_memory(w.c, tdict_sim(0)));
   tdict_tree *plain = batch_tree(NULL);

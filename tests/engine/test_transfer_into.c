@@ -1,5 +1,4 @@
-/* Tests copies into existing trees in every direction and layout: only the elements are written, and refused calls
- * write nothing. */
+/* Tests tdict_transfer_into() in every direction and layout: only elements are written. Refused calls write nothing. */
 #include "trees.h"
 
 enum { PLAIN, TURNED, BACKWARDS, NUM_LAYOUTS };
@@ -25,7 +24,7 @@ static tdict_tensor *like_tensor(const place *w, const tdict_tensor *t, tdict_me
   return made;
 }
 
-/* Returns the layout of a leaf. Large tensors get no layout that needs one driver copy per row. */
+/* Chooses the layout of leaf `i`. Large tensors get no layout that needs one driver copy per row. */
 static int layout_at(const tdict_tensor *t, size_t i) {
   int layout = (int)(i % NUM_LAYOUTS);
   if (layout == BACKWARDS && tdict_tensor_numel(t) > 2000) layout = TURNED;
@@ -82,7 +81,7 @@ static void check_written(const place *w, const tdict_tree *want, const tdict_tr
   free_list(&b);
 }
 
-/* Copies `src` into plain and strided destinations in `memory` with the options of several ways. */
+/* Copies `src` into plain and strided destinations in `memory` with various options. */
 static void copy_everywhere(const place *w, const tdict_tree *src, tdict_memory *memory) {
   for (int strided = 0; strided < 2; strided++) {
     scoped_tree dst = like_tree(w, src, memory, strided);
@@ -105,7 +104,7 @@ static void copy_everywhere(const place *w, const tdict_tree *src, tdict_memory 
   }
 }
 
-/* Makes a copy on the device with strided leaves. The leaves of a clone would be contiguous. */
+/* Returns a copy of `src` on the device with strided leaves. */
 static tdict_tree *strided_there(const place *w, const tdict_tree *src) {
   tdict_tree *dst = like_tree(w, src, w->memory, true);
   const way v = {.o = tdict_transfer_options_default()};
@@ -254,7 +253,7 @@ DEVICE_CASE(transfer_into_checks_first) {
   td_ok(tdict_transfer_into(w.c, empty, empty, NULL, err));
 }
 
-/* The leaves are parts of larger tensors. The bytes between the leaves must not be written. */
+/* Copies leaves that are parts of larger tensors. The bytes between the leaves must not be written. */
 DEVICE_CASE(transfer_into_leaves_gaps_alone) {
   scoped_place w = open_place();
   tdict_memory *memories[] = {w.memory, NULL, w.pinned};
@@ -326,7 +325,7 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
     }
 }
 
-/* Source and destination may overlap. Their common bytes are then unspecified, so the copies must only succeed. */
+/* Source and destination may overlap. Their common bytes are then unspecified, so this case checks only the status. */
 DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash) {
   scoped_place w = open_place();
   scoped_tree src = new_tree(), dst = new_tree();

@@ -47,7 +47,7 @@ SIM_CASE(transfer_between_two_devices) {
   }
 }
 
-/* A consolidated tree moves between devices as one item. tdict_consolidate() can only copy within one device. */
+/* tdict_consolidate() refuses to copy from one device to another. Transfers move consolidated trees between devices. */
 SIM_CASE(consolidate_refuses_two_devices) {
   scoped_pair p = open_pair();
   const place *w = &p.zero;
@@ -63,7 +63,7 @@ SIM_CASE(consolidate_refuses_two_devices) {
   td_release(one, src, batch);
 }
 
-/* Pinned results are on the NUMA node of their device: node 1 for the second device, and unknown for the first. */
+/* Pinned results are on the NUMA node of the source's device: node 1 for device 1, and unknown for device 0. */
 SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   scoped_pair p = open_pair();
   const place *w = &p.zero;
@@ -73,7 +73,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   td_ok(tdict_devices_gpu(tdict_context_devices(w->c), tdict_sim(1), &gpu, err));
   gpu->node = 1;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(100000), NULL));
-  for (int i = 0; i < 4; i++) { /* for i = 1, only the other device's block is cached */
+  for (int i = 0; i < 4; i++) { /* in round 1, only the other device's block is cached */
     scoped_tree there = to_device(w, src, tdict_sim(i % 2)), home = NULL;
     td_ok(tdict_to_device(w->c, there, tdict_cpu(), &o, &home, err));
     check_tree(w, src, home);

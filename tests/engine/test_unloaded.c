@@ -87,12 +87,12 @@ GPU_CASE(unloaded_trees_are_pinned) {
   }
 }
 
-/* The storage of the consolidated tree is one file. */
+/* Moves a consolidated tree whose storage is one file. */
 DEVICE_CASE(unloaded_consolidated_tree) {
   scoped_place w = open_place();
   scoped_tree plain = make_tree(&w, TREE_BATCH), tree = td_made(tree, tdict_consolidate(plain, NULL, &made, err));
   scoped_disk d = disk_open();
-  scoped_tree twin = disk_twin(&d, plain, 0, 1); /* provides the nodes */
+  scoped_tree twin = disk_twin(&d, plain, 0, 1); /* a clone with its own nodes */
   leaf_list l = list_entries(tree);
   tdict_storage *file = NULL;
   for (size_t i = 0; i < l.count; i++) {
@@ -173,7 +173,7 @@ DEVICE_CASE(unloaded_part_that_fails) {
     }
 }
 
-/* Each read writes directly into a slot, at most one slot per read, or into the result. */
+/* Each read writes directly into a slot, at most as many bytes as the slot has, or into the result. */
 DEVICE_CASE(unloaded_reads_need_no_copy) {
   scoped_place w = open_place();
   scoped_tree tree = make_tree(&w, TREE_LARGE), out = NULL;
@@ -227,7 +227,7 @@ static void *wait_for_source(void *user) {
   return tdict_future_wait_source(f, NULL) == TDICT_OK ? f : NULL;
 }
 
-/* Two workers read at once. The files are kept until the last read ends, even if the program releases them earlier. */
+/* Two workers read at once. The files live until the last read ends, even if the program releases them earlier. */
 DEVICE_CASE(unloaded_reads_run_in_parallel) {
   scoped_place w = open_place();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
@@ -336,7 +336,7 @@ DEVICE_CASE(unloaded_without_memory) {
       assert_true(n > 3);
       break;
     }
-    if (status == TDICT_OK) { /* some allocations only make the transfer faster */
+    if (status == TDICT_OK) { /* some allocations are optional */
       check_and_release(&w, tree, out);
       out = NULL;
       continue;

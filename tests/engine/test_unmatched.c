@@ -17,7 +17,7 @@ static const refused cases[] = {
     {{"**.x"}, {NULL}, "**.x", "options.keep[0] matches no entry; a leading ?", 0, 0},
     {{"a.b"}, {NULL}, "a.b", "options.keep[0] matches no entry", 0, 0},
     {{"n"}, {NULL}, NULL, NULL, 1, 0},          /* a kept tree counts once */
-    {{"n", "n.b"}, {NULL}, NULL, NULL, 1, 0},   /* the second pattern matches, but the first has kept the tree */
+    {{"n", "n.b"}, {NULL}, NULL, NULL, 1, 0},   /* the second pattern matches, but the tree is already kept */
     {{"n", "n.m.c"}, {NULL}, NULL, NULL, 1, 0}, /* the second pattern matches below a kept tree */
     {{"n", "n.m.x"}, {NULL}, "n.m.x", "options.keep[1] matches no entry; keys: c", 0, 0},
     {{"**", "a"}, {NULL}, NULL, NULL, 3, 0}, /* a, n and d */
@@ -80,7 +80,7 @@ static tdict_status call(trial *t, tdict_error *err) {
   }
 }
 
-/* Writes the conversions of a case. If `marks` is not NULL, stores and uses copies with a leading `?`. */
+/* Writes the conversions of a case to `out`. If `marks` is not NULL, uses it for patterns with a leading `?`. */
 static void write_conversions(const refused *r, tdict_conversion *out, char (*marks)[16]) {
   for (size_t i = 0; i < count(r->convert); i++) {
     out[i] = tdict_conversion_default();

@@ -1,4 +1,4 @@
-/* Tests transfers whose driver calls fail. The call must return the status and the path of the leaf, and release its
+/* Tests transfers whose driver calls fail. A transfer must return the status and the path of the leaf, and release its
  * memory. The next transfer must be correct. */
 #include <sys/mman.h>
 
@@ -70,7 +70,8 @@ static void check_field(const field *f, int call, const way *v, tdict_tree *out)
   tdict_release(out);
 }
 
-/* Makes the n-th call of a kind fail, for n = 1, 2 and so on, until the transfer makes fewer such calls. */
+/* Makes the n-th driver call of a kind fail, for n = 1, 2 and so on, until the transfer makes fewer such calls. Returns
+ * the number of failed transfers. */
 static int sweep(const field *f, call_kind kind, int call, const way *v) {
   int failures = 0;
   for (int n = 1; n < 500; n++) {
@@ -84,7 +85,7 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
     bool failed = atomic_load(&wrap.fail_after[kind]) == 0;
     fail_call(kind, 0);
     if (status == TDICT_OK) {
-      check_field(f, call, v, out); /* a transfer may succeed without the call that failed */
+      check_field(f, call, v, out); /* some failed calls are not needed */
     } else {
       failures++;
       assert_true(failed);
@@ -99,7 +100,7 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
       td_ok(run_call(f, call, v, &out, err)); /* the next transfer is correct */
       check_field(f, call, v, out);
     }
-    /* this tree is the source of some calls and the destination of others */
+    /* `there` is the destination of these calls and the source of others */
     if (call == COPY_WITHIN || call == COPY_IN) check_tree(&f->w, f->src, f->there);
     if (!failed) return failures;
   }
@@ -114,7 +115,7 @@ static void sweep_kind(call_kind kind, bool must_fail) {
     for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
       const way v = way_at(i);
       int some = sweep(&f, kind, call, &v);
-      bool blocking = v.o.mode != TDICT_MODE_NON_BLOCKING_PIN; /* these modes may wait for the stream instead */
+      bool blocking = v.o.mode != TDICT_MODE_NON_BLOCKING_PIN; /* other modes may wait for the stream */
       if (must_fail && call != PIN && !some && (kind == CALL_COPY || !blocking))
         fail_msg("call %d by way %d never fails", call, i);
       failures += some;
@@ -174,7 +175,7 @@ static void sweep_fresh(call_kind kind) {
 GPU_CASE(work_survives_failing_streams) { sweep_fresh(CALL_STREAM); }
 GPU_CASE(work_survives_failing_events) { sweep_fresh(CALL_EVENT); }
 
-/* Makes each allocation of a transfer fail in turn. The caller does all the work, so no other thread allocates. */
+/* Makes each host allocation of a transfer fail in turn. The caller does all the work, so no other thread allocates. */
 GPU_CASE(transfer_survives_enomem) {
   scoped_field f = open_field();
   for (int call = 0; call < NUM_CALLS; call++)
@@ -229,7 +230,7 @@ GPU_CASE(work_names_the_leaf_at_fault) {
 /* After a failure, the workers stop long before they reach the last chunk. */
 GPU_CASE(work_stops_after_a_failure) {
   tdict_sim_options sim = tdict_sim_options_default();
-  sim.h2d_bytes_per_second = 20e6; /* slow, because a failure may be reported late: 512 copies take 1.6 s */
+  sim.h2d_bytes_per_second = 20e6; /* slow, because failures may be noticed late: 512 copies take 1.6 s */
   scoped_place w = open_wrapped(td_options(tdict_context_options, sim = &sim, staging_bytes = STAGING));
   scoped_tree src = bytes_tree("x", (int64_t)64 << 20, NULL), out = NULL;
   tdict_transfer_options o = threads(8);
@@ -240,7 +241,7 @@ GPU_CASE(work_stops_after_a_failure) {
   assert_null(out);
 }
 
-/* Returns true if the kernel provides huge pages to programs that request them. */
+/* Returns true if the kernel gives huge pages to programs that request them. */
 static bool has_huge_pages(void) {
   char text[128] = "";
   FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
@@ -249,7 +250,7 @@ static bool has_huge_pages(void) {
   fclose(file);
   return read && (strstr(text, "[always]") || strstr(text, "[madvise]"));
 }
-/* Returns true if the mapping that contains the address requests huge pages. The kernel may not have provided any. */
+/* Returns true if the mapping that contains the address requests huge pages. The kernel need not have provided any. */
 static bool asks_for_huge_pages(const void *address) {
   char line[512];
   bool here = false, asks = false;
@@ -294,8 +295,8 @@ SIM_CASE(work_touches_new_results_ahead) {
   check_result(&w, src, f);
 }
 
-/* A large result reuses the memory of a freed one, because clearing new pages takes longer than copying into them. The
- * copies then use the tuning rows for existing memory. */
+/* A large result reuses the memory of a freed result, because clearing new pages takes longer than copying into them.
+ * The copies then use the tuning rows for existing memory. */
 SIM_CASE(work_large_results_reuse_memory) {
   scoped_place w = open_place();
   tdict_engine *e = tdict_context_engine(w.c);
@@ -326,7 +327,7 @@ static tdict_cu note_stream(tdict_driver *d, void *dst, const void *src, size_t 
 }
 
 /* All threads queue their copies to the host on one stream, so that the copies end one after another. The device is
- * held until 5 copies are queued, so both threads have queued some: one thread has at most 4 slots. */
+ * stopped until 5 copies are queued, so both threads have queued copies: one thread has at most 4 slots. */
 SIM_CASE(work_copies_to_the_host_on_one_stream) {
   scoped_place w = open_wrapped(NULL);
   wrap.ops.copy_d2h_async = note_stream;

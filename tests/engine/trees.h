@@ -1,5 +1,5 @@
-/* Trees for tests of transfers, one for each kind of leaf that transfers treat differently. All leaves have different
- * random bytes. Thread rule: only the main thread. */
+/* Trees for tests of transfers. Each kind has leaves that transfers treat differently. All leaves have different random
+ * bytes. Thread rule: only the main thread. */
 #ifndef TDICT_TESTS_ENGINE_TREES_H
 #define TDICT_TESTS_ENGINE_TREES_H
 

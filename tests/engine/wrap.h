@@ -1,4 +1,4 @@
-/* A simulated or CUDA driver whose calls are counted and can be made to fail. A test program has one such driver, which
+/* A simulated or CUDA driver whose calls are counted and can be made to fail. There is one such driver at a time, which
  * its context owns. Thread rule: set up on the main thread while no transfer runs; counts and failures are atomic. */
 #ifndef TDICT_TESTS_ENGINE_WRAP_H
 #define TDICT_TESTS_ENGINE_WRAP_H
@@ -26,10 +26,10 @@ static struct wrap {
   const tdict_driver_ops *real;
   tdict_driver_ops ops;
   _Atomic(int64_t) calls[NUM_CALL_KINDS];
-  _Atomic(int64_t) fail_after[NUM_CALL_KINDS]; /* a call that lowers it from 1 fails; 0: none fails; -1: all fail */
+  _Atomic(int64_t) fail_after[NUM_CALL_KINDS]; /* the call that lowers it from 1 fails; 0: none fails; -1: all fail */
   _Atomic(int64_t) pinned, peak_pinned;        /* bytes allocated and registered, minus bytes freed */
   _Atomic(int64_t) copied_bytes;
-  _Atomic(int64_t) beside; /* copies in batches, without the first copy of each batch */
+  _Atomic(int64_t) beside; /* all copies of batches except the first copy of each batch */
 } wrap;
 
 /* Counts a call. Returns true if the call must fail. */
@@ -156,7 +156,7 @@ static inline place open_wrapped(const tdict_context_options *options) {
   tdict_driver_release(wrap.driver); /* now owned by the context */
   return place_around(c);
 }
-/* Makes the n-th call of the kind from now on fail once. If n is 0, no call fails, and if n is -1, all calls fail. */
+/* Makes the n-th call of the kind from now on fail once. If n is 0, no call fails. If n is -1, all calls fail. */
 static inline void fail_call(call_kind kind, int64_t n) { atomic_store(&wrap.fail_after[kind], n); }
 
 /* Returns the number of queued operations of the simulated device that have not ended. */
@@ -165,7 +165,7 @@ static inline int64_t num_pending(void) {
   tdict_driver_sim_counts(wrap.driver, 0, &count);
   return count.num_pending;
 }
-/* Checks that exactly `wanted` operations are queued when all threads wait. Waits a few seconds for that. */
+/* Checks that exactly `wanted` operations are queued when all threads wait. Waits up to 5 seconds for them. */
 static inline void expect_pending(int64_t wanted) {
   for (int i = 0; i < 5000 && num_pending() < wanted; i++) usleep(1000);
   td_rest();
