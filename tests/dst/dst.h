@@ -50,7 +50,7 @@ typedef struct dst_thread {
   dst_lock *mutex; /* DST_CONDITION: the mutex to lock after the wait */
   int64_t deadline_ns;
   int target;     /* the thread to join */
-  bool was_woken; /* by another thread, or spuriously */
+  bool was_woken; /* woken by another thread, or spuriously */
   bool is_detached;
   bool is_free; /* a new thread may get this number */
   uint64_t priority;
@@ -126,7 +126,7 @@ void dst_record_misfortune(const char *name);
 enum { DST_SIGNAL_STACK_BYTES = 1 << 16 };
 void dst_report_catch(void *stack);
 void dst_report_stack(void);
-/* Prints the threads and the last decisions, and ends the process. */
+/* Prints the message, the threads and the last decisions, and ends the process. */
 _Noreturn void dst_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- the others ---- */

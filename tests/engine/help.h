@@ -163,7 +163,7 @@ typedef struct way {
 } way;
 enum { NUM_WAYS = 4 * 5 * 2 };
 enum { WAYS_STEP = SANITIZED_STEP }; /* cases with many trees try only every WAYS_STEP-th way */
-/* The step for cases with so many trees that each tree gets about six ways. The step is prime, so that all modes and
+/* The step for cases with many trees, which try about six ways for each tree. The step is prime, so that all modes and
  * numbers of threads occur. */
 enum { FEW_WAYS_STEP = SANITIZED ? 17 : 7 };
 static inline way way_at(int i) {

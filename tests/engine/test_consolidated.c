@@ -1,4 +1,4 @@
-/* Tests transfers of consolidated trees. Such a tree is one item and one copy, and its result is also consolidated. */
+/* Tests transfers of consolidated trees. Each has one item and one copy, and its result is consolidated, too. */
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
 #include "trees.h"
@@ -273,7 +273,7 @@ GPU_CASE(consolidated_empty_trees_move) {
   }
 }
 
-/* A transfer into a consolidated tree of the same structure is one copy. Other trees need a copy for each leaf. */
+/* A transfer into a consolidated tree of the same structure is one copy. Into other trees, each leaf needs a copy. */
 GPU_CASE(consolidated_tree_is_copied_into_trees) {
   scoped_place w = open_wrapped(NULL);
   tdict_tree *first = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, first, w.device);
@@ -354,7 +354,7 @@ SIM_CASE(consolidated_copies_that_fail) {
     if (l.tensors[i]) assert_null(tdict_tensor_const_data(l.tensors[i]));
   free_list(&l);
   td_fails_at(TDICT_EINVAL, "lost", "group0.leaf0", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-  /* Transfers write one group after another, and each group is lost until then. The padding stays lost. */
+  /* Transfers write one group after another. Each group is lost until a transfer writes it. The padding stays lost. */
   tdict_tree *parts = td_made(tree, tdict_clone(src, &made, err));
   static const char *const groups[] = {"group0", "group1", "group2", "group3", "group4",
                                        "group5", "group6", "group7", "group8", "group9"};

@@ -30,8 +30,8 @@ static void end(tdict_future *f) {
   tdict_future_release(f);
 }
 
-/* Copies trees[0] to trees[1], then trees[2] to trees[3]. Both copies use one of the trees, so the second copy must
- * begin after the first has ended. */
+/* Copies trees[0] to trees[1], then trees[2] to trees[3]. One tree is in both copies, so the second copy must begin
+ * after the first has ended. */
 static void check_second_waits(const place *w, tdict_tree *const trees[4]) {
   scoped_tree want_first = plain_copy(w, trees[0]), want_second = NULL;
   want_second = trees[2] == trees[1] ? tdict_retain(want_first) : plain_copy(w, trees[2]);

@@ -217,7 +217,7 @@ static void lose_a_destination(bool on_device) {
   scoped_tree src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
               dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
   void *address = td_leaf(dst, "n.b")->data;
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which fails while waits fail */
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which would fail below */
   begin_failing(&w, true);
   td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   end_failing(&w);

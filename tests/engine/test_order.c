@@ -1,4 +1,4 @@
-/* Tests the order of transfers among each other and relative to work on the program's streams, and captured streams. */
+/* Tests the order of transfers, their order relative to work on the program's streams, and captured streams. */
 #include "promises.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* Tests the pieces of leaves: gathered into slots, copied and submitted. The bytes must equal those of an elementwise
- * copy, however the line is divided into chunks. */
+/* Tests pieces of leaves, which are gathered into slots, copied and submitted. The bytes must equal those of an
+ * elementwise copy, however the line is divided into chunks. */
 #include "engine/engine.h"
 #include "engine/lanes.h"
 #include "engine/pieces.h"

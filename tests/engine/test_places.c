@@ -88,7 +88,7 @@ SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
   behind_legacy_of(0, true); /* of the destination */
 }
 
-/* Copies a tree with leaves on all devices. Each copy must wait for all legacy streams. Device `last` ends last. */
+/* Copies a tree with leaves on all devices. Each copy must wait for all legacy streams. Stream `last` ends last. */
 static void on_all_devices(const place *w, int last) {
   enum { DEVICES = 8 };
   static const char *const names[DEVICES] = {"a", "b", "c", "d", "e", "f", "g", "h"};

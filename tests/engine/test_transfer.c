@@ -159,7 +159,7 @@ GPU_CASE(transfer_shared_leaves_sent_once) {
     v.o.stats = &stats;
     scoped_tree there = move_tree(&w, src, w.device, &v);
     check_tree(&w, src, there);
-    /* each of these is copied once: both, x, y, top, overlap, a last column, rows */
+    /* these tensors of shared_tree() are copied once: both, x, y, top, overlap, a last column, rows */
     assert_int_equal(stats.total_bytes, 400 + 77 + 24 + 1000 + 1000 + 160 + 4000);
     assert_int_equal(stats.num_leaves, 12);
     assert_int_equal(stats.num_shared_leaves, 5);

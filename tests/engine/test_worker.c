@@ -85,7 +85,7 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
     bool failed = atomic_load(&wrap.fail_after[kind]) == 0;
     fail_call(kind, 0);
     if (status == TDICT_OK) {
-      check_field(f, call, v, out); /* some failed calls are not needed */
+      check_field(f, call, v, out); /* the transfer may not need the failed call */
     } else {
       failures++;
       assert_true(failed);

@@ -1,5 +1,5 @@
-/* A buffer of guard bytes that begins with a struct which a function fills. The struct of an older program is shorter,
- * so the function must write at most struct_size bytes. */
+/* A buffer of guard bytes. It begins with a struct that a function fills. The struct of an older program is shorter, so
+ * the function must write at most struct_size bytes. */
 #ifndef TDICT_TESTS_SUPPORT_GUARDED_H
 #define TDICT_TESTS_SUPPORT_GUARDED_H
 

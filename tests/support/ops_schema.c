@@ -9,7 +9,7 @@
 
 enum { MOST_ARRAYS = 64 };
 
-/* Replaces the parent's batch size in *nb and `bs` with the node's batch size, if the latter begins with the former. */
+/* Replaces the parent's batch size in *nb and `bs` with the node's batch size, if this extends the parent's. */
 static void schema_batch(const m_tree *t, int *nb, int64_t *bs) {
   if (t->nb < *nb || (*nb && memcmp(t->bs, bs, (size_t)*nb * sizeof *bs) != 0)) return;
   *nb = t->nb;

@@ -51,7 +51,7 @@ static tdict_status note_list(index_choice *c, int d, int dims, int64_t count) {
   return TDICT_OK;
 }
 
-/* Inserts the dimension that replaces all lists and masks: at the first of them if they are adjacent, else as first. */
+/* Inserts the dimension that replaces all lists and masks: at the first of them if they are adjacent, else in front. */
 static void place_lists(index_choice *c) {
   if (c->lists == 0) return;
   m_map *map = &c->map;

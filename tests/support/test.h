@@ -1,7 +1,6 @@
 /* Included by each test file: macros that define cases, the device of the run, asserts, and random data.
  *
- * CMake finds each case by the name of its macro at the start of a
- * line:
+ * CMake finds each case by the name of its macro at the start of a line:
  *   CASE(name)         runs once
  *   DEVICE_CASE(name)  runs on host, sim and cuda
  *   GPU_CASE(name)     runs on sim and cuda

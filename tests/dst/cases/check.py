@@ -42,13 +42,13 @@ def test_repeats():
         for policy in ("random", "pct"):
             found = [hash_of(run("repeats", 7, program, DST_POLICY=policy)[1]) for _ in range(3)]
             need(found[0][1] and found == found[:1] * 3, f"{program.name}, {policy}: three runs differ: {found}")
-            need(hash_of(run("repeats", 8, program, DST_POLICY=policy)[1]) != found[0], "two seeds have the same run")
+            need(hash_of(run("repeats", 8, program, DST_POLICY=policy)[1]) != found[0], "two seeds led to the same run")
         atomic = hash_of(run("repeats", 7, program, DST_ATOMIC="0")[1]) != hash_of(run("repeats", 7, program)[1])
         need(atomic == (program == PROGRAM_ATOMIC), f"{program.name}: DST_ATOMIC has the wrong effect")
 
 
 def test_repeats_elsewhere():
-    """The run of a seed does not depend on the program's folder and the environment variables."""
+    """The run of a seed does not depend on the program's folder or on environment variables."""
     with tempfile.TemporaryDirectory() as folder:
         for program in (PROGRAM, PROGRAM_ATOMIC):
             there = pathlib.Path(folder) / "a-folder-with-a-longer-name" / program.name
@@ -69,7 +69,7 @@ def seeds_that_find(case, text, program=PROGRAM, **more):
 
 
 def test_planted():
-    """The scheduler finds planted errors."""
+    """Some seeds find each planted error."""
     need(seeds_that_find("spurious_wakeup", "the wait ended too early", DST_RARITY_spurious="5") >= 5,
          "fewer than 5 of 20 seeds found the wait that does not recheck its condition")
     need(seeds_that_find("spurious_wakeup", "", DST_OFF="spurious") == 0, "spurious wakeups cannot be switched off")

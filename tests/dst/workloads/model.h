@@ -137,7 +137,7 @@ typedef struct model_reader {
   const void *first, *largest;
   model_rows rows;
 } model_reader;
-/* Launches the kernel. Returns false after a misfortune. */
+/* Launches the kernel. Returns false after an injected fault. */
 bool model_read_on(model_reader *r, const tdict_tree *td, tdict_stream stream, const model_rows *rows);
 /* A host function on a stream that acts as a kernel of the program: writes all leaves of a tree on a device. The struct
  * must not move until the stream is synchronized. */
@@ -147,7 +147,7 @@ typedef struct model_writer {
   void *data[MODEL_NUM_LEAVES];           /* on the device; NULL: the leaf has no elements */
   model_rows rows;
 } model_writer;
-/* Launches the kernel. Returns false after a misfortune. */
+/* Launches the kernel. Returns false after an injected fault. */
 bool model_write_on(model_writer *w, tdict_tree *td, tdict_stream stream, const model_rows *rows);
 /* Waits for the stream. No faults are injected. */
 void model_synchronize(model_world *w, tdict_stream stream);

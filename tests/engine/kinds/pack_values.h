@@ -11,7 +11,7 @@
 
 enum { PV_BLOCK = 32768 }; /* bytes of a block */
 
-/* The differences of the elements. For 1, 2 and 4 bytes, one kind has the largest that fits, the next 1 more. */
+/* How much elements differ. For 1, 2 and 4 bytes, one kind has the largest difference that fits, the next 1 more. */
 typedef enum pv_kind {
   PV_EQUAL,    /* all elements are equal */
   PV_BYTE,     /* differences up to 255 */

@@ -98,8 +98,8 @@ SIM_CASE(burst_gathers_while_the_link_is_busy) {
   check_line(&h);
 }
 
-/* A transfer on one thread queues one copy per chunk. To the device, more than three chunks need fewer calls than
- * chunks. When the latch `queued` opens, no copy is left in the burst. */
+/* A transfer on one thread queues one copy per chunk. To the device, it makes fewer calls than copies if there are more
+ * than three. When the latch `queued` opens, no copy is left in the burst. */
 SIM_CASE(burst_is_empty_when_all_is_queued) {
   scoped_place w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)

@@ -1,4 +1,4 @@
-/* Tests which launches and copies a transfer with conversions queues. A kernel reads small pinned sources without a
+/* Tests the launches and copies that a transfer with conversions queues. A kernel reads small pinned sources without a
  * copy, and slots hold elements of the narrow wire dtype. */
 #include "core/base/error.h"
 #include "device/gpu.h"
@@ -219,8 +219,8 @@ GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   check_converted(&w, &half, td_leaf(src, "half"), td_leaf(out, "half"));
 }
 
-/* With `narrow`, one driver copy moves a block in which no leaf is packed. No leaf is packed if all have floats, bytes
- * or less than 4 KiB, if the block is pinned, or in transfers to the host. */
+/* With `narrow`, one driver copy moves a block in which no leaf is packed. No leaf is packed if all are floats, bytes
+ * or smaller than 4 KiB, if the block is pinned, or in transfers to the host. */
 GPU_CASE(narrow_copies_a_block_once) {
   static const char *const packs_none = "ids:i64[511] a.x:f32[4000] a.y:u8[70000] flag:bool[9]",
                            *const packs_one = "a.x:f32[4000] ids:i64[512]";

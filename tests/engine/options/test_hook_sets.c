@@ -199,7 +199,7 @@ static tdict_status pin_without_memory(const void *self, const tdict_hook *hook,
   if (is_short) atomic_store(&s->has_failed, td_fail_alloc_stop());
   return status;
 }
-/* While the hooks of all objects run at the same time, one allocation in one hook fails. Each allocation is tried. */
+/* One allocation in one hook fails while the hooks of all objects run at the same time. Tries every allocation. */
 GPU_CASE(hook_sets_pin_several_objects_without_memory) {
   static const tdict_type type = PAIR_TYPE(.pin_memory = pin_without_memory);
   static const char *const paths[] = {"first", "n.x", "z"};

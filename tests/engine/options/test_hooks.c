@@ -374,7 +374,7 @@ static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error
   nest *all = here->all;
   if (tdict_tensor_device(self->inp).type != TDICT_DEVICE_CPU) return TDICT_OK; /* a transfer to the host */
   if (here->depth > atomic_load(&all->deepest)) atomic_store(&all->deepest, here->depth);
-  if (here->depth) expect(self, pthread_equal(pthread_self(), here->thread)); /* on the thread that called */
+  if (here->depth) expect(self, pthread_equal(pthread_self(), here->thread)); /* runs on the caller's thread */
   if (here->depth == all->depth) return TDICT_OK;
   level deeper = {all, here->depth + 1, pthread_self()};
   scoped_tree td = NULL;

@@ -120,7 +120,7 @@ CASE(pace_holds_on_the_host) {
   tdict_context_destroy(c);
 }
 
-/* Waits are no longer than the rate requires. After a pause, the rate is not exceeded to make up for it. */
+/* Waits are no longer than the rate requires. After a pause, copies do not exceed the rate to catch up. */
 CASE(pace_does_not_catch_up) {
   tdict_pace *pace = NULL;
   td_ok(tdict_pace_create(RATE, &pace, err));

@@ -12,7 +12,7 @@ static bool matches(const char *const *patterns, size_t count, const char *path)
   tdict_cursor_init(&cursor, td, false);
   bool found = false;
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    found = tdict_patterns_find(keep, &cursor) != TDICT_NO_PATTERN; /* overwritten until the leaf, which comes last */
+    found = tdict_patterns_find(keep, &cursor) != TDICT_NO_PATTERN; /* the leaf comes last, so its result remains */
     if (tdict_leaf_tree(leaf)) assert_true(tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)));
   }
   tdict_cursor_reset(&cursor);

@@ -1,5 +1,4 @@
-/* Tests chunks that several threads fill: the strips of a chunk, which thread queues the chunk, waiting for a slot, and
- * that failures leave all slots free. */
+/* Tests chunks that several threads fill: their strips, the thread that queues them, waits for slots, and failures. */
 #include <pthread.h>
 
 #include "engine/lanes.h"

@@ -248,7 +248,7 @@ SIM_CASE(block_is_moved_by_several_threads) {
   }
 }
 
-/* Changes random leaves of the unlocked tree, and random elements of the locked tree. Moves the tree each time. */
+/* Replaces random leaves of the unlocked tree, and changes an element of the locked tree. Moves the tree each time. */
 GPU_CASE(block_follows_random_changes) {
   scoped_place w = open_place();
   scoped_tree td = new_tree();
@@ -279,7 +279,7 @@ GPU_CASE(block_follows_random_changes) {
   assert_true(num_blocks > 10);
 }
 
-/* Moves a tree with a failing allocation number `n`, so the move may fail. Returns true if the allocation was made. */
+/* Moves a tree while allocation number `n` fails. The move may then fail. Returns true if the allocation failed. */
 static bool move_without_memory(const place *w, const tdict_tree *td, bool async, int64_t n) {
   scoped_tree out = NULL;
   scoped_future f = NULL;

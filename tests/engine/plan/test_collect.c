@@ -28,7 +28,7 @@ static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
   return td;
 }
 
-/* Collects a plan. Sets *found to the data that only the call that starts a transfer needs. */
+/* Collects a plan. Sets *found to the other results, which a transfer does not keep. */
 static tdict_plan collect(const place *w, const tdict_tree *src, int helpers, bool borrows, tdict_collected *found) {
   tdict_engine *engine = tdict_context_engine(w->c);
   tdict_plan p;

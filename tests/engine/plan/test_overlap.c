@@ -49,7 +49,7 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
   check_tensor(&w, from, t, "a");
 }
 
-/* A destination has the same child at two paths, so its tensor is there twice. */
+/* A destination has the same child at two paths, so the destination has its tensor twice. */
 DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
   scoped_place w = open_place();
   tdict_tree *src = new_tree(), *dst = new_tree(), *child = new_tree(), *same = new_tree();

@@ -5,7 +5,7 @@
 #include "engine/plan/collect.h"
 #include "engine/trees.h"
 
-/* Data other than the plan from the latest call of collect() or collect_pair(). */
+/* The other results of the latest call of collect() or collect_pair(). */
 static tdict_collected found;
 
 static tdict_plan collect(const place *w, const tdict_tree *src, int32_t mode) {

@@ -4,7 +4,7 @@
 #include "engine/plan/result.h"
 #include "engine/trees.h"
 
-/* Collects the plan *p. Returns the other data of the collection. */
+/* Collects the plan *p, and returns the other results. */
 static tdict_collected collect(const place *w, const tdict_tree *src, bool pins, tdict_plan *p) {
   tdict_collected found = {.plan = p};
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices,

@@ -157,7 +157,7 @@ GPU_CASE(trace_holds_every_slice) {
   assert_int_equal(fact(&f, "copy_bytes"), 2 * TOTAL); /* the driver reads the pinned leaves directly */
   assert_int_equal(fact(&f, "stream_transfer_bytes"), 3 * TOTAL);
   assert_int_equal(fact(&f, "whole_bytes"), 3 * TOTAL);
-  char path[] = "/tmp/tdict-trace-XXXXXX"; /* the file has the same text as the callback */
+  char path[] = "/tmp/tdict-trace-XXXXXX"; /* the file gets the same text as the callback */
   close(mkstemp(path));
   td_ok(tdict_trace_write(p.c, path, err));
   text t = {0};
