@@ -185,7 +185,7 @@ DST_EXPORT int sched_yield(void) {
   return 0;
 }
 
-/* Polls the descriptors now, and once more after the timeout. */
+/* Polls the descriptors now and, if none is ready, again after the timeout. */
 DST_EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
   if (!dst_active()) return DST_REAL(poll)(fds, count, timeout_ms);
   dst_decide("poll", DST_SITE);

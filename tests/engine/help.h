@@ -106,7 +106,7 @@ static inline void check_device(const tdict_tree *td, tdict_device device) {
   for (size_t i = 0; i < l.count; i++)
     if (l.tensors[i]) assert_true(tdict_device_equal(tdict_tensor_device(l.tensors[i]), device));
 }
-/* Overwrites the storages of a tree, so that reused memory does not already hold the expected bytes. */
+/* Overwrites the storages of a tree, so that reused memory does not already have the expected bytes. */
 static inline void spoil_tree(const place *w, const tdict_tree *td) {
   scoped_leaf_list l = list_entries(td);
   const tdict_storage *filled = NULL; /* all new leaves of a result share a storage */

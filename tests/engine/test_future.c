@@ -204,7 +204,7 @@ GPU_CASE(future_released_early) {
     const way v = way_at(i);
     tdict_future_release(move_async(&w, src, w.device, &v.o)); /* without waiting */
     tdict_future *f = copy_async(&w, src, dst, &v.o);
-    tdict_future_release(f); /* the transfer goes on without the future */
+    tdict_future_release(f); /* the transfer continues without the future */
     check_and_release(&w, src, to_device(&w, dst, tdict_cpu()));
     f = move_async(&w, src, w.device, &v.o);
     assert_ptr_equal(tdict_future_retain(f), f);

@@ -132,7 +132,7 @@ SIM_CASE(cancel_in_every_state) {
   cancel_while_hooks_run();
   cancel_while_waiting();
   for (int32_t mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
-    for (int64_t steps = 0; steps < 8; steps += 3) /* later steps exist only in modes with many copies */
+    for (int64_t steps = 0; steps < 8; steps += 3) /* steps > 0 only in modes with many copies */
       if (!steps || mode == TDICT_MODE_AUTO || mode == TDICT_MODE_NON_BLOCKING_PIN)
         cancel_in_flight(mode, steps ? 2 : 1, steps);
   cancel_what_has_ended();
@@ -473,7 +473,7 @@ static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *
   td_fails(TDICT_ELOST, "lost", tdict_record_stream(dst, (tdict_stream){w->device, NULL}, err));
   assert_null(out);
   assert_null(t);
-  assert_int_equal(atomic_load(&copies_after), 0); /* no copy was tried again */
+  assert_int_equal(atomic_load(&copies_after), 0); /* no copy was retried */
   tdict_tree *copy = numbered_tree(w, NULL, 0);
   td_ok(tdict_transfer_into(w->c, copy, on_host, NULL, err)); /* from host to host */
   check_number_and_release(w, copy, 21);

@@ -241,7 +241,7 @@ GPU_CASE(work_stops_after_a_failure) {
   assert_null(out);
 }
 
-/* Returns true if the kernel gives huge pages to programs that request them. */
+/* Returns true if the kernel provides huge pages to programs that request them. */
 static bool has_huge_pages(void) {
   char text[128] = "";
   FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");

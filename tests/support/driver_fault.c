@@ -31,7 +31,7 @@ static void stall(fault_driver *f) {
   if (f->arm_number == arm_number) f->stalled = false;
 }
 
-/* Counts a call, and stalls it if the fault says so. Returns the fault's code if the call must fail. */
+/* Counts a call, and stalls it if the fault requires it. Returns the fault's code if the call must fail. */
 static tdict_cu count_call(fault_driver *f, tdict_fault_kind kind) {
   tdict_cu code = TDICT_CU_SUCCESS;
   pthread_mutex_lock(&f->lock);

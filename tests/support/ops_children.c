@@ -11,7 +11,7 @@
 
 enum { MOST_DEPTH = 5, MOST_CELLS = 200 };
 
-/* A node of a tree of the pool, usually below the root. */
+/* A node of a pool tree, usually below the root. */
 typedef struct node {
   tdict_tree *td; /* borrowed */
   m_tree *model;

@@ -100,7 +100,7 @@ static atomic_bool flag;
 static void *wait_for_flag(void *argument) {
   (void)argument;
   while (!atomic_load(&flag)) {
-    pthread_mutex_lock(&other_lock); /* gives another thread a chance to run */
+    pthread_mutex_lock(&other_lock); /* lets another thread run */
     pthread_mutex_unlock(&other_lock);
     pthread_mutex_lock(&lock);
     pthread_cond_wait(&changed, &lock);

@@ -1,7 +1,7 @@
 /* Tests saves and loads of trees, sometimes in the background, in a file system that may crash.
  *
  * Each thread has a file in one of the formats, saves new generations of a tree, and loads the file in several ways.
- * The workload records which generations each file may hold. A save that has succeeded must survive a crash. A save
+ * The workload records which generations each file may contain. A save that has succeeded must survive a crash. A save
  * that runs during a crash leaves either the old or the new tree. */
 #include <dirent.h>
 #include <ftw.h>

@@ -148,7 +148,7 @@ static void *resume_soon(void *user) {
   return NULL;
 }
 
-/* Whether tdict_lane_close() returned before all copies were done. */
+/* A call of tdict_lane_close(). returned_early: it returned before all copies were done. */
 typedef struct closing {
   hand *h;
   _Atomic(bool) returned;

@@ -75,7 +75,7 @@ static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict
   tdict_tensor *pinned = NULL, *again = NULL, *there = NULL, *once = NULL, *untouched = NULL;
   tdict_error said = {0};
   if (hook->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
-  const tdict_hook copy = *hook; /* a copy of the struct works, too */
+  const tdict_hook copy = *hook; /* a copy of the struct is accepted, too */
   tdict_status status = tdict_hook_pin(&copy, self->inp, &pinned, err);
   if (status == TDICT_OK) status = tdict_hook_pin(hook, pinned, &again, err);
   if (status == TDICT_OK) status = tdict_hook_move(hook, self->inp, &there, err);

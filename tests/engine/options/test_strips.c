@@ -6,7 +6,7 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* Strips are adjacent and cover the chunk. Each begins at a multiple of 256 bytes. Its `first` is its first item. */
+/* Strips cover the chunk without gaps. Each begins at a multiple of 256 bytes and has the index of its first item. */
 GPU_CASE(strips_cover_the_chunk) {
   scoped_place w = open_place();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};

@@ -190,7 +190,7 @@ GPU_CASE(trace_is_json_in_any_locale) {
   free(t.bytes);
 }
 
-/* Writes the trace, stops recording and restarts it while transfers run. */
+/* Writes the trace and stops recording while transfers run. */
 GPU_CASE(trace_is_written_while_recording) {
   scoped_place p = place_open(3);
   scoped_tree src = even_tree(NULL);
