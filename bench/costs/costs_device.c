@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/scoped.h"
 #include "tdict/clone.h"
@@ -216,11 +217,6 @@ int main(int argc, char **argv) {
   }
   const tdict_status status = run(&job, op, leaves, &err);
   if (status != TDICT_OK) tdict_error_print(&err, stderr);
-  tdict_tensor_release(job.list);
-  tdict_release(job.tree);
-  tdict_release(job.target);
-  for (int i = 0; i < ITEMS; i++) tdict_release(job.items[i]);
-  if (job.context && job.run.stream.handle) tdict_stream_destroy(job.context, job.run.stream);
-  tdict_context_destroy(job.context);
-  return status == TDICT_OK ? 0 : 1;
+  fflush(NULL);
+  _exit(status == TDICT_OK ? 0 : 1); /* valgrind would take longer for the release of the trees than for all the rest */
 }
