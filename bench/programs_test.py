@@ -1,5 +1,5 @@
-"""Tests what the programs print if they are used wrongly or in unusual ways, on the cpu and the simulated device.
-Usage: programs_test.py TDICT_BENCH."""
+"""Tests what the programs print for wrong and unusual command lines, on the cpu and the simulated device. Usage:
+programs_test.py TDICT_BENCH."""
 import json
 import os
 import pathlib

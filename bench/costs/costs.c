@@ -113,8 +113,7 @@ static void release_job(cost_job *job) {
   free(job);
 }
 
-/* num_calls: how many system calls the current operation has made. last_call: the system call number of the last
- * one. */
+/* num_calls: how many system calls the current operation has made. last_call: the number of the last system call. */
 static volatile sig_atomic_t num_calls, last_call;
 
 static void note_call(int signal, siginfo_t *info, void *context) {

@@ -1,6 +1,6 @@
 /* tdict-costs-device: measures one call on a tree of small tensors with simulated devices: an asynchronous transfer, or
  * a read of rows selected by an index list on the device. bench/costs/device_limits.py runs it under callgrind to count
- * the instructions that the calling thread executes in cost_call(). The simulated device is held during the call that
+ * the instructions that the calling thread executes in cost_call(). The simulated device is paused during the call that
  * starts a transfer, so the count varies little between runs. main() owns the data. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +32,8 @@ typedef struct device_job {
   tdict_tree *tree, *target;
   tdict_tree *items[ITEMS]; /* the trees that stack and cat join */
   tdict_tensor *list;
-  tdict_run run;        /* has a stream */
-  const tdict_run *how; /* &run, or NULL: the call waits for its work */
+  tdict_run run;        /* options with a stream */
+  const tdict_run *how; /* &run, or NULL: the call waits until its work is done */
 } device_job;
 
 /* A call whose instructions are counted. A transfer sets *out to its future. A read of rows leaves *out NULL: it waits,
@@ -119,7 +119,7 @@ COUNTED static tdict_status cost_call(const operation *op, device_job *job, tdic
 }
 
 /* Makes a tree of `leaves` float tensors with this shape, each in its own storage. The first dimension is the batch
- * size. The elements are not set, because valgrind would take seconds for it on a simulated device. */
+ * size. Leaves the elements uninitialized, because setting them on a simulated device takes seconds under valgrind. */
 static tdict_status make_tree(long leaves, int ndim, const int64_t *shape, tdict_memory *memory, tdict_tree **out,
                               tdict_error *err) {
   tdict_status status = tdict_create(1, shape, out, err);

@@ -47,9 +47,9 @@ def main():
         print("device_limits: valgrind is not installed; scripts/setup installs it")
         return 77
     exceeded = 0
-    print(f"{'call':<18} {'instructions for a tensor':>26} {'limit':>8}")
+    print(f"{'call':<18} {'instructions per tensor':>26} {'limit':>8}")
     for name, limit in LIMITS.items():
-        leaves = LEAVES if name.startswith(TRANSFERS) else WORK_LEAVES  # making many leaves on a device takes long
+        leaves = LEAVES if name.startswith(TRANSFERS) else WORK_LEAVES  # making leaves is slow under valgrind
         each = (count(sys.argv[1], name, 2 * leaves) - count(sys.argv[1], name, leaves)) / leaves
         exceeded += not 0 < each <= limit
         print(f"{name:<18} {each:>26.1f} {limit:>8}")

@@ -1,4 +1,4 @@
-"""Draws bar charts of records as SVG. The same record always gives the same chart. Needs only the standard library."""
+"""Draws bar charts of records as SVG. The same record always yields the same chart. Needs only the standard library."""
 import math
 
 COLOURS = {"tdict": "#1b6ca8", "driver": "#7f7f7f", "torch": "#d1495b", "tensordict": "#edae49", "jax": "#66a182",

@@ -1,4 +1,4 @@
-"""Makes Markdown tables from a record of bench/peers/compare. A record of a simulated device gives a single table
+"""Makes Markdown tables from a record of bench/peers/compare. A record of a simulated device yields a single table
 without peers. Uses only standard modules."""
 import statistics
 

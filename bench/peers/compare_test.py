@@ -1,5 +1,5 @@
-"""Tests bench/peers/compare, bench/peers/check and the tables of bench/peers/plot on the simulated device. Prints OK at
-the end of a good run. Usage: compare_test.py TDICT_BENCH [NAME...]"""
+"""Tests bench/peers/compare, bench/peers/check and the tables of bench/peers/plot on the simulated device. Prints OK if
+all tests pass. Usage: compare_test.py TDICT_BENCH [NAME...]"""
 import json
 import pathlib
 import re

@@ -19,7 +19,7 @@ LONG_SECONDS = 0.4   # if a repetition takes longer than this, the warm-up count
 
 
 class Failed(Exception):
-    """Raised if a worker reports an error, ends, or does not reply in time."""
+    """Raised if a worker reports an error, exits, or does not reply in time."""
 
 
 class Worker:
@@ -44,7 +44,7 @@ class Worker:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
         except OSError:
-            pass  # the process has ended, which receive() reports
+            pass  # the process has exited, which receive() reports
 
     def receive(self):
         try:
@@ -133,7 +133,7 @@ class Contender:
             self.run(1, WARM if self.warm else 0)
 
     def plan(self, wall, most, cache="warm"):
-        """Chooses how many repetitions a turn has, and how many turns, from `wall`, the time of one repetition."""
+        """Chooses the repetitions per turn and the number of turns from `wall`, the time of one repetition."""
         if wall <= LONG_SECONDS:
             self.turns, self.cpu = [], []
         wall = max(wall, 1e-9)

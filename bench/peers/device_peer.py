@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Does the works of bench/peers/compare-device in NumPy, PyTorch and TensorDict. bench/program/device.c describes the
-protocol."""
+"""Runs the workloads of bench/peers/compare-device in NumPy, PyTorch and TensorDict. bench/program/device.c describes
+the protocol."""
 import importlib.metadata
 
 import numpy
@@ -20,7 +20,7 @@ RENEW_BYTES = 1 << 30                  # larger sources are filled once, not bef
 
 
 class Returned:
-    """The result of a way whose time ends when its call returns, with this time."""
+    """The result of a way that is timed only until its call returns, with that time."""
 
     def __init__(self, seconds, result):
         self.seconds, self.result = seconds, result
@@ -92,7 +92,7 @@ class DevicePeer:
         self.ways = {}
         torch_peer.release_memory(self.gpu)
 
-    # The works. Each function returns a dict that maps the name of each way to two functions: one runs the way, the
+    # The workloads. Each function returns a dict that maps the name of each way to two functions: one runs the way, the
     # other returns the expected leaves.
     def prepare_gather(self):
         host, batch, picked = self.work.get("place") == "host", self.work["batch"], self.work["picked"]

@@ -35,7 +35,7 @@ VERIFIED = 8
 
 
 class CannotRun(Exception):
-    """Raised if a way cannot run on this machine or gives a wrong result."""
+    """Raised if a way cannot run on this machine or produces a wrong result."""
 
 
 def need_gpu(device, way):

@@ -12,11 +12,11 @@ import records
 from contest import Failed, Team, Worker, close_all, peer_command
 
 PEER_PROCESSES = 3  # processes for each setting of a peer; row["processes"] is the number for the library
-NEAR = 1.5  # a setting whose first process takes over NEAR times as long as the peer's best gets no other process
+NEAR = 1.5  # a setting whose first process takes over NEAR times as long as the peer's best gets no further process
 # replaces taskset; arguments: PROCESSORS PROGRAM ARGUMENTS...
 ON_FEW = ("import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); "
           "os.execvp(sys.argv[2], sys.argv[2:])")
-SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # of the device memory, for each JAX process
+SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # fraction of the device memory for each JAX process
 
 
 class Single:
@@ -62,7 +62,7 @@ def is_beaten(key, done):
 
 
 def take_wave(row, place, singles, done, broken):
-    """Prepares all processes at the same time, and then runs one after another. Adds the results to `done` and the
+    """Prepares all processes at the same time, and then runs them one after another. Adds the results to `done` and the
     reasons for failures to `broken`. The keys of both are (name, setting)."""
     try:
         for single in singles:
@@ -140,7 +140,7 @@ def start_team(options, command, names, cpus, place):
 
 
 def few_processors_teams(options, command, names, wanted, place):
-    """Returns a dict that maps each number of processors to its team, or to a Failed if there is no team."""
+    """Returns a dict that maps each number of processors to its team, or to a Failed if the team cannot be started."""
     teams = {cpus: start_team(options, command, names, cpus, place) for cpus in wanted}
     for cpus, team in teams.items():
         if isinstance(team, Failed):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does the work of examples/replay_gpu.c, a replay buffer in GPU memory, with TensorDict. Prints the same figures.
+"""Repeats examples/replay_gpu.c, a replay buffer in GPU memory, with TensorDict. Prints the same figures.
 
 usage: replay_gpu.py [DEVICE [ROWS]]     DEVICE: cuda (default if there is a GPU) or cpu
 PyTorch and TensorDict must be installed for this Python. Actor threads write transitions by index assignment, and the

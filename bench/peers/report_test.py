@@ -1,4 +1,4 @@
-"""Tests report.py with made-up records. Prints OK at the end of a good run."""
+"""Tests report.py with made-up records. Prints OK if all tests pass."""
 import contextlib
 import io
 import json

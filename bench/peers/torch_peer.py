@@ -16,7 +16,7 @@ MANY = 64  # if more consecutive leaves than this have the same size, one operat
 
 
 def register(wanted):
-    """Chooses how PyTorch pins: if `wanted`, it registers memory that eight threads touch, else asks the driver."""
+    """Chooses how PyTorch pins: if `wanted`, it registers memory that eight threads touch, or else asks the driver."""
     if torch.cuda.is_initialized():
         text = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8" if wanted else \
                "pinned_use_cuda_host_register:False"
@@ -134,7 +134,7 @@ class TorchPeer(worker.Peer):
         return [leaf.to(self.device) for leaf in leaves]
 
     def transfer(self, setting, tree):
-        """Does the work of the row and returns the result, without waiting for the device at the end."""
+        """Performs the row's operation and returns the result, without waiting for the device at the end."""
         leaves = self.sources[tree]
         do = self.work["do"]
         if do == "d2h":
@@ -265,7 +265,7 @@ class TorchPeer(worker.Peer):
         return self.percentile(times)
 
     def start(self, setting, tree):
-        """Does the work of the row on a new thread. Returns the thread, and an Event that is set at the end."""
+        """Performs the row's operation on a new thread. Returns the thread, and an Event that is set at the end."""
         done = threading.Event()
 
         def move():

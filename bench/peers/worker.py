@@ -59,7 +59,7 @@ def fill(words, number, block):
 
 
 def checksum(words, kind=numpy.int64):
-    """Returns the sum of the memory of `words` as integers of type `kind`. Overflow wraps around."""
+    """Returns the sum of `words`, reinterpreted as integers of type `kind`. Overflow wraps around."""
     return numpy.sum(words.view(kind), dtype=kind)
 
 

@@ -1,4 +1,4 @@
-/* tdict-bench alloc: measures how long it takes to allocate pinned memory: new memory, and a block from the cache. See
+/* tdict-bench alloc: measures how long it takes to allocate new pinned memory, and to reuse a block from the cache. See
  * rows.h for ownership and threads. */
 #include <string.h>
 

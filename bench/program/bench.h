@@ -49,12 +49,12 @@ typedef struct bench_samples {
  * failure. Call bench_samples_free() even after a failure. */
 bool bench_samples_reserve(bench_samples *s, int count, int capacity);
 void bench_samples_free(bench_samples *s, int count);
-/* Runs each of the works 0 to `count` - 1 once per round. After `warmups` rounds that are not recorded, adds the times
- * of `repeats` rounds to `samples`. `once` runs a work and writes its seconds, which are not recorded if negative. If
- * `once` returns false, stops and returns false. */
+/* Runs operations 0 to `count` - 1 in turn, each once per round. After `warmups` unrecorded rounds, adds the times of
+ * `repeats` rounds to `samples`. `once` runs operation `work` and writes its time in seconds. A negative time is not
+ * recorded. If `once` returns false, stops and returns false. */
 typedef bool bench_once(void *user, int work, double *seconds);
 bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats, bench_once *once, void *user);
-/* Like bench_measure_in_turn() for at most BENCH_MOST_MEDIANS works, but writes only the median of each work in
+/* Like bench_measure_in_turn() for at most BENCH_MOST_MEDIANS operations, but writes only their median times in
  * seconds. */
 enum { BENCH_MOST_MEDIANS = 2 };
 bool bench_medians(double *medians, int count, int warmups, int repeats, bench_once *once, void *user);
@@ -66,7 +66,7 @@ double bench_samples_percentile(const bench_samples *s, int percent);
 double bench_samples_spread(const bench_samples *s); /* longest time minus shortest; 0 if there is no sample */
 json_t *bench_samples_json(const bench_samples *s);  /* returns a new array of seconds */
 
-/* Calls `work` for each part from 0 to `parts` - 1, if possible on its own thread, and waits for all. */
+/* Calls `work` for each part from 0 to `parts` - 1, on a thread of its own if possible, and waits for all of them. */
 enum { BENCH_MOST_THREADS = 16 };
 void bench_on_threads(int parts, void (*work)(void *user, int part, int parts), void *user);
 
@@ -135,10 +135,10 @@ typedef struct bench_sink {
   int fd;           /* with --json -: a duplicate of standard output; otherwise -1 */
 } bench_sink;
 bool bench_sink_open(bench_sink *sink, const char *path); /* prints an error and returns false on failure */
-/* If --json was given and `answer` is BENCH_OK, writes the record. Releases it. Returns `answer`, or BENCH_FAILED. */
+/* If --json was given and `answer` is BENCH_OK, writes the record. Always releases it. Returns an exit code. */
 int bench_sink_end(const bench_sink *sink, int answer, json_t *record);
-/* Finds the first line of a file that begins with `key`. Writes the rest of the line without leading blanks and colons
- * to @p buffer, which it returns. Returns NULL if there is no such line. */
+/* Finds the first line of a file that begins with `key`, and writes the rest of it, without leading blanks and colons,
+ * to @p buffer. Returns @p buffer, or NULL if there is no such line. */
 char *bench_read_field(const char *path, const char *key, char *buffer, size_t size);
 /* Writes the name of the processor model, or "unknown". Returns @p buffer. */
 char *bench_cpu_model(char *buffer, size_t size);

@@ -116,7 +116,7 @@ void check_source_seed(check_source *s, uint64_t seed) {
   bench_progress_end();
 }
 
-/* A function queued on a stream that reads or fills memory of the simulated device. */
+/* The argument of sim_job_run(), which reads or fills memory of the simulated device. */
 typedef struct sim_job {
   tdict_stream stream;
   void *device, *host; /* host NULL: fill with 0xA5; otherwise read into host */

@@ -37,7 +37,7 @@ bool check_source_make_of(check_source *s, const check_values *values, const che
 void check_source_free(check_source *s);
 /* Returns the sum of the leaf sizes in bytes, each rounded up to a multiple of 256, as in the memory of a result. */
 size_t check_padded_bytes(const check_source *s);
-/* Fills all leaves with random elements on several threads. All leaves of floats differ, also between seeds. */
+/* Fills all leaves with random elements on several threads. Float leaves all differ, even between seeds. */
 void check_source_seed(check_source *s, uint64_t seed);
 
 /* How the functions below access memory of `device` without a transfer: through `raw` for cuda, by functions queued on

@@ -1,5 +1,5 @@
-/* tdict-bench comm: measures trees that a communicator sends between GPUs. The ranks are threads of this process, and
- * each has its own context and its own GPU. Thread rule: each rank uses only its own thread_rank. */
+/* tdict-bench comm: measures how fast a communicator sends trees between GPUs. The ranks are threads of this process,
+ * and each has its own context and its own GPU. Thread rule: each rank uses only its own thread_rank. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

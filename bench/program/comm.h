@@ -1,8 +1,8 @@
 /* Declares the parts of tdict-bench comm, which compares three ways to send the same bytes: a tree by a communicator,
  * one buffer, and the leaves one by one. tdict-bench (with NCCL), tdict-bench-openmpi and tdict-bench-mpich share these
  * parts. comm_trees.c makes trees whose element values every rank can compute, so that a rank can verify its result
- * alone. comm_works.c defines the works. Each work is a call of a communicator (tdict/comm.h), and calls of its
- * tdict_comm_table that move the same bytes. comm_run.c verifies and measures them.
+ * alone. comm_works.c defines the operations. Each is one call of a communicator (tdict/comm.h), or several calls of
+ * its tdict_comm_table that move the same bytes. comm_run.c verifies and measures them.
  * Ownership: free the trees of comm_trees_make() with comm_trees_free(); comm_run() borrows all arguments. Thread
  * rule: each rank has its own thread or process. Functions that return false or an exit code print the error. */
 #ifndef TDICT_BENCH_COMM_H
@@ -53,14 +53,14 @@ typedef struct comm_result {
 /* Compares every bit of a result. Returns BENCH_OK, BENCH_DIFFERS, or BENCH_FAILED if the result cannot be read. */
 int comm_trees_check(const comm_trees *t, const comm_result *result, const comm_numbers *numbers);
 
-/* Borrowed handles that the works of a rank use. */
+/* Borrowed handles for the operations of a rank. */
 typedef struct comm_handles {
   tdict_comm *comm;
   const tdict_comm_table *table;
   tdict_stream stream; /* on the table's device; the handle is NULL if the device is the cpu */
 } comm_handles;
 
-/* A work to measure. The root is rank 0, and the receiver of `send` is rank 1. */
+/* An operation to measure. The root is rank 0, and the receiver of `send` is rank 1. */
 typedef struct comm_work {
   const char *name;
   /* Sends `whole` or `part` with the communicator. Sets *out if the result is a new tree. */
@@ -105,8 +105,8 @@ typedef struct comm_rank {
 } comm_rank;
 /* Makes rank->comm from rank->table. `status` and `err` are the outcome of the call that made the table. */
 bool comm_connect(comm_rank *rank, tdict_status status, tdict_error *err);
-/* Verifies and measures all works. All ranks must call this function together. Rank 0 prints the results. Returns the
- * worst exit code of all ranks, which is the same on all of them. */
+/* Verifies and measures all operations. All ranks must call this function together. Rank 0 prints the results. Returns
+ * the worst exit code of all ranks, which is the same on all of them. */
 int comm_run(comm_rank *rank);
 /* On rank 0, writes the JSON record if `answer`, the result of comm_run(), is BENCH_OK. Takes ownership of rank->rows.
  * Returns the exit code. */

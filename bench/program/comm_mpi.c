@@ -1,5 +1,5 @@
-/* tdict-bench-openmpi and tdict-bench-mpich: measure trees in host memory that the processes of an MPI job send. Both
- * programs are built from this file, but linked with different MPI libraries. Thread rule: main thread only. */
+/* tdict-bench-openmpi and tdict-bench-mpich: measure how fast the processes of an MPI job send trees in host memory.
+ * Both programs are built from this file, but linked with different MPI libraries. Thread rule: main thread only. */
 #include <mpi.h>
 
 #include "comm.h"

@@ -1,10 +1,10 @@
-/* Verifies and measures the works of tdict-bench comm, see comm.h. */
+/* Verifies and measures the operations of tdict-bench comm, see comm.h. */
 #include "comm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The three ways to run a work: the whole tree at once, one buffer of the same total size, or leaf by leaf. */
+/* The three ways to run an operation: the whole tree at once, one buffer of the same total size, or leaf by leaf. */
 enum { WAY_TREE, WAY_BUFFER, WAY_LEAVES, WAYS };
 static const char *const way_names[WAYS] = {"tree", "one buffer", "leaf by leaf"};
 /* The times of short calls vary more, so calls for trees of at most SMALL_BYTES are repeated SMALL_REPEATS times as
@@ -55,7 +55,7 @@ static int agree(run *r, int answer, double *seconds) {
   return answer;
 }
 
-/* Runs a work with calls of the table, and waits. With one buffer, works that send messages queue them as a group. */
+/* Runs an operation with calls of the table, and waits. With one buffer, its messages are queued as a group. */
 static tdict_status call_table(const run *r, const comm_work *work, int way, tdict_error *err) {
   const comm_trees *t = way == WAY_BUFFER ? &r->buffer : &r->trees;
   const tdict_comm_table *b = r->handles.table;
@@ -66,7 +66,7 @@ static tdict_status call_table(const run *r, const comm_work *work, int way, tdi
   return status == TDICT_OK ? b->finish(b->self, r->handles.stream, COMM_TIMEOUT_NS, err) : status;
 }
 
-/* Runs a work once on all ranks. Sets *seconds to the time of the slowest rank, and *out to the new tree or NULL. */
+/* Runs an operation once on all ranks. Sets *seconds to the slowest rank's time, and *out to the new tree or NULL. */
 static int do_work(run *r, const comm_work *work, int way, tdict_tree **out, double *seconds) {
   tdict_error err;
   double unused = 0;
@@ -86,7 +86,7 @@ static int do_work(run *r, const comm_work *work, int way, tdict_tree **out, dou
   return agree(r, answer, seconds);
 }
 
-/* Fills the trees of this rank before a verification: the source of the work with values, the other tree with zeros. */
+/* Fills the trees of this rank before a verification: the operation's source with values, the other tree with zeros. */
 static bool fill(run *r, const comm_work *work, const comm_trees *t) {
   const int rank = t->rank;
   const bool is_corrupt = r->rank->settings->is_corrupt;
@@ -96,7 +96,7 @@ static bool fill(run *r, const comm_work *work, const comm_trees *t) {
   return comm_trees_write(t, t->whole, rank == 0 || work->is_sum ? &own : &zero);
 }
 
-/* Runs a work once with new values. Each rank that has a result verifies every bit of it. */
+/* Runs an operation once with new values. Each rank that has a result verifies every bit of it. */
 static int verify(run *r, const comm_work *work, int way) {
   const comm_trees *t = way == WAY_BUFFER ? &r->buffer : &r->trees;
   tdict_tree *out = NULL;
@@ -121,7 +121,7 @@ static int verify(run *r, const comm_work *work, int way) {
   return agree(r, answer, &seconds);
 }
 
-/* Measures all ways of a work, in turn. */
+/* Measures all ways of an operation, in turn. */
 static int measure(run *r, const comm_work *work, bench_samples samples[WAYS]) {
   const int repeats = (int)r->rank->settings->common.repeats;
   const int most = repeats * (comm_trees_bytes(&r->trees) <= SMALL_BYTES ? SMALL_REPEATS : 1);
@@ -167,7 +167,7 @@ static int measure_work(run *r, const comm_work *work) {
   return answer;
 }
 
-/* Measures all works with trees of one size. */
+/* Measures all operations with trees of one size. */
 static int measure_size(run *r, int64_t leaf_bytes) {
   const comm_rank *rank = r->rank;
   const int world = rank->table.world_size;

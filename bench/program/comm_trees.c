@@ -73,7 +73,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 32;
 }
 
-/* Adds a rank's values for a range of a leaf in `whole` to `to`. Each random 64-bit word gives four values. */
+/* Adds a rank's values for a range of a leaf in `whole` to `to`. Each random 64-bit word yields four values. */
 static void add_numbers(float *to, int64_t count, uint64_t salt, int rank, int64_t leaf, int64_t first) {
   const uint64_t base = mix(mix(salt * 1024 + (uint64_t)rank + 1) + (uint64_t)leaf);
   for (int64_t k = 0; k < count;) {

@@ -1,7 +1,7 @@
-/* Implements the works of comm.h. */
+/* Implements the operations of comm.h. */
 #include "comm.h"
 
-/* --- the `tree` functions of the works, which call the communicator --- */
+/* --- the `tree` functions, which call the communicator --- */
 
 static const tdict_tree *on_root(const comm_trees *t) { return t->rank == 0 ? t->whole : NULL; }
 
@@ -10,7 +10,7 @@ static tdict_status take(tdict_status status, tdict_future **future, tdict_tree 
   return status == TDICT_OK ? tdict_future_take(*future, out, err) : status;
 }
 
-/* Defines the `tree` function of a work: makes an asynchronous call and waits. `to`: where a new tree goes, or NULL. */
+/* Defines a `tree` function, which makes an asynchronous call and waits. `to`: where a new tree goes, or NULL. */
 #define TREE_WORK(name, to, call)                                                                                   \
   static tdict_status name##_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) { \
     tdict_future *future = NULL;                                                                                    \
@@ -30,7 +30,7 @@ static tdict_status send_tree(const comm_handles *h, const comm_trees *t, tdict_
   return t->rank == 1 ? take(tdict_comm_receive_async(h->comm, 0, NULL, &future, err), &future, out, err) : TDICT_OK;
 }
 
-/* --- the `leaf` functions of the works, which call the table for one leaf --- */
+/* --- the `leaf` functions, which call the table for one leaf --- */
 
 static size_t whole_bytes(const comm_trees *t) { return (size_t)t->elements * sizeof(float); }
 static size_t part_bytes(const comm_trees *t) { return whole_bytes(t) / (size_t)t->world; }

@@ -27,7 +27,7 @@ typedef struct demo_job {
   common_options common;
   bench_place place;
   check_source source;
-  bench_samples rows[WAYS + 1]; /* the samples of each way, then those of the line */
+  bench_samples rows[WAYS + 1]; /* the samples of each way, then of the link */
 } demo_job;
 
 static tdict_status make_batch(tdict_tree **out, tdict_error *err) {

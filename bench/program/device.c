@@ -1,15 +1,15 @@
-/* tdict-bench device: runs the works of device_ops.c and device_moves.c on request, so that bench/peers/compare-device
- * can alternate between libraries. Reads a JSON request from each line of standard input, and replies with a JSON line:
+/* tdict-bench device: runs the workloads of device_*.c on request, so that bench/peers/compare-device can alternate
+ * between libraries. Reads a JSON request from each line of standard input, and replies with a JSON line:
  *
  *   {"op": "hello"}    returns version, device, machine, line_bytes, simulated
  *   {"op": "prepare", "work": NAME, "leaves": [[COUNT, DTYPE, [SIZE, ...]], ...], ...}
- *                      makes trees with random elements, and returns total_bytes and the names of the work's ways
+ *                      makes trees with random elements, and returns total_bytes and the names of the ways
  *   {"op": "verify", "way": W}
- *                      makes new random elements, does the work and compares every byte of the result. As a self-test,
- *                      "corrupt": true changes a byte of each expected leaf before the comparison
+ *                      makes new random elements, runs the workload and compares every byte of the result. As a
+ *                      self-test, "corrupt": true changes a byte of each expected leaf before the comparison
  *   {"op": "run", "way": W, "warm": K, "count": N}
  *                      returns the seconds of N repetitions after K uncounted repetitions. "run" and "verify" accept
- *                      "max_queued_bytes", an option for the transfers of the work "own_copies"; -1: no limit
+ *                      "max_queued_bytes", an option for the transfers of "own_copies"; -1: no limit
  *   {"op": "line", "count": N}  returns the seconds of N copies of line_bytes
  *   {"op": "finish"}   releases the trees
  *   {"op": "quit"}     ends the program
@@ -195,7 +195,7 @@ static const device_way *find_way(device_job *job, const json_t *request) {
   return way && way->name && name ? way : NULL;
 }
 
-/* Does the work once. If `keep` is NULL, the time includes the release of the result. Otherwise, *keep gets the
+/* Runs the workload once. If `keep` is NULL, the time includes the release of the result. Otherwise, *keep gets the
  * result. */
 static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, double *seconds) {
   tdict_error err;

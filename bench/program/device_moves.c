@@ -1,11 +1,11 @@
-/* The works of `tdict-bench device` that transfer trees from the host to the device. See device.h for ownership and
+/* The workloads of `tdict-bench device` that transfer trees from the host to the device. See device.h for ownership and
  * threads. */
 #include "device.h"
 
 #include <string.h>
 
-/* The work own_copies: the program makes copies of its own, with a pause before each, during one transfer after
- * another, until it has made OWN_COPIES copies or MOST_TRANSFERS transfers. */
+/* The workload own_copies: during consecutive transfers, the program makes small copies of its own, with a pause before
+ * each, until it has made OWN_COPIES copies or MOST_TRANSFERS transfers. */
 enum { OWN_COPIES = 400, MOST_TRANSFERS = 50, PAUSE_NS = 100000 };
 
 static bool prepare_source(device_job *job) {
@@ -23,7 +23,7 @@ static tdict_status move_whole(device_job *job, tdict_tree **out, tdict_error *e
   return move(job, NULL, out, err);
 }
 
-/* Measures only the time until the call returns, but then waits for the transfer. */
+/* Measures only how long the call takes to return, and then waits for the transfer. */
 static tdict_status move_returns(device_job *job, tdict_tree **out, tdict_error *err) {
   scoped_future future = NULL;
   const double begin = bench_now();
@@ -44,7 +44,7 @@ static const device_way transfer_ways[] = {{"to_device", move_whole, DEVICE_RESU
                                            {0}};
 const device_kind device_transfer = {"transfer", prepare_source, renew_source, device_expect_same, NULL, transfer_ways};
 
-/* The work convert: uint8 to bfloat16, as x * scale + offset. */
+/* The workload convert: uint8 to bfloat16, as x * scale + offset. */
 
 static const float scale = 0.0078125f * 1.1f, offset = -0.9f;
 
@@ -77,7 +77,7 @@ static size_t expect_normalised(const device_job *job, const device_way *way, in
 static const device_way convert_ways[] = {{"to_device conversions", move_converted, DEVICE_RESULT_NEW, false}, {0}};
 const device_kind device_convert = {"convert", prepare_source, renew_source, expect_normalised, NULL, convert_ways};
 
-/* The work own_copies: measures the program's own small copies during transfers with the option max_queued_bytes. */
+/* The workload own_copies, whose transfers use the option max_queued_bytes. */
 
 static bool prepare_own(device_job *job) { return own_copy_open(&job->own, &job->place); }
 
@@ -97,7 +97,7 @@ static tdict_status copy_during_transfer(device_job *job, bench_samples *times, 
   return status == TDICT_OK && !good ? TDICT_EDEVICE : status;
 }
 
-/* Sets job->more to percentiles of the copies' times and the transfers' median time, and job->seconds to the p99. */
+/* Sets job->more to percentiles of copy times and the median transfer time, and job->seconds to the copies' p99. */
 static void describe(device_job *job, const bench_samples *times, const bench_samples *transfers) {
   if (times->count == 0) return;
   job->seconds = bench_samples_percentile(times, 99);

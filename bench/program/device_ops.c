@@ -1,4 +1,4 @@
-/* The works of `tdict-bench device` that read and write rows, join, copy, fill and convert trees. Ownership and
+/* The workloads of `tdict-bench device` that read and write rows, join, copy, fill and convert trees. Ownership and
  * threads: see device.h. */
 #include "tdict/clone.h"
 #include "tdict/combine.h"
@@ -36,9 +36,9 @@ static bool renew_tree(device_job *job) {
   return bench_ok("the trees", tdict_transfer_into(job->place.context, job->tree, job->host, NULL, err));
 }
 
-/* --- the work gather: reads or writes `picked` of `rows` rows --- */
+/* --- the workload gather: reads or writes `picked` of `rows` rows --- */
 
-/* Sets job->positions to a permutation of all rows whose first `picked` entries are random. */
+/* Sets job->positions to a permutation of the row numbers, in which the first `picked` entries are random. */
 static bool choose_positions(device_job *job) {
   uint64_t state = 5;
   job->picked = device_number(job, "picked", 1);
@@ -68,7 +68,7 @@ static bool prepare_gather(device_job *job) {
          device_make_tree(job, 1, &job->picked, NULL, &job->value) && device_fill_tree(job, job->value, 77);
 }
 
-/* Defines the function of a way that only makes a call. */
+/* Defines the function of a way that consists of one call. */
 #define WAY(name, call)                                                           \
   static tdict_status name(device_job *job, tdict_tree **out, tdict_error *err) { \
     (void)out, (void)err;                                                         \
@@ -136,7 +136,7 @@ static const device_way gather_device[] = {DEVICE_BOTH("index_get", get_list, DE
                                            {0}};
 const device_kind device_gather = {"gather", prepare_gather, renew_tree, expect_rows, gather_host, gather_device};
 
-/* --- the work join: stacks or concatenates job->items --- */
+/* --- the workload join: stacks or concatenates job->items --- */
 
 static bool prepare_join(device_job *job) {
   tdict_error err;
@@ -167,14 +167,14 @@ static const device_way join_ways[] = {
     DEVICE_BOTH("stack", stack_items, DEVICE_RESULT_NEW), DEVICE_BOTH("cat", cat_items, DEVICE_RESULT_NEW), {0}};
 const device_kind device_join = {"join", prepare_join, renew_items, device_expect_same, NULL, join_ways};
 
-/* --- the work clone: copies a tree --- */
+/* --- the workload clone: copies a tree --- */
 
 WAY(clone_tree, tdict_clone_deep(job->tree, job->run, out, err))
 
 static const device_way clone_ways[] = {DEVICE_BOTH("clone_deep", clone_tree, DEVICE_RESULT_NEW), {0}};
 const device_kind device_clone = {"clone", prepare_tree, renew_tree, device_expect_same, NULL, clone_ways};
 
-/* --- the work fill: sets all elements to 1; the leaves are uint8, bool or float32 --- */
+/* --- the workload fill: sets all elements to 1; the leaves are uint8, bool or float32 --- */
 
 WAY(fill_tree, tdict_fill(job->tree, NULL, 1, job->run, err))
 
@@ -192,7 +192,7 @@ static size_t expect_ones(const device_job *job, const device_way *way, int64_t 
 static const device_way fill_ways[] = {DEVICE_BOTH("fill", fill_tree, DEVICE_RESULT_TREE), {0}};
 const device_kind device_fill = {"fill", prepare_tree, renew_tree, expect_ones, NULL, fill_ways};
 
-/* --- the work to_dtype: converts uint8, bool and float32 to bfloat16 --- */
+/* --- the workload to_dtype: converts uint8, bool and float32 to bfloat16 --- */
 
 WAY(to_bf16, tdict_to_dtype(job->tree, TDICT_BF16, NULL, job->run, out, err))
 

@@ -37,8 +37,8 @@ static tdict_status replicate(devices_job *job, tdict_tree **trees, tdict_error 
   return td_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
 }
 
-/* Moves parts[i], or the whole source if `parts` is NULL, to each device i, one transfer each. Waits for all
- * transfers. */
+/* Moves parts[i] to device i, or the whole source to each device if `parts` is NULL. Uses one transfer per device, and
+ * waits for all of them. */
 static tdict_status move_each(devices_job *job, tdict_tree *const *parts, int count, tdict_tree **trees,
                               tdict_error *err) {
   tdict_future *futures[MOST_DEVICES] = {NULL};
@@ -103,7 +103,7 @@ static bool run_way(devices_job *job, way *run, tdict_tree **trees, double *seco
   return good;
 }
 
-/* Runs a way once and compares every byte on every device. The parts of a split are first joined on device 0. */
+/* Runs a way once and compares every byte of the results. Joins the parts of a split on device 0 first. */
 static int verify(devices_job *job, const devices_row *row, way *run) {
   tdict_tree *trees[MOST_DEVICES] = {NULL}, *joined = NULL;
   tdict_gather_devices_options o = tdict_gather_devices_options_default();
@@ -146,8 +146,8 @@ static bool make_source(devices_job *job, const devices_row *row) {
   return bench_ok("devices", tdict_set_batch_size(job->source.tree, 1, batch, err));
 }
 
-/* Verifies and measures a row with job->count devices, and prints it. `one_device`: its seconds with one device, or
- * 0. */
+/* Verifies and measures a row with job->count devices, and prints it. `one_device`: the time of this row with one
+ * device in seconds; 0: not measured yet. */
 static int measure_row(devices_job *job, const devices_row *row, double one_device, double *seconds, json_t *list) {
   double medians[2];
   int answer = verify(job, row, row->run);

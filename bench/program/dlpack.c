@@ -1,6 +1,5 @@
 /* tdict-bench dlpack: measures exporting a tree of 1000 leaves as DLPack structs and importing these structs as a tree,
- * on the host only. tdict-costs counts the instructions of the same work. Thread rule: one
- * thread. */
+ * on the host only. tdict-costs counts the instructions of the same work. Thread rule: one thread. */
 #include "tdict/dlpack.h"
 
 #include "rows.h"

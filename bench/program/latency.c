@@ -1,5 +1,5 @@
-/* tdict-bench latency: measures how long an asynchronous call takes to return, and how long small copies of the program
- * itself take during a transfer or while memory is pinned. See rows.h for ownership and threads. */
+/* tdict-bench latency: measures how long an asynchronous call takes to return, and how long the program's own small
+ * copies take during a transfer or while memory is being pinned. See rows.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static bool move_asynchronously(bench_job *job, int tree, tdict_tree **out) {
   return move_start(job, tree, NULL, &future) && move_end(job, future, out);
 }
 
-/* Measures the time until the call returns, and then waits for the transfer without measuring it. */
+/* Measures only how long the call takes to return, and then waits for the transfer. */
 static bool call_sample(bench_job *job, int tree, double *seconds) {
   tdict_future *future = NULL;
   double begin = bench_now();

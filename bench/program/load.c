@@ -1,6 +1,6 @@
 /* tdict-bench load: measures how fast files are loaded to the device and how fast a tree is saved, and compares with
  * plain reads and writes. load_files.c makes the files, and load_save.c measures saves. The job owns the place; each
- * work owns its file and its samples. Thread rule: one thread. */
+ * workload owns its file and its samples. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +122,7 @@ static int verify_result(load_job *job, const load_file *f, tdict_tree *result) 
   return BENCH_OK;
 }
 
-/* Returns the largest growth of the process's host memory during a load in bytes, or -1 if unknown. Includes the
+/* Returns by how many bytes the process's host memory grew at most during a load, or -1 if unknown. Includes the
  * staging ring if the load created it. The kernel does not count a ring that the driver allocated, so its size is
  * added. */
 static int64_t host_bytes(const load_memory *m, const tdict_transfer_stats *stats, bool creates_ring) {
@@ -172,7 +172,7 @@ static int measure_first(load_job *job, const load_file *f, load_row *row, json_
   return BENCH_OK;
 }
 
-/* Measures tdict_open(), which only reads the header and makes the tree, as a load does first. */
+/* Measures tdict_open(), which reads the header and makes the tree. A load begins with the same steps. */
 static bool open_once(const load_file *f, bench_samples *samples) {
   tdict_tree *tree = NULL;
   const double begin = bench_now();
@@ -270,7 +270,7 @@ static int measure_cold(load_job *job, const load_file *f) {
   bool good = load_open_rows(rows, COLD_ROWS, rounds, names, "cold");
   const bench_bar bar = bench_bar_start(rounds * COLD_ROWS);
   for (int i = 0; i < rounds * COLD_ROWS && good; i++) {
-    const int way = (i / COLD_ROWS + i) % COLD_ROWS; /* each round starts with another way */
+    const int way = (i / COLD_ROWS + i) % COLD_ROWS; /* each round starts with a different way */
     bench_bar_show(&bar, i, "cold: round %d of %d, %s", i / COLD_ROWS + 1, rounds, names[way]);
     good = read_cold(job, f, &rows[way], way);
   }
@@ -345,7 +345,7 @@ static void parse_works(struct argp_state *state, const char *text, void *to) {
   }
 }
 
-/* Selects all works if --work is not given. */
+/* Selects all workloads if --work is not given. */
 static void complete_works(struct argp_state *state, void *input) {
   load_options *o = input;
   (void)state;

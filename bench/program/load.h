@@ -12,7 +12,7 @@ enum { LOAD_WORKS = 5, LOAD_COLD = 3, LOAD_SAVE = 4 }; /* even, mixed, many, col
 typedef struct load_options {
   common_options common;
   const char *folder;
-  bool works[LOAD_WORKS]; /* the works to measure */
+  bool works[LOAD_WORKS]; /* the workloads to measure */
   bool makes;             /* --make: only write the files, and keep them */
   int64_t divide;         /* divisor of the tensor sizes; 0: chosen so that each file is about 4 MB large */
   int64_t contexts;
@@ -44,6 +44,6 @@ void load_close_rows(load_row *rows, int count);
 void load_put_row(load_job *job, const load_row *row, uint64_t bytes, const bench_samples *line, json_t *more);
 
 extern const int64_t load_save_bytes;
-int load_run_save(load_job *job); /* the work `save`; returns an exit code */
+int load_run_save(load_job *job); /* the workload `save`; returns an exit code */
 
 #endif

@@ -297,7 +297,7 @@ double load_evict(const char *path) {
   struct stat there;
   double left = -1;
   int drop = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC), fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (drop >= 0) { /* root only */
+  if (drop >= 0) { /* only root can open drop_caches */
     if (write(drop, "1", 1) < 0) errno = 0;
     close(drop);
   }

@@ -9,7 +9,7 @@
 
 /* Describes the tensors of a file. All of them are one-dimensional and have the same dtype. */
 typedef struct load_shape {
-  const char *name;  /* the name of the work: "even", "mixed" or "many" */
+  const char *name;  /* the name of the workload: "even", "mixed" or "many" */
   const char *dtype; /* the name of `type` in the file */
   tdict_dtype type;
   int64_t num_leaves, item_bytes, total_bytes;
@@ -21,7 +21,7 @@ extern const load_shape load_even, load_mixed, load_many;
 typedef struct load_file {
   const load_shape *shape;
   char path[512];
-  uint64_t *offsets; /* the offset of each tensor in the file, and last the size of the file */
+  uint64_t *offsets; /* the offset of each tensor in the file, then the file size */
   uint64_t data_begin;
   char *header; /* the first data_begin bytes */
   bool is_made; /* true: load_file_provide() wrote the file */

@@ -1,4 +1,4 @@
-/* The work `save` of the scenario load: compares tdict_save() with a plain write, and measures how long the program
+/* The workload `save` of the scenario load: compares tdict_save() with a plain write, and measures how long the program
  * must wait after tdict_save_async(). load_run_save() owns the trees and the files. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -59,7 +59,7 @@ static bool open_shard(const char *path, tdict_dataset **out) {
   return bench_ok("the shard", tdict_dataset_from_tokens(&o, out, err));
 }
 
-/* Writes and opens a temporary shard, and removes the file at once, because the dataset has it mapped. */
+/* Writes and opens a temporary shard. Removes the file at once, since the dataset keeps it mapped. */
 static bool open_temporary_shard(const run *r, tdict_dataset **out) {
   const char *place = getenv("TMPDIR");
   char folder[4096], path[4096 + 16];
@@ -97,7 +97,7 @@ static bool open_tree(run *r, tdict_dataset **out) {
   return bench_ok("the samples", tdict_dataset_from_tree(r->source, out, err));
 }
 
-/* Makes the samples that a shard of write_shard() has, but in memory and as 16-bit tokens. */
+/* Makes the same samples as a shard of write_shard() has, but in memory as 16-bit tokens. */
 static bool open_tokens16(run *r, tdict_dataset **out) {
   static const tdict_field fields[] = {{"tokens", TDICT_U16, 1, {WINDOW}}, {"targets", TDICT_U16, 1, {WINDOW}}};
   const int64_t samples = (r->tokens - 1) / WINDOW;
@@ -153,7 +153,7 @@ static bool open_loader(run *r) {
   o.drop_last = true;
   o.shuffle = true;
   o.seed = (uint64_t)r->seed;
-  o.endless = !r->digest; /* a digest needs the end of each epoch */
+  o.endless = !r->digest; /* a digest must see where each epoch ends */
   const tdict_dataset_table *table = tdict_dataset_get_table(dataset);
   int64_t samples = table->length(table->self);
   if (samples < o.batch_size)

@@ -173,7 +173,7 @@ int bench_columns(void) {
 static void print_broken(const char *text, int hang) {
   int room = bench_columns();
   while ((int)strlen(text) > room) {
-    int end = room; /* the last space within the width; if there is none, the first one */
+    int end = room; /* the last space within the width, or else the first space after it */
     while (end > 0 && text[end] != ' ') end--;
     if (end == 0) end = (int)strcspn(text, " ");
     if (!text[end]) break;

@@ -29,7 +29,7 @@ typedef struct narrow_job {
   bench_place place;
   check_source source;
   int32_t num_threads; /* num_threads of the current cell */
-  bench_bar bar;       /* its unit is a cell of the table */
+  bench_bar bar;       /* counts table cells */
 } narrow_job;
 
 static bool is_possible(const narrow_job *job, int32_t count) {

@@ -1,5 +1,4 @@
-/* Declares tables of command-line options, and their parser. Each subcommand has a table. Thread rule: one
- * thread. */
+/* Declares tables of command-line options, and their parser. Each subcommand has a table. Thread rule: one thread. */
 #ifndef TDICT_BENCH_OPTIONS_H
 #define TDICT_BENCH_OPTIONS_H
 

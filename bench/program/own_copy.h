@@ -1,7 +1,7 @@
-/* Makes and times small copies of the program itself while the library works, which may delay them. On a GPU, they are
- * driver copies from pinned memory on a stream of the program. On the simulated device, they are library calls.
- * Ownership: own_copy_close() releases what own_copy_open() made. Thread rule: one thread. Functions that return false
- * print an error. */
+/* Times small copies that the program itself makes while the library is busy, because that may delay them. On a GPU,
+ * they are driver copies from pinned memory on a stream of the program. On the simulated device, they are library
+ * calls. Ownership: own_copy_close() releases what own_copy_open() made. Thread rule: one thread. Functions that return
+ * false print an error. */
 #ifndef TDICT_BENCH_OWN_COPY_H
 #define TDICT_BENCH_OWN_COPY_H
 
@@ -18,10 +18,10 @@ bool own_copy_open(own_copy *c, bench_place *place);
 void own_copy_close(own_copy *c);
 /* Copies 51,200 bytes, waits for the copy, and writes the seconds. */
 bool own_copy_once(const own_copy *c, double *seconds);
-/* Repeats a random pause of about pause_ns and a copy, at least once, until `future` is ready or `times` is full.
+/* Pauses for a random time of about pause_ns and then copies; repeats this until `future` is ready or `times` is full.
  * `future` may be NULL. */
 bool own_copy_meanwhile(const own_copy *c, const tdict_future *future, long pause_ns, bench_samples *times);
-/* Runs `work` on a second thread, and copies repeatedly on this thread until `work` has ended. Writes the seconds of
+/* Runs `work` on a second thread, and copies repeatedly on this thread until `work` returns. Writes the seconds of
  * `work` and of the longest copy. */
 bool own_copy_beside(const own_copy *c, bool (*work)(void *user), void *user, double *seconds, double *longest);
 

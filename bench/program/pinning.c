@@ -1,7 +1,7 @@
 /* tdict-bench pinning: measures how long it takes to pin and unpin a block, in one registration or in pieces, and the
- * longest small copy that another thread makes meanwhile. bench/costs/pinning starts a new process for each repetition,
- * and so measures only first pinnings. The job owns its memory. Thread rule: the copies run on the main thread, the
- * pinning on a second thread. */
+ * longest small copy that another thread makes at the same time. bench/costs/pinning starts a new process for each
+ * repetition, and so measures only first pinnings. The job owns its memory. Thread rule: the copies run on the main
+ * thread, the pinning on a second thread. */
 #include <stdio.h>
 
 #include "options.h"
@@ -26,7 +26,7 @@ typedef struct pinning_job {
   pinning_options o;
   bench_place place;
   own_copy own;
-  double alone; /* seconds of the longest copy while nothing is pinned */
+  double alone; /* seconds of the longest copy while nothing is being pinned */
   times all;
 } pinning_job;
 

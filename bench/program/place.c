@@ -259,7 +259,7 @@ bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario
   if (kind->no_sources) place_drop_sources(place);
   if (!kind->no_sources && !place_sources(place, &job->row)) return false;
   if (strcmp(job->row.cache, "cold") == 0 && !place_empty_caches(place))
-    return false; /* allocates the memory now, not during a measurement */
+    return false; /* this allocates the eviction buffer now, not during a measurement */
   return !kind->prepare || kind->prepare(job);
 }
 

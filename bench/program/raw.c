@@ -1,4 +1,4 @@
-/* Implements plain driver calls, see raw.h. Does not use tdict, because it serves to verify tdict. A raw_driver owns
+/* Implements plain driver calls, see raw.h. Does not use tdict, because it is used to verify tdict. A raw_driver owns
  * its stream and a reference to the primary context. Thread rule: see raw.h. */
 #include "raw.h"
 
@@ -21,7 +21,7 @@ typedef struct cu_launch {
   unsigned num_attributes;
 } cu_launch;
 
-/* The driver functions that are used: the member of raw_driver, the name in the library, and the parameters. */
+/* The driver functions: member of raw_driver, name in the library, parameters. */
 #define CALLS(CALL)                                                                                                   \
   CALL(init, "cuInit", (unsigned flags))                                                                              \
   CALL(driver_version, "cuDriverGetVersion", (int *version))                                                          \
@@ -100,8 +100,7 @@ static bool load_entries(raw_driver *r) {
       snprintf(r->why, sizeof r->why, "libcuda.so.1 has no %s", entries[i].name);
       return false;
     }
-    /* C does not define casts of object pointers to function pointers. POSIX guarantees that both have the same
-     * bytes. */
+    /* C does not define casts of object pointers to function pointers. POSIX guarantees the same representation. */
     memcpy((char *)r + entries[i].offset, &entry, sizeof entry);
   }
   return true;

@@ -27,8 +27,8 @@ bool raw_host_free(raw_driver *r, void *host);
 
 bool raw_copy_in(raw_driver *r, raw_address device, const void *host, size_t bytes);
 bool raw_copy_out(raw_driver *r, void *host, raw_address device, size_t bytes);
-/* Copies like raw_copy_out(), even if the thread has opened another device since. The context of that device cannot
- * access memory pools of this one. */
+/* Copies like raw_copy_out(), even if the thread has opened another device since. That device's context cannot access
+ * the memory pools of this device. */
 bool raw_read_back(raw_driver *r, void *host, raw_address device, size_t bytes);
 /* Queue a copy on the stream of `r`. raw_finish() waits for this stream and for the legacy stream. */
 bool raw_copy_in_async(raw_driver *r, raw_address device, const void *host, size_t bytes);

@@ -68,11 +68,11 @@ typedef struct rows_run {
   int moved;                    /* rows that move trees */
   int first;                    /* rows among `moved` whose repetitions each have a context of their own */
   int fewest_trees, most_trees; /* fewest and most source trees of the other rows among `moved` */
-  bool driver, line;            /* whether any row has times of the driver; a rate compared with the line */
-  bench_bar bar;                /* its unit is a row */
+  bool driver, line;            /* whether any row has driver times; whether any row has a rate */
+  bench_bar bar;                /* counts rows */
   int done;                     /* finished rows */
   bench_job *job;               /* the current row */
-  int turn;                     /* number of library repetitions of this row so far, with warm-ups */
+  int turn;                     /* number of library repetitions of this row so far, including warm-ups */
 } rows_run;
 
 /* Runs a repetition of LINE, DRIVER or LIBRARY. If the row does not have it, sets *seconds to a negative time. */

@@ -1,8 +1,8 @@
-/* Declares the rows of scenarios. A row measures a work of the library, for example a transfer, and if possible
- * alternates with the same work done with plain driver calls. The *line* is one driver copy from one pinned buffer, the
+/* Declares the rows of scenarios. A row measures an operation of the library, such as a transfer, in turn with the same
+ * operation done by plain driver calls, if possible. The *line*, one driver copy from one pinned buffer, is the
  * reference for all rates. `tdict-bench SCENARIO` measures only the library and the driver. `bench/peers/compare`
- * measures rows through `tdict-bench worker`, and the same work in other libraries, which get the description that
- * rows_describe() returns. Ownership: the caller that opens a place or job closes it. Thread rule: one thread. */
+ * measures rows through `tdict-bench worker`, and the same operations in other libraries, which get the description
+ * that rows_describe() returns. Ownership: the caller that opens a place or job closes it. Thread rule: one thread. */
 #ifndef TDICT_BENCH_ROWS_H
 #define TDICT_BENCH_ROWS_H
 
@@ -10,7 +10,7 @@
 
 typedef struct bench_job bench_job;
 
-/* A kind of work, with the functions that do and verify it. They print an error before they fail. */
+/* A kind of operation, with the functions that run and verify it. They print an error before they fail. */
 typedef struct bench_kind {
   const char *name;
   bool on_host;                    /* true: needs no device */
@@ -22,7 +22,7 @@ typedef struct bench_kind {
   bool (*make)(bench_job *job, int tree, tdict_tree **out);
   int (*verify)(bench_job *job);                             /* NULL: use job_verify_made() */
   bool (*sample)(bench_job *job, int tree, double *seconds); /* runs a repetition; NULL: use job_sample_made() */
-  bool (*driver)(bench_job *job, int tree, double *seconds); /* the same work with driver calls; NULL: impossible */
+  bool (*driver)(bench_job *job, int tree, double *seconds); /* the same with driver calls; NULL: impossible */
   void (*finish)(bench_job *job);  /* called even if prepare() failed; NULL: nothing to release */
   json_t *(*more)(bench_job *job); /* returns further results as a new object; NULL: none */
 } bench_kind;
@@ -33,7 +33,7 @@ enum { BENCH_MAX_GROUPS = 3, BENCH_TREES = 4 };
 #define BENCH_SCENARIO(id, name, rows, summary) \
   const bench_scenario bench_##id = {name, summary, NULL, rows, sizeof rows / sizeof *rows};
 
-/* A row of a scenario. Other libraries' workers read the strings. NULL means the first value that a comment lists. */
+/* A row of a scenario. Other libraries' workers read the strings. NULL means the first value that is listed. */
 typedef struct bench_row {
   const char *name;
   const bench_kind *kind;
@@ -47,7 +47,7 @@ typedef struct bench_row {
   const char *peers;     /* "all", or the libraries to compare with, separated by commas */
   const char *statistic; /* "time"; for latency rows "p50", "p99" or "longest" */
   int32_t mode, threads; /* the options mode and num_threads of tdict's calls */
-  int32_t worth;         /* priority: 1 is measured first, then 2, then 3; 0: 2 */
+  int32_t worth;         /* priority: 1 is measured first, then 2, then 3; 0 means 2 */
   int64_t kernel_ns;     /* overlap: how long the kernel runs */
   int32_t trees;         /* number of source trees, which repetitions use in turn; 0: BENCH_TREES */
   /* 0: all repetitions run in one process. Otherwise, bench/peers/compare runs this many repetitions, each in a new
@@ -74,7 +74,7 @@ typedef struct bench_place {
   bool kept_pinned;
   bool full;               /* true: rows have their full size */
   bool bare;               /* until place_furnish(), only the library allocates pinned and device memory */
-  int delay;               /* self-test: percent by which each sample of tdict is made longer */
+  int delay;               /* self-test: percent by which each tdict sample is lengthened */
   const char *tuning_file; /* the option tuning_file of the context; NULL: none */
   size_t staging_bytes;    /* option of the context; 0: the library's default */
   size_t pin_piece_bytes;  /* option of the context; 0: one registration for each block */
@@ -154,7 +154,7 @@ bool move_end(bench_job *job, tdict_future *future, tdict_tree **out);
 bool move_tree(bench_job *job, const tdict_tree *source, tdict_device to, tdict_tree **out);
 tdict_transfer_options move_options(const bench_job *job);
 
-/* What the table and the record show of a row. */
+/* What the table and the record show about a row. */
 typedef struct table_row {
   const char *name;
   const bench_samples *library, *driver, *line; /* `driver` and `line` may have no samples */

@@ -1,6 +1,6 @@
 /* tdict-bench share: measures transfers of batches that this process has filled, alternating with batches that a worker
- * process has filled in the slots of a share ring. All batches are consolidated, with 7 leaves and 10.9 MB. The job
- * owns its ring and its trees. Thread rule: one thread; the worker is this program, started again. */
+ * process has filled in the slots of a share ring. Each batch is consolidated and has 10.9 MB in 7 leaves. The job owns
+ * its ring and its trees. Thread rule: one thread; the worker is this program, started again. */
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/socket.h>

@@ -112,7 +112,7 @@ static bool has_worked(const stress_job *job, tdict_status status, const tdict_e
 }
 
 /* Waits for a future on the host, or lets a stream wait for it. In the second case, the host then waits for the stream
- * if the device is a GPU. Accessors of a result in host memory wait by themselves. */
+ * if the device is a GPU. Accessors of a result in host memory wait automatically. */
 static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future *f, tdict_tree **out) {
   tdict_error err;
   tdict_stream stream = place_stream(&job->place);
@@ -217,7 +217,7 @@ static void count_tree(stress_job *job, const stress_tree *t) {
   }
 }
 
-/* Moves a tree to the device and back, and at random into existing trees and pinned memory. Verifies each result. */
+/* Moves a tree to the device and back, and sometimes into existing trees and pinned memory. Verifies each result. */
 static int move_tree_around(stress_job *job, stress_tree *t) {
   const check_place *check = &job->place.check;
   scoped_tree there = NULL, back = NULL;

@@ -19,12 +19,12 @@ typedef enum stress_layout {
 } stress_layout;
 typedef enum stress_home { STRESS_TENSOR, STRESS_FLAT_OBJECT, STRESS_HOOKED_OBJECT, STRESS_HOMES } stress_home;
 
-/* A tensor of a tree. `base` is a tensor of its whole storage, and `want` has its expected elements in C order. */
+/* A tensor of a tree. `base` is a tensor over its whole storage, and `want` has the expected elements in C order. */
 typedef struct stress_leaf {
   char path[STRESS_PATH];
   stress_home home;
   bool second;         /* true: the second tensor of an object */
-  bool pinned, shared; /* shared: an earlier leaf has and fills the same tensor */
+  bool pinned, shared; /* shared: the tensor is also an earlier leaf, which fills it */
   stress_layout layout;
   tdict_dtype dtype;
   size_t item_bytes, base_bytes, want_bytes;
@@ -54,7 +54,7 @@ void stress_tree_free(stress_tree *t);
  * stress_scatter() does the reverse. */
 void stress_gather(const stress_leaf *leaf, const unsigned char *base, unsigned char *out);
 void stress_scatter(const stress_leaf *leaf, unsigned char *base, const unsigned char *in);
-/* Finds the tensor of a leaf in a tree, also in an object. It is borrowed. If there is none, prints an error. */
+/* Finds the borrowed tensor of a leaf in a tree, including inside objects. If there is none, prints an error. */
 bool stress_find(const stress_leaf *leaf, const tdict_tree *tree, tdict_tensor **out);
 
 /* stress_check() compares all leaves of a result with the expected bytes, and checks their dtype, shape and device, and

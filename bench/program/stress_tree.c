@@ -12,8 +12,8 @@ int64_t stress_below(uint64_t *state, int64_t below) {
   return below > 0 ? (int64_t)(bench_random(state) % (uint64_t)below) : 0;
 }
 
-/* An object with two tensors, whose type has transfer hooks or flatten and unflatten. Each tensor is a stress_leaf.
- * Both have the same path, and the second has `second` set. */
+/* An object with two tensors. Its type has either transfer hooks, or flatten and unflatten. Each tensor is a
+ * stress_leaf. Both have the same path, and the second has `second` set. */
 typedef struct pair {
   tdict_tensor *tensors[2];
 } pair;
@@ -24,7 +24,7 @@ static void pair_release(void *self) {
   free(p);
 }
 
-/* Makes a pair that takes ownership of both tensors. On failure, they stay the caller's. */
+/* Makes a pair that takes ownership of both tensors. On failure, the caller keeps them. */
 static tdict_status pair_make(tdict_tensor *a, tdict_tensor *b, void **out) {
   pair *p = malloc(sizeof *p);
   if (!p) return TDICT_ENOMEM;

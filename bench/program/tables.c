@@ -129,8 +129,8 @@ SCENARIO(bandwidth, "bandwidth", "copies one tensor of 4 KiB to 1 GiB in both di
 #define SWEEP(text, count, bytes, much)                                                                    \
   WITH(text, count, bytes, 0, much), WITH(text, count, bytes, 1, much), WITH(text, count, bytes, 2, much), \
       WITH(text, count, bytes, 4, much), WITH(text, count, bytes, 8, much)
-/* The rows with 1000 x 4 MB have a higher priority, so that they are measured together with other rows with these
- * sources. */
+/* The rows with 1000 x 4 MB have a higher priority, so that they are measured together with other rows that use the
+ * same sources. */
 static const bench_row threads_rows[] = {
     SWEEP("1000 x 4000 B", 1000, 4000, 3),
     SWEEP("100 x 1 MB", 100, 1000000, 3),

@@ -1,6 +1,6 @@
 /* tdict-bench to-device: copies a flat tree of pageable tensors to a device in every mode, and compares with plain
- * driver calls. The ways take turns, so that a drift of the machine affects all of them equally. The job owns the place
- * and the source tree. Thread rule: one thread. */
+ * driver calls. The ways take turns, so that a drift in the machine's speed affects all of them equally. The job owns
+ * the place and the source tree. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ typedef struct to_device_job {
   size_t total_bytes;
   bench_samples works[WORKS]; /* LINE has no samples on the cpu; DRIVER only has samples on cuda */
   bench_bar bar;
-  int64_t turn; /* number of the current turn, counted from 1 with the warm-ups */
+  int64_t turn; /* number of the current turn, counted from 1 and including warm-ups */
   int verified_ways;
   size_t poisoned_bytes; /* sum over verified_ways: bytes of results in memory that had been filled with 0xA5 */
 } to_device_job;
@@ -126,8 +126,8 @@ static int verify_ways(to_device_job *job) {
   return answer;
 }
 
-/* Runs a work once and measures its time. The time of a way includes the allocation and the release of the result.
- * DRIVER copies leaf by leaf from pageable memory with driver calls, as a program without a library would. */
+/* Runs one of the works once and measures its time. The time of a way includes the allocation and the release of the
+ * result. DRIVER copies leaf by leaf from pageable memory with driver calls, as a program without a library would. */
 static bool measure_once(void *user, int work, double *seconds) {
   to_device_job *job = user;
   const to_device_options *o = &job->options;

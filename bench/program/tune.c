@@ -1,8 +1,8 @@
 /* tdict-bench tune: measures settings of the tuning table (threads, chunks, stores, whether the caller helps) for
  * several transfer sizes in both directions. Writes the best settings to a tuning file. For each size, starts with the
  * built-in settings, changes one setting at a time, and keeps a change that makes transfers clearly faster. Verifies
- * the best settings. The search for a size ends early when the size's share of the time limit is over. The job owns the
- * place and the table. Thread rule: one thread. Unlike other tools, uses library internals to set the table. */
+ * the best settings. The search for a size ends early when the size's share of the time limit is used up. The job owns
+ * the place and the table. Thread rule: one thread. Unlike other tools, uses library internals to set the table. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ typedef struct tune_job {
   bench_place place;
   tdict_tuning table; /* the resulting table */
   int64_t tried;
-  double begin, weight, done; /* start time; weight of all sizes; of those up to the current one */
+  double begin, weight, done; /* start time; total weight of all sizes; weight of the sizes up to the current one */
   int num_sizes, num_cut;     /* all sizes; sizes whose search the time limit ended */
   char at[96];                /* the current size, for the progress line */
   json_t *rows;
@@ -75,7 +75,7 @@ static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
 static bool is_over(const tune_size *s) { return bench_now() >= s->end; }
 
 /* Returns the median time of several transfers after a warm-up, without the release of results. Stops early when the
- * time of this size is over, but measures at least one transfer. Returns 0 on failure. */
+ * time for this size is used up, but measures at least one transfer. Returns 0 on failure. */
 static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   s->samples.count = 0;
   bench_progress("%s, setting %" PRId64, s->job->at, s->job->tried + 1);
@@ -200,8 +200,8 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
   return answer;
 }
 
-/* Returns the weight with which a size shares in the time limit: its bytes plus a constant, so that small sizes get
- * enough time. */
+/* Returns a size's weight in the division of the time limit: its bytes plus a constant, so that small sizes get enough
+ * time. */
 static double size_weight(size_t bytes) { return (double)bytes + (16 << 20); }
 
 static int count_sizes(const tune_job *job, tdict_tuning_direction direction) {

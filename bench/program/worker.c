@@ -4,7 +4,7 @@
  *   {"op": "hello"}               returns name, version, device, machine, line_bytes, simulated
  *   {"op": "rows"}                returns every row of every scenario, in the order of measurement
  *   {"op": "prepare", "scenario": S, "row": R}
- *                                 makes the sources, does the work once and verifies the result. If each repetition of
+ *                                 makes the sources, runs the row once and verifies the result. If each repetition of
  *                                 the row needs a new process, only makes the sources
  *   {"op": "run", "who": "tdict" | "driver", "warm": K, "count": N}
  *                                 returns the seconds of N repetitions after K uncounted repetitions, and the processor
@@ -85,8 +85,8 @@ static json_t *answer_prepare(void *user, const json_t *request) {
   return w->row->processes > 0 ? prepared(w) : answer_verify(w, request);
 }
 
-/* Runs `count` repetitions. Unless `seconds` is NULL, appends the time of each. Writes the total CPU time of the
- * process in seconds, without that of job_settle(). */
+/* Runs `count` repetitions. Unless `seconds` is NULL, appends the time of each. Writes the CPU seconds of the process,
+ * except those of job_settle(). */
 static bool run_repetitions(worker *w, json_int_t count, bool driver, json_t *seconds, double *cpu) {
   bool settles = !job_is_warm(&w->job);
   double begin = bench_cpu_seconds(), outside = 0;

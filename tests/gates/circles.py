@@ -1,8 +1,8 @@
 """Gate: circles of calls between the files of a folder do not grow.
 
 usage: circles.py ROOT
-Two files are in one circle if each of them calls functions of the other, directly or through other files of the same
-folder of src/ or its subfolders. A header and its .c file count as one file. The gate sees only calls by name inside
+Two files of a folder of src/ are in one circle if each calls functions of the other, directly or through other files of
+that folder or its subfolders. A header and its .c file count as one file. The gate sees only calls by name inside
 functions, not calls through pointers or in macros. [circles] in limits.ini has the limits."""
 
 import re

@@ -1,12 +1,11 @@
 """Gate: the commands shown on pages are correct.
 
 usage: commands.py ROOT [BUILD]
-A command is code in backticks, or a line of a block of sh or of plain text, in README.md, CONTRIBUTING.md and docs/.
-The gate runs the program of each command with --help: tdict's programs in the folder BUILD, and scripts in ROOT. The
-options and subcommands of the command must be in this help. Examples and test programs are not started, because CTest
-runs them anyway: their options must be in their sources, and their cases must exist. Presets, CMake options,
-environment variables and man pages must exist, too. If tdict or tdict-bench is not in BUILD, the gate does not check
-its commands, and exits with 77."""
+A command is code in backticks, or a line of an sh or plain-text block, in README.md, CONTRIBUTING.md and docs/. The
+gate runs the program of each command with --help: tdict's programs in the folder BUILD, and scripts in ROOT. The help
+must name the command's options and subcommands. The gate does not run examples and tests, because CTest does: their
+options must be in their sources, and their cases must exist. Presets, CMake options, environment variables and man
+pages must exist, too. If tdict or tdict-bench is not in BUILD, skips its commands and exits with 77."""
 
 import functools
 import json
@@ -24,7 +23,7 @@ OPTIONAL = {"tdict-bench-openmpi", "tdict-bench-mpich"}  # built only if MPI is 
 PREFIXES = {"do", "sudo", "time", "nice", "mpirun", "python3"}  # the command comes after these words
 OTHERS = {"--wrap", "--prefix", "--track-stream-ordered-races"}  # options of the linker, CMake and compute-sanitizer
 PASSES_ON = {"scripts/test": "--test-dir -L -R -LE -j"}  # options that the script passes on to ctest
-VALUES = {"--comm", "--dtype", "--format", "--sort", "--target", "--work", "--works"}  # whose values the help lists
+VALUES = {"--comm", "--dtype", "--format", "--sort", "--target", "--work", "--works"}  # the help lists their values
 OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][a-z-]*")
 
 
@@ -131,7 +130,7 @@ class Checker:
     def check_test(self, name, words):
         """Checks build/dev/tests/FOLDER/test_LAYER_FILE CASE DEVICE, where LAYER is the last part of FOLDER."""
         folder, _, program = name.rpartition("tests/")[2].rpartition("/")
-        if not folder:  # a program that replays records
+        if not folder:  # a replay program of tests/beside
             yield from self.check_sources(name, words, source.files(self.root, f"tests/beside/{program.removeprefix('beside_')}.c"))
             return
         file = program.removeprefix(f"test_{folder.rpartition('/')[2]}_")
@@ -155,7 +154,7 @@ class Checker:
                 yield f"CMake has no option {name}"
 
     def check(self, words):
-        """Checks a command. Yields what is wrong with it."""
+        """Yields what is wrong with a command."""
         name, words = words[0], words[1:]
         path = re.sub(r"^build/(\w+/)?(?=(bench|examples|tests|tools)/)", "", name)
         if path in PROGRAMS or path in PROGRAMS.values():
@@ -198,7 +197,7 @@ class Checker:
                 self.report.fail(page.relative_to(self.root), f"sets {name}, which no program reads")
 
     def check_alone(self):
-        """Checks options that a page shows alone: one of the programs named on the pages must have them."""
+        """Checks options that a page shows without a program: a program that the pages name must have them."""
         for option, *_ in self.alone:
             self.report.checked()
             if option.partition("=")[0] not in self.seen | OTHERS:

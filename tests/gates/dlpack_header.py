@@ -3,7 +3,7 @@ found.
 
 usage: dlpack_header.py ROOT CC CXX
 Uses the files in DLPACK_HEADERS (separated by colons), and the headers in /usr/include (the package libdlpack-dev), in
-/usr/local/include, and of an installed PyTorch. Compiles tests/services/interop/dlpack/check_header.c with each header,
+/usr/local/include, and in an installed PyTorch. Compiles tests/services/interop/dlpack/check_header.c with each header,
 as C11 and C++11, and with DLPack's header before and after tdict/dlpack.h."""
 
 import importlib.util

@@ -56,7 +56,7 @@ def main():
     report = source.Report("header_warnings")
     c_headers = [header.name for header in source.files(root, "include/tdict/*.h")]
     check(report, root, [*c_headers, "tdict.hpp"], [sys.argv[3], "-std=c++11", "-Wold-style-cast"])
-    clang = source.newest_clang()  # older versions do not know all names in ALLOWED
+    clang = source.newest_clang()  # older versions do not know all warnings in ALLOWED
     if clang is None:
         print("header_warnings: clang is not installed, so -Weverything is not checked")
     else:

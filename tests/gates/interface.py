@@ -4,7 +4,7 @@
 usage: interface.py ROOT [--list]
 Prints the number of functions in each header. Counts violations of these rules of CONTRIBUTING.md:
   default    a struct that begins with struct_size, or whose name ends with _options, has a function _default()
-  stream     a stream is passed as a tdict_stream by value, not by a pointer; pointers for new streams do not count
+  stream     a stream is passed as a tdict_stream by value, not by a pointer; output parameters for new streams are allowed
   get        a function that fills a caller's struct, or returns something borrowed, has `get` in its name
   dst        `dst` comes before other arguments of the same type
 Measures the lines of the C headers and of include/, the percentage of comment lines in the C headers, and the longest

@@ -2,7 +2,7 @@
 
 usage: kernels.py ROOT
 Checks the PTX version, the target, the kernels and the hash of the sources. If the same version of clang-19 is
-installed, makes the file again and compares the two. If ptxas is installed, assembles the file for the oldest and the
+installed, regenerates the file and compares the two. If ptxas is installed, assembles the file for the oldest and the
 newest GPU that ptxas knows."""
 
 import hashlib
@@ -39,12 +39,12 @@ def check_text(report, root, text):
 
 
 def make_again(report, root, text):
-    """Makes the file again and compares the two. Does nothing if the compiler that made the file is not installed."""
+    """Regenerates the file and compares the two. Does nothing if the compiler that made the file is not installed."""
     found = shutil.which("clang-19") and subprocess.run(["clang-19", "--version"], capture_output=True, text=True).stdout
     version = re.search(r"version ([0-9.]+)", found or "")
     wanted = re.search(r"^// compiler: clang (\S+)$", text, re.M)
     if not version or not wanted or version[1] != wanted[1]:
-        print(f"not made again: clang {wanted[1] if wanted else '?'} is not installed as clang-19")
+        print(f"not regenerated: clang {wanted[1] if wanted else '?'} is not installed as clang-19")
         return
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "kernels.ptx"

@@ -62,12 +62,12 @@ def statements(code, begin, end):
 
 
 def changes(text, code, begin, end, with_leaks):
-    """Yields the changes of a function as (rule, begin, end, new text). `code` lacks comments and strings."""
+    """Yields the possible changes to a function as (rule, begin, end, new text). `code` has no comments or strings."""
     for first, last in statements(code, begin, end):
         old = code[first:last]
         if len(old) > 1 and not KEPT.match(old) and not DECLARATION.match(old) and (with_leaks or "free(" not in old):
             yield "delete", first, last, ";"
-    alone = set()  # comparisons that are a whole condition, where an exchange equals the negation
+    alone = set()  # comparisons that are a whole condition: exchanging == and != would repeat the rule "negate"
     unchanged = [(hit.start(), closing(code, hit.end() - 1)) for hit in UNCHANGED.finditer(code, begin, end)]
     for hit in IF.finditer(code, begin, end):
         first, last = hit.end() - 1, closing(code, hit.end() - 1)
@@ -89,7 +89,7 @@ def changes(text, code, begin, end, with_leaks):
 
 
 def make(root, match, with_leaks):
-    """Returns the mutants of all files of src/ whose names match. If with_leaks is true, some mutants delete a free."""
+    """Returns the mutants of all files of src/ whose names match. If with_leaks is true, some delete a free()."""
     made = []
     for path in source.files(root, "src/**/*.[ch]"):
         file = str(path.relative_to(root))

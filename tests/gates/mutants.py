@@ -41,7 +41,7 @@ class Mutant:
         expression = re.compile(self.match.replace(" ", r"\s+"))
         hits = [hit.span() for begin, end in spans for hit in expression.finditer(code, begin, end)]
         if len(hits) != 1:
-            missing = "" if spans else ", which is not there"
+            missing = "" if spans else ", which does not exist"
             raise BadEntry(f"{self.name}: the expression matches {len(hits)} times in {where}{missing}; wanted once")
         return text[:hits[0][0]] + self.replace + text[hits[0][1]:]
 

@@ -1,4 +1,4 @@
-"""Gate: the table of memory orders in docs/testing.md has each atomic operation of src/ that names an order.
+"""Gate: the table of memory orders in docs/testing.md lists each atomic operation of src/ that names an order.
 
 usage: orders.py ROOT
 A row has words, files below src/, operations with their orders, and a reason. `all files` means every file. The gate

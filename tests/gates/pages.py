@@ -29,7 +29,7 @@ def check_links(report, root, page):
         if chart and page.name != "README.md" and f'"{chart.group(1)}"' in (root / "docs/site/figures.py").read_text():
             continue
         if not (page.parent / target).exists():
-            report.fail(page.relative_to(root), f"links to {target}, which is not there")
+            report.fail(page.relative_to(root), f"links to {target}, which does not exist")
 
 
 def check_paths(report, root, page):
@@ -37,7 +37,7 @@ def check_paths(report, root, page):
     for path in re.findall(r"`((?:src|include|tests|bench|examples|cmake|scripts|docs)/[\w./-]*(?:\.\w+|/))`", page.read_text()):
         report.checked()
         if not (root / path).exists():
-            report.fail(page.relative_to(root), f"names {path}, which is not there")
+            report.fail(page.relative_to(root), f"names {path}, which does not exist")
 
 
 def check_listings(report, root, page):
@@ -46,7 +46,7 @@ def check_listings(report, root, page):
         report.checked()
         file = root / "docs" / name[1:] if name.startswith("/listings/") else root / name[1:]
         if not file.exists():
-            report.fail(page.relative_to(root), f"shows {name}, which is not there")
+            report.fail(page.relative_to(root), f"shows {name}, which does not exist")
 
 
 def check_conflicts(report, root, page):

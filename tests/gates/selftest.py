@@ -1,9 +1,9 @@
 """Gate: the other gates can fail. Plants faults in a copy of the tree, and runs the gates that must find them.
 
 usage: selftest.py ROOT CC CXX BUILD
-A fault consists of text that is added to one or more files, and of words that the gate must print. Most gates take
-seconds, so faults in different files are planted together. For each fault, the gate must print a separate line with
-these words. The gates also run on the unchanged tree, and must not print such a line there."""
+A fault consists of text that is added to one or more files, and of words that the gate must print. A gate takes seconds
+to run, so faults in different files are planted together. For each fault, the gate must print a separate line with its
+words. The gates also run on the unchanged tree, and must not print such a line there."""
 
 import pathlib
 import shutil
@@ -185,7 +185,7 @@ def plant(file, planted):
 
 
 def rounds_of(faults):
-    """Splits the faults into few groups. The faults of a group are in different files."""
+    """Splits the faults into groups, so that no two faults of a group are in the same file."""
     rounds = []
     for gate, names, planted, *words in faults:
         names = {names} if isinstance(names, str) else set(names)

@@ -19,7 +19,7 @@ Function = collections.namedtuple("Function", "name begin end")
 
 
 class Report:
-    """Collects complaints. end() prints them and exits, with 1 if there are any."""
+    """Collects complaints. end() prints them and exits with status 1 if there are any, otherwise 0."""
 
     def __init__(self, gate):
         self.gate = gate
@@ -50,7 +50,7 @@ class Report:
 
 
 def newest_clang():
-    """Returns the first of clang-19, clang-18 and clang that is installed, or None. Newer ones have more warnings."""
+    """Returns the first of clang-19, clang-18 and clang that is installed, or None. Newer ones warn more."""
     return next(filter(shutil.which, ("clang-19", "clang-18", "clang")), None)
 
 
@@ -113,7 +113,7 @@ def case_entries(root):
 
 
 def without_preprocessor(text):
-    """Returns the text with preprocessor directives replaced by spaces. Lines are kept."""
+    """Returns the text with preprocessor directives replaced by spaces. Keeps line breaks."""
     return re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.M)
 
 

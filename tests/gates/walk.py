@@ -42,7 +42,7 @@ def calls(root, folder):
 
 
 def counted(walk):
-    """Yields the calls that count. Left-out functions and the calls that they make do not count."""
+    """Yields the calls that count: all except left-out functions and the calls that they make."""
     left_out = None  # the depth of the current left-out function
     for depth, file, function in walk:
         if left_out is None or depth <= left_out:

@@ -4,9 +4,9 @@ usage: words.py ROOT
 Reads the two tables under "## Words of a transfer" in docs/architecture.md. The first table has at most MOST_WORDS
 words, which a reader of the path must know. The second table has the words of optional features. The column "not" has
 former words for the same thing, which no name in src/engine may contain. The column "only in" lists the files of
-src/engine in which names may contain the word; if it is empty, all files may. Names of files directly in src/engine,
-and of structs in their headers, may contain only words of the tables and the plain words of the line that begins with
-PLAIN. Names defined in other folders or in public headers may contain any word."""
+src/engine that may use the word in names; if it is empty, all files may. Names of files directly in src/engine, and of
+structs in their headers, may contain only words of the tables and the plain words of the line that begins with PLAIN.
+Names defined in other folders or in public headers may contain any word."""
 
 import pathlib
 import re
