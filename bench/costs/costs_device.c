@@ -1,6 +1,6 @@
 /* tdict-costs-device: measures one call on a tree of small tensors with simulated devices: an asynchronous transfer, or
  * a read of rows selected by an index list on the device. bench/costs/device_limits.py runs it under callgrind to count
- * the instructions that the calling thread executes in cost_call(). The simulated device is paused during the call that
+ * the instructions that the calling thread executes in cost_call(). The simulated device is held during the call that
  * starts a transfer, so the count varies little between runs. main() owns the data. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>

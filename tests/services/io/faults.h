@@ -41,8 +41,8 @@ static bool begin_call(const char *name) {
 static void end_call(void) {
   if (dies_after) raise(SIGKILL);
 }
-/* Returns true if a save ignores that this call fails: close() of a folder or of a file that is removed, locks, the
- * search for files of killed processes, and the check whether such a search has removed a new file. */
+/* Returns true if a save ignores a failure of this call: it closes a folder or a removed file, locks a file, searches
+ * for files of killed processes, or checks whether such a search has removed a new file. */
 static inline bool is_ignored(const char *call) {
   return strcmp(call, "close") == 0 || strcmp(call, "flock") == 0 || strcmp(call, "openat .") == 0 ||
          strcmp(call, "fstatat") == 0;

@@ -1,5 +1,5 @@
-/* Writes safetensors files without the library: random tensors in random order, which may begin at any byte. Compares
- * loaded trees with the file's bytes, using support/raw.h. Thread rule: one thread. */
+/* Writes safetensors files without the library: random tensors in random order, at any byte offset. Compares loaded
+ * trees with the file's bytes, using support/raw.h. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SERVICES_IO_RAW_FILE_H
 #define TDICT_TESTS_SERVICES_IO_RAW_FILE_H
 
@@ -19,7 +19,7 @@ typedef struct raw_file {
   char path[PATH_BYTES];
   raw_tensor tensors[MAX_RAW_TENSORS];
   int count;
-  unsigned char *bytes; /* of the whole file */
+  unsigned char *bytes; /* the bytes of the whole file */
   size_t size, data_bytes;
 } raw_file;
 
@@ -34,7 +34,7 @@ static inline void raw_shape(dice *d, raw_tensor *t, int64_t rows) {
   if (t->ndim && roll(d, 5) == 0) t->shape[t->ndim - 1] = 3000 + (int64_t)roll(d, 4000);
   if (rows >= 0) t->shape[0] = rows;
 }
-/* Writes a file. `rows`: size of dimension 0 of all tensors, or -1 for any shapes. */
+/* Writes a random file. `rows`: size of dimension 0 of all tensors, or -1 for any shapes. */
 static inline raw_file *raw_file_create(dice *d, const char *path, int64_t rows) {
   raw_file *f = calloc(1, sizeof *f);
   char header[RAW_HEADER_BYTES];
@@ -80,7 +80,7 @@ static inline void raw_file_free(raw_file *f) {
 TD_DECLARE_SCOPED(raw_file, raw_file, raw_file_free)
 #define scoped_raw_file TD_SCOPED_NAMED(raw_file)
 
-/* `count` rows from row `first`; count -1: the whole tensor. */
+/* Selects `count` rows, from row `first` on; count -1: the whole tensor. */
 typedef struct raw_rows {
   int64_t first, count;
 } raw_rows;

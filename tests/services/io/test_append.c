@@ -32,7 +32,7 @@ static void save(const folder *f, const tdict_tree *tree) {
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   td_ok(tdict_save(NULL, in(f, "x"), tree, &o, err));
 }
-/* Returns whether the directory has the rows of the first `count` trees in `parts`. */
+/* Returns whether the directory has exactly the rows of the first `count` trees in `parts`. */
 static bool holds(const folder *f, tdict_tree *const *parts, size_t count) {
   scoped_tree found = td_made(tree, tdict_open(in(f, "x"), NULL, &made, err)), wanted = NULL;
   td_ok(tdict_cat((const tdict_tree *const *)parts, count, NULL, NULL, &wanted, err));
@@ -190,8 +190,8 @@ CASE(append_that_fails_leaves_the_old_rows) {
   release_all(parts, 2);
 }
 
-/* Makes two system calls fail. The directory must have its old rows, at the latest after the next append, or the
- * message must say that they could not be restored. */
+/* Makes two system calls fail. The directory must have its old rows after the next append or earlier, unless the error
+ * says that they could not be restored. */
 CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
   enum { PAIRS = 3, MOST_APART = 60 };
   scoped_directory f = folder_create();
@@ -227,7 +227,7 @@ CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
       num_restored += is_second;
     }
   }
-  if (!THREAD_SANITIZED) assert_true(num_restored > 0 && num_mixed > 0); /* with few rounds, neither may happen */
+  if (!THREAD_SANITIZED) assert_true(num_restored > 0 && num_mixed > 0); /* not certain with few rounds */
   skips_flush = false;
   tdict_release(none);
   release_all(parts, 2);

@@ -10,8 +10,8 @@ CASE(consolidated_file_reads_a_file_of_the_package) {
   ignores_order = false;
 }
 
-/* Opens files that TensorDict 0.15.3 wrote. Their column `s` of letters was made with torch.stack along some
- * dimension. */
+/* Opens files that TensorDict 0.15.3 wrote. torch.stack() made their column `s` of letters, along several
+ * dimensions. */
 CASE(consolidated_file_reads_stacks_of_text) {
   static const struct {
     const char *name;
@@ -40,7 +40,7 @@ CASE(consolidated_file_reads_stacks_of_text) {
   }
 }
 
-/* The file has values first, then tensors, then trees, so the keys come back in this order. */
+/* A consolidated file lists values first, then tensors, then trees, so the keys come back in this order. */
 CASE(consolidated_file_returns_random_trees) {
   scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);

@@ -1,5 +1,5 @@
-/* Each allocation of the calls that read files fails once, in all formats. A call then returns TDICT_ENOMEM and has
- * changed nothing, or succeeds and has read the bytes of the file. */
+/* Makes each allocation of the calls that read files fail once, in all formats. The call must return TDICT_ENOMEM and
+ * change nothing, or succeed and return the bytes of the file. */
 #include "directory.h"
 
 /* The key and the text are longer than small buffers, and need escapes in JSON. */

@@ -1,5 +1,5 @@
-/* Tests that the time to open a file grows in proportion to the length of each of its lists, in all formats. A list
- * that is searched once for each member would take 256 times as long if it had 16 times as many members. */
+/* Tests that the time to open a file grows in proportion to the length of each of its lists, in all formats. Searching
+ * a list once for each of its members would take 256 times as long with 16 times as many members. */
 #include <time.h>
 
 #include "directory.h"
@@ -23,7 +23,7 @@ static void write_file(const folder *f, const char *name, const tdict_io_text *t
 typedef struct list_case {
   const char *list;
   const char *name;                         /* of the file or folder */
-  void (*make)(const folder *f, int count); /* NULL: a consolidated file with the texts below */
+  void (*make)(const folder *f, int count); /* NULL: a consolidated file with the strings below */
   const char *start, *member, *end;
 } list_case;
 

@@ -190,12 +190,12 @@ DEVICE_CASE(load_into_checks_the_tree) {
   assert_memory_equal(tdict_const_data(back, "b"), "\3\4", 2);
 }
 
-/* What the progress function saw. */
+/* What the progress function has recorded. */
 typedef struct watch {
-  pthread_mutex_t lock; /* guards all fields; the function only tries to lock, which detects two calls at once */
+  pthread_mutex_t lock; /* guards all fields; the function only tries to lock, which detects concurrent calls */
   int calls, overlaps, steps_back;
   uint64_t done, total;
-  int stop_at; /* the call that returns false, from 1; 0: none */
+  int stop_at; /* number of the call that returns false, counted from 1; 0: none */
   int calls_after_stop;
 } watch;
 static bool see_progress(void *user, uint64_t done, uint64_t total) {

@@ -1,4 +1,4 @@
-/* Tests tdict_load() with reads that fail, files that are shortened, wrong arguments, little pinned memory and failing
+/* Tests tdict_load() with failing reads, truncated files, wrong arguments, little pinned memory and failing
  * allocations. The linker's --wrap redirects the library's reads to __wrap_pread in this file. */
 #include <errno.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@ typedef enum fault { FAULT_NONE, FAULT_FAIL, FAULT_FAIL_ALL, FAULT_SHRINK, FAULT
 static fault chosen;
 static _Atomic(int) reads; /* number of reads of elements; the fault happens at read number fault_at */
 static int fault_at;
-static const char *shrunk; /* the file that is shortened */
+static const char *shrunk; /* the file that FAULT_SHRINK truncates */
 static off_t shrunk_to;
 
 ssize_t __real_pread(int fd, void *to, size_t bytes, off_t offset);
@@ -103,7 +103,7 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   choose(FAULT_NONE, 0);
 }
 
-/* The file is shortened before a read: by one byte before the first, or to a random size before one of the first 8. */
+/* Truncates the file before a read: by one byte before the first, or to a random size before one of the first 8. */
 DEVICE_CASE(load_reports_a_file_that_is_shortened) {
   scoped_folder home = folder_create();
   scoped_context c = small_context();
@@ -208,7 +208,7 @@ CASE(load_refuses_wrong_arguments) {
   assert_int_equal(td_count_descriptors(), descriptors);
 }
 
-/* A file that is much larger than the staging ring is loaded with no more pinned memory than the ring. */
+/* Loading a file much larger than the staging ring needs no more pinned memory than the ring. */
 GPU_CASE(load_needs_only_the_staging_ring) {
   enum { BYTES = 8 << 20 };
   scoped_folder home = folder_create();

@@ -172,7 +172,7 @@ CASE(load_checks_offsets) {
   scoped_bytes bytes = read_bytes(in(&home, "x"), &size);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tdict_load_options o = rows_of(1, 2);
-    memcpy(bytes + size - 5 - sizeof good, cases[i].at, sizeof good); /* the values, 5 bytes, are last in the file */
+    memcpy(bytes + size - 5 - sizeof good, cases[i].at, sizeof good); /* the file ends with the 5 bytes of values */
     write_bytes(in(&home, "y"), bytes, size);
     if (cases[i].text) {
       refuse(c, in(&home, "y"), o, TDICT_EFORMAT, cases[i].text);

@@ -15,7 +15,7 @@ CASE(memmap_reads_a_directory_of_the_package) {
   assert_int_equal(tdict_batch_size(tree)[0], 2);
   assert_int_equal(tdict_num_keys(tree), 14);
   assert_true(tdict_has(tree, "nest.a\\.b") && tdict_has(tree, "nest.a/b:c") && tdict_has(tree, "nest.é漢"));
-  /* The package safetensors wrote the same tensors to another file, whose names are the keys joined with dots. */
+  /* The package safetensors wrote the same tensors to another file, named by their keys joined with dots. */
   tdict_open_options o = td_with(tdict_open_options, flat = true);
   td_ok(tdict_open(golden("all.safetensors"), &o, &flat, err));
   scoped_tree names = td_made(tree, tdict_open(golden("memmap"), &o, &made, err));
@@ -266,7 +266,7 @@ static void make_surroundings(const folder *f) {
   write_bytes(in(f, "a/badrag/offsets.memmap"), eight, sizeof eight); /* the last offset is 0, wanted 3 */
 }
 
-/* An interrupted append can leave such directories. A child without batch dimensions fits any parent. */
+/* An interrupted append can leave children with other batch sizes. A child without batch dimensions fits any parent. */
 CASE(memmap_refuses_trees_with_other_batch_sizes_than_their_parent) {
   scoped_directory f = folder_create();
   static const char *const children[] = {"[9]", "[9,1]", "[11]", "[11,1]", "[]"};

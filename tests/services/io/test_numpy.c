@@ -1,4 +1,4 @@
-/* Tests .npy and .npz files whose bytes the test makes. tests/beside/numpy_files.py compares files with NumPy. */
+/* Tests .npy and .npz files that the test makes byte by byte. See also tests/beside/numpy_files.py. */
 #include "archive.h"
 #include "files.h"
 

@@ -108,7 +108,7 @@ CASE(open_refuses_broken_headers) {
   }
 }
 
-/* The length of the header does not match the file. */
+/* Opens files whose header length does not match their size. */
 CASE(open_refuses_wrong_lengths) {
   static const struct {
     unsigned char bytes[12];
@@ -202,8 +202,7 @@ CASE(open_refuses_other_files) {
   td_fails(TDICT_EINVAL, "open_options", tdict_open("x", td_options(tdict_open_options, struct_size = 1), &tree, err));
 }
 
-/* Without Git LFS, git checks out a small text file instead of the data, which can be the file, a shard or the
- * index. */
+/* Without Git LFS, git checks out a small pointer file in place of the file, of a shard or of the index. */
 CASE(open_names_pointers_of_git_lfs) {
   static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n";
   static const char index[] = "{\"weight_map\":{\"x\":\"shard\"}}", other[] = "version https://git-lf";

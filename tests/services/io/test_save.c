@@ -120,7 +120,7 @@ CASE(save_keeps_permissions_and_replaces_links) {
   assert_int_equal(folder_count(&f, NULL), 3);
 }
 
-/* Each save gives its shards new names, so trees of earlier saves still work. */
+/* Each save gives its shards new names, so trees that were opened before it stay valid. */
 CASE(save_shards_have_unique_names) {
   scoped_folder f = folder_create();
   scoped_tree tree = small_tree();
@@ -361,7 +361,7 @@ GPU_CASE(save_copies_device_trees_to_the_host) {
   same_trees(back, host);
 }
 
-/* A tree with lost bytes is not saved, and the old file stays. */
+/* A tree with lost bytes is not saved, and the old file is kept. */
 CASE(save_refuses_lost_tensors) {
   scoped_folder f = folder_create();
   scoped_tree tree = small_tree();

@@ -1,4 +1,4 @@
-/* Tests that tdict_open() opens what tdict_save() has accepted: random trees in all formats and with all options. */
+/* Tests that tdict_open() opens what tdict_save() has written: random trees in all formats and with all options. */
 #include "directory.h"
 #include "random_tree.h"
 #include "support/float_env.h"
@@ -13,7 +13,7 @@ static const char *const hard_keys[] = {"a",           "a\\.b",        "\\.a",  
                                         "cls",         "_type"};
 
 typedef struct way {
-  const char *name; /* name of the file; a trailing slash belongs only to the path of the call */
+  const char *name;
   int32_t format;
   uint64_t max_shard_bytes;
   bool is_plain; /* the file holds only names and tensors */
@@ -139,7 +139,7 @@ CASE(save_and_open_columns_of_more_dimensions) {
   }
 }
 
-/* Reals are written and read with all bits, whatever the rounding mode of the calling thread. */
+/* Reals keep all their bits in files, whatever the rounding mode of the calling thread. */
 CASE(save_and_open_reals_in_every_float_environment) {
   enum { COUNT = 500 };
   static tdict_value values[COUNT];

@@ -1,6 +1,6 @@
-/* Tests tdict_save() in each format, with failing system calls and in processes that are killed. The old tree or the
- * new tree stays, and a failed call leaves nothing else. The linker's --wrap redirects the library's calls to
- * faults.h. */
+/* Tests tdict_save() in each format, with failing system calls and in processes that are killed. The files must then
+ * hold the old tree or the new tree, and a failed call must leave nothing else. The linker's --wrap redirects the
+ * library's calls to faults.h. */
 #include <grp.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -57,7 +57,7 @@ typedef struct world {
   int num_old; /* number of files of the old tree; 1 for a directory */
 } world;
 
-/* Creates the context and the source. A process that will be killed calls this itself, because fork() copies no
+/* Creates the context and the source. A process that will be killed calls this itself, because fork() does not copy
  * threads. */
 static void world_start(world *w) {
   if (w->how == ON_CALLER) {
@@ -270,7 +270,7 @@ static bool stop_at_the_end(void *user, uint64_t done, uint64_t total) {
   static int num_ends;
   return done < total || ++num_ends < 2; /* stops in the last call, before the index gets its name */
 }
-/* A process is killed while it removes the shards of a save that was stopped. */
+/* Kills a process while it removes the shards of a stopped save. */
 CASE(save_killed_while_it_cleans_up_leaves_no_shards) {
   for (int at = 0, ended = 0; !ended; at++) {
     scoped_world w = world_create(SHARDS, ON_CALLER);
@@ -293,7 +293,7 @@ CASE(save_killed_while_it_cleans_up_leaves_no_shards) {
   }
 }
 
-/* Mounts a file system of 1 MiB at `path` if the process may mount one. Otherwise limits its files to 1 MiB. */
+/* Mounts a file system of 1 MiB at `path` if allowed. Otherwise limits the files of this process to 1 MiB. */
 static void limit_disk(const char *path) {
   if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
       mount("none", path, "tmpfs", 0, "size=1m") == 0)
@@ -428,7 +428,7 @@ CASE(save_gives_another_group_no_more_permissions) {
     assert_int_equal(stat(w.path, &info), 0);
     assert_int_equal(info.st_gid, 65534);
     assert_int_equal(info.st_mode & 0777, 0644);
-    /* root keeps the owner and the group */
+    /* a save by root keeps the owner and the group */
     assert_int_equal(chown(w.path, 65534, 1234), 0);
     assert_int_equal(chmod(w.path, 0664), 0);
     td_ok(tdict_save(NULL, w.path, w.new, &w.o, err));

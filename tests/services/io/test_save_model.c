@@ -18,7 +18,7 @@ static const char *const names[NUM_KINDS] = {
     "m", "m.safetensors.index.json", "p", "p.safetensors.index.json", "d", "g", "c", "m.tdz", "m.npz", "m.npy"};
 static bool is_sharded(kind k) { return k == SHARDS || k == PLAIN_SHARDS; }
 static bool is_directory(kind k) { return k == MEMMAP || k == GAP; }
-/* Returns true for formats that hold neither batch sizes nor texts and values. */
+/* Returns true for formats that hold no batch sizes, text or values. */
 static bool is_plain(kind k) { return k == PLAIN || k == PLAIN_SHARDS || k == NPZ || k == NPY; }
 
 /* A folder with one file, directory or set of shards, and the tree that it holds. */
@@ -249,7 +249,7 @@ static int run_child(world *w, int (*work)(world *, tdict_tree *), tdict_tree *t
   if (child == 0) {
     writes_little = little;
     if (by_time)
-      setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, micros}}, NULL); /* SIGALRM ends the process */
+      setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, micros}}, NULL); /* SIGALRM kills the process */
     if (!by_time) begin_faults(after ? FAULT_KILL_AFTER : FAULT_KILL_BEFORE, at);
     _exit(work(w, tree));
   }
@@ -278,7 +278,7 @@ static bool stop(void *user, uint64_t done, uint64_t total) {
   (void)done, (void)total;
   return (*(int *)user)++ == 0; /* the first call comes before the folder is opened */
 }
-/* Cancels a save. It must give an old directory its lost name back, and leave no other files. */
+/* Cancels a save. The save must restore the name of an old directory, and leave no other files. */
 static void fail_save(world *w) {
   tdict_save_options o = w->o;
   scoped_tree tree = next_tree(w);
@@ -294,7 +294,7 @@ static void fail_save(world *w) {
 static int append_in_child(world *w, tdict_tree *rows) {
   return tdict_append(NULL, w->path, rows, NULL, NULL) == TDICT_OK ? 0 : 4;
 }
-/* Makes a tree with this number of rows. Equal dice give equal keys and shapes; `other_bytes` changes the elements. */
+/* Makes a tree with this number of rows. Equal dice make equal keys and shapes; `other_bytes` changes the elements. */
 static tdict_tree *rows_tree(dice d, int depth, int64_t rows) {
   const int64_t batch[] = {rows, (int64_t)roll(&d, 3)};
   const int ndim = 1 + (int)roll(&d, 2);

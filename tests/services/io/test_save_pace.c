@@ -4,7 +4,7 @@
 #include "support/virtual_clock.h"
 #include "tdict/sim.h"
 
-/* RATE: so low that the real time of a save does not matter. PIECE: the number of bytes that are written at once. */
+/* RATE: bytes per second, so low that the real time of a save does not matter. PIECE: bytes of one write. */
 enum { RATE = 1000000, PIECE = 256 << 10, ROWS = 1 << 20 };
 static const char fields[] = "a.b:u8[1048576] a.c:u8[1048576] d:u8[1048576]";
 static const double least_seconds = (3.0 * ROWS - PIECE) / RATE;
@@ -71,7 +71,7 @@ SIM_CASE(save_of_a_device_keeps_to_a_rate) {
   tdict_context_destroy(c);
 }
 
-/* The snapshot is complete long before the file. The clock is real: at this rate, the file would take a minute. */
+/* The snapshot is complete long before the file. Uses the real clock: at this rate, the file would take a minute. */
 CASE(save_does_not_delay_the_snapshot) {
   scoped_folder f = folder_create();
   scoped_tree tree = td_tree("a:u8[67108864]");

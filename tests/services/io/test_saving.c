@@ -1,5 +1,5 @@
-/* Tests tdict_save_async(): snapshots, order, cancellation, errors, and the lifetime of the context. pwrite() of the
- * library can be held at a gate. */
+/* Tests tdict_save_async(): snapshots, order, cancellation, errors, and the lifetime of the context. A test can stop
+ * the library's pwrite() at a gate. */
 #include <errno.h>
 #include <sys/wait.h>
 
@@ -169,7 +169,7 @@ CASE(saving_orders_a_stream_after_the_snapshot) {
   check_file(in(&f, "t"), tree);
 }
 
-/* If the device has no room, the snapshot is made in host memory. If the program demands the device, the call fails. */
+/* If the device has no room, the snapshot is made in host memory, or the call fails if it must be on the device. */
 CASE(saving_needs_no_room_on_the_device) {
   enum { FLOATS = 1 << 20 };
   scoped_context c = sim_context((size_t)7 << 20);
@@ -258,7 +258,7 @@ CASE(savings_write_in_the_order_of_their_calls) {
   }
 }
 
-/* A save is cancelled before the copies, while the file is written, and after the end. */
+/* Cancels a save before the copies, while the file is written, and after its completion. */
 CASE(saving_is_cancelled) {
   scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
@@ -297,7 +297,7 @@ CASE(saving_is_cancelled) {
   tdict_future_release(NULL);
 }
 
-/* The request to cancel comes when the file is already in place. */
+/* Cancels a save when the new file is already in place. */
 CASE(saving_may_be_cancelled_too_late) {
   scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
@@ -335,7 +335,7 @@ CASE(saving_has_the_statistics_of_its_snapshot) {
   end(s);
 }
 
-/* Opens the gate when all other threads sleep. Returns NULL unless the context was destroyed before. */
+/* Opens the gate when all other threads sleep. Returns NULL unless the context was already destroyed. */
 static void *open_gate(void *user) {
   _Atomic(bool) *is_destroyed = user;
   td_rest();

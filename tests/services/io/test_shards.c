@@ -13,8 +13,8 @@ int __wrap_strcmp(const char *a, const char *b) {
   return __real_strcmp(a, b);
 }
 
-/* Writes `count` shards of `tensors` tensors, each of 8 bytes, and an index in a mixed order. The first byte of tensor
- * t in shard s is s + t. */
+/* Writes `count` shards of `tensors` tensors, each of 8 bytes, and an index that lists them in a mixed order. The first
+ * byte of tensor t in shard s is s + t. */
 static void write_shards(const folder *f, int count, int tensors) {
   scoped_chars header = malloc((size_t)tensors * 96 + 2);
   char name[32];

@@ -121,7 +121,7 @@ CASE(tdz_refuses_broken_archives) {
   put_directory(&m);
   write_bytes(in(&f, "x"), m.bytes, m.count);
   refuse(in(&f, "x"), TDICT_ENOTSUP, "deflate");
-  /* Neither a file of torch.save nor a pickle is read. */
+  /* Files of torch.save and pickles are refused. */
   m = (image){.count = 0};
   put_entry(&m, "model/data.pkl", "\x80\x02.", 3);
   put_directory(&m);
@@ -186,7 +186,7 @@ CASE(zip_checksums_are_compared_on_demand) {
     check_file(c, in(&f, "x"), o, "n/b.npy");
     o = tdict_open_options_default();
   }
-  /* The checksum is wrong, but the bytes are right. A compressed entry that is not used is not checked. */
+  /* The checksum is wrong, but the bytes are right. An unused compressed entry is not checked. */
   image m = td;
   set(&m, m.central[0] + 16, 1, 4);
   write_bytes(in(&f, "x"), m.bytes, m.count);

@@ -11,7 +11,7 @@ typedef struct documents {
   int64_t count, lengths[DOCUMENTS];
   int64_t longer_by;    /* each document has this many tokens more than sample_length returns */
   bool batched;         /* true: a document is a tree of batch size [length] without the leaf `id` */
-  pthread_mutex_t gate; /* held by a test: sample_length waits here if `waits` is set */
+  pthread_mutex_t gate; /* locked by a test: sample_length waits here if `waits` is set */
   atomic_bool waits, at_gate;
   atomic_int asked;
 } documents;
@@ -94,7 +94,7 @@ static inline void divide(division *v, const documents *d, const tdict_sampler *
   v->begins[v->num_batches] = count;
 }
 
-/* Checks a packed batch on the device of the yard, and the numbers that the loader returns for it. */
+/* Checks a packed batch on the device of the yard, and its tdict_batch_info. */
 static inline void check_packed_batch(const yard *y, tdict_loader *l, const tdict_tree *batch, const documents *d,
                                       const int64_t *ids, int64_t count) {
   static int64_t tokens[DOCUMENTS * LONGEST], found[DOCUMENTS];

@@ -17,10 +17,10 @@ typedef struct numbers {
   int64_t length; /* negative: a stream of `end` samples */
   int64_t end;
   int64_t fail_at; /* every fetch of this sample fails; -1: none */
-  int delay_us;    /* a fetch sleeps for less than this time; how long depends on the index */
+  int delay_us;    /* a fetch sleeps for a shorter time, which depends on the index */
   atomic_int released, fetches, batches, running, most_running, out_of_order;
   atomic_llong last;    /* the index fetched last, for datasets in order */
-  pthread_mutex_t gate; /* held by a test: fetches of sample `gated` wait here */
+  pthread_mutex_t gate; /* locked by a test: fetches of sample `gated` wait here */
   atomic_bool at_gate;  /* a fetch waits at the gate */
   int64_t gated;
 } numbers;

@@ -1,5 +1,5 @@
-/* Tests that a loader without workers survives a callback that leaves with longjmp(): the batch fails, no call waits,
- * and later batches are right. Only the main thread runs. */
+/* Tests that a loader without workers survives a callback that leaves with longjmp(): the batch fails, no call hangs,
+ * and later batches are correct. Only the main thread runs. */
 
 #include "numbers.h"
 
@@ -66,7 +66,7 @@ static tdict_loader *loader_left_at(const yard *y, numbers *n, place at) {
   return open_loader(y, &d, &o);
 }
 
-/* Each callback in turn calls longjmp() in its second call. Then the case tries each call of the loader. */
+/* Each callback in turn calls longjmp() the second time it is called. Then the case tries each call of the loader. */
 CASE(loader_survives_functions_that_do_not_return) {
   scoped_yard y = open_yard();
   alarm(20); /* ends the program if a call waits forever */
@@ -79,7 +79,7 @@ CASE(loader_survives_functions_that_do_not_return) {
       tdict_tree *batch = NULL;
       tdict_loader_state start = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
       calls_until_jump = 1;
-      /* The loader plans the first epoch when it is created, and the second epoch when that epoch begins. */
+      /* The loader plans the first epoch when it is created, and the second when the second begins. */
       for (int k = 0; k < 4 && !was_left(l); k++) assert_true(k < 3 || at == SAMPLE_LENGTH);
       if (at == SAMPLE_LENGTH && calls_until_jump >= 0) assert_true(was_left(l));
       assert_int_equal(calls_until_jump, -1);

@@ -319,7 +319,7 @@ DEVICE_CASE(loader_survives_enomem) {
   }
 }
 
-/* Callbacks that return a number that is not a tdict_status. */
+/* The number that the next callbacks return. It is not a tdict_status. */
 enum { NO_STATUS = 4711 };
 static tdict_status fetch_number(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch,
                                  int64_t row, tdict_error *err) {
@@ -363,7 +363,7 @@ CASE(loader_rejects_unknown_statuses) {
   }
 }
 
-/* Fails without setting the error's status. If `speaks` is true, writes a path, a number and a message. */
+/* Fails without setting the error's status. If `speaks` is true, writes a path, an error number and a message. */
 static tdict_status fail_with_message(tdict_error *err, bool speaks) {
   if (!speaks) return TDICT_EIO;
   err->native = 2;

@@ -53,7 +53,7 @@ DEVICE_CASE(loader_converts_batches) {
   }
 }
 
-/* With a bad conversion, no loader is created. An element out of range fails its batch, and the error has the path. */
+/* With a bad conversion, no loader is created. An element out of range fails its batch. The error names the leaf. */
 DEVICE_CASE(loader_reports_bad_conversions) {
   scoped_yard y = open_yard();
   scoped_tree rows = make_rows(), batch = NULL;

@@ -292,7 +292,7 @@ CASE(loader_reports_a_failed_division) {
   }
 }
 
-/* The samples have more tokens than sample_length returned. */
+/* Uses samples that have more tokens than sample_length returned. */
 CASE(loader_reports_wrong_sample_lengths) {
   scoped_yard y = open_yard();
   documents d = documents_of(10);

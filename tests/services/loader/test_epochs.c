@@ -71,7 +71,7 @@ DEVICE_CASE(loader_endless_needs_a_batch) {
   }
 }
 
-/* All ranks together get each sample once, and one sample twice, so that each rank gets the same number. */
+/* Together, the ranks get every sample, and one of them twice, so that all ranks get equally many. */
 DEVICE_CASE(loader_splits_by_rank) {
   enum { LENGTH = 23, WORLD = 4 };
   scoped_yard y = open_yard();

@@ -170,7 +170,7 @@ CASE(loader_tells_the_same_places_after_a_resume) {
   }
 }
 
-/* Fails when it is called for the first time. */
+/* Fails the first time it is called. */
 static tdict_status open_late(void *self, int32_t worker, void **state, tdict_error *err) {
   watched *w = self;
   if (atomic_fetch_add(&w->n.batches, 1) > 0) return open_desk(self, worker, state, err);

@@ -275,7 +275,7 @@ CASE(dataset_create_refuses) {
   t.struct_size = 1;
   td_fails(TDICT_EINVAL, "dataset table", tdict_dataset_create(&t, &d, err));
   assert_null(d);
-  assert_int_equal(n.released, 0); /* a call that fails does not take over `self` */
+  assert_int_equal(n.released, 0); /* a failed call does not take ownership of `self` */
 }
 
 DEVICE_CASE(loader_counts_batches) {

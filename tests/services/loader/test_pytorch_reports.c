@@ -18,7 +18,7 @@ typedef struct report {
   probe p;
 } report;
 
-/* Returns the number of a batch, from its first sample and its path. Workers call this, so it must not assert. */
+/* Computes the number of a batch from its first sample and its path. Workers call this, so it must not assert. */
 static int number_at(int64_t first, int path) { return (int)(first * MOST_PATHS) + path; }
 
 static tdict_status put_batch(tdict_tree *td, const char *path, report *r, int number, tdict_error *err) {

@@ -1,7 +1,7 @@
-/* Tests that everything random in the library is random: the orders of SHUFFLED samplers, the draws of the other kinds,
- * and the epochs of replay buffers. Each test counts draws and compares the counts with a uniform shuffle or with the
- * weights. Draws with different seeds, epochs, ranks or counts must be independent. The option --draws sets the number
- * of draws of each test and prints each result. Only the main thread runs. */
+/* Tests the distribution of the library's random orders and draws: SHUFFLED samplers, the other kinds, and epochs of
+ * replay buffers. Each test counts draws and compares the counts with a uniform shuffle or with the weights. Draws with
+ * different seeds, epochs, ranks or counts must be independent. The option --draws sets the number of draws of each
+ * test and prints each result. Only the main thread runs. */
 #include "replay_rows.h"
 #include "statistics.h"
 
@@ -97,7 +97,7 @@ static double share_of_derangements(int64_t count) {
   return share;
 }
 /* Returns the probability that a permutation of `count` elements has `points` fixed points. If `successions` is true,
- * counts places whose element is the successor of the element before. */
+ * the points are places whose element is the successor of the previous element. */
 static double chance_of_points(int64_t count, int64_t points, bool successions) {
   int64_t others = count - points;
   double chance = 1;
@@ -107,7 +107,7 @@ static double chance_of_points(int64_t count, int64_t points, bool successions) 
   return chance * ((double)others * share_of_derangements(others) + share_of_derangements(others - 1)) / (double)count;
 }
 
-/* Counters of the shuffles of `count` elements. Values and places are put into `side` blocks. */
+/* Counters of the shuffles of `count` elements. Values and places are grouped into `side` blocks. */
 typedef struct tally {
   int64_t count, side, gaps;
   int64_t *table, *gap, *pairs[2], points[12], successions[12];
@@ -166,8 +166,8 @@ static void check_tally(tally *t, int64_t epochs) {
   check_cells("distant pairs", t->count, t->pairs[1], chances, t->side * t->side);
 }
 
-/* Counts places, gaps and pairs over whole epochs of more than 8 elements. Above 256, the shuffle uses a different
- * method. */
+/* Counts places, gaps and pairs over whole epochs of more than 8 elements. Above 256 elements, the shuffle uses a
+ * different method. */
 CASE(random_large_shuffles_are_uniform) {
   static const int64_t counts[] = {9, 10, 16, 17, 32, 33, 64, 100, 256, 257, 289, 300, 1000, 4099};
   for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {

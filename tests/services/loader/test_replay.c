@@ -109,7 +109,7 @@ static void refuse(tdict_replay *r, const tdict_tree *tree, const tdict_tree *ro
 static tdict_tensor *zeros(tdict_dtype dtype, int ndim, const int64_t *shape) {
   return td_made(tensor, tdict_tensor_zeros(dtype, ndim, shape, NULL, &made, err));
 }
-/* Makes rows with the ids 1000, 1001, ... whose tensor at `path` is `t`. Takes the reference to `t`. */
+/* Makes rows with the ids 1000, 1001, ... whose tensor at `path` is `t`. Takes ownership of `t`. */
 static tdict_tree *rows_with(const char *path, tdict_tensor *t) {
   tdict_tree *rows = rows_from(1000, 6);
   td_put(rows, path, t);
@@ -155,7 +155,7 @@ CASE(replay_append_refuses) {
   refuse(r, tree, rows, TDICT_ENOTSUP, "the rows have an object", "");
 }
 
-/* The second tensor of the buffer is read-only. */
+/* Writes to a buffer whose second tensor is read-only. */
 CASE(replay_refuses_to_write_constants) {
   scoped_tree tree = rows_from(0, CAPACITY);
   float x[CAPACITY * X_COUNT];
@@ -198,7 +198,7 @@ SIM_CASE(replay_refuses_lost_rows) {
   assert_int_not_equal(ended, TDICT_OK);
 }
 
-/* Every allocation fails once. The buffer is then unchanged, and the call works when it is repeated. */
+/* Every allocation fails once. The buffer is then unchanged, and repeating the call succeeds. */
 CASE(replay_survives_enomem) {
   scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = NULL;

@@ -125,7 +125,7 @@ CASE(replay_states) {
   }
 }
 
-/* Rows that were cleared are not delivered. A restart begins an epoch with the rows that are filled now. */
+/* Rows that were cleared are not delivered. A restart begins an epoch with the rows that are filled at that time. */
 CASE(replay_clear_in_an_epoch) {
   scoped_yard y = open_yard();
   for (int by_sample = 0; by_sample < 2; by_sample++) {

@@ -82,7 +82,7 @@ CASE(sampler_with_replacement_draws_evenly) {
   for (int i = 0; i < 7; i++) assert_in_range(seen[i], 9500, 10500);
 }
 
-/* With equal weights, each kind uses only the first number of a draw. The two kinds must draw independently. */
+/* With equal weights, WEIGHTED and WITH_REPLACEMENT use only the first number of a draw, but must differ. */
 CASE(sampler_kinds_draw_independently) {
   double weights[100];
   for (int i = 0; i < 100; i++) weights[i] = 1;

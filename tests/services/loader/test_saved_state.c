@@ -209,7 +209,7 @@ CASE(loader_state_with_damaged_size_is_refused) {
   td_fails(TDICT_EINVAL, "saved for version 3 of the orders, this library has 2", tdict_loader_set_state(l, s, err));
 }
 
-/* A program compiled with an older header passes a shorter table: nothing after it is read. */
+/* A program compiled with an older header passes a shorter table. No byte after it is read. */
 CASE(dataset_create_respects_struct_size) {
   numbers n = numbers_of(4);
   tdict_dataset_table t = by_row(&n);

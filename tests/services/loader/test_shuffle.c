@@ -1,4 +1,4 @@
-/* Tests shuffles: each is a permutation, keys give different permutations, and positions are uniform. test_random.c
+/* Tests shuffles: each is a permutation, keys select different permutations, and positions are uniform. test_random.c
  * tests more draws. */
 #include "services/loader/shuffle.h"
 #include "support/test.h"

@@ -58,7 +58,7 @@ static tdict_dataset_table damaged(numbers *n, bool by_rows) {
   return t;
 }
 
-/* Creates a loader of a damaged dataset, and forgets the messages of earlier loaders. */
+/* Creates a loader of a damaged dataset, and clears the messages of earlier loaders. */
 static tdict_loader *open_damaged(const yard *y, numbers *n, bool by_rows, int workers, int32_t on_error) {
   const tdict_dataset_table table = damaged(n, by_rows);
   logged.count = 0;
@@ -94,7 +94,8 @@ DEVICE_CASE(loader_skips_samples) {
     }
 }
 
-/* Reads the ids of two epochs, or the rest of them from `state`. Writes the state after batch `saved_at` to `saved`. */
+/* Reads the ids of two epochs, or the rest after `state` if not NULL. Writes the state after batch `saved_at` to
+ * `saved`. */
 static int64_t read_from(const yard *y, const tdict_loader_state *state, int workers, int64_t *ids,
                          tdict_loader_state *saved, int saved_at) {
   numbers n;

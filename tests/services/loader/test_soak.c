@@ -43,7 +43,7 @@ static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, cons
                           int64_t batch_size, int64_t stop_at) {
   int seen[MOST] = {0};
   int64_t batches = 0, ids[64], failed = 0, kept = 0;
-  const bool reads = !stream || roll(4); /* else batches are released while the stream still waits for them */
+  const bool reads = !stream || roll(4); /* otherwise, batches are released while the stream still waits for them */
   tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
   assert_int_equal(s.batch, 0);
   for (;;) {
@@ -92,7 +92,7 @@ static int64_t one_loader(const yard *y, const tdict_stream *stream) {
   tdict_loader *l = open_loader(y, &d, &o);
   int64_t batches = 0, epochs = (int64_t)roll(4);
   for (int64_t e = 0; e < epochs; e++) batches += take_epoch(y, l, &n, roll(2) ? stream : NULL, o.batch_size, -1);
-  if (roll(2)) batches += take_epoch(y, l, &n, NULL, o.batch_size, (int64_t)roll(10)); /* destroyed within this epoch */
+  if (roll(2)) batches += take_epoch(y, l, &n, NULL, o.batch_size, (int64_t)roll(10)); /* stops within this epoch */
   tdict_loader_destroy(l);
   assert_int_equal(n.released, 1);
   assert_int_equal(n.running, 0);

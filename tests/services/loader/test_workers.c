@@ -275,7 +275,7 @@ DEVICE_CASE(loader_reports_stuck_stream) {
   assert_null(batch);
 }
 
-/* Destroys loaders at once, before the first batch, within an epoch, at its end, after an error, and during a fetch. */
+/* Destroys loaders before the first batch, within an epoch, at its end, after an error, and during a fetch. */
 DEVICE_CASE(loader_destroy_in_any_state) {
   scoped_yard y = open_yard();
   for (int taken = 0; taken < 12; taken++) {

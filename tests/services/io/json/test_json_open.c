@@ -1,5 +1,5 @@
 /* Tests the JSON reader (refusals beyond RFC 8259, values, strings, tables of members) and the writer.
- * tests/beside/json_texts.py compares the reader with Python's on random texts. */
+ * tests/beside/json_texts.py compares the reader with Python's json module. */
 #include "services/io/json/document.h"
 
 #include "services/io/json/read.h"

@@ -1,5 +1,5 @@
-/* Tests src/services/io/output/temporary.c: files of killed processes are removed, and files that a living process
- * writes are kept. See faults.h. */
+/* Tests src/services/io/output/temporary.c: files of killed processes are removed, and files that a living process is
+ * writing are kept. See faults.h. */
 
 #include "services/io/directory.h"
 #include "services/io/faults.h"
@@ -79,7 +79,7 @@ CASE(temporary_names_are_short_enough) {
     tdict_temporary_clean(at, bases[1], NULL);
     assert_true(exists(&f, file.name));
     assert_non_null(strstr(file.name, "\xc3\xa9"));
-    for (const char *c = file.name; *c; c++) /* no character is cut */
+    for (const char *c = file.name; *c; c++) /* no UTF-8 character is cut */
       if (*c == '\xc3') assert_true(*++c == '\xa9');
     tdict_temporary_clean(at, bases[0], NULL);
     assert_int_equal(folder_count(&f, NULL), 0);
