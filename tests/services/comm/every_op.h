@@ -55,7 +55,7 @@ static inline void op_try(rig_rank *r) {
   rig_keep(r, op_call(r, &c->of[r->rank], &r->got, err));
 }
 
-/* Makes a tree of three tensors. Equal arguments give equal trees. */
+/* Makes a tree of three tensors. Equal arguments produce equal trees. */
 static inline tdict_tree *op_tree(const char *second_key, tdict_dtype dtype, int64_t size) {
   tdict_field fields[3];
   memset(fields, 0, sizeof fields);

@@ -1,4 +1,4 @@
-/* Compares block runs with sizes that the test computes from the entries of the schema. */
+/* Tests block runs against sizes that the test computes from the entries of the schema. */
 #include "services/comm/block_runs.h"
 
 #include "core/base/error.h"
@@ -90,7 +90,7 @@ CASE(comm_runs_are_kept_for_the_schemas_that_were_used_last) {
   assert_ptr_not_equal(runs_of(&cache, schemas[0], 1), first);
   for (int i = 1; i < TDICT_RUNS_CACHE_SIZE - 1; i++) (void)runs_of(&cache, schemas[i], 0);
   assert_int_equal(cache.count, TDICT_RUNS_CACHE_SIZE);
-  assert_ptr_equal(runs_of(&cache, schemas[0], 0), first); /* used last, so the runs of dimension 1 go next */
+  assert_ptr_equal(runs_of(&cache, schemas[0], 0), first); /* used last, so the runs of dimension 1 are evicted next */
   (void)runs_of(&cache, schemas[SCHEMAS - 1], 0);
   assert_int_equal(cache.count, TDICT_RUNS_CACHE_SIZE);
   for (int i = 0; i < cache.count; i++) assert_int_equal(cache.list[i]->dim, 0);

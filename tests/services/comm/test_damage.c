@@ -1,5 +1,5 @@
-/* Tests messages with a wrong byte. Each run damages one byte: the calls return TDICT_OK or an error, and all memory
- * accesses are valid, which AddressSanitizer checks. */
+/* Tests messages with a wrong byte. Each run damages one byte: the calls must return TDICT_OK or an error, and
+ * AddressSanitizer checks all memory accesses. */
 #include "core/base/error.h"
 #include "services/comm/every_op.h"
 

@@ -15,7 +15,7 @@ typedef struct order_case {
   int op;
 } order_case;
 
-/* Stands for a slow kernel of the program: write_late() writes the elements after 30 ms. */
+/* Simulates a slow kernel of the program: write_late() writes the elements after 30 ms. */
 typedef struct late_kernel {
   tdict_stream stream;
   float *device_data;

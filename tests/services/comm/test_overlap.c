@@ -1,5 +1,5 @@
-/* Tests that a rank makes the result tree while a message is being sent. If this fails, the rank waits for the message
- * before it returns. */
+/* Tests that a rank makes the result tree while a message is being sent. If making the tree fails, the rank still waits
+ * for the message before it returns. */
 #include "services/comm/every_op.h"
 
 enum { WORLD = 2, OP_SEND_RECEIVE = NUM_OPS, NUM_WAYS };

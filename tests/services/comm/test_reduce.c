@@ -1,4 +1,4 @@
-/* Tests reductions of random trees among 1 to 4 ranks against sums that the test computes from the elements. */
+/* Tests reductions of random trees among 1 to 4 ranks. The test computes the expected results from the elements. */
 #include <math.h>
 
 #include "services/comm/trees.h"

@@ -17,7 +17,7 @@ static const tdict_dtype tree_dtypes[] = {TDICT_F32, TDICT_I64, TDICT_U8,   TDIC
 static const tdict_dtype tree_reducible[] = {TDICT_F32, TDICT_I64, TDICT_F64, TDICT_I32, TDICT_DTYPE(2, 32, 3)};
 
 typedef struct tree_plan {
-  uint64_t shape_seed; /* equal seeds give equal keys, dtypes and shapes; only batch sizes may differ */
+  uint64_t shape_seed; /* equal seeds produce equal keys, dtypes and shapes; only batch sizes may differ */
   uint64_t value_seed;
   int batch_ndim;
   int64_t batch_size[4];

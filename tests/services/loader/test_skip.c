@@ -94,8 +94,7 @@ DEVICE_CASE(loader_skips_samples) {
     }
 }
 
-/* Reads the ids of two epochs, or the rest after `state` if not NULL. Writes the state after batch `saved_at` to
- * `saved`. */
+/* Reads the ids of two epochs, or those after `state`. Writes the state after batch `saved_at` to `saved`. */
 static int64_t read_from(const yard *y, const tdict_loader_state *state, int workers, int64_t *ids,
                          tdict_loader_state *saved, int saved_at) {
   numbers n;

@@ -1,4 +1,4 @@
-/* The functions of job.h, for cases under mpirun. */
+/* Implements job.h, the helpers of cases under mpirun. */
 #include "services/mpi/job.h"
 
 tdict_comm_table make_table(size_t max_message_bytes) {
@@ -37,7 +37,7 @@ void check_bytes(const void *found, size_t count, uint64_t seed, int rank) {
   if (memcmp(found, wanted, count) != 0) fail_msg("%zu bytes of rank %d differ (seed %d)", count, rank, (int)seed);
 }
 
-/* The MPI functions below can be made to fail. Otherwise they call MPI's own functions, by the prefix PMPI_. */
+/* The MPI functions below can be made to fail. Otherwise, they call MPI's own functions (PMPI_...). */
 static int fail_at = -1, calls;
 static bool failed;
 

@@ -10,7 +10,7 @@
 
 #include "tdict/comm_mpi.h"
 
-enum { LONG_NS = 1000000000 }; /* a timeout; the MPI table ignores it */
+enum { LONG_NS = 1000000000 }; /* a timeout in nanoseconds; the MPI table ignores it */
 
 /* Initializes MPI with this thread level, and makes a table whose messages have at most `max_message_bytes` bytes; 0
  * means the default. */

@@ -1,4 +1,4 @@
-/* Tests errors of MPI, wrong calls and failing allocations of the MPI table. */
+/* Tests the MPI table with failing MPI calls, wrong calls and failing allocations. */
 #include "services/mpi/job.h"
 
 /* Runs one operation, with messages of 64 bytes. All ranks must call this. */
@@ -66,7 +66,7 @@ MPI_CASE(mpi_table_returns_errors_of_mpi) {
   }
 }
 
-/* After a failed group, MPI does not write to the buffers of its receives. */
+/* After a group has failed, MPI must not write to the group's receive buffers. */
 MPI_CASE(mpi_table_cancels_the_receives_of_a_failed_group) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   scoped_bytes a = make_bytes(100, 1, t.rank), b = make_bytes(100, 2, t.rank), c = make_bytes(100, 3, t.rank);
@@ -77,7 +77,7 @@ MPI_CASE(mpi_table_cancels_the_receives_of_a_failed_group) {
   fail_mpi_call(1);
   td_fails(TDICT_EIO, "group_end", t.group_end(t.self, tdict_no_stream(), LONG_NS, err));
   assert_true(stop_failing());
-  MPI_Barrier(MPI_COMM_WORLD); /* else a message could arrive before the receive is cancelled */
+  MPI_Barrier(MPI_COMM_WORLD); /* otherwise, a message could arrive before the receive is cancelled */
   td_ok(t.group_begin(t.self, err));
   td_ok(t.receive(t.self, c, 100, previous, tdict_no_stream(), LONG_NS, err));
   td_ok(t.send(t.self, a, 100, next, tdict_no_stream(), LONG_NS, err));

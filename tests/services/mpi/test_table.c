@@ -35,7 +35,7 @@ MPI_CASE(mpi_table_needs_initialized_mpi) {
   td_fails(TDICT_EINVAL, "finalized", tdict_mpi_create_table(NULL, NULL, &t, err));
 }
 
-/* The table's communicator has renumbered ranks. The program's own messages in it are not mixed with the table's. */
+/* Makes a table of a communicator with renumbered ranks. The program's messages in it do not mix with the table's. */
 MPI_CASE(mpi_table_duplicates_the_communicator) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   MPI_Comm half = MPI_COMM_NULL;

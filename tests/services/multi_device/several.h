@@ -15,7 +15,7 @@ typedef struct several {
   size_t count;
   tdict_context *c;
   tdict_device devices[MOST_DEVICES + 1];
-  place at[MOST_DEVICES + 1]; /* the same context; `device` and `raw` are those of one device */
+  place at[MOST_DEVICES + 1]; /* places in the same context, one for each device */
   tdict_driver *fault;        /* the driver that fails on demand, or NULL */
 } several;
 

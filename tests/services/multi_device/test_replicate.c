@@ -24,7 +24,7 @@ SIM_CASE(replicate_every_kind_of_tree_on_four_devices) { check_kinds(4, TDICT_SI
 SIM_CASE(replicate_every_kind_of_tree_on_pairs) { check_kinds(4, TDICT_SIM_PEERS_PAIRS); }
 SIM_CASE(replicate_every_kind_of_tree_without_peers) { check_kinds(3, TDICT_SIM_PEERS_NONE); }
 
-/* Makes a tree of a small leaf, a 12 MiB leaf that needs several rounds, a strided leaf, an empty leaf and a 1.6 MB
+/* Makes a tree with a small leaf, a 12 MiB leaf that needs several rounds, a strided leaf, an empty leaf and a 1.6 MB
  * leaf. */
 static tdict_tree *large_tree(const several *s, bool pinned) {
   tdict_memory *memory = pinned ? s->at[0].pinned : NULL;

@@ -1,5 +1,5 @@
-/* REPLICATE to pinned host memory and devices: the bytes are pinned in parts, and the devices copy each part as soon as
- * the part is pinned. The host is the last device of `several`. */
+/* Tests REPLICATE to pinned host memory and devices: the bytes are pinned in parts, and the devices copy each part as
+ * soon as it is pinned. The host is the last device of `several`. */
 #include "several.h"
 #include "tdict/sim.h"
 
@@ -87,8 +87,8 @@ static int64_t num_pending(const several *s) {
   tdict_driver_sim_counts(gpu->driver, 0, &count);
   return count.num_pending;
 }
-/* An earlier transfer still writes the last leaf. The parts before it are pinned and queued to the device anyway. The
- * device is held, so the copies are only queued. */
+/* An earlier transfer still writes the last leaf. The parts before it are pinned and their copies queued anyway. The
+ * device is held, so it does not run the copies. */
 SIM_CASE(replicate_sends_parts_while_others_are_pinned) {
   scoped_several s = open_with_host(1);
   scoped_tree src = rows_tree(4000, NULL), into = new_tree(), late = new_tree(), all = NULL;

@@ -1,6 +1,6 @@
-/* Sweeps over faults of the driver and of host memory in transfers to and from several simulated devices. The first
- * call fails, then the second and so on, until a run makes fewer calls than that. After each fault, the status says
- * what happened, nothing was written to the caller's variables, and the next transfer is correct. */
+/* Injects driver faults and failing host allocations into transfers to and from several simulated devices. In run n,
+ * call n fails, until a run makes fewer calls. After each fault, the status says what happened, nothing was written to
+ * the caller's variables, and the next transfer is correct. */
 #include "several.h"
 
 enum { MOST_FAULTS = 4000, NUM_JOBS = 4 };
@@ -95,7 +95,7 @@ SIM_CASE(several_faults_with_pinned_host_memory) {
   sweep(s, 400, 3);
 }
 
-/* Several threads copy a small tree while its results are made. The error is that of the copy to the first device. */
+/* Several threads copy a small tree while its results are made. The error is from the copy to the first device. */
 SIM_CASE(several_faults_while_results_are_made) {
   enum { ROUNDS = 60 };
   scoped_several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_large);

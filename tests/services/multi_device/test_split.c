@@ -97,7 +97,7 @@ GPU_CASE(split_cuts_rows) {
   assert_int_equal(tdict_tensor_numel(td_leaf(trees[1], "k1")), 6);
   release_all(&s, trees);
 }
-/* Tensors and children that a transfer cannot cut into rows, and a part that stays on the host. */
+/* Splits trees with leaves that a transfer cannot cut into rows, and a tree with a part that stays on the host. */
 GPU_CASE(split_makes_views_where_needed) {
   static const int turn[] = {1, 0};
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);

@@ -51,7 +51,7 @@ static inline pid_t rig_spawn(const char *worker, rig_pair *pair) {
   close(pair->theirs);
   return pid;
 }
-/* Waits for the end of a process, and returns its exit status, or minus the signal that ended it. */
+/* Waits for a process to end. Returns its exit status, or the negated number of the signal that killed it. */
 static inline int rig_reap(pid_t pid) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0) assert_int_equal(errno, EINTR);

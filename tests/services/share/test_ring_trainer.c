@@ -1,4 +1,4 @@
-/* Tests the calls of the trainer: batches of other processes, transfers from slots, dead and broken workers. */
+/* Tests the trainer's calls on a ring: batches of other processes, transfers from slots, dead and broken workers. */
 
 #include "context.h"
 #include "device/sim/driver.h"
@@ -403,7 +403,7 @@ CASE(share_ring_survives_a_broken_worker) {
   rig_nothing_leaked(before);
 }
 
-/* A slot that was given back while a transfer reads it is empty only after the transfer. */
+/* A slot that is given back while a transfer reads it becomes empty only after the transfer. */
 SIM_CASE(share_ring_waits_for_transfers) {
   scoped_context context = td_context(NULL);
   for (int is_pinned = 0; is_pinned < 2; is_pinned++) {
@@ -418,7 +418,7 @@ SIM_CASE(share_ring_waits_for_transfers) {
     td_ok(tdict_sim_hold(context, err));
     scoped_future future = td_made(future, tdict_to_device_async(context, batch, td_device(), &o, &made, err));
     td_ok(tdict_share_ring_give_back(ring, batch, err));
-    if (is_pinned) { /* else the staging ring soon has the bytes, and the slot is free */
+    if (is_pinned) { /* otherwise, the staging ring soon holds the bytes, and the slot is free */
       td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, RIG_SECOND / 50, &next, err));
       td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, RIG_SECOND / 50, &next, err));
       td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &next, err));
@@ -445,7 +445,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
   return __real_poll(fds, count, timeout_ms);
 }
 
-/* A slot that was given back while a stream uses it is empty only after the work on the stream. */
+/* A slot that is given back while a stream uses it becomes empty only after the work on the stream. */
 SIM_CASE(share_ring_waits_for_recorded_uses) {
   enum { WAIT_MS = 50 };
   scoped_context context = td_context(NULL);

@@ -1,4 +1,4 @@
-/* Tests the calls of a worker: slots to fill, waits, and the end of the trainer. */
+/* Tests a worker's calls on a ring: slots to fill, waits, and the end of the trainer. */
 
 #include "rig.h"
 #include "support/threads.h"

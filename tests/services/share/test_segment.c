@@ -116,7 +116,7 @@ CASE(share_segment_refuses_heads) {
   }
 }
 
-/* The blob describes a different tree or an object, or any byte of it is changed. */
+/* Opens segments whose blob describes a different tree or an object, or has a changed byte. */
 CASE(share_segment_refuses_blobs) {
   size_t bytes;
   scoped_bytes image = good_image(&bytes);

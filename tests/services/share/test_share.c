@@ -101,7 +101,7 @@ CASE(share_empty_trees) {
   rig_nothing_leaked(before);
 }
 
-/* The segment lives as long as any tensor of the tree. A received tree can be sent on. */
+/* The segment lives as long as any tensor of the tree. A received tree can be forwarded. */
 CASE(share_frees_with_the_last_reference) {
   const rig_resources before = rig_resources_now();
   rig_pair pair = rig_sockets(SOCK_SEQPACKET);
@@ -184,7 +184,7 @@ CASE(share_survives_enomem) {
   rig_close(pair);
 }
 
-/* The process has too few descriptors, or the socket is closed. */
+/* Makes system calls fail: the process has too few descriptors, or the socket is closed. */
 CASE(share_reports_the_system) {
   scoped_tree td = rig_tree(), shared = rig_shared();
   tdict_tree *out = NULL;

@@ -5,7 +5,7 @@
 #include "core/tree/help.h"
 #include "support/lazy.h"
 
-/* Makes a stack of items, and takes over the caller's references to them. */
+/* Makes a stack of items, and releases the caller's references to them. */
 #define STACK(...) rig_stack((tdict_tree *[]){__VA_ARGS__}, sizeof(tdict_tree *[]){__VA_ARGS__} / sizeof(tdict_tree *))
 static inline tdict_lazy_stack *rig_stack(tdict_tree **items, size_t count) {
   tdict_lazy_stack *s = td_made(lazy_stack, tdict_lazy_stack_create(items, count, &made, err));

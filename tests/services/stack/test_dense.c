@@ -1,4 +1,4 @@
-/* Tests the dense tree of all items, stacked or padded with masks, against loops over elements. */
+/* Tests making a dense tree of a lazy stack, stacked or padded with masks. Loops compute the expected elements. */
 #include "rig.h"
 #include "support/things.h"
 

@@ -1,4 +1,4 @@
-/* Tests entries of all items: common keys, stacked copies, nested stacks, and setting an entry. */
+/* Tests entries of lazy stacks: common keys, stacked copies, nested stacks, and setting an entry. */
 #include "rig.h"
 
 typedef struct seen {

@@ -167,7 +167,7 @@ static bool all_done(const batch *b) {
   return true;
 }
 
-/* Carries out the operations of a batch. Runs on the stream. */
+/* Performs the operations of a batch. Runs on the stream. */
 static void run_batch(void *user) {
   batch *b = user;
   struct ncclComm *comm = b->comm;
@@ -363,7 +363,7 @@ tdict_nccl_result ncclCommSplit(tdict_nccl_comm comm, int color, int key, tdict_
   return PROGRESS;
 }
 
-/* Removes a communicator from its clique and releases it. The caller holds the lock. */
+/* Removes a communicator from its clique and releases it. The caller must hold the lock. */
 static void end_comm(struct ncclComm *comm) {
   comm->clique->comms[comm->rank] = NULL;
   fake_nccl.comms--;

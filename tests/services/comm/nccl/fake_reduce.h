@@ -83,7 +83,7 @@ static inline bool fake_less(uint64_t a, uint64_t b, int type) {
   return type % 2 == 0 ? (int64_t)a < (int64_t)b : a < b; /* the even types are signed */
 }
 
-/* Reduces the elements at byte `at` of all ranks. `op` is an ncclRedOp_t. Returns false if it does not fit the type. */
+/* Reduces the elements at byte `at` of all ranks. `op` is an ncclRedOp_t. Returns false if the type lacks it. */
 static inline bool fake_reduce_one(const void *const *parts, int world, size_t at, int type, int op, void *out) {
   if (type >= 6) {
     double sum = fake_float((const char *)parts[0] + at, type), least = sum, most = sum;

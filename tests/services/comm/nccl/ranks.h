@@ -32,7 +32,7 @@ typedef struct rank {
   tdict_comm_table t;
   char *memory; /* device memory of `memory_bytes` bytes, see struct world */
   tdict_status status;
-  tdict_error err; /* the error of the last body */
+  tdict_error err; /* the error of the last call of `body` */
   int64_t took_ns, called_ns, returned_ns;
   pthread_t thread;
 } rank;
@@ -40,7 +40,7 @@ struct world {
   int size, absent; /* absent: the rank that does not take part, or -1 */
   bool one_context;
   size_t memory_bytes;
-  int64_t timeout_ns; /* the limit that tdict_nccl_create_table() gets */
+  int64_t timeout_ns; /* the time limit passed to tdict_nccl_create_table() */
   char path[PATH_MAX];
   const char *library;
   fake_nccl_settings *fake; /* NULL if the ranks use GPUs */
@@ -206,7 +206,7 @@ static inline void world_open(world *w, int size, bool one_context, size_t memor
   world_prepare(w, size, one_context, memory_bytes);
   world_do(w, ranks_join);
 }
-/* Frees the memory and the contexts. No rank has a table any more. */
+/* Frees the memory and the contexts. All tables must have been destroyed. */
 static inline void world_end(world *w) {
   if (w->fake) assert_int_equal(w->fake->comms, 0);
   if (w->fake) assert_int_equal(w->fake->open_groups, 0);

@@ -147,7 +147,7 @@ SIM_CASE(nccl_aborted_work_is_not_finished) {
   abort_rank(&w.ranks[1]);
 }
 
-/* An NCCL function returns an error. A group that was open on the thread is then closed. */
+/* Makes an NCCL function return an error. A group that is open on the thread must then be closed. */
 SIM_CASE(nccl_operations_report_errors_of_the_call) {
   static const char *const names[NUM_OPERATIONS] = {"ncclAllGather", "ncclSend",      "ncclRecv",
                                                     "ncclBroadcast", "ncclAllGather", "ncclAllReduce",

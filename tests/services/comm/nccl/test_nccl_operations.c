@@ -4,7 +4,7 @@
 
 enum { BYTES = 6 << 20 };
 
-/* The parameters of the next body, which are equal on all ranks. */
+/* The parameters of the next world_run(), which are equal on all ranks. */
 static size_t bytes_now;
 static int root_now;
 static bool in_place_now;

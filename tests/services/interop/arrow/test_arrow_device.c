@@ -45,7 +45,7 @@ DEVICE_CASE(arrow_device_round_trips_return_equal_trees) {
   }
 }
 
-/* Numbers and offsets are shared, bits are packed, and the bytes on the device are correct. */
+/* The export shares numbers and offsets, and packs bools. The bytes on the device must be correct. */
 GPU_CASE(arrow_export_device_shares_device_memory) {
   static const int64_t lengths[] = {2, 0, 3};
   const int64_t rows = 3;

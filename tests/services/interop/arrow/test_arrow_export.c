@@ -1,4 +1,4 @@
-/* Tests the export of trees as Arrow arrays. The arrays are read by loops over the Arrow structs. */
+/* Tests the export of trees as Arrow arrays. The tests read the arrays with loops over the Arrow structs. */
 
 #include "core/tensor/slow_fence.h"
 #include "core/tensor/tensor.h"

@@ -214,7 +214,7 @@ CASE(arrow_import_refuses_nulls_by_default) {
   hand_add(&root, &x);
   hand_add(&x, &item);
   td_fails(TDICT_EINVAL, "1 of 3 rows", tdict_arrow_import(&root.schema, &root.array, NULL, &tree, err));
-  /* A null count of 0 says that there are no nulls, whatever the bits say. */
+  /* With a null count of 0, there are no nulls, whatever the bits are. */
   item.array.null_count = 0;
   tree = import_hand(&root, NULL);
   tdict_release(tree);

@@ -1,5 +1,5 @@
-/* Tests the import of arrays that break Arrow's rules, or that a tree cannot hold. The import must fail without taking
- * them. */
+/* Tests the import of arrays that break Arrow's rules, or that a tree cannot hold. The import must fail and leave them
+ * to the caller. */
 #include "services/interop/arrow/rig.h"
 
 /* A valid array: a struct "n" with a list "l" of int32, a text "t" and a pair "w" of int8. */

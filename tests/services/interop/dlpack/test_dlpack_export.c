@@ -1,4 +1,4 @@
-/* Tests exports: what the managed tensors describe, and when they drop their references to the bytes. */
+/* Tests DLPack exports: what the managed tensors describe, and when they drop their references to the bytes. */
 #include <sys/mman.h>
 
 #include "rig.h"
@@ -25,7 +25,7 @@ static void check_managed(const tdict_dl_tensor *m, const tdict_tensor *t) {
   assert_int_equal(m->ndim, tdict_tensor_ndim(t));
   assert_int_equal(m->byte_offset, 0);
   assert_non_null(m->shape);
-  assert_non_null(m->strides); /* also for 0 dimensions */
+  assert_non_null(m->strides); /* even for 0 dimensions */
   assert_memory_equal(m->shape, tdict_tensor_shape(t), (size_t)m->ndim * sizeof(int64_t));
   if (tdict_tensor_numel(t) == 0) {
     assert_null(m->data);

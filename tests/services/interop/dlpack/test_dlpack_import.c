@@ -1,4 +1,4 @@
-/* Tests imports: the properties of the tensor, the owner of the managed tensor, and when its deleter is called. */
+/* Tests DLPack imports: the tensor's properties, the owner of the managed tensor, and when its deleter is called. */
 
 #include "rig.h"
 #include "support/threads.h"
@@ -176,7 +176,7 @@ CASE(dlpack_import_refuses_arguments) {
   o.stream = stream;
   td_fails(TDICT_EINVAL, "context is NULL", import_versioned(NULL, &m, &o, &t, err));
   o.stream = tdict_no_stream();
-  o.copy_read_only = true; /* the library knows no memory for copies on this device */
+  o.copy_read_only = true; /* the library has no memory for copies on this device */
   p.versioned.tensor.device = (tdict_dl_device){TDICT_DL_EXT_DEV, 0};
   p.versioned.flags = TDICT_DL_READ_ONLY;
   td_fails(TDICT_EINVAL, "copy_read_only needs", import_versioned(NULL, &m, &o, &t, err));

@@ -1,4 +1,4 @@
-/* Tests that the library's work on an imported tensor waits for the producer's stream. Kernels wait at a gate, so work
+/* Tests that work of the library on an imported tensor waits for the producer's stream. Kernels wait at a gate, so work
  * that runs too early is always detected. */
 #include "streams.h"
 

@@ -1,4 +1,4 @@
-/* Tests streams that do not fit the tensor, streams that cannot be used, lost bytes, and forks. */
+/* Tests refusals by DLPack calls: streams that do not fit the tensor or cannot be used, lost bytes, and forks. */
 #include <sys/wait.h>
 
 #include "streams.h"
