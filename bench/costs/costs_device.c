@@ -1,7 +1,7 @@
-/* tdict-costs-device: measures one call on a tree of small tensors with simulated devices: an asynchronous transfer, or
- * a read of rows selected by an index list on the device. bench/costs/device_limits.py runs it under callgrind to count
- * the instructions that the calling thread executes in cost_call(). The simulated device is held during the call that
- * starts a transfer, so the count varies little between runs. main() owns the data. Thread rule: one thread. */
+/* tdict-costs-device: makes one call on a tree of small tensors with simulated devices, such as an asynchronous
+ * transfer or a read of selected rows. bench/costs/device_limits.py runs it under callgrind to count the instructions
+ * that the calling thread executes in cost_call(). The simulated device is held during the call that starts a transfer,
+ * so the count varies little between runs. main() owns the data. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,8 @@ typedef struct device_job {
   const tdict_run *how; /* &run, or NULL: the call waits until its work is done */
 } device_job;
 
-/* A call whose instructions are counted. A transfer sets *out to its future. A read of rows leaves *out NULL: it waits,
- * or queues its work on the stream. */
+/* A call whose instructions are counted. A transfer sets *out to its future. Other calls leave *out NULL: they wait, or
+ * queue their work on a stream. */
 typedef struct operation {
   const char *name;
   tdict_status (*call)(device_job *job, tdict_future **out, tdict_error *err);
@@ -165,7 +165,7 @@ static tdict_status prepare_work(device_job *job, const operation *op, long leav
   return status == TDICT_OK ? tdict_tensor_clone(list, job->memory, &job->list, err) : status;
 }
 
-/* Makes two uncounted calls, which load the kernels and fill the library's caches, and then the counted call. */
+/* Makes two uncounted calls, which load the kernels and fill the library's caches, then the counted call. */
 static tdict_status run_calls(device_job *job, const operation *op, tdict_error *err) {
   enum { WARMUP = 2 };
   tdict_status status = TDICT_OK;

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Counts the instructions of transfers and reads of trees on simulated devices with callgrind, and compares the counts
-with limits.
+"""Counts the instructions of transfers and other operations on simulated devices with callgrind, and compares them with
+limits.
 
 usage: bench/costs/device_limits.py PROGRAM
 
 PROGRAM is `tdict-costs-device`, built with optimization. Each call is counted with two trees: transfers with 1000 and
 2000 tensors, other calls with 200 and 400.
-The difference gives the calling thread's cost per tensor. The limits are 10 % above the highest cost measured with GCC
-12 on x86-64. The cost of split-two varies by 25 %, because library threads release the sources at the same time.
+The difference per added tensor is the calling thread's cost. The limits are 10 % above the highest cost measured with
+GCC 12 on x86-64. The cost of split-two varies by 25 %, because library threads release the sources at the same time.
 
 Exit status: 0 success, 1 a limit is exceeded or a program failed, 2 wrong usage, 77 valgrind is not installed.
 """

@@ -1,7 +1,7 @@
-/* tdict-tree-ops: measures operations on whole trees on the host. For some of them, also measures the same work in
- * plain C as a lower bound. Prints one JSON object, which maps names to the shortest time of several rounds in seconds,
- * or to bytes. bench/costs/tree_ops.py runs this program and TensorDict alternately. Tensors and keys are made before
- * the measurement, and main() owns them. Thread rule: one thread; copies of large rows also use pool threads. */
+/* tdict-tree-ops: measures operations on whole trees on the host. For some of them, also measures plain C code that
+ * does the same, as a lower bound. Prints one JSON object, which maps names to the shortest time of several rounds in
+ * seconds, or to bytes. bench/costs/tree_ops.py runs this program and TensorDict alternately. Tensors and keys are made
+ * before the measurement, and main() owns them. Thread rule: one thread; copies of large rows also use pool threads. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static tdict_tree *table_tree, *minibatch; /* ROWS rows as in a replay buffer, a
 static int64_t picked[PICKED];
 static tdict_tensor *picked_mask;
 static tdict_dataset *dataset;
-static tdict_tree *large_tree, *large_part; /* the same with large rows, which pool threads can help to copy */
+static tdict_tree *large_tree, *large_part; /* the same with large rows, for copies by pool threads */
 static int64_t *large_picked;
 static tdict_context *large_context;
 static tdict_run large_options;
@@ -88,7 +88,7 @@ static void floor_free(floor_table *t) {
 }
 static floor_table table;
 
-/* Each of these macros defines a function that measures some work and returns its seconds. MAKES: the call makes the
+/* Each of these macros defines a function that runs an operation and returns its seconds. MAKES: the call makes the
  * tree `out`, whose release is not measured. DOES_EACH: the function returns the mean time of `many` repetitions. */
 #define DOES(name, work)                \
   static double time_##name(void) {     \

@@ -2,8 +2,8 @@
 """Compares the times of operations on whole trees in tdict, in TensorDict and in plain C (the floor). Prints a table.
 
 usage: tree_ops.py TDICT_TREE_OPS [ROUNDS]
-Runs TDICT_TREE_OPS (the program tdict-tree-ops) and the same work with TensorDict alternately, ROUNDS times (default
-5). TensorDict must be installed for this Python. The table shows the median of the rounds' shortest times."""
+Runs TDICT_TREE_OPS (the program tdict-tree-ops) and the same operations with TensorDict alternately, ROUNDS times
+(default 5). TensorDict must be installed for this Python. The table shows the median of the rounds' shortest times."""
 
 import datetime
 import json

@@ -107,7 +107,7 @@ def who_took_part(record):
 
 
 def made_text(record):
-    """Returns lines that say where and when the record was made."""
+    """Returns lines with the machine and the date of each run."""
     lines = []
     for number, run in enumerate(record["runs"], 1):
         machine = run["machine"]
@@ -169,7 +169,7 @@ NOTES = {
 
 
 def threads_lines(rows):
-    """Returns lines that say how many processors each library used in each row."""
+    """Returns lines with the number of processors that each library used in each row."""
     lines = ["", "Processors used: the processor time of all threads of the process, divided by the time. `num_threads` of "
              "TensorDict does not limit PyTorch's `pin_memory()`, which copies each leaf with one thread for each processor.",
              ""]
@@ -197,7 +197,7 @@ def fresh_lines(rows):
 
 
 def overlap_lines(rows):
-    """Returns lines that say what percentage of the shorter of kernel and transfer was hidden behind the longer one."""
+    """Returns lines with the overlap, as a percentage of the shorter of kernel and transfer."""
     lines = [""]
     for row in rows:
         more = row.get("more")

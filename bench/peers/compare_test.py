@@ -70,7 +70,7 @@ def check(recorded, new):
 
 
 class Times(Case):
-    """The tests that compare times. They can fail if other programs run on the machine at the same time."""
+    """These tests compare times, so they can fail if other programs run on the machine at the same time."""
 
     def test_a_delay_is_found(self):
         options = ["--match", ROW, "--turns", 5, "--samples", 1, "--sim-rate", RATE]

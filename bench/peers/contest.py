@@ -104,7 +104,7 @@ class Team:
 
 
 class Contender:
-    """A worker that takes turns while a row is measured, and the fields that its "run" requests have."""
+    """A worker that takes turns while a row is measured, and the fields of its "run" requests."""
 
     def __init__(self, name, worker, request, setting=None):
         self.name, self.worker, self.request, self.setting = name, worker, request, setting

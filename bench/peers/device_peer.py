@@ -265,8 +265,8 @@ class DevicePeer:
         return ways
 
     def add_consolidated(self, ways, td, pinned):
-        """Adds a way that sends a tree consolidated beforehand, as trees of tdict_create_from() are. This tree is not
-        refilled between verifications."""
+        """Adds a way that sends a consolidated tree, which has one storage, as trees of tdict_create_from() do. This
+        tree is not refilled between verifications."""
         self.fill(self.host, 1)
         self.filled = True
         self.td_tree = td.consolidate(pin_memory=True) if pinned else td.consolidate()
@@ -308,7 +308,7 @@ class DevicePeer:
 
     # Requests.
     def do_once(self, way):
-        """Runs a way once and drops its result. Returns (seconds, None), where the seconds include the drop."""
+        """Runs a way once and releases its result. Returns (seconds, None). The seconds include the release."""
         begin = clock()
         result = self.ways[way][0]()
         if isinstance(result, Returned):

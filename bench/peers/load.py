@@ -14,8 +14,8 @@ WAY is one of
 
 The line has the seconds of the first call, which is made after the CUDA context was created, and the seconds of later
 calls: at least one and at most --repeat. After --seconds, no further call starts. Before each call, the file is read
-once to fill the page cache. Eight tensors of the first result are compared with the file. If a way cannot be
-measured, the field "error" gives the reason. Without a GPU, the ways that support it load to the cpu.
+once to fill the page cache. Eight tensors of the first result are compared with the file. If a way cannot be measured,
+the line has the reason in the field "error". Without a GPU, the ways that support it load to the cpu.
 
 Without access to a package registry, install these wheels (Python 3.12, x86-64) besides torch and safetensors:
   fastsafetensors-0.5.0-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl, 2.7 MB (needs typer)

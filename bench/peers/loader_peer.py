@@ -1,12 +1,12 @@
-"""Does the work of tdict's loader in PyTorch and TensorDict: fetches random windows of a token shard, or random samples
-of seven tensors in memory, collates them into batches and moves the batches to the GPU. The requests are {"op":
+"""Does the same as tdict's loader, with PyTorch and TensorDict: fetches random windows of a token shard, or random
+samples of seven tensors in memory, collates them into batches and moves the batches to the GPU. The requests are {"op":
 "hello"}, {"op": "quit"} and {"op": "run", "work", "way", "workers", "pin", "batched", "seconds", "shard", "samples",
 "batch"}, which returns "batches_per_second".
 
 The ways are: dataloader (torch.utils.data.DataLoader; with "batched", its sampler yields whole batches, so that one
 indexing operation fetches a batch), loop (a hand-written loop that gathers each batch with one indexing operation into
 one of two pinned buffers), tensordict (a DataLoader over a TensorDict, which fetches each batch with one indexing
-operation; samples only). With tensordict, DataLoader pins each batch if "pin" is true, else TensorDict.to() pins it."""
+operation; samples only). With tensordict, DataLoader pins each batch if "pin" is true, or else TensorDict.to() does."""
 
 import time
 

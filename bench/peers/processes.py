@@ -2,8 +2,8 @@
 processes may use only a few processors. Needs only the standard library.
 
 Before the clock starts, each process opens the library's context or loads the peer's module, and makes its sources. The
-processes of a row run in two waves. The processes of a wave prepare at the same time, but do the measured work one
-after another."""
+processes of a row run in two waves. The processes of a wave prepare at the same time, but are measured one after
+another."""
 import os
 import statistics
 import sys

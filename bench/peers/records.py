@@ -120,7 +120,7 @@ def earlier(record, row):
 
 
 def merge(records):
-    """Merges records of the same device. If several records reached a row, the last of them provides it."""
+    """Merges records of the same device. If several records have a row, the result has the row of the last of them."""
     merged = None
     for record in records:
         if merged is None:

@@ -3,8 +3,9 @@
 
 usage: replay_gpu.py [DEVICE [ROWS]]     DEVICE: cuda (default if there is a GPU) or cpu
 PyTorch and TensorDict must be installed for this Python. Actor threads write transitions by index assignment, and the
-learner reads samples with lists of random positions on the device. The exit status is 0 if all checked samples have the
-right checksum. As in the example, write times include making the transitions, here with PyTorch's random generator."""
+learner reads samples with lists of random positions on the device. The exit status is 0 if all checked samples have
+correct checksums. As in the example, write times include making the transitions, here with PyTorch's random
+generator."""
 
 import sys
 import threading
@@ -29,8 +30,8 @@ def empty(rows, device, pinned=False):
 
 
 def checksum(rows):
-    """Returns the checksum of each row: 1 plus the sum of its words. The 1 makes unwritten rows, which are all zeros,
-    fail."""
+    """Returns the checksum of each row: 1 plus the sum of its words. The 1 makes the check fail for unwritten rows,
+    which are all zeros."""
     total = torch.ones(rows.batch_size[0], dtype=torch.int64)
     for name in FLOATS:
         total += rows[name].reshape(rows.batch_size[0], -1).view(torch.int32).sum(1, dtype=torch.int64)

@@ -265,7 +265,7 @@ class TorchPeer(worker.Peer):
         return self.percentile(times)
 
     def start(self, setting, tree):
-        """Performs the row's operation on a new thread. Returns the thread, and an Event that is set at the end."""
+        """Performs the row's operation on a new thread. Returns the thread, and an Event that it sets at the end."""
         done = threading.Event()
 
         def move():
@@ -313,7 +313,7 @@ class TorchPeer(worker.Peer):
         self.release()
         return max(times)
 
-    # Rows in which each repetition is the first work of a process.
+    # Rows in which each repetition runs in a new process.
     def sample_first(self, setting, tree):
         if self.kept_result is None and self.gpu:
             begin = clock()

@@ -109,7 +109,7 @@ class Peer:
         raise NotImplementedError
 
     def verify(self, setting):
-        """Does the work once. Raises an exception if the result is wrong. Returns approximate seconds, or None."""
+        """Runs the row once. Raises an exception if the result is wrong. Returns approximate seconds, or None."""
         raise NotImplementedError
 
     # Functions that all peers share.

@@ -14,7 +14,6 @@
 #include "support/scoped.h"
 #include "tdict/tdict.h"
 
-/* The exit codes of the program. */
 enum { BENCH_OK = 0, BENCH_FAILED = 1, BENCH_USAGE = 2, BENCH_DIFFERS = 3 };
 
 /* A scenario. `run` gets the scenario's command line, with "tdict-bench NAME" as argv[0], and returns an exit code. */
@@ -37,7 +36,7 @@ double bench_now(void);
 double bench_cpu_seconds(void);
 
 /* Returns the next number of the generator SplitMix64 (Steele, Lea and Flood), and updates the state. Different states
- * give different numbers. Does not use the library under test. */
+ * produce different numbers. Does not use the library under test. */
 uint64_t bench_random(uint64_t *state);
 
 /* The measured times of one row, oldest first. The caller of bench_samples_reserve() owns the memory. */
@@ -75,7 +74,7 @@ void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)
 void bench_progress_end(void);
 /* The progress of work that may take longer than two seconds. */
 typedef struct bench_bar {
-  double begin, total; /* the time of bench_bar_start(); the amount of work in any unit */
+  double begin, total; /* when bench_bar_start() was called, in seconds; the amount of work in any unit */
 } bench_bar;
 bench_bar bench_bar_start(double total);
 /* Prints a progress line as bench_progress() does. After two seconds, the line also has a bar and the estimated time

@@ -8,7 +8,7 @@
 #include "bench.h"
 #include "raw.h"
 
-/* A number of leaves of equal size. For float32, the size is a multiple of 4 bytes. */
+/* A group of leaves of equal size. For float32, the size is a multiple of 4 bytes. */
 typedef struct check_group {
   int64_t leaves;
   size_t leaf_bytes;

@@ -16,7 +16,7 @@
 typedef struct comm_trees {
   tdict_context *context; /* borrowed */
   int rank, world;
-  int64_t leaves, elements; /* `elements`: in each leaf of `whole`; a multiple of `world` */
+  int64_t leaves, elements; /* `elements`: number in each leaf of `whole`; a multiple of `world` */
   tdict_tree *whole, *part; /* on the device of the communicator; a leaf of `part` has elements / world elements */
   float **whole_data, **part_data; /* the addresses of the leaves */
 } comm_trees;
@@ -34,7 +34,7 @@ size_t comm_trees_bytes(const comm_trees *t); /* returns the bytes of `whole` */
 /* Describes the values that fill a tree: random multiples of 1/256 between -128 and 128, or sums of them. Sums of up to
  * 256 such values are exact in any order. */
 typedef struct comm_numbers {
-  uint64_t salt;   /* different salts give different values */
+  uint64_t salt;   /* different salts produce different values */
   int first_rank;  /* the first rank whose values are added */
   int count_ranks; /* the number of ranks whose values are added; 0: all values are 0 */
   bool is_corrupt; /* one value is wrong, which verification must find */
@@ -42,7 +42,6 @@ typedef struct comm_numbers {
 /* Fills `tree`, which is t->whole or t->part. t->part gets the values of this rank's range in t->whole. */
 bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers *numbers);
 
-/* A result to verify. */
 typedef struct comm_result {
   const tdict_tree *tree;
   bool is_part;    /* the result corresponds to `part`; false: to `whole` */
@@ -94,7 +93,6 @@ void comm_settings_default(comm_settings *s);
       FLAG_OPTION("separate", &(s)->is_separate, "allocate each leaf alone (default: all leaves in one storage)"), \
       FLAG_OPTION("corrupt", &(s)->is_corrupt, "self-test: send a wrong number, which the verification must find")
 
-/* The state of a rank. */
 typedef struct comm_rank {
   tdict_context *context;
   tdict_comm *comm;

@@ -71,7 +71,7 @@ static bool get_all(bench_job *job, int unused, tdict_tree **out) {
   return found == s->leaves;
 }
 
-/* Checks that the tree that is built has all leaves, and that every leaf is found and visited. */
+/* Checks that the built tree has all leaves, and that every leaf is found and visited. */
 static int container_verify(bench_job *job) {
   const check_source *s = &job->place->sources[0];
   scoped_tree tree = NULL;

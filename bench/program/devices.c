@@ -73,7 +73,6 @@ static tdict_status split_and_move_each(devices_job *job, tdict_tree **trees, td
   return status;
 }
 
-/* A row of the table. */
 struct devices_row {
   const char *name;
   bool pinned, is_split, is_small;

@@ -18,7 +18,7 @@ static json_t *line_or_null(const char *path) {
   return bench_read_field(path, "", text, sizeof text) ? json_string(text) : json_null();
 }
 
-/* Returns the list of processors that the process may use, for example "0-3,8", or null. */
+/* Returns the list of processors that the process may use, for example "0-3,8", or JSON null. */
 static json_t *cpu_mask(void) {
   tdict_cpus set;
   char text[1024];

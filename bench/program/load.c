@@ -10,8 +10,8 @@
 #include "load.h"
 #include "tdict/io.h"
 
-enum { FIRST, STEADY, OPEN, LINE, FILE_ROWS }; /* the rows of a file in the page cache */
-enum { LIBRARY, DIRECT, BUFFERED, COLD_ROWS }; /* the rows of cold reads */
+enum { FIRST, STEADY, OPEN, LINE, FILE_ROWS }; /* the rows for a file in the page cache */
+enum { LIBRARY, DIRECT, BUFFERED, COLD_ROWS }; /* the rows for cold reads */
 static const char *const work_names[LOAD_WORKS] = {"even", "mixed", "many", "cold", "save"};
 static const load_shape *const shapes[LOAD_COLD] = {&load_even, &load_mixed, &load_many};
 static const int64_t small_bytes = 4000000;
@@ -146,7 +146,7 @@ static json_t *put_memory(const char *name, const load_memory *m, const tdict_tr
 }
 
 /* Measures the first load in each of several new contexts. Verifies the result in the last context, and leaves this
- * context open. Sets *memory to what the first context used. */
+ * context open. Sets *memory to the host memory that the first load used. */
 static int measure_first(load_job *job, const load_file *f, load_row *row, json_t **memory) {
   const bench_bar bar = bench_bar_start((double)job->options.contexts);
   for (int64_t i = 0; i < job->options.contexts; i++) {

@@ -26,7 +26,7 @@ static uint64_t even_bytes(int64_t leaf) {
 }
 static void even_name(int64_t leaf, char *buffer, size_t size) { snprintf(buffer, size, "%" PRId64, leaf); }
 
-/* The shape "mixed" is like a language model: 32 layers of 9 tensors each, then the embedding and the last norm. */
+/* The shape "mixed" resembles a language model: 32 layers of 9 tensors each, then the embedding and the last norm. */
 static const struct {
   const char *name;
   uint64_t bytes;

@@ -48,7 +48,7 @@ static bool write_once(save_state *s, bench_samples *samples) {
   return true;
 }
 
-/* Loads the saved file with the library, whose loads the other works verify, and compares all bytes with the source. */
+/* Loads the saved file with the library, whose loads other workloads verify, and compares all bytes with the source. */
 static int verify_save(load_job *job, save_state *s) {
   scoped_tree back = NULL;
   if (!bench_ok("the saved file", tdict_load(job->place.context, s->path, job->place.device, NULL, &back, err)))

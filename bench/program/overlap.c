@@ -10,7 +10,7 @@
 enum { ALONE = 5, MOMENTS = 6 };
 typedef struct overlap_state {
   double alone;       /* median seconds of the transfer without a kernel */
-  double at[MOMENTS]; /* when each step ended, in seconds; watch_repetition() measures it */
+  double at[MOMENTS]; /* when each step finished, in seconds; set by watch_repetition() */
   int64_t kernel_ns;
   int next; /* the index of the next source tree */
 } overlap_state;
@@ -42,7 +42,7 @@ static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {
   return move_start(job, tree, strcmp(job->row.calls, "same_stream") == 0 ? &stream : NULL, out);
 }
 
-/* Launches the kernel, starts the transfer, and waits for both to end. */
+/* Launches the kernel, starts the transfer, and waits for both to finish. */
 static bool overlap_make(bench_job *job, int tree, tdict_tree **out) {
   tdict_future *future = NULL;
   return launch_kernel(job) && begin_transfer(job, tree, &future) && move_end(job, future, out) && finish_kernel(job);
@@ -62,7 +62,7 @@ static bool move_alone(void *user, int unused, double *seconds) {
 }
 
 /* Runs one repetition. Records when the launch (1) and the call of the transfer (2) returned, and polls to find when
- * the transfer (3) and the kernel (4) ended. */
+ * the transfer (3) and the kernel (4) finished. */
 static bool watch_repetition(bench_job *job) {
   overlap_state *state = job->state;
   tdict_future *future = NULL;

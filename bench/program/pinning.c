@@ -14,7 +14,6 @@ typedef struct pinning_options {
   int64_t bytes, piece_bytes;
 } pinning_options;
 
-/* The samples of all repetitions. */
 typedef union times {
   struct {
     bench_samples pin, pin_wait, unpin, unpin_wait;
@@ -50,8 +49,8 @@ static bool unpin_block(void *user) {
   return true;
 }
 
-/* Runs `work` on the second thread, and makes small copies meanwhile. Adds the time of `work` to `seconds` and the time
- * of the longest copy to `waits`. */
+/* Runs `work` on the second thread, and makes small copies on this thread. Adds the time of `work` to `seconds` and the
+ * time of the longest copy to `waits`. */
 static bool copy_during(pinner *p, bool (*work)(void *), bench_samples *seconds, bench_samples *waits) {
   double took, longest;
   if (!own_copy_beside(&p->job->own, work, p, &took, &longest)) return false;

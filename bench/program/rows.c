@@ -58,7 +58,6 @@ static json_t *result_json(const bench_job *job, const row_result *r, const benc
   return record;
 }
 
-/* The state of a run of a scenario. */
 typedef struct rows_run {
   const rows_options *options;
   const bench_scenario *scenario;
@@ -75,7 +74,7 @@ typedef struct rows_run {
   int turn;                     /* number of library repetitions of this row so far, including warm-ups */
 } rows_run;
 
-/* Runs a repetition of LINE, DRIVER or LIBRARY. If the row does not have it, sets *seconds to a negative time. */
+/* Runs a repetition of LINE, DRIVER or LIBRARY. If the row has no such times, sets *seconds to a negative time. */
 static bool sample_once(void *user, int work, double *seconds) {
   rows_run *run = user;
   bench_job *job = run->job;
@@ -175,7 +174,6 @@ static bool write_outputs(const rows_run *run, int argc, char **argv) {
   return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
 }
 
-/* Prints the notes below the table. */
 static void print_row_notes(const rows_run *run) {
   char calls[64], trees[64] = "";
   snprintf(calls, sizeof calls,

@@ -1,8 +1,8 @@
-/* Declares the rows of scenarios. A row measures an operation of the library, such as a transfer, in turn with the same
- * operation done by plain driver calls, if possible. The *line*, one driver copy from one pinned buffer, is the
- * reference for all rates. `tdict-bench SCENARIO` measures only the library and the driver. `bench/peers/compare`
- * measures rows through `tdict-bench worker`, and the same operations in other libraries, which get the description
- * that rows_describe() returns. Ownership: the caller that opens a place or job closes it. Thread rule: one thread. */
+/* Declares the rows of scenarios. A row measures an operation of the library, such as a transfer. If plain driver calls
+ * can do the same, the two take turns. The *line*, one driver copy from one pinned buffer, is the reference for all
+ * rates. `tdict-bench SCENARIO` measures only the library and the driver. `bench/peers/compare` measures rows through
+ * `tdict-bench worker`, and the same operations in other libraries, which get the description that rows_describe()
+ * returns. Ownership: the caller that opens a place or job closes it. Thread rule: one thread. */
 #ifndef TDICT_BENCH_ROWS_H
 #define TDICT_BENCH_ROWS_H
 
@@ -101,7 +101,7 @@ json_t *place_record(const bench_place *p, const char *scenario, int argc, char 
 bool place_furnish(
     bench_place *p); /* allocates the memory for the line and for reading back; place_open() calls it unless `bare` */
 tdict_stream place_stream(const bench_place *p); /* raw_stream(), or the stream on the simulated device */
-/* Queues a kernel on place_stream() that takes *ns nanoseconds. *ns must stay valid until the kernel has ended. */
+/* Queues a kernel on place_stream() that takes *ns nanoseconds. *ns must stay valid until the kernel has finished. */
 bool place_spin(const bench_place *p, int64_t *ns);
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
 bool place_line(bench_place *p, double *seconds); /* makes a line copy and waits for it */

@@ -111,7 +111,7 @@ static bool open_pass(share_job *job, const pass *p) {
 }
 
 static void close_pass(share_job *job) {
-  tdict_share_ring_destroy(job->ring); /* this also ends the worker */
+  tdict_share_ring_destroy(job->ring); /* this also makes the worker exit */
   job->ring = NULL;
   if (job->worker) waitpid(job->worker, NULL, 0);
   job->worker = 0;

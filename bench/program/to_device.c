@@ -24,7 +24,7 @@ typedef struct to_device_way {
   const char *name;
   int32_t mode, threads; /* threads: -1 lets the library choose */
 } to_device_way;
-enum { LINE, DRIVER, FIRST_WAY, WAYS = 8, WORKS = FIRST_WAY + WAYS }; /* the works, which are measured in turn */
+enum { LINE, DRIVER, FIRST_WAY, WAYS = 8, WORKS = FIRST_WAY + WAYS }; /* the operations, which are measured in turn */
 static const to_device_way ways[WAYS] = {
     {"blocking", TDICT_MODE_BLOCKING, -1},
     {"non_blocking", TDICT_MODE_NON_BLOCKING, -1},
@@ -126,7 +126,7 @@ static int verify_ways(to_device_job *job) {
   return answer;
 }
 
-/* Runs one of the works once and measures its time. The time of a way includes the allocation and the release of the
+/* Runs operation `work` once and measures its time. The time of a way includes the allocation and the release of the
  * result. DRIVER copies leaf by leaf from pageable memory with driver calls, as a program without a library would. */
 static bool measure_once(void *user, int work, double *seconds) {
   to_device_job *job = user;

@@ -31,7 +31,7 @@ typedef struct tune_job {
   tdict_tuning table; /* the resulting table */
   int64_t tried;
   double begin, weight, done; /* start time; total weight of all sizes; weight of the sizes up to the current one */
-  int num_sizes, num_cut;     /* all sizes; sizes whose search the time limit ended */
+  int num_sizes, num_cut;     /* all sizes; sizes whose search the time limit cut short */
   char at[96];                /* the current size, for the progress line */
   json_t *rows;
 } tune_job;

@@ -118,7 +118,8 @@ def layer_of_include(name):
 
 
 def room(name):
-    """Returns the number of a file's room. The path is relative to src/. context.c has the highest number."""
+    """Returns the number of a file's room, lowest first. The path is relative to src/. context.c has the highest
+    number."""
     folder = name.split("/")[0]
     return ROOMS.index(folder) if folder in ROOMS else len(ROOMS)
 

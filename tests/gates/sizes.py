@@ -3,8 +3,8 @@
 usage: sizes.py ROOT
 Files have at most 600 lines (public headers 400), lines of C and C++ 120 columns, functions 60 lines, parameter lists 6
 parameters. Collective operations of communicators, which follow NCCL and MPI, may have 8 parameters, and so may
-tdict_visit() and tdict_apply(), which have a callback. tdict_create_from() has two arrays with their lengths, so it may
-have 7. MPI functions that a test replaces may have any number."""
+tdict_visit() and tdict_apply(), which take a callback. tdict_create_from(), which takes two arrays with their lengths,
+may have 7. MPI functions that a test replaces may have any number."""
 
 import re
 

@@ -61,7 +61,7 @@ def root_argument():
 
 
 def limits(root, gate):
-    """Returns the limits of a gate by name. If a name occurs twice in the table, the last limit counts."""
+    """Returns the limits of a gate by name. If a name occurs twice, the last limit applies."""
     table = configparser.ConfigParser(strict=False)
     table.read(root / "tests/gates/limits.ini")
     return {name: int(limit) for name, limit in table[gate].items()}

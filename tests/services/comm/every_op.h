@@ -78,7 +78,7 @@ static inline void op_check_all(const rig *g, int status, const char *path, cons
     assert_null(g->ranks[r].got);
   }
 }
-/* Checks that a broadcast still works on all ranks, and that no message is left unread. */
+/* Checks that a broadcast still succeeds on all ranks, and that no message is left unread. */
 static inline void op_check_usable(rig *g, tdict_tree *tree) {
   op_case c = {0};
   for (int r = 0; r < g->world; r++) c.of[r] = (op_args){.op = OP_BROADCAST, .tree = tree};

@@ -1,5 +1,5 @@
-/* Runs ranks as threads, for the tests of communicators. A case passes a function that does the work of one rank. Ranks
- * do not assert: they note the first error, and the main thread then fails the case. */
+/* Runs ranks as threads, for the tests of communicators. A case passes a function that each rank runs. Ranks do not
+ * assert: they record the first error, and the main thread then fails the case. */
 #ifndef TDICT_TESTS_SERVICES_COMM_RIG_H
 #define TDICT_TESTS_SERVICES_COMM_RIG_H
 
@@ -40,7 +40,7 @@ static inline void rig_note(rig_rank *r, const char *where, int line, const char
   do {                                                                      \
     if (!(condition)) rig_note((r), __FILE__, __LINE__, "not " #condition); \
   } while (0)
-/* Makes a call and notes an error if the call fails. The call can use `err`. */
+/* Makes a call, and records the error if the call fails. The call can use `err`. */
 #define rig_ok(r, call)                                                                                            \
   do {                                                                                                             \
     tdict_error *err = &(r)->error;                                                                                \
@@ -91,7 +91,7 @@ static inline void *rig_thread(void *rank) {
   r->rig->run(r);
   return NULL;
 }
-/* Runs a function on a thread for each rank, and fails if a rank has noted an error. */
+/* Runs a function on a thread for each rank, and fails if a rank has recorded an error. */
 static inline void rig_run(rig *g, void (*run)(rig_rank *r), void *user) {
   g->run = run;
   g->user = user;

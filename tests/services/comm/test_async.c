@@ -159,7 +159,7 @@ static tdict_status note_exchange(void *self, const void *src, void *dst, size_t
   exchanged_on = pthread_self();
   return real_exchange(self, src, dst, num_bytes, timeout_ns, err);
 }
-/* Makes a communicator of one rank whose table notes the thread that exchanges headers. */
+/* Makes a communicator of one rank whose table records which thread exchanges headers. */
 static tdict_comm *lonely_comm(rig *g, bool on_calling_thread) {
   tdict_comm_table table = g->ranks[0].table;
   real_exchange = table.exchange;

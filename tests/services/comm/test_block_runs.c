@@ -59,7 +59,7 @@ CASE(comm_runs_refuse_bytes_that_do_not_fit) {
   scoped_tree tree = td_tree("[4] a:f32[4,3] b:f32[4,3] c:u8[4]");
   scoped_schema schema = schema_of(tree);
   const tdict_block_runs *runs = runs_of(&cache, schema, 0);
-  const int64_t fits = INT64_MAX / 32; /* 25 bytes a row, and padding */
+  const int64_t fits = INT64_MAX / 32; /* 25 bytes per row, plus padding */
   assert_true(tdict_block_runs_measure(runs, fits, &bytes, &padding));
   assert_in_range(bytes, 25 * (size_t)fits, 25 * (size_t)fits + 3 * 255);
   assert_false(tdict_block_runs_measure(runs, INT64_MAX / 12 - 64, &bytes, &padding)); /* only one tensor would fit */

@@ -85,8 +85,8 @@ DEVICE_CASE(comm_broadcast_into_writes_tied_tensors) {
   for (int r = 0; r < 3; r++) tdict_release(c.into[r]);
 }
 
-/* The tensors are views of one storage, with gaps between them or in another order than a block has. Gaps must not
- * change. */
+/* The tensors are views of one storage, with gaps between them or in a different order than in a block. The bytes in
+ * the gaps must not change. */
 DEVICE_CASE(comm_broadcast_into_keeps_the_bytes_between_tensors) {
   enum { COUNT = 200 };
   scoped_rig g = rig_create(3);

@@ -60,7 +60,7 @@ static bool die_once(int op, int dead, int n, bool silent, int64_t timeout_ns, i
   assert_true(has_died || silent);
   for (int r = 0; r < WORLD; r++) {
     const rig_rank *rank = &g->ranks[r];
-    /* a rank whose own work was done before the death is unaffected */
+    /* a rank that finished before the death is unaffected */
     if ((r != dead || !has_died) && rank->status != TDICT_OK)
       assert_true(rank->status == TDICT_ELOST || (silent && rank->status == TDICT_ETIMEDOUT));
     assert_true(rank->took_ns < timeout_ns + 15 * RIG_SECOND);
@@ -142,7 +142,7 @@ static void abort_or_wait(rig_rank *r) {
     return;
   }
   rig_keep(r, op_call(r, &a->c.of[r->rank], &r->got, err));
-  /* rank 1 may learn of the abort of rank 0 before its own communicator is aborted */
+  /* rank 1 may detect the abort of rank 0 before its own communicator is aborted */
   rig_true(r, r->status == TDICT_ECANCELLED || (r->rank == 1 && r->status == TDICT_ELOST));
   rig_true(r, r->took_ns < 10 * RIG_SECOND);
 }
@@ -184,7 +184,7 @@ CASE(comm_send_reports_dead_ranks) {
         const bool died = thread_world_all_calls(g->threads, dead) > n;
         const int other = g->ranks[1 - dead].status;
         assert_int_equal(g->ranks[dead].status, died ? TDICT_EIO : TDICT_OK);
-        /* the sender is done as soon as the elements are sent */
+        /* the sender succeeds as soon as the elements are sent */
         assert_true(other == TDICT_ELOST || (silent && other == TDICT_ETIMEDOUT) || (dead == 1 && other == TDICT_OK) ||
                     !died);
         tdict_release(a.c.of[0].tree);

@@ -34,7 +34,7 @@ DEVICE_CASE(comm_trees_that_differ_are_named_on_all_ranks) {
         }
         thread_world_forget(g->threads);
         rig_run(g, op_try, &c);
-        /* if the wrong rank is the one that others are compared with (the root, or rank 0), its key is named */
+        /* if the other ranks are compared with the wrong rank (the root, or rank 0), the error names its key */
         const bool has_root = op == OP_BROADCAST_INTO || op == OP_GATHER_TO;
         const bool is_first = wrong == (has_root ? 1 : 0);
         const char *path = t == 0 && is_first ? "child.c" : tries[t].path;

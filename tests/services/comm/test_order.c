@@ -184,8 +184,8 @@ GPU_CASE(comm_calls_wait_for_transfers) {
   }
 }
 
-/* The transfers wait for a stream that a gate blocks. The gate opens when all ranks wait. The blocked function runs on
- * a second device, so it does not block the copies of the calls. */
+/* The transfers wait for a stream that a gate blocks. The gate opens when all ranks wait. The gate is on a second
+ * device, so it does not block the copies of the calls. */
 SIM_CASE(comm_calls_wait_for_blocked_transfers) {
   enum { MANY = 1024 }; /* with this size, the block of the tree has no padding, so it is sent directly */
   tdict_sim_options sim = td_with(tdict_sim_options, num_devices = 2);

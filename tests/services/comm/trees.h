@@ -140,7 +140,7 @@ static inline bool tree_next_index(const tdict_tensor *t, int64_t *index) {
   return false;
 }
 
-/* Where a part lies in `whole`. Element [i...] of the part is element [from, i...] of `whole` if is_stack is set.
+/* The place of a part in `whole`. Element [i...] of the part is element [from, i...] of `whole` if is_stack is set.
  * Otherwise `from` is added to the index in dimension `dim`. */
 typedef struct tree_place {
   const tdict_tree *whole;
@@ -175,7 +175,7 @@ static inline tdict_status tree_check_leaf(void *user, const tdict_entry *entry,
   } while (tree_next_index(part, index));
   return TDICT_OK;
 }
-/* Checks that the host tree `whole` holds the host tree `part`. If `dim` is -1, the trees must be equal. */
+/* Checks that the host tree `whole` contains the host tree `part`. If `dim` is -1, the trees must be equal. */
 static inline void tree_check_part(const tdict_tree *whole, const tdict_tree *part, bool is_stack, int dim,
                                    int64_t from) {
   tree_place p = {whole, is_stack, dim, from, 0};

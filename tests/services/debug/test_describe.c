@@ -282,7 +282,7 @@ static void wait_for_flag(void *user) {
   while (!atomic_load((_Atomic(bool) *)user)) sched_yield();
 }
 
-/* Without a file, tdict_describe() does not read bytes that queued work of a stream may still write. */
+/* Without a file, tdict_describe() does not read bytes that work queued on a stream may still write. */
 SIM_CASE(dump_does_not_wait_for_streams) {
   scoped_context c = td_context(NULL);
   tdict_memory *pinned = tdict_pinned_memory(c);

@@ -258,7 +258,7 @@ CASE(records_write_scatters) {
   }
 }
 
-/* Replaces the last field of a good tree with a wrong one. The write must then write nothing. */
+/* Replaces the last field of a good tree with a wrong one. The call must then write nothing. */
 CASE(records_write_checks_first) {
   TD_FREED particle *p = random_records(5, 20), *before = random_records(5, 20);
   tdict_records r = records_of(p, 5);

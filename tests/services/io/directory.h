@@ -44,7 +44,6 @@ static inline void refuse(const char *path, tdict_status status, const char *tex
 }
 
 #ifdef GOLDEN_FOLDER /* see modules.cmake */
-/* Returns the path of a golden file. */
 static inline const char *golden(const char *name) {
   static char paths[4][PATH_BYTES];
   static int next;

@@ -17,7 +17,7 @@ typedef enum fault { FAULT_NONE, FAULT_FAIL, FAULT_KILL_BEFORE, FAULT_KILL_AFTER
 static fault chosen;
 static int fault_at = -1;  /* the fault happens at call number fault_at */
 static int again_at = -1;  /* the fault happens at this call, too */
-static _Atomic(int) calls; /* number of calls while `chosen` is set */
+static _Atomic(int) calls; /* number of calls made while `chosen` is set */
 static int fault_errno = EIO;
 static const char *only_call;        /* if not NULL, other calls are neither counted nor changed */
 static const char *fault_call;       /* name of the call that failed */

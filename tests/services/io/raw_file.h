@@ -23,7 +23,7 @@ typedef struct raw_file {
   size_t size, data_bytes;
 } raw_file;
 
-/* The names of file_dtypes in safetensors files. */
+/* The names that safetensors files use for file_dtypes. */
 static const char *const raw_dtype_names[] = {"BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
                                               "BF16", "I32", "U32", "F32",     "C64",     "F64", "I64", "U64"};
 

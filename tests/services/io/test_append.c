@@ -307,7 +307,7 @@ CASE(append_follows_no_links) {
   release_all(parts, 2);
 }
 
-/* An append changes only the numbers of rows, even in a meta.json with unusual spaces and escapes. */
+/* An append changes only the row counts in a meta.json, even if it has unusual spaces and escapes. */
 CASE(append_keeps_the_other_bytes_of_a_meta_json) {
   static const char saved[] =
       " { \"shape\" : [ 0 ] , \"x\":{\"shape\": [0\t, 2],\"dtype\":\"torch.\\u0069nt8\" , \"device\":\"cpu\"},\n"

@@ -156,7 +156,7 @@ CASE(consolidated_file_refuses_broken_files) {
     write_consolidated(in(&f, "x"), attacks[i].payload, attacks[i].json);
     refuse(in(&f, "x"), attacks[i].status, attacks[i].text);
   }
-  /* If the length at the end does not lead to such JSON, the file is not a consolidated file. */
+  /* If no such JSON is at the place that the final length names, the file is not a consolidated file. */
   static const uint64_t lengths[] = {0, 1, 7, 100, UINT64_MAX, (uint64_t)INT64_MAX, UINT64_MAX - 7};
   static const char json[] = TD("", "", "");
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {

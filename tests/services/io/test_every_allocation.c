@@ -97,7 +97,7 @@ CASE(every_allocation_of_an_open_fails_once) {
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
     scoped_directory f = folder_create();
     scoped_tree tree = save_tree(&f, &formats[i]);
-    /* A folder with an index can also be opened by the path of the folder. */
+    /* An index can also be opened by the path of its folder. */
     const bool is_index = formats[i].max_shard_bytes != 0;
     for (int by_folder = 0; by_folder <= is_index; by_folder++) {
       int64_t rounds = 0;

@@ -22,12 +22,11 @@ static void write_file(const folder *f, const char *name, const tdict_io_text *t
 
 typedef struct list_case {
   const char *list;
-  const char *name;                         /* of the file or folder */
+  const char *name;                         /* name of the file or folder */
   void (*make)(const folder *f, int count); /* NULL: a consolidated file with the strings below */
   const char *start, *member, *end;
 } list_case;
 
-/* Writes a safetensors file with this header. */
 static void write_header(const folder *f, const char *name, const tdict_io_text *header) {
   assert_false(header->has_failed);
   write_safetensors(in(f, name), header->bytes, header->length, 0);

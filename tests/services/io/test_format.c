@@ -21,8 +21,7 @@ static void check_round_trip(const char *path, const tdict_tree *tree, tdict_fil
   ignores_order = false;
 }
 
-/* Saves a tensor whose bytes are a complete file of some format. These bytes lie at the end or the start of the saved
- * file. */
+/* Saves a tensor whose bytes are a complete file of some format. The saved file ends or begins with these bytes. */
 CASE(format_is_not_decided_by_the_elements) {
   static const tdict_file_format formats[] = {TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_NPY, TDICT_FORMAT_CONSOLIDATED,
                                               TDICT_FORMAT_NPZ};
@@ -42,7 +41,7 @@ CASE(format_is_not_decided_by_the_elements) {
   }
 }
 
-/* A header decides the format even if the library cannot read its dtype. */
+/* A header determines the format even if the library does not support its dtype. */
 CASE(format_of_a_start_that_cannot_be_read) {
   static const char header[] = "{\"x\":{\"dtype\":\"F8_E8M0\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}";
   scoped_folder f = folder_create();

@@ -5,7 +5,7 @@
 
 #include "raw_file.h"
 
-/* What happens at a read. */
+/* What happens to a read. */
 typedef enum fault { FAULT_NONE, FAULT_FAIL, FAULT_FAIL_ALL, FAULT_SHRINK, FAULT_INTERRUPT } fault;
 static fault chosen;
 static _Atomic(int) reads; /* number of reads of elements; the fault happens at read number fault_at */

@@ -147,7 +147,7 @@ CASE(load_checks_offsets) {
   static const int64_t good[] = {0, 2, 3, 5};
   static const struct {
     int64_t at[4];
-    const char *text; /* NULL: the load returns the rows 1 and 2 */
+    const char *text; /* NULL: the load returns rows 1 and 2 */
   } cases[] = {{{0, 2, 3, 5}, NULL},
                {{1, 2, 3, 5}, "are wrong"},
                {{0, 2, 3, 4}, "are wrong"},

@@ -1,4 +1,4 @@
-/* Tests the metadata of safetensors files: opening, saving, and that no entry is lost. */
+/* Tests the metadata of safetensors files: opens and saves, with no entry lost. */
 #include "files.h"
 #include "tdict/io.h"
 

@@ -159,7 +159,7 @@ CASE(open_renames_prefixes) {
   assert_int_equal(tdict_num_keys(tree), 1);
   td_release(tree);
   o = tdict_open_options_default();
-  o.strip_prefix = "u8"; /* the prefix is a leaf, which keeps its path */
+  o.strip_prefix = "u8"; /* the prefix is the path of a leaf, which keeps this path */
   tree = open_with(golden_path(), o);
   assert_true(tdict_has(tree, "u8"));
 }

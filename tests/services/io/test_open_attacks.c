@@ -12,7 +12,7 @@ static void refuse(const char *path, tdict_status status, const char *text, cons
 }
 
 typedef struct attack {
-  const char *header; /* the header; the test adds the right length and data */
+  const char *header; /* the header; the test adds its length and the data */
   size_t data_bytes;
   tdict_status status;
   const char *text;
@@ -225,7 +225,7 @@ CASE(open_names_shards_that_are_zip_files) {
   write_bytes(in(&f, "i.json"), index, sizeof index - 1);
   write_bytes(in(&f, "shard"), zip, sizeof zip - 1);
   refuse(in(&f, "i.json"), TDICT_EFORMAT, "open: the file is a zip file, perhaps of torch.save()", in(&f, "shard"));
-  write_bytes(in(&f, "shard"), zip, 3); /* too short for a length and for the start of a zip file */
+  write_bytes(in(&f, "shard"), zip, 3); /* too short for a header length, and for the magic number of a zip file */
   refuse(in(&f, "i.json"), TDICT_EFORMAT, "the file has 3 bytes", in(&f, "shard"));
 }
 

@@ -138,11 +138,11 @@ CASE(save_shards_have_unique_names) {
   same_trees(third, tree);
 }
 
-/* What the progress function of a save saw. */
+/* What the progress function of a save has recorded. */
 typedef struct seen {
   uint64_t last, total, calls;
   uint64_t ends;     /* number of calls that report all bytes as written */
-  uint64_t stops_at; /* the call that returns false */
+  uint64_t stops_at; /* number of the call that returns false */
   bool is_wrong;
 } seen;
 static bool see(void *user, uint64_t done, uint64_t total) {
@@ -284,7 +284,7 @@ CASE(save_refuses_what_the_format_lacks) {
   td_fails(TDICT_ENOTSUP, "a ragged leaf needs", tdict_save(NULL, path, ragged, &plain, err));
 }
 
-/* Up to 128 levels of trees can be saved. 129 levels are refused, and so is a value with too many JSON levels. */
+/* Up to 128 levels of trees can be saved. 129 levels are refused. A value with too many JSON levels is refused, too. */
 CASE(save_limits_the_depth) {
   scoped_folder f = folder_create();
   scoped_tensor t = NULL;

@@ -111,7 +111,7 @@ CASE(save_and_open_random_trees_in_all_formats) {
     scoped_tree tree = random_tree(&d, (int)roll(&d, 3), batch, 3);
     for (int k = 0; k < NUM_WAYS; k++) accepted[k] += survives(&f, &ways[k], tree);
   }
-  /* Each format must accept some of the trees, or this case would not test it. */
+  /* Each format must accept some of the trees, or this case would not test the format. */
   for (int k = 0; k < NUM_WAYS; k++) assert_true(accepted[k] >= TREES / 50);
 }
 
@@ -139,7 +139,7 @@ CASE(save_and_open_columns_of_more_dimensions) {
   }
 }
 
-/* Reals keep all their bits in files, whatever the rounding mode of the calling thread. */
+/* Files keep all bits of reals, whatever the rounding mode of the calling thread. */
 CASE(save_and_open_reals_in_every_float_environment) {
   enum { COUNT = 500 };
   static tdict_value values[COUNT];

@@ -214,7 +214,7 @@ static void check_shards(const world *w) {
   closedir(dir);
 }
 
-/* Kills a process before and after each call. At most the temporary file, the new shards or one directory are left,
+/* Kills a process before and after each call. At most the temporary file, the new shards or one directory may remain
  * until the next save. */
 static void kill_at_each_call(kind what, way how) {
   int killed = 0, num_left = 0;
@@ -379,7 +379,7 @@ CASE(save_keeps_permissions_of_directories) {
   const mode_t mask = umask(022);
   world w = world_create(MEMMAP, ON_CALLER);
   struct stat info;
-  const bool has_group = chown(w.path, (uid_t)-1, 1234) == 0; /* usually, only root may choose any group */
+  const bool has_group = chown(w.path, (uid_t)-1, 1234) == 0; /* usually, only root may set a group that it is not in */
   assert_int_equal(chmod(w.path, 02750), 0);
   assert_int_equal(chmod(in(&w.f, "m/c.memmap"), 0600), 0);
   assert_int_equal(chmod(in(&w.f, "m/a"), 03711), 0);

@@ -1,6 +1,6 @@
-/* Tests random trees in all formats with all options: a saved tree can be opened and loaded, and is equal. If a save or
- * an append is killed at any moment, the old tree or the new tree is left, and the next save removes all other files.
- * usage: test_io_save_model CASE host [--count TREES] [--seed N] [--folder FOLDER] */
+/* Tests random trees in all formats with all options: an opened or loaded tree equals the saved tree. If a save or an
+ * append is killed at any moment, the files hold the old or the new tree, and the next save removes all others. usage:
+ * test_io_save_model CASE host [--count TREES] [--seed N] [--folder FOLDER] */
 #include <inttypes.h>
 #include <sys/time.h>
 

@@ -54,7 +54,7 @@ CASE(save_keeps_to_a_rate) {
   check_paced(c, in(&f, names[0]), tree, tree, true);
   const int64_t slept = atomic_load(&td_clock.ahead_ns);
   (void)save_timed(c, in(&f, names[0]), tree, 0, false);
-  assert_int_equal(atomic_load(&td_clock.ahead_ns), slept); /* no sleep without a rate, so this case can fail */
+  assert_int_equal(atomic_load(&td_clock.ahead_ns), slept); /* without a rate, a save does not sleep */
   tdict_context_destroy(c);
 }
 

@@ -164,7 +164,7 @@ CASE(saving_orders_a_stream_after_the_snapshot) {
   td_ok(tdict_future_wait(later, NULL, err));
   tdict_future_release(later);
   td_ok(tdict_future_wait(s, NULL, err));
-  td_ok(tdict_future_wait_on_stream(s, stream, NULL, err)); /* nothing to wait for */
+  td_ok(tdict_future_wait_on_stream(s, stream, NULL, err)); /* the save has finished, so there is nothing to wait for */
   end(s);
   check_file(in(&f, "t"), tree);
 }
@@ -185,7 +185,7 @@ CASE(saving_needs_no_room_on_the_device) {
   tdict_save_options o = td_with(tdict_save_options, snapshot = TDICT_SNAPSHOT_DEVICE);
   td_fails(TDICT_ENOMEM, "", tdict_save_async(c, in(&f, "t"), source, &o, &s, err));
   assert_null(s);
-  /* the second save reuses the pinned memory of the first */
+  /* later saves reuse the pinned memory of the first */
   for (int round = 0; round < 3; round++) {
     before = td_memory_counts(tdict_pinned_memory(c));
     end(begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO));

@@ -186,7 +186,7 @@ CASE(zip_checksums_are_compared_on_demand) {
     check_file(c, in(&f, "x"), o, "n/b.npy");
     o = tdict_open_options_default();
   }
-  /* The checksum is wrong, but the bytes are right. An unused compressed entry is not checked. */
+  /* The checksum is wrong, but the bytes are correct. An unused compressed entry is not checked. */
   image m = td;
   set(&m, m.central[0] + 16, 1, 4);
   write_bytes(in(&f, "x"), m.bytes, m.count);
@@ -199,7 +199,7 @@ CASE(zip_checksums_are_compared_on_demand) {
   check_file(c, in(&f, "x"), o, NULL);
 }
 
-/* Checks entries that are larger than a buffer. The other formats have no checksums. */
+/* Damages entries that are larger than a buffer. The other formats have no checksums. */
 CASE(zip_checksums_cover_large_entries) {
   enum { FLOATS = 700001 };
   scoped_directory f = folder_create();

@@ -19,7 +19,7 @@ typedef struct numbers {
   int64_t fail_at; /* every fetch of this sample fails; -1: none */
   int delay_us;    /* a fetch sleeps for a shorter time, which depends on the index */
   atomic_int released, fetches, batches, running, most_running, out_of_order;
-  atomic_llong last;    /* the index fetched last, for datasets in order */
+  atomic_llong last;    /* the index fetched last, for datasets that are read in order */
   pthread_mutex_t gate; /* locked by a test: fetches of sample `gated` wait here */
   atomic_bool at_gate;  /* a fetch waits at the gate */
   int64_t gated;

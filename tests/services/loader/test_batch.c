@@ -85,7 +85,7 @@ DEVICE_CASE(loader_errors_in_place) {
           td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));
           tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
           assert_int_equal(s.batch, 6);
-          td_ok(tdict_loader_set_state(l, &s, err)); /* continues after the failed batch */
+          td_ok(tdict_loader_set_state(l, &s, err)); /* skips the failed batch */
           td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           assert_int_equal(read_batch(&y, batch, ids, 2), 2);
           assert_int_equal(ids[0], 12);
@@ -304,7 +304,7 @@ DEVICE_CASE(loader_survives_enomem) {
       td_fail_alloc(k, false);
       tdict_status status = tdict_loader_next(l, tdict_no_stream(), &batch, &why);
       bool fired = td_fail_alloc_stop();
-      if (status == TDICT_OK) { /* no allocation failed, or the loader worked without the memory */
+      if (status == TDICT_OK) { /* no allocation failed, or the loader did without the memory */
         assert_int_equal(read_batch(&y, batch, ids, 4), 4);
         for (int64_t i = 0; i < 4; i++) assert_int_equal(ids[i], i);
         tdict_release(batch);

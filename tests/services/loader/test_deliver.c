@@ -12,14 +12,14 @@ typedef struct reading {
 
 static void read_ids(void *user) {
   reading *r = user;
-  td_rest(); /* if the bytes were reused, the next copy into them would be queued by now */
+  td_rest(); /* a copy that reuses the bytes would be queued by now */
   memcpy(r->out, tdict_sim_host_pointer(r->stream, r->address), r->bytes);
   atomic_store(&r->done, true);
 }
 
 /* Batches are released while slow kernels still read them, but each kernel must read its own batch. Two of three
  * batches are delivered while the device is held. Each transfer occupies one of the pool's eight threads until the
- * device has carried it out, so the device catches up before it is held again. */
+ * device has completed it, so the device catches up before it is held again. */
 SIM_CASE(loader_records_stream_use) {
   enum { COUNT = 120, BATCH = 4, WINDOW = 3 };
   yard y = open_yard();
@@ -58,7 +58,7 @@ static void refuse_streams(tdict_loader *l, const tdict_stream *wrong, int count
   assert_null(batch);
 }
 
-/* A wrong stream is refused before and after the batch has arrived. The next call returns the batch. */
+/* The loader refuses a wrong stream before and after the batch has arrived. The next call returns the batch. */
 SIM_CASE(loader_checks_the_stream_first) {
   scoped_yard y = open_yard(), other = open_yard();
   TD_STREAM(s, y.c, y.device);

@@ -71,7 +71,7 @@ DEVICE_CASE(loader_endless_needs_a_batch) {
   }
 }
 
-/* Together, the ranks get every sample, and one of them twice, so that all ranks get equally many. */
+/* Together, the ranks get every sample, and one of them twice, so that all ranks get the same number of samples. */
 DEVICE_CASE(loader_splits_by_rank) {
   enum { LENGTH = 23, WORLD = 4 };
   scoped_yard y = open_yard();

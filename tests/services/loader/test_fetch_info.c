@@ -125,7 +125,7 @@ static void read_epochs(const yard *y, watched *w, how by, int num_before) {
   assert_in_range(w->opened, 1, 2 * (w->num_workers ? w->num_workers : 1));
 }
 
-/* Together, the ranks fetch each sample. In one epoch, a sample has the same seed in all loaders. */
+/* Together, the ranks fetch each sample. A sample's seed in an epoch is the same in all loaders. */
 DEVICE_CASE(loader_tells_the_place_of_each_sample) {
   scoped_yard y = open_yard();
   tdict_sampler_options so = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_SHUFFLED, seed = 77);

@@ -116,7 +116,7 @@ static tdict_tree *rows_with(const char *path, tdict_tensor *t) {
   return rows;
 }
 
-/* Six rows wrap around the end of the ring, so both parts of an append are checked. The last tensor is wrong. */
+/* Six rows wrap around the end of the ring, so both parts of an append are checked. Only the last tensor is wrong. */
 CASE(replay_append_refuses) {
   scoped_tree tree = rows_from(0, CAPACITY), rows = rows_from(0, 6);
   scoped_replay r = replay_over(tree, 20);

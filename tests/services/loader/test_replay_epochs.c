@@ -235,7 +235,7 @@ CASE(replay_sampler_keeps_its_options) {
   }
 }
 
-/* A restart also works for datasets with a fixed length and for streams: later batches are fetched after the
+/* Restarts loaders of a dataset with a fixed length and of a stream. Later batches must be fetched after the
  * restart. */
 DEVICE_CASE(loader_restart) {
   scoped_yard y = open_yard();

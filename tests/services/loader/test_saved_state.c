@@ -107,8 +107,8 @@ static void refuse_place(tdict_loader *l, int64_t epoch, int64_t batch, const ch
   assert_memory_equal(&now, &was, sizeof now);
 }
 
-/* Sets positions near the limits of int64, for a loader with a length and for a stream. Each is refused, or the loader
- * uses it without overflow. */
+/* Sets positions near the limits of int64, for a loader with a length and for a stream. The loader must refuse each
+ * position, or use it without overflow. */
 CASE(loader_state_refuses_extremes) {
   scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++) {

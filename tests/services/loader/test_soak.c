@@ -1,7 +1,7 @@
 /* Runs loaders for a long time with random settings, delays of workers, pauses of the consumer and failing fetches, and
  * destroys loaders at any stage. Each full epoch has exactly the samples of the dataset, except those of the failed
- * batch. TDICT_TEST_BATCHES (default 1500) sets the number of batches, and TDICT_TEST_SEED the seed, which is
- * printed. */
+ * batch. The environment variable TDICT_TEST_BATCHES (default 1500) sets the number of batches, and TDICT_TEST_SEED
+ * sets the seed. */
 #include "numbers.h"
 
 static uint64_t state;

@@ -23,7 +23,7 @@ DEVICE_CASE(loader_bounds_prefetched_bytes) {
     int32_t ahead = limit ? 3 : 7;
     scoped_loader l = open_loader(&y, &d, &o);
     await_ready(l, ahead);
-    td_rest(); /* more would have been fetched by now */
+    td_rest(); /* any further fetch would have begun by now */
     assert_int_equal(n.fetches, 4 * ahead);
     scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
     await_ready(l, ahead);
@@ -44,7 +44,7 @@ SIM_CASE(loader_limits_transfers_in_flight) {
     td_ok(tdict_sim_hold(y.c, err));
     tdict_loader *l = open_loader(&y, &d, &o);
     await_ready(l, SENT);
-    td_rest(); /* more would have been sent by now */
+    td_rest(); /* any further batch would have been sent by now */
     await_ready(l, SENT);
     for (int i = 0; i < 5000 && n.fetches < 2 * SENT + 2; i++) usleep(1000);
     assert_in_range(n.fetches, 2 * SENT + 2, 2 * (SENT + WORKERS));
@@ -176,7 +176,7 @@ SIM_CASE(loader_reports_stuck_device) {
   }
 }
 
-/* Each call only waits, for a worker or for the device, until it times out. */
+/* Each call waits for a worker or for the device until it times out. */
 SIM_CASE(loader_counts_waiting) {
   enum { TIMES = 4, WAIT_NS = 10000000 };
   for (int at_device = 0; at_device < 2; at_device++) {

@@ -1,5 +1,5 @@
 /* Helpers of cases that mpirun starts as several processes, see run_sizes. All processes run the same case. A process
- * that fails an assertion ends without MPI_Finalize(), and mpirun then ends the others. */
+ * that fails an assertion exits without MPI_Finalize(), and mpirun then kills the others. */
 #ifndef TDICT_TESTS_SERVICES_MPI_JOB_H
 #define TDICT_TESTS_SERVICES_MPI_JOB_H
 
@@ -22,12 +22,12 @@ void drop_table(tdict_comm_table *table);
 void end_job(tdict_comm_table *table);
 #define scoped_job TD_SCOPED(end_job, tdict_comm_table) /* for tables of start_job() */
 
-/* Returns bytes from malloc(), with contents computed from the seed and the rank. Ranks can make each other's bytes. */
+/* Returns bytes from malloc(), with contents computed from the seed and the rank. Any rank can make them. */
 unsigned char *make_bytes(size_t count, uint64_t seed, int rank);
 void check_bytes(const void *found, size_t count, uint64_t seed, int rank);
 
-/* Makes MPI call number `n`, counted from 0 from now on, fail without calling MPI. Only functions that move bytes or
- * reduce are counted. */
+/* Makes MPI call number `n`, counted from 0 after this call, fail without calling MPI. Only functions that move bytes
+ * or reduce are counted. */
 void fail_mpi_call(int n);
 /* Lets all calls succeed again. Returns true if one has failed. */
 bool stop_failing(void);

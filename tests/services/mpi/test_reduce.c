@@ -1,4 +1,4 @@
-/* Tests reductions of the MPI table. The test computes the wanted results from the numbers of all ranks. */
+/* Tests reductions of the MPI table. The test computes the expected results from the numbers of all ranks. */
 #include <math.h>
 
 #include "services/mpi/job.h"
@@ -20,7 +20,7 @@ static void make_elements(void *elements, size_t count, tdict_dtype dtype, uint6
   assert_int_equal(tdict_convert_simple(dtype, elements, TDICT_F64, numbers, count), count);
 }
 
-/* Returns an integer element as 64 bits. Sums modulo 2^64 also have the right low bits for narrower types. */
+/* Returns an integer element as 64 bits. The low bits of sums modulo 2^64 are also correct for narrower types. */
 static uint64_t integer_at(const unsigned char *elements, tdict_dtype dtype, size_t i) {
   int64_t number = 0;
   uint64_t bits = 0;
@@ -156,7 +156,7 @@ MPI_CASE(mpi_table_extremes_have_equal_bits) {
 MPI_CASE(mpi_table_small_floats_are_rounded_once) {
   scoped_job t = start_job(MPI_THREAD_SINGLE, 0);
   assert_true(reduce_one(&t, TDICT_F16, TDICT_REDUCE_MEAN, 65504) == 65504);
-  /* With 4 ranks the sum is 1 plus 3/4 of a unit in the last place. Partial sums in bfloat16 would give 1. */
+  /* With 4 ranks the sum is 1 plus 3/4 of a unit in the last place. With bfloat16 partial sums, it would be 1. */
   const double small = t.rank == 0 ? 1 : 0x1p-9;
   const double wanted = t.world_size == 4 ? 1 + 0x1p-7 : 1;
   assert_true(reduce_one(&t, TDICT_BF16, TDICT_REDUCE_SUM, small) == wanted);

@@ -3,7 +3,7 @@
 
 #include "services/mpi/job.h"
 
-/* Checks that a table works: all processes exchange their ranks. */
+/* Uses a table: all processes exchange their ranks. */
 static void use(tdict_comm_table *t) {
   int32_t ranks[8] = {0};
   td_ok(t->exchange(t->self, &t->rank, ranks, sizeof *ranks, LONG_NS, err));

@@ -46,7 +46,7 @@ static faulty_call *const calls[] = {broadcast, scatter, gather_to, all_gather, 
 enum { NUM_CALLS = sizeof calls / sizeof *calls };
 
 /* Each rank in turn passes a tree with an object, NULL, or a tree of a different shape. All ranks get the error, and
- * the communicator works afterwards. */
+ * the communicator stays usable. */
 MPI_CASE(mpi_trees_report_the_errors_of_each_rank) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
   const int rank = tdict_comm_get_info(comm).rank, world = tdict_comm_get_info(comm).world_size;

@@ -133,7 +133,7 @@ static void do_all_gather_stack(tree_job *j) {
   release_parts(j, parts);
 }
 
-/* Reduces tensors. Element e of tensor i is (e + i) * (rank + 1), so the wanted result is known. */
+/* Reduces tensors. Element e of tensor i is (e + i) * (rank + 1), so the expected result is known. */
 static void do_all_reduce(tree_job *j) {
   static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_F64, TDICT_BF16, TDICT_F16, TDICT_F32};
   const tdict_reduce_op op = (tdict_reduce_op)pick(&j->random, 0, 3);

@@ -45,7 +45,6 @@ static inline several several_open(size_t count, int32_t peers) {
   several_start(&s, c, count);
   return s;
 }
-/* Adds the host as the last device. */
 static inline void several_add_host(several *s) {
   s->at[s->count] = place_on(s->c, s->devices[0]);
   s->devices[s->count++] = tdict_cpu();

@@ -1,4 +1,4 @@
-/* Tests REPLICATE of small trees: all results have the layout of the first result, and are equal to the results of
+/* Tests REPLICATE of small trees: all results have the layout of the first result, and equal the results of
  * tdict_to_device(). */
 #include "several.h"
 

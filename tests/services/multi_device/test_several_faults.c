@@ -1,6 +1,6 @@
 /* Injects driver faults and failing host allocations into transfers to and from several simulated devices. In run n,
- * call n fails, until a run makes fewer calls. After each fault, the status says what happened, nothing was written to
- * the caller's variables, and the next transfer is correct. */
+ * call n fails, until a run makes fewer calls. After each fault, the status must be correct, the caller's variables
+ * unchanged, and the next transfer correct. */
 #include "several.h"
 
 enum { MOST_FAULTS = 4000, NUM_JOBS = 4 };
@@ -147,7 +147,7 @@ SIM_CASE(several_survive_enomem) {
       TD_SWEEP(sweep) {
         const tdict_status status = td_sweep_call(sweep, run_job(&s, job, src, trees, &whole, err));
         num_failed += status != TDICT_OK;
-        if (status == TDICT_OK) { /* some allocations only make the call faster */
+        if (status == TDICT_OK) { /* the call can do without some allocations */
           check_job(&s, job, src, trees, &whole);
           continue;
         }

@@ -1,5 +1,5 @@
 /* Tests the order and the completion of transfers to several devices: earlier and later writers, streams, cancellation,
- * and errors of one device. Cases hold the simulated devices to keep a state stable. */
+ * and errors of one device. The cases hold the simulated devices to freeze a state. */
 #include "several.h"
 #include "tdict/sim.h"
 

@@ -202,7 +202,7 @@ static inline bool rig_equal(const tdict_tree *a, const tdict_tree *b) {
   return !difference.differs;
 }
 
-/* Sends this process a signal every millisecond, which interrupts system calls. */
+/* Sends this process a signal every millisecond, to interrupt system calls. */
 static volatile sig_atomic_t rig_signals;
 static inline void rig_on_signal(int number) {
   (void)number;

@@ -60,7 +60,7 @@ CASE(share_ring_attach_refuses) {
   td_fails(TDICT_EINVAL, "out is NULL", tdict_share_ring_attach(pair.theirs, 0, NULL, err));
   td_fails(TDICT_EINVAL, "timeout_ns is -5", tdict_share_ring_attach(pair.theirs, -5, &out, err));
   td_fails(TDICT_ETIMEDOUT, "no message", tdict_share_ring_attach(pair.theirs, 0, &out, err));
-  /* A tree instead of a ring is refused, and so is the number of a worker that the ring does not have. */
+  /* A worker refuses a tree instead of a ring, and a worker number that the ring does not have. */
   td_ok(tdict_share_send(pair.ours, shared, err));
   td_fails(TDICT_EFORMAT, "kind 1, wanted 2", tdict_share_ring_attach(pair.theirs, 0, &out, err));
   tdict_message message = {

@@ -181,7 +181,7 @@ CASE(share_ring_reports_a_killed_worker) {
   rig_kill(pid);
   const char *text = td_text("worker process %d has ended and held slot 1 (1 in all)", (int)pid);
   tdict_status status = tdict_share_ring_take(ring, INT64_MAX, &batch, NULL);
-  if (status == TDICT_OK) { /* if the death was noticed later, the batch came first */
+  if (status == TDICT_OK) { /* the batch came first, because the death was detected later */
     assert_int_equal(rig_check(batch), 77);
     td_fails(TDICT_ELOST, text, tdict_share_ring_take(ring, INT64_MAX, &again, err));
     assert_int_equal(td_last_error.native, pid);
@@ -238,7 +238,7 @@ static void *kill_at_rest(void *user) {
   td_rest();
   return kill(*(pid_t *)user, SIGKILL) == 0 ? NULL : user;
 }
-/* A trainer that waits without a limit gets an error when a worker dies. */
+/* A trainer that waits without a time limit gets an error when a worker dies. */
 CASE(share_ring_reports_during_a_wait) {
   scoped_share_ring ring = rig_ring(2, 1);
   tdict_tree *batch = NULL;
@@ -292,7 +292,7 @@ CASE(share_ring_reports_while_slots_are_full) {
   assert_int_equal(status, TDICT_ELOST);
 }
 
-/* Workers are killed at random moments. The environment variable TDICT_KILLS sets how many. */
+/* Kills workers at random moments. The environment variable TDICT_KILLS sets how many (default 100). */
 CASE(share_ring_survives_killed_workers) {
   enum { PROCESSES = 4 };
   const char *const asked = getenv("TDICT_KILLS");
@@ -500,8 +500,8 @@ SIM_CASE(share_ring_outlived_by_a_transfer) {
   rig_nothing_leaked(before);
 }
 
-/* If the driver cannot register the ring, the transfers are only slower. The registration ends with the ring, after the
- * context. */
+/* If the driver cannot register the ring, transfers are only slower. Destroying the ring ends the registration, even
+ * after the context. */
 SIM_CASE(share_ring_pin_falls_back) {
   scoped_driver inner = NULL, driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();

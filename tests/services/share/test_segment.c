@@ -50,7 +50,7 @@ CASE(share_segment_is_sealed) {
   assert_int_equal(fcntl(segment->fd, F_GETFD), FD_CLOEXEC);
 }
 
-/* On older systems, a signal undoes the allocation that it interrupts. A segment must be made even if there is a signal
+/* On older systems, a signal undoes the allocation that it interrupts. Making a segment must succeed even with a signal
  * every millisecond. */
 CASE(share_segment_is_made_among_signals) {
   enum { BYTES = 64 << 20 };
@@ -137,7 +137,7 @@ CASE(share_segment_refuses_blobs) {
     const rig_resources before = rig_resources_now();
     memcpy(image + BLOB_AT, blob, kept.blob_bytes);
     td_fill_random(image + BLOB_AT + i, 1, i);
-    /* A blob with a changed key is still good. */
+    /* A blob with only a changed key is still valid. */
     if (tdict_segment_open("test", make_file(image, bytes, ALL_SEALS), TDICT_SEGMENT_TREE, &out, NULL) == TDICT_OK) {
       tdict_tree *made = NULL;
       td_ok(tdict_segment_make_tree(out, 0, &made, err));

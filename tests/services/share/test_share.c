@@ -123,7 +123,7 @@ CASE(share_frees_with_the_last_reference) {
   rig_nothing_leaked(before);
 }
 
-/* An operation copies shared tensors to ordinary memory. */
+/* Operations on shared tensors make results in ordinary memory. */
 CASE(share_tensors_work_in_operations) {
   scoped_tree shared = rig_shared();
   const tdict_tensor *wide = td_leaf(shared, "wide");

@@ -168,7 +168,7 @@ CASE(lazy_stack_pad_pads_objects) {
   assert_int_equal(thing_count(), 0);
 }
 
-/* Texts and tensors without batch dimensions are the same in the padded tree and in the tree of masks. */
+/* The padded tree and the tree of masks have the same texts and tensors without batch dimensions. */
 CASE(lazy_stack_pad_keeps_other_leaves) {
   tdict_tree *items[2], *trees[2] = {NULL};
   tdict_tensor *weights = TENSOR(5), *found = NULL;

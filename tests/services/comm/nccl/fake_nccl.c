@@ -36,7 +36,7 @@ typedef struct meeting {
   uint64_t number; /* sequence number of the collective, or of the message from `from` to `to` */
   int from, to;    /* -1: all ranks */
   int wanted, arrived;
-  bool done, broken;  /* broken: a rank was aborted before the operation was done */
+  bool done, broken;  /* broken: a rank was aborted before the operation was complete */
   op ops[MOST_RANKS]; /* one for each rank; for a pair: the sender's, then the receiver's */
   struct meeting *next;
 } meeting;

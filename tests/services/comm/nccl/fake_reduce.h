@@ -1,5 +1,5 @@
 /* The reductions of fake_nccl.c. Floats are computed as doubles, integers modulo 2^64. The 16-bit results must be
- * representable: the functions do not round. Thread rule: the functions have no state. */
+ * exactly representable, because the functions do not round. Thread rule: the functions have no state. */
 #ifndef TDICT_TESTS_SERVICES_COMM_NCCL_FAKE_REDUCE_H
 #define TDICT_TESTS_SERVICES_COMM_NCCL_FAKE_REDUCE_H
 
@@ -111,7 +111,7 @@ static inline bool fake_reduce_one(const void *const *parts, int world, size_t a
 static inline bool fake_reduce(const void *const *parts, int world, size_t count, int type, int op, void *out) {
   const size_t bytes = fake_type_bytes(type);
   bool good = bytes > 0;
-  if (type >= 10) { /* 8-bit floats: only one rank, whose elements are copied */
+  if (type >= 10) { /* 8-bit floats: there is only one rank, so its elements are copied */
     memcpy(out, parts[0], count);
     return world == 1;
   }

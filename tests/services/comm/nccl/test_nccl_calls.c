@@ -107,7 +107,7 @@ SIM_CASE(nccl_operations_make_few_driver_calls) {
   end_counting(&w);
 }
 
-/* Trees stored as one block. The tensors of the first half have one size, those of the second half another. */
+/* Trees that are stored as one block. The second half of the tensors has a different size than the first half. */
 enum { LEAVES = 400, ROWS = 6 };
 static tdict_comm *comms[MOST_RANKS];
 static tdict_tree *whole, *parts[MOST_RANKS], *results[MOST_RANKS];
@@ -236,7 +236,7 @@ SIM_CASE(nccl_comm_keeps_the_memory_of_a_queued_join) {
     assert_int_not_equal(w.ranks[i].status, TDICT_OK);
     assert_int_equal(w.ranks[i].status == TDICT_ENOMEM, i == 1);
     assert_null(results[i]);
-    assert_true(i == 1 || held[i] >= 4 * (size_t)LEAVES * 256); /* three blocks, and the result */
+    assert_true(i == 1 || held[i] >= 4 * (size_t)LEAVES * 256); /* three received blocks, and the result */
     assert_int_equal(left[i], 0);
   }
   close_blocks(&w);
@@ -248,7 +248,7 @@ static tdict_status refuse_launches(rank *r, tdict_error *err) {
   return all_gather_blocks(r, err);
 }
 
-/* A failed launch is repeated after the message, when a failure no longer affects other ranks. */
+/* A failed launch is retried after the message, when a failure no longer affects other ranks. */
 SIM_CASE(nccl_comm_stays_usable_after_a_join_that_fails) {
   world w;
   open_blocks(&w);

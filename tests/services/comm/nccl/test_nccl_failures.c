@@ -87,7 +87,7 @@ GPU_CASE(nccl_operations_wait_until_the_limit) {
     }
 }
 
-/* What happens while rank 0 waits: NCCL reports an error, or another thread aborts. */
+/* What interrupts the wait of rank 0: an error of NCCL, or another thread that aborts. */
 typedef struct interruption {
   world *w;
   int operations; /* number of operations before the call */
@@ -134,7 +134,7 @@ GPU_CASE(nccl_abort_ends_operations_of_other_threads) {
   interrupt_each(0, TDICT_ECANCELLED, ":0: the communicator was aborted");
 }
 
-/* An aborted operation never counts as finished, even if its work on the stream has ended. */
+/* An aborted operation never counts as finished, even if its work on the stream has finished. */
 SIM_CASE(nccl_aborted_work_is_not_finished) {
   scoped_world w;
   world_open(&w, 2, false, 4 * BYTES);
@@ -142,7 +142,7 @@ SIM_CASE(nccl_aborted_work_is_not_finished) {
   ranks_driver = r->gpu->driver;
   td_ok(r->t.broadcast(r->t.self, r->memory, BYTES, 0, r->stream, SECONDS(60), err));
   abort_rank(r);
-  td_ok(tdict_stream_synchronize(r->context, r->stream, err)); /* the work has ended */
+  td_ok(tdict_stream_synchronize(r->context, r->stream, err)); /* the work has finished */
   td_fails(TDICT_ECANCELLED, "aborted", r->t.finish(r->t.self, r->stream, SECONDS(60), err));
   abort_rank(&w.ranks[1]);
 }

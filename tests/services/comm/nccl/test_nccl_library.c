@@ -77,7 +77,7 @@ CASE(nccl_id_files_return_the_id) {
   struct stat info;
   file_in(folder, path);
   sprintf(part, "%s.part", path);
-  for (uint64_t seed = 1; seed < 20; seed++) { /* an existing file is replaced */
+  for (uint64_t seed = 1; seed < 20; seed++) { /* each write replaces the existing file */
     const tdict_nccl_id id = id_of(seed);
     tdict_nccl_id found;
     td_ok(tdict_nccl_write_id_file(path, &id, err));
@@ -113,7 +113,7 @@ CASE(nccl_id_files_are_checked) {
   }
   td_fails(TDICT_EFORMAT, "wanted a regular file", tdict_nccl_read_id_file(folder, 0, &id, err));
   strcat(path, "/more");
-  td_fails(TDICT_EIO, "access", tdict_nccl_read_id_file(path, 0, &id, err)); /* ENOTDIR: waiting does not help */
+  td_fails(TDICT_EIO, "access", tdict_nccl_read_id_file(path, 0, &id, err)); /* ENOTDIR: the call does not wait */
   assert_memory_equal(&id, &before, sizeof id);
   path[strlen(path) - 5] = 0;
   unlink(path);
@@ -125,7 +125,7 @@ typedef struct writer {
   _Atomic(bool) stop;
   int failures;
 } writer;
-/* Replaces the file again and again. All bytes of an id are equal, so the reader can detect a mixture of two. */
+/* Keeps replacing the file. All bytes of an id are equal, so the reader can detect a mixture of two ids. */
 static void *keep_writing(void *user) {
   writer *w = user;
   usleep(50000);

@@ -1,5 +1,5 @@
-/* Tests the reductions of services/comm/nccl/operations.c. The wanted results are independent of the fake's arithmetic:
- * they are computed as small integers, and written with tables of bit patterns or as C numbers. */
+/* Tests the reductions of services/comm/nccl/operations.c. The expected results do not depend on the fake's arithmetic:
+ * they are computed as small integers, and converted by tables of bit patterns or by C. */
 #include "services/comm/nccl/ranks.h"
 
 enum { COUNT = 1001 };

@@ -173,7 +173,7 @@ static void check_parts(world *w, bool even) {
   }
 }
 
-/* The sum of equal trees is one tree times the number of ranks. */
+/* Reduces equal trees: the sum must be one tree times the number of ranks. */
 static void check_reduction(world *w) {
   make_sources(w, false);
   world_do(w, all_reduce);

@@ -196,7 +196,7 @@ CASE(arrow_export_releases_once_and_children_move) {
   assert_int_equal(num_tensor_releases, 3);
   assert_string_equal(schema.children[1]->name, "b");
   schema.release(&schema);
-  /* A whole array can be moved, too. */
+  /* A consumer can also move a whole array. */
   tree = new_tree(rows);
   td_put(tree, "x", counted_tensor(numbers, TDICT_I64, 1, &rows, NULL));
   num_tensor_releases = 0;
@@ -303,7 +303,7 @@ CASE(arrow_export_refuses_objects) {
   td_ok(tdict_set_unbatched(tree, "weights", c, err));
   td_fails(TDICT_ENOTSUP, "object of type", tdict_arrow_export(tree, &schema, &array, err));
   td_release(c, tree);
-  /* 64 levels are exported, 65 are not. */
+  /* The export accepts 64 levels, but not 65. */
   for (int depth = 63; depth <= 64; depth++) {
     char path[200] = "k";
     for (int i = 0; i < depth - 1; i++) strcat(path, ".k");

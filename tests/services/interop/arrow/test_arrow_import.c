@@ -7,7 +7,7 @@
 static tdict_tree *import_hand(hand *h, const tdict_arrow_import_options *options) {
   num_array_releases = num_schema_releases = 0;
   tdict_tree *tree = td_made(tree, tdict_arrow_import(&h->schema, &h->array, options, &made, err));
-  assert_null(h->array.release);      /* the import has taken the array */
+  assert_null(h->array.release);      /* the import now owns the array */
   assert_non_null(h->schema.release); /* the schema is only borrowed */
   assert_int_equal(tdict_batch_ndim(tree), 1);
   assert_false(tdict_get_device(tree, NULL));
@@ -327,7 +327,7 @@ CASE(arrow_import_masks_nulls) {
     assert_memory_equal(tdict_const_data(tree, "n.y"), y_filled, sizeof y_filled);
     is_text(tree, "t", 2, NULL);
   }
-  /* Without nulls there are no masks. */
+  /* Without nulls, the import makes no masks. */
   hand root, x;
   tdict_arrow_import_options o = nulls_as(TDICT_ARROW_NULLS_MASK);
   hand_one(&root, &x, "i", 4, numbers);
@@ -457,7 +457,7 @@ CASE(arrow_import_survives_enomem) {
       assert_null(e.array.release);
     } else {
       assert_null(back);
-      assert_non_null(e.array.release); /* the import has not taken the array */
+      assert_non_null(e.array.release); /* the caller still owns the array */
       ragged->buffers[0] = without;
       e.array.release(&e.array);
       failures++;

@@ -228,8 +228,8 @@ CASE(arrow_import_refuses_deep_arrays) {
     }
 }
 
-/* Imports arrays with random changes. The import must return, and must take the array only if it succeeds. Text offsets
- * stay inside the buffer, because Arrow's structs do not contain the size of the buffer. */
+/* Imports arrays with random changes. The import must return, and must take ownership of the array only if it succeeds.
+ * Text offsets stay inside the buffer, because Arrow's structs do not contain the size of the buffer. */
 CASE(arrow_import_survives_random_changes) {
   uint64_t random[4];
   int refused = 0;

@@ -184,7 +184,7 @@ CASE(arrow_export_stream_returns_each_tree) {
   equal_trees(trees[0], back);
   tdict_release(back);
   b.release(&b);
-  /* A stream that is released unread releases its arrays. */
+  /* A stream that is released before it is read releases its arrays. */
   td_ok(tdict_arrow_export_stream((const tdict_tree *const *)trees, 3, &stream, err));
   stream.release(&stream);
   for (int i = 0; i < 3; i++) tdict_release(trees[i]);
@@ -241,7 +241,7 @@ CASE(arrow_streams_survive_enomem) {
       equal_trees(wanted, back);
       tdict_release(back);
     } else {
-      /* TDICT_EIO means that the stream had no memory for its schema. */
+      /* The status is TDICT_EIO if the stream had no memory for its schema. */
       assert_true(status == TDICT_ENOMEM || (status == TDICT_EIO && error.native == ENOMEM));
       assert_null(back);
       import_failures++;

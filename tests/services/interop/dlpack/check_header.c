@@ -1,7 +1,7 @@
 /* Compares the library's declarations of DLPack with DLPack's own header, at compile time. tests/gates/dlpack_header.py
- * compiles this file as C and C++, with DLPACK_HEADER as the header. DLPACK_ORDER says whether it is included before
- * (1) or after (2) tdict's header. Versions of DLPack differ in the names of types, so members are compared by offset
- * and size. */
+ * compiles this file as C and C++, with DLPACK_HEADER as the header. DLPACK_ORDER is 1 if it is included before tdict's
+ * header, and 2 if after it. Versions of DLPack differ in the names of types, so members are compared by offset and
+ * size. */
 #if DLPACK_ORDER == 1
 #include DLPACK_HEADER
 #endif

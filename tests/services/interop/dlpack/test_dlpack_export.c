@@ -72,7 +72,7 @@ CASE(dlpack_export_outlives_its_tensor) {
   assert_int_equal(atomic_load(&released), 1);
 }
 
-/* The consumer must learn that a page is read-only: a write would kill the process. */
+/* The flags must tell the consumer that a page is read-only, because a write would kill the process. */
 CASE(dlpack_export_keeps_read_only) {
   atomic_int released = 0;
   void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -210,7 +210,7 @@ CASE(dlpack_export_tree_has_the_leaves) {
   }
 }
 
-/* All managed tensors share the references to the bytes. The last deleter drops them, whatever the order. */
+/* All managed tensors share the references to the bytes. The deleter that is called last drops them. */
 CASE(dlpack_export_tree_frees_with_the_last) {
   naive_random r = {3};
   counted_tree c;

@@ -79,7 +79,7 @@ CASE(dlpack_import_deletes_once) {
     assert_ptr_equal(old, legacy ? NULL : give_legacy(&p));
     td_ok(tdict_tensor_slice(t, &(tdict_tensor_range){0, 2, 3, 1}, &view, err));
     tdict_tensor_release(t);
-    assert_int_equal(times_deleted(&p), 0); /* the view uses the bytes */
+    assert_int_equal(times_deleted(&p), 0); /* the view still uses the bytes */
     assert_memory_equal(tdict_tensor_data(view), bytes + 2, 3);
     thread = td_start(release_tensor, view);
     pthread_join(thread, NULL);
@@ -254,7 +254,7 @@ CASE(dlpack_import_tree_has_the_leaves) {
   }
   const int64_t four = 4;
   td_ok(tdict_set_batch_size(tree, 1, &four, err));
-  td_ok(tdict_delete(tree, "n.b", err)); /* each leaf retains only its own bytes */
+  td_ok(tdict_delete(tree, "n.b", err)); /* each leaf retains only its own managed tensor */
   for (int i = 0; i < COUNT; i++) assert_int_equal(times_deleted(&b.made[i]), i == 1);
   tdict_release(tree);
   for (int i = 0; i < COUNT; i++) assert_int_equal(times_deleted(&b.made[i]), 1);

@@ -4,7 +4,7 @@
 #include "streams.h"
 #include "support/unloaded.h"
 
-/* Checks that export and import of a tensor refuse a stream, and take and retain nothing. */
+/* Checks that exports and imports of a tensor refuse a stream, and neither own nor retain anything afterwards. */
 static void refuse_stream(const place *w, const tdict_tensor *t, tdict_stream s, tdict_status status,
                           const char *text) {
   tdict_dlpack_export_options e = consumer_on(s);

@@ -1,4 +1,4 @@
-/* Tests a consumer's stream: it waits for the work that fills the bytes, and its own work ends before the bytes are
+/* Tests a consumer's stream: it waits for the work that fills the bytes, and finishes its own work before they are
  * freed or written. Kernels wait at a gate, so work that runs too early is always detected. */
 #include "engine/start.h"
 #include "streams.h"
@@ -232,7 +232,7 @@ SIM_CASE(dlpack_deleter_holds_an_overwrite) {
   tdict_stream_destroy(w.c, idle);
 }
 
-/* The consumer's kernel reads pinned memory, which must not be reused before the kernel has ended. */
+/* The consumer's kernel reads pinned memory, which must not be reused before the kernel has finished. */
 SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
   scoped_place w = place_open(2);
   tdict_tensor *t = new_bytes(8192, w.pinned), *next;
@@ -260,7 +260,7 @@ SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
   tdict_tensor_release(next);
 }
 
-/* A deleter cannot fail. If it has no memory to record the work, it waits for the work. */
+/* A deleter cannot fail. If it has no memory to record the consumer's work, it waits for that work. */
 SIM_CASE(dlpack_deleter_without_memory_waits) {
   scoped_place w = place_open(2);
   tdict_tree *out = arena(&w, 2);

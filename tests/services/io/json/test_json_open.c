@@ -1,4 +1,4 @@
-/* Tests the JSON reader (refusals beyond RFC 8259, values, strings, tables of members) and the writer.
+/* Tests the JSON reader (refusals that RFC 8259 does not require, values, strings, tables of members) and the writer.
  * tests/beside/json_texts.py compares the reader with Python's json module. */
 #include "services/io/json/document.h"
 

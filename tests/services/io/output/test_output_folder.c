@@ -108,7 +108,7 @@ CASE(output_folder_refuses_what_it_must_not_replace) {
   assert_int_equal(folder_count(&f, NULL), 5);
 }
 
-/* Links in the old directory are removed, but not the files that they point to. */
+/* A replacement removes links in the old directory, but not the files that they point to. */
 CASE(output_folder_follows_no_links_when_it_removes) {
   scoped_directory f = folder_create();
   td_ok(save(in(&f, "t"), "old", false, err));

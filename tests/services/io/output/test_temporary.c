@@ -135,7 +135,7 @@ CASE(temporary_files_without_locks_stay) {
   assert_true(exists(&f, file.name) && exists(&f, later.name));
   tdict_temporary_clean(at, "m", NULL);
   assert_true(exists(&f, file.name) && !exists(&f, later.name));
-  /* locks work, but another process holds the lock */
+  /* the file system has locks, but another process holds this one */
   fail_flock(EWOULDBLOCK);
   create(at, "m", false, &later);
   chosen = FAULT_NONE;
@@ -145,7 +145,7 @@ CASE(temporary_files_without_locks_stay) {
   close(at);
 }
 
-/* A file that may not be removed is not mistaken for a directory. */
+/* A failed removal of a file returns the system's error, and the file is not mistaken for a directory. */
 CASE(temporary_errors_are_those_of_the_system) {
   scoped_folder f = folder_create();
   const int at = open_folder(&f);
