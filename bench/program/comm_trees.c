@@ -66,7 +66,7 @@ void comm_trees_free(comm_trees *t) {
 
 size_t comm_trees_bytes(const comm_trees *t) { return (size_t)t->leaves * (size_t)t->elements * sizeof(float); }
 
-/* Mixes the bits of a number. Different numbers have different results. */
+/* Mixes the bits of a number. The results of different numbers are different. */
 static uint64_t mix(uint64_t x) {
   x = (x ^ x >> 32) * 0xD6E8FEB86659FD93u;
   x = (x ^ x >> 29) * 0xD6E8FEB86659FD93u;

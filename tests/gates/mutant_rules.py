@@ -89,7 +89,7 @@ def changes(text, code, begin, end, with_leaks):
 
 
 def make(root, match, with_leaks):
-    """Returns the mutants of all files of src/ whose names match. If with_leaks is true, some delete a free()."""
+    """Returns the mutants of all files of src/ whose names match. If with_leaks is true, some omit a free()."""
     made = []
     for path in source.files(root, "src/**/*.[ch]"):
         file = str(path.relative_to(root))

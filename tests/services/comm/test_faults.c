@@ -45,8 +45,8 @@ static int count_calls(int op, bool separate, int rank) {
   return count;
 }
 
-/* Makes rank `dead` die in call `n` of its table. Checks that no rank waits for long and no tree is half written.
- * Returns false if the machine was so slow that another rank reached its time limit before the death. */
+/* Makes rank `dead` die in call `n` of its table. Checks that no rank waits for long, and that a failed call leaves its
+ * tree unchanged or lost. Returns false if another rank of a slow machine reached its time limit before the death. */
 static bool die_once(int op, int dead, int n, bool silent, int64_t timeout_ns, int losses[NUM_OPS]) {
   scoped_tree good = op_good_tree();
   scoped_rig g = rig_create(WORLD);

@@ -4,7 +4,7 @@
 
 enum { WORLD = 2, OP_SEND_RECEIVE = NUM_OPS, NUM_WAYS };
 
-/* The functions below wrap the thread table and count the allocations between queuing work and waiting for it. */
+/* The functions below wrap those of the thread table, and count allocations between queuing work and waiting for it. */
 static tdict_comm_table inner;
 typedef struct overlap {
   bool is_queued;

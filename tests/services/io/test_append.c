@@ -169,7 +169,7 @@ CASE(append_refuses_a_second_writer) {
   release_all(parts, 2);
 }
 
-/* Makes each system call fail in turn. The directory must keep its old rows, and no temporary files may be left. */
+/* Makes each system call fail in turn: the directory must then have its old rows, and no temporary files. */
 CASE(append_that_fails_leaves_the_old_rows) {
   scoped_directory f = folder_create();
   dice d = {9};
@@ -190,8 +190,8 @@ CASE(append_that_fails_leaves_the_old_rows) {
   release_all(parts, 2);
 }
 
-/* Makes two system calls fail. The directory must have its old rows after the next append or earlier, unless the error
- * says that they could not be restored. */
+/* Makes two system calls fail. The directory must have its old rows, and also after the next append, unless the error
+ * says that the numbers of rows may differ. */
 CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
   enum { PAIRS = 3, MOST_APART = 60 };
   scoped_directory f = folder_create();

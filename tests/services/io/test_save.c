@@ -63,7 +63,7 @@ static tdict_tree *small_tree(void) {
   return tree;
 }
 
-/* A save writes the same bytes as the package safetensors 0.8, and so does a second save to the same path. */
+/* The first and the second save to a path write the same bytes as the package safetensors 0.8. */
 CASE(save_writes_the_bytes_of_the_package) {
   static const char header[] = "{\"b.large\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
                                "\"z\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]},"

@@ -1,6 +1,6 @@
 /* Tests random trees in all formats with all options: an opened or loaded tree equals the saved tree. If a save or an
- * append is killed at any moment, the files hold the old or the new tree, and the next save removes all others. usage:
- * test_io_save_model CASE host [--count TREES] [--seed N] [--folder FOLDER] */
+ * append is killed at any moment, the files hold the old or the new tree, and the next save removes all others.
+ * usage: test_io_save_model CASE host [--count TREES] [--seed N] [--folder FOLDER] */
 #include <inttypes.h>
 #include <sys/time.h>
 

@@ -94,7 +94,7 @@ static void end(tdict_future *s) {
   tdict_future_release(s);
 }
 
-/* Saves random trees on the host, in pinned memory and on a device, with each kind of snapshot. After
+/* Saves random trees on the host, in pinned memory and on a device, with snapshots of kind AUTO and HOST. After
  * tdict_future_wait_source(), the source is overwritten and gets a new key. */
 DEVICE_CASE(saving_writes_what_the_tree_was) {
   scoped_context c = td_context(NULL);

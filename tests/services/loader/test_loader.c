@@ -153,7 +153,7 @@ DEVICE_CASE(loader_state_restores) {
       assert_memory_equal(rest, whole + 40 + skipped, (size_t)count * sizeof *rest);
       assert_int_equal(read_epoch(&y, l, rest, 120), 40);
       assert_memory_equal(rest, whole + 80, 40 * sizeof *rest);
-      s.epoch = 0; /* back to the start, in a loader that has run */
+      s.epoch = 0; /* a loader that has run can go back to the start */
       s.batch = 0;
       td_ok(tdict_loader_set_state(l, &s, err));
       assert_int_equal(read_epoch(&y, l, rest, 120), 40);

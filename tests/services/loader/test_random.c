@@ -166,8 +166,8 @@ static void check_tally(tally *t, int64_t epochs) {
   check_cells("distant pairs", t->count, t->pairs[1], chances, t->side * t->side);
 }
 
-/* Counts places, gaps and pairs over whole epochs of more than 8 elements. Above 256 elements, the shuffle uses a
- * different method. */
+/* Counts places, gaps and pairs in whole epochs of 9 or more elements. Above 256 elements, the shuffle uses a different
+ * method. */
 CASE(random_large_shuffles_are_uniform) {
   static const int64_t counts[] = {9, 10, 16, 17, 32, 33, 64, 100, 256, 257, 289, 300, 1000, 4099};
   for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {

@@ -177,7 +177,7 @@ SIM_CASE(replicate_can_be_cancelled) {
     assert_non_null(tdict_tensor_data(td_leaf(src, "obs.pixels"))); /* no transfer reads it any more */
   }
 }
-/* Cancelling stops all parts: the copies of later rounds never run. */
+/* Cancels a large replication at its start. At most half of its copies may run. */
 SIM_CASE(replicate_cancels_all_parts) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
@@ -195,7 +195,7 @@ SIM_CASE(replicate_cancels_all_parts) {
   assert_true(driver_counts(&s).num_finished - before - whole <= whole / 2);
   tdict_release(src);
 }
-/* The program releases the future while the copies run. */
+/* Releases the future and the source before the copies run. */
 SIM_CASE(replicate_without_a_future_ends_all_the_same) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(1600, NULL);

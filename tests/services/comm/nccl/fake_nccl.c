@@ -47,7 +47,7 @@ typedef struct clique {
   meeting *meetings;
   struct clique *next;
 } clique;
-/* Operations that are launched together. */
+/* The operations of one group, launched together. */
 typedef struct batch {
   struct ncclComm *comm;
   tdict_stream stream;
