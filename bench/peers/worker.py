@@ -3,10 +3,10 @@
 Reads a JSON request from each line of standard input, and replies with a line of JSON:
 
     {"op": "hello", "device": D}          opens the device; returns name, versions and device
-    {"op": "settings", "work": W}         returns the documented settings of this library for the work
+    {"op": "settings", "work": W}         returns the settings that this library documents for such a row
     {"op": "prepare", "work": W}          makes the sources
-    {"op": "verify", "setting": S}        does the work once and compares the result with its source; in a row with kept
-                                          results, compares these; returns approximate seconds
+    {"op": "verify", "setting": S}        runs the row once, and compares the result (or the row's kept result) with its
+                                          source; returns approximate seconds
     {"op": "run", "setting": S, "warm": K, "count": N}   returns the seconds of N repetitions after K uncounted ones, and
                                           the processor seconds of all threads during these N
     {"op": "finish"}                      ends the row and returns further results; keeps the sources for the next row
@@ -109,7 +109,7 @@ class Peer:
         raise NotImplementedError
 
     def verify(self, setting):
-        """Runs the row once. Raises an exception if the result is wrong. Returns approximate seconds, or None."""
+        """Runs the row once. Raises an exception if the result is wrong. Returns a rough time in seconds, or None."""
         raise NotImplementedError
 
     # Functions that all peers share.

@@ -1,6 +1,6 @@
 /* tdict-bench advise: recommends a mode and num_threads for a tree with the given leaves, with reasons. Measures
  * transfers of such a tree, or of a part of it, in every mode, and extrapolates to the whole tree. Prints the results
- * and stores them in a JSON record. The job owns the place and the record. Thread rule: one thread. */
+ * and stores them in a JSON record. An advise_job owns its place and its record. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

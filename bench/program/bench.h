@@ -127,8 +127,7 @@ bool bench_record_write(const json_t *record, const char *path);
 bool bench_can_write(const char *path);
 
 /* The destination of the JSON record that --json requests. Open the sink before anything is printed or measured: with
- * --json -, only the record goes to standard output. The sink owns its
- * descriptor. */
+ * --json -, only the record goes to standard output. The sink owns `fd`. */
 typedef struct bench_sink {
   const char *path; /* NULL: no record is written */
   int fd;           /* with --json -: a duplicate of standard output; otherwise -1 */

@@ -68,7 +68,7 @@ bool check_poison_result(const check_place *p, const check_source *s, check_pois
 
 /* Compares a result with its source. Returns BENCH_OK if every byte of every leaf is equal. At the first difference,
  * prints the leaf and the offset and returns BENCH_DIFFERS. Returns BENCH_FAILED if a leaf cannot be read. Unless
- * `poison` is NULL, adds the bytes of the result that lie in this range to *poisoned_bytes. */
+ * `poison` is NULL, adds the sizes of the result's leaves in this range to *poisoned_bytes. */
 int check_result(const check_place *p, const check_source *s, tdict_tree *result, const check_poison *poison,
                  size_t *poisoned_bytes);
 

@@ -267,7 +267,7 @@ int devices_main(int argc, char **argv) {
   const bench_option options[] = {DEVICE_OPTION(&job.common.device),
                                   RECORD_OPTIONS(&job.common),
                                   NUMBER_OPTION("devices", 'n', "N", &job.num_devices, 1, MOST_DEVICES,
-                                                "measure 1 to N devices (default: all GPUs, or 2 simulated devices)"),
+                                                "measure 1 to N devices (default: all GPUs; 2 simulated devices)"),
                                   NUMBER_OPTION("megabytes", 'm', "N", &job.megabytes, 1, 100000,
                                                 "size of the tree in 10^6 bytes (default 4000 on a GPU, 8 elsewhere)"),
                                   {0}};

@@ -4,7 +4,7 @@
 
 #include "rows.h"
 
-/* Exports the tree and imports the entries as a new tree. Writes the seconds of each call. */
+/* Exports the tree and imports the entries as a new tree. Writes the seconds that each call took. */
 static bool exchange(bench_job *job, double *export_seconds, double *import_seconds, tdict_tree **out) {
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;

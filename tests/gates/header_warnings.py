@@ -48,7 +48,7 @@ def check(report, root, headers, command):
         result = subprocess.run(command, capture_output=True, text=True)
     report.checked(len(headers))
     if result.returncode != 0:
-        report.fail("include/tdict", f"gives warnings by {' '.join(command[:3])}:\n{result.stderr}")
+        report.fail("include/tdict", f"causes warnings with {' '.join(command[:3])}:\n{result.stderr}")
 
 
 def main():

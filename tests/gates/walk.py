@@ -43,7 +43,7 @@ def calls(root, folder):
 
 def counted(walk):
     """Yields the calls that count: all except left-out functions and the calls that they make."""
-    left_out = None  # the depth of the current left-out function
+    left_out = None  # the depth of the function that is now left out, or None
     for depth, file, function in walk:
         if left_out is None or depth <= left_out:
             left_out = depth if file.startswith("src/device/sim/") or function == "prefetch_to_read" else None

@@ -169,7 +169,7 @@ CASE(append_refuses_a_second_writer) {
   release_all(parts, 2);
 }
 
-/* Makes each system call fail in turn: the directory must then have its old rows, and no temporary files. */
+/* Makes each system call fail in turn. After an error, the directory must have its old rows and no temporary files. */
 CASE(append_that_fails_leaves_the_old_rows) {
   scoped_directory f = folder_create();
   dice d = {9};

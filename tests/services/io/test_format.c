@@ -128,7 +128,7 @@ CASE(format_of_a_folder) {
   td_ok(tdict_open(f.path, td_options(tdict_open_options, follows_links = true), &back, err));
   same_trees(back, tree);
   tdict_release(back);
-  /* A file with the name of an index takes precedence. Its contents decide its format. */
+  /* A file with the name of an index takes precedence over model.safetensors. Its contents decide its format. */
   for (int has_shards = 0; has_shards < 2; has_shards++) {
     o.max_shard_bytes = (uint64_t)has_shards;
     td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), other, &o, err));

@@ -1,4 +1,4 @@
-/* Tests tdict_open(): the golden file of the package safetensors, mappings, options, shards, out of memory. */
+/* Tests tdict_open(): the golden file of the package safetensors, mappings, options, shards, failing allocations. */
 #include "support/descriptors.h"
 #include "without_memory.h"
 

@@ -141,7 +141,7 @@ CASE(open_refuses_wrong_lengths) {
   refuse(path, TDICT_ENOTSUP, "the header has 100000001 bytes, wanted at most 100000000", path);
 }
 
-/* Opens headers with a million brackets, and with a name of a million dots. */
+/* Opens headers with a million brackets, and with a name that has a million dots. */
 CASE(open_refuses_deep_nesting) {
   enum { MANY = 1000000 };
   scoped_folder f = folder_create();

@@ -163,8 +163,8 @@ static void keep_shards(world *w) {
   w->kept = realloc(w->kept, old + count + 1);
   memcpy(w->kept + old, text, count + 1);
 }
-/* Returns the number of files that belong neither to the current tree nor to shards of earlier saves. Checks that all
- * shards are complete. */
+/* Returns the number of files that belong neither to the current tree nor to shards of earlier saves. Checks that
+ * shards among them are complete. */
 static int count_left(const world *w) {
   DIR *dir = opendir(w->f.path);
   struct dirent *entry;

@@ -45,8 +45,8 @@ static inline void check_cells(const char *what, int64_t count, const int64_t *s
   }
   check_chi(what, count, chi, freedom);
 }
-/* Compares a table of `side` by `side` cells of place and value, counted from permutations of `count` elements. The
- * sums of rows and columns are fixed, which reduces the degrees of freedom and the variance. */
+/* Compares a table of `side` by `side` cells (place and value), in which permutations of `count` elements were counted.
+ * The sums of rows and columns are fixed, which reduces the degrees of freedom and the variance. */
 static inline void check_table(const char *what, int64_t count, const int64_t *seen, const double *expected,
                                int64_t side) {
   double chi = 0;

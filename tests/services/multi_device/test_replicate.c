@@ -90,7 +90,7 @@ GPU_CASE(replicate_keeps_locks_and_batch_sizes) {
   }
 }
 
-/* A source on a device is copied from there to the others. The result on its own device is the source itself. */
+/* A source on a device is copied from there to the others. The result on the source's device is the source itself. */
 GPU_CASE(replicate_from_a_device) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *host = rows_tree(100, NULL), *src = to_device(&s.at[1], host, s.devices[1]), *trees[2];

@@ -77,7 +77,7 @@ static tdict_tree *separate_tree(int64_t rows, int64_t num_leaves, tdict_memory 
   return td;
 }
 GPU_CASE(split_cuts_rows) {
-  enum { MANY = 600 }; /* with four threads, several read the leaves */
+  enum { MANY = 600 }; /* so many that several of four threads read leaves */
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   scoped_tree some = separate_tree(101, 20, NULL), pinned = separate_tree(100, 3, s.at[0].pinned);
   scoped_tree many = separate_tree(7, MANY, NULL), more = NULL;

@@ -205,7 +205,7 @@ CASE(arrow_import_refuses_nulls_by_default) {
   tree = import_hand(&root, NULL);
   assert_ptr_equal(tdict_const_data(tree, "x"), numbers);
   tdict_release(tree);
-  /* Nulls inside lists. */
+  /* Nulls inside lists are refused, too. */
   hand_make(&root, "+s", "", 1, 1);
   hand_make(&x, "+w:3", "x", 1, 1);
   hand_make(&item, "f", "item", 3, 2);
@@ -218,7 +218,7 @@ CASE(arrow_import_refuses_nulls_by_default) {
   item.array.null_count = 0;
   tree = import_hand(&root, NULL);
   tdict_release(tree);
-  /* The null type. */
+  /* All rows of a field of the null type are null. */
   hand_make(&root, "+s", "", 2, 1);
   hand_make(&x, "n", "x", 2, 0);
   hand_add(&root, &x);

@@ -53,7 +53,7 @@ SIM_CASE(dlpack_import_holds_writes_back) {
   gate_open(&at.gate);
   finish_copy(f);
   end_writer(&w, &at);
-  assert_true(has_number(&w, leaf, 60)); /* the later write */
+  assert_true(has_number(&w, leaf, 60)); /* the bytes of the later write */
 }
 
 /* If an imported tensor is exported again, the next consumer waits for the first producer. */
