@@ -122,7 +122,7 @@ static void note_call(int signal, siginfo_t *info, void *context) {
   last_call = info->si_syscall;
 }
 
-/* Installs a filter that traps all system calls except those that malloc(), sanitizers and program exit need. */
+/* Installs a filter that traps all system calls except those that malloc(), sanitizers, output and exit need. */
 static bool count_calls(void) {
   static const int allowed[] = {SYS_brk,      SYS_mmap,         SYS_munmap, SYS_mremap,    SYS_madvise,
                                 SYS_mprotect, SYS_rt_sigreturn, SYS_write,  SYS_exit_group};

@@ -20,7 +20,7 @@ typedef struct cost_job {
       *deep;                 /* `leaves` tensors of shape 2 x 4 (`deep`: 1); `nested` has 8 in each subtree */
   tdict_tree *table;         /* COST_ROWS rows of 17 f32, 6 f32, f32, f32 and bool */
   tdict_tree *part, *square; /* part: `picked` rows; square: `picked` x 8 rows; both have the fields of `table` */
-  tdict_tree *step;          /* one column of `square` */
+  tdict_tree *step;          /* the rows to write to a column of `square` */
   tdict_tree *samples[COST_MOST * COST_ITEMS], *pieces[COST_MOST * COST_ITEMS];
   tdict_tree *stacked, *joined;
   tdict_tree *out[COST_MOST * COST_LEAVES];

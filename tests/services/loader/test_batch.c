@@ -319,7 +319,7 @@ DEVICE_CASE(loader_survives_enomem) {
   }
 }
 
-/* The number that the next callbacks return. It is not a tdict_status. */
+/* Not a tdict_status. The next callbacks return this number or -1. */
 enum { NO_STATUS = 4711 };
 static tdict_status fetch_number(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch,
                                  int64_t row, tdict_error *err) {

@@ -1,4 +1,4 @@
-/* Tests datasets of tokens: samples of a file, all formats and token sizes, and errors. */
+/* Tests datasets of tokens: windows of several files, all formats and token sizes, and errors. */
 #include <errno.h>
 #include <sys/stat.h>
 

@@ -132,7 +132,7 @@ CASE(dataset_tree_keeps_its_keys) {
 
 enum { TEXTS = 11, ROW_TEXT = 24 };
 
-/* Makes rows with "id", one text per row at "n.text", the text "all" for all rows, and the unbatched tensor "u". */
+/* Makes rows with "id", one text per row at "n.text", one text for all rows at "all", and the unbatched tensor "u". */
 static tdict_tree *texts(void) {
   static const int64_t count = TEXTS, u_shape = 3;
   static const int16_t u_values[] = {7, 8, 9};

@@ -266,7 +266,7 @@ CASE(loader_options_may_be_extreme) {
   }
 }
 
-/* Extreme integers passed to samplers, token datasets and callback datasets must not overflow either. */
+/* Extreme integers passed to samplers and token datasets must not overflow either. */
 CASE(dataset_options_may_be_extreme) {
   static const int64_t extremes[] = {INT64_MIN, -1, 0, 1, INT64_MAX / 2, INT64_MAX};
   char path[] = "/tmp/tdict-extreme-XXXXXX";

@@ -34,7 +34,7 @@ static int times_logged(const char *text) {
   return count;
 }
 
-/* Returns whether a sample is damaged. Errors of fetch_undamaged() name its file, errors of make_undamaged() do not. */
+/* Returns whether a sample is damaged. Errors of fetch_undamaged(), but not of make_undamaged(), name its file. */
 static bool is_damaged(int64_t index) { return index % 10 == 3 || index % 10 == 4; }
 
 static tdict_status fetch_undamaged(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree *batch,

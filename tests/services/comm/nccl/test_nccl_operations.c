@@ -109,7 +109,7 @@ static void check_broadcast(world *w) {
         free(after[i]);
       }
       if (w->fake)
-        assert_int_equal(world_operations(w) - before, bytes_now ? w->size : 0); /* one message from each rank */
+        assert_int_equal(world_operations(w) - before, bytes_now ? w->size : 0); /* one operation of each rank */
       free(wanted);
     }
 }
@@ -171,7 +171,7 @@ GPU_CASE(nccl_messages_arrive) { in_all_worlds(check_messages); }
 static size_t part_bytes(int from, int to) { return (size_t)(from + to + 1) * 1000; }
 enum { PART = 16384, LAST = BYTES - 64 };
 /* Sends part j of the first half of the memory to each rank j, and receives part j of the second half from rank j. Rank
- * i sends 1000 * (i + j + 1) bytes to rank j. Then every rank broadcasts one byte. */
+ * i sends 1000 * (i + j + 1) bytes to rank j. Every rank also broadcasts one byte. */
 static tdict_status all_to_all(rank *r, tdict_error *err) {
   const tdict_stream s = r->stream;
   tdict_status status = r->t.group_begin(r->t.self, err);
