@@ -1,7 +1,7 @@
 /* Tests the MPI table with failing MPI calls, wrong calls and failing allocations. */
 #include "services/mpi/job.h"
 
-/* Runs one operation, with messages of 64 bytes. All ranks must call this. */
+/* Runs one operation. All ranks must call this. */
 static tdict_status run_operation(tdict_comm_table *t, int operation, char *a, char *b, tdict_error *err) {
   const int next = (t->rank + 1) % t->world_size, previous = (t->rank + t->world_size - 1) % t->world_size;
   tdict_status status = TDICT_OK;

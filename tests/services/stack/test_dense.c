@@ -1,4 +1,4 @@
-/* Tests making a dense tree of a lazy stack, stacked or padded with masks. Loops compute the expected elements. */
+/* Tests making a dense tree from a lazy stack, stacked or padded with masks. Loops compute the expected elements. */
 #include "rig.h"
 #include "support/things.h"
 
