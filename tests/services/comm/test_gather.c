@@ -177,8 +177,8 @@ DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
   }
 }
 
-/* Repeatedly gathers a few trees, along both dimensions and with different counts each time, so that more schemas occur
- * than the communicator caches. */
+/* Repeatedly scatters and gathers a few trees, along both dimensions and with different counts each time, so that more
+ * schemas occur than the communicator caches. */
 DEVICE_CASE(comm_gathers_along_each_dimension_in_turns) {
   enum { WORLD = 3, TREES = 3 };
   rng random = {8};

@@ -130,7 +130,7 @@ DEVICE_CASE(loader_pads_ragged_samples) {
   }
 }
 
-/* Collates samples into an object, and adds their count. */
+/* Collates the ids of samples, and their negations, into an object. */
 static tdict_status collate_thing(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
                                   size_t count, tdict_tree **out, tdict_error *err) {
   const int64_t length = (int64_t)count;
@@ -212,7 +212,7 @@ GPU_CASE(loader_pins_on_the_cpu) {
   }
 }
 
-/* Samples are stacked, padded or written directly in the memory from which the batch is sent. Nothing is copied
+/* Samples are stacked, padded, packed or written directly in the memory from which the batch is sent. Nothing is copied
  * twice. */
 GPU_CASE(loader_stacks_in_pinned_memory) {
   yard y = open_yard();
@@ -270,7 +270,7 @@ DEVICE_CASE(loader_fork_is_refused) {
   assert_int_equal(read_epoch(&y, l, ids, 9), 9);
 }
 
-/* Each allocation of the calling thread fails in turn. The call returns the error, and the next call returns the
+/* Each allocation of the calling thread fails in turn. The call returns the error, and a later call returns the
  * batch. */
 DEVICE_CASE(loader_survives_enomem) {
   scoped_yard y = open_yard();

@@ -74,7 +74,7 @@ static void check_stats(tdict_loader *l, const run *r) {
   assert_int_equal(s.num_objects_kept, !r->on_host && !can_move(r->set) ? OBJECTS : 0);
 }
 
-/* Loads one epoch, which must fail if objects have to be moved to a device but have no hook for it. */
+/* Loads one epoch. It must fail if objects without a hook must move to a device, and keep_objects is not set. */
 static void load(const place *w, run *r) {
   numbers n = numbers_of(SAMPLES);
   tdict_tree *td = NULL;

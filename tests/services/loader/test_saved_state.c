@@ -138,8 +138,7 @@ CASE(loader_state_refuses_extremes) {
   }
 }
 
-/* Uses samplers over up to INT64_MAX indices at both ends of an epoch, with world sizes that do not divide the
- * length. */
+/* Uses samplers over up to INT64_MAX indices at the end of an epoch, with several world sizes. */
 CASE(sampler_positions_do_not_overflow) {
   static const int64_t lengths[] = {INT64_MAX, INT64_MAX - 1, INT64_MAX / 2, ((int64_t)1 << 62) + 1};
   static const int32_t worlds[] = {1, 2, 3, 7, INT32_MAX};

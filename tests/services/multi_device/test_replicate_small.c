@@ -4,7 +4,7 @@
 
 static size_t offset_of(const tdict_tensor *t) { return (size_t)((char *)t->data - (char *)t->storage->data); }
 
-/* Checks that two trees on one device have equal leaves, trees and objects, but share no bytes. */
+/* Checks that two trees on one device have the same keys, layouts and objects, but share no bytes. */
 static void check_alike(const tdict_tree *want, const tdict_tree *got) {
   assert_int_equal(tdict_is_locked(got), tdict_is_locked(want));
   assert_int_equal(tdict_is_consolidated(got), tdict_is_consolidated(want));
