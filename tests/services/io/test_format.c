@@ -112,7 +112,7 @@ CASE(format_of_gguf_is_named) {
   refuse(in(&f, "x.gguf"), TDICT_ENOTSUP, "the file is a GGUF file");
 }
 
-/* Opens a folder with an index, with TensorDict's files, or with one safetensors file. */
+/* Opens a folder with one safetensors file, with a link to such a file, and with an index. */
 CASE(format_of_a_folder) {
   scoped_folder f = folder_create();
   scoped_tree tree = tree_of_bytes("x", "one", 3), other = tree_of_bytes("x", "shards", 6);

@@ -1,4 +1,4 @@
-/* Tests the metadata of safetensors files: opens and saves, with no entry lost. */
+/* Tests that opens, loads and saves of safetensors files lose no entry of the metadata. */
 #include "files.h"
 #include "tdict/io.h"
 

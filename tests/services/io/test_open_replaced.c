@@ -38,7 +38,7 @@ static tdict_tree *make_tree(double number) {
 }
 
 /* Replaces the directory before each call of openat() in turn. Checks that tdict_open(), or tdict_load() if `c` is not
- * NULL, returns the old or the new tree. Returns how often the call returned the new tree. */
+ * NULL, returns the old or the new tree. A load may fail with TDICT_EIO. Returns how often it was the new tree. */
 static int replace_at_each_call(tdict_context *c) {
   scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);

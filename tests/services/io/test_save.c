@@ -163,7 +163,7 @@ static tdict_status save_and_see(const char *path, const tdict_tree *tree, int i
 }
 static const char *const seen_paths[] = {"x", "x.safetensors.index.json", "y", "x.tdz", "x.npz", "d/"};
 enum { NUM_SEEN_PATHS = sizeof seen_paths / sizeof *seen_paths };
-/* Makes a tree with 24 MiB in C order, some columns, a ragged leaf and a leaf without batch dimensions. */
+/* Makes a tree with 24 MiB in C order, a tensor in another order, a ragged leaf and a leaf without batch dimensions. */
 static tdict_tree *tree_to_see(int i) {
   tdict_tree *tree = small_tree();
   dice d = {(uint64_t)i};

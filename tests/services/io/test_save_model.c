@@ -30,7 +30,7 @@ typedef struct world {
   dice d;
   tdict_context *contexts[2]; /* for the CPU and for a simulated device */
   tdict_tree *now;            /* the tree in the files; NULL: none yet */
-  char *kept;                 /* the contents of all indexes that were replaced; NULL: none */
+  char *kept;                 /* the contents of all indexes that were written; NULL: none */
 } world;
 static struct { uint64_t trees, killed, old, new, refused, gaps, left, loads, saves, appends, unreadable; } counts;
 

@@ -131,7 +131,7 @@ CASE(tdz_refuses_broken_archives) {
   refuse(in(&f, "x"), TDICT_ENOTSUP, "the file is a pickle; this library does not read pickles");
 }
 
-/* Opens and loads a file with and without check_crc. `entry` is the damaged entry, or NULL. */
+/* Opens a file without check_crc, then opens and loads it with check_crc. `entry` is the damaged entry, or NULL. */
 static void check_file(tdict_context *c, const char *path, tdict_open_options o, const char *entry) {
   tdict_tree *tree = NULL;
   char text[128] = "";
