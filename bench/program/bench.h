@@ -1,7 +1,7 @@
 /* Declarations that all scenarios of tdict-bench share: the list of scenarios, exit codes, samples, messages and JSON
  * records.
- * Thread rule: bench_now(), the bench_samples functions, bench_print_error() and bench_print_status() may be called on
- * any thread. Call all other functions on one thread only. */
+ * Thread rule: do not call the functions for progress, bars, paragraphs and sinks on two threads at the same time. All
+ * other functions may be called on any thread. */
 #ifndef TDICT_BENCH_BENCH_H
 #define TDICT_BENCH_BENCH_H
 

@@ -83,7 +83,7 @@ WAY(into_mask, tdict_index_into(NULL, job->target, job->tree, AT_MASK, NULL, err
 WAY(set_list,
     tdict_index_set(NULL, job->tree, TDICT_INDEX(TDICT_LIST(job->positions, job->picked)), job->value, NULL, err))
 
-/* Reads or writes the selected rows with a memcpy() for each row, as a lower bound for the library's time. */
+/* Reads or writes the selected rows with a memcpy() for each row, for comparison with the library. */
 static tdict_status loop_rows(device_job *job, bool read) {
   for (int64_t leaf = 0; leaf < job->num_leaves; leaf++) {
     tdict_tensor *part = device_leaf(job, read ? job->target : job->value, leaf);

@@ -80,7 +80,7 @@ typedef struct bench_place {
   size_t pin_piece_bytes;  /* option of the context; 0: one registration for each block */
   double sim_rate;         /* bytes per second of simulated copies; 0: unlimited */
 } bench_place;
-bool place_open(bench_place *p, const char *device); /* set full, bare, delay and sim_rate before the call */
+bool place_open(bench_place *p, const char *device); /* set bare, sim_rate and the options of the context before */
 void place_close(bench_place *p);
 /* Opens a place for a tool that needs a device. Prints an error and returns false if the device is the cpu. */
 bool place_open_device(bench_place *p, const char *device, const char *tool);

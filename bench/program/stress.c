@@ -189,7 +189,7 @@ static int check_pinned(stress_job *job, const stress_tree *t) {
   snprintf(job->what, sizeof job->what, "pin_memory");
   if (!bench_ok(job->what, tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, err))) return BENCH_FAILED;
   int answer = BENCH_OK;
-  for (int i = 0; i < t->count && answer == BENCH_OK; i++) { /* pinned leaves are shared, even if strided */
+  for (int i = 0; i < t->count && answer == BENCH_OK; i++) { /* the result shares pinned leaves, even strided ones */
     tdict_tensor *found;
     const stress_leaf *l = &t->leaves[i];
     if (!stress_find(l, pinned, &found)) answer = BENCH_DIFFERS;
