@@ -87,7 +87,7 @@ BELOW = {
     "mpi": ["comm"],
     "debug": ["ops"],
     "io": ["ops", "engine", "stack"],
-    # src/context.c, the only file that may include all layers, and its header
+    # src/context.c and its header, which may include all layers except mpi
     "context": ["comm", "cuda", "debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
 }
 MOST_UNITS = 20

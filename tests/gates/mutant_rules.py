@@ -1,7 +1,7 @@
 """Makes mutants from rules for scripts/test-mutants --all. Each mutant is one change in a function of src/.
 
-The rules delete a statement, negate the condition of an `if`, change a comparison, exchange && and ||, + and -, true
-and false, add 1 to a constant, and drop the retain of a reference. They change no declaration, assertion or message."""
+The rules delete a statement, negate an `if` condition, change a comparison, exchange && and ||, + and -, true and
+false, add 1 to a constant, or drop a retain. They change no assertion or message, and delete no declaration."""
 
 import pathlib
 import re
