@@ -120,7 +120,7 @@ def earlier(record, row):
 
 
 def merge(records):
-    """Merges records of the same device. If several records have a row, the result has the row of the last of them."""
+    """Merges records of the same device. A row that several records have comes from the last that reached it."""
     merged = None
     for record in records:
         if merged is None:
