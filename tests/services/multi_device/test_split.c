@@ -32,15 +32,15 @@ static void check_parts(const several *s, const tdict_tree *src, int dim, const 
 }
 /* Splits in some of the ways of way_at(), and gathers on the host, in pinned memory and on the last device. */
 static void check_ways(const several *s, const tdict_tree *src, int dim, const int64_t *given, const int64_t *counts) {
-  for (int i = 0; i < NUM_WAYS; i += 3 * WAYS_STEP) {
+  for (int i = 0, round = 0; i < NUM_WAYS; i += 3 * WAYS_STEP, round++) {
     const way v = way_at(i);
     const tdict_spread spread = split_along(i % 2 ? dim - tdict_batch_ndim(src) : dim, given);
     tdict_tree *trees[MOST_DEVICES], *whole = NULL;
     spread_tree(s, src, &spread, &v, trees);
     check_parts(s, src, dim, counts, trees);
-    const tdict_device to = i % 3 ? tdict_cpu() : s->devices[s->count - 1];
+    const tdict_device to = round % 3 ? tdict_cpu() : s->devices[s->count - 1];
     tdict_transfer_options t = v.o;
-    t.pinned_result = i % 3 == 1;
+    t.pinned_result = round % 3 == 1;
     tdict_gather_devices_options o =
         td_with(tdict_gather_devices_options, transfer = &t, dim = spread.dim, device = to);
     if (v.async) {
