@@ -42,7 +42,7 @@ class Buffer:
     def __init__(self, device, capacity):
         self.device, self.capacity = device, capacity
         self.tree = empty(capacity, device)
-        self.lock = threading.Lock()  # guards the fields below and the contents of `tree`
+        self.lock = threading.Lock()  # guards `written` and the contents of `tree`
         self.written, self.goal, self.stop, self.failed = 0, capacity, False, False
 
     def write(self, rows):

@@ -227,7 +227,8 @@ static void print_value(int hang, const char *label, json_t *value) {
   bench_print_item(hang, label, text);
 }
 
-/* Prints a section of the record: a heading, and below it one line for each field. */
+/* Prints a section of the record: a heading, and below it each field. An array has a line with its name, and below it
+ * an item for each element. */
 static void print_section(const char *title, json_t *section, int depth) {
   const char *key;
   json_t *value, *one;

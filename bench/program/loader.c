@@ -256,7 +256,8 @@ static bool write_state(const run *r) {
   return good;
 }
 
-/* Reads all batches of the epochs back from the device, in order, and hashes their bytes. */
+/* Reads the batches back from the device, in order, and hashes their bytes. Continues from the saved state, if any.
+ * Ends after the last epoch or after --stop calls. */
 static int print_digest(run *r) {
   tdict_error err;
   tdict_loader_state s = tdict_loader_state_default();

@@ -12,8 +12,8 @@ int64_t stress_below(uint64_t *state, int64_t below) {
   return below > 0 ? (int64_t)(bench_random(state) % (uint64_t)below) : 0;
 }
 
-/* An object with two tensors. Its type has either transfer hooks, or flatten and unflatten. Each tensor is a
- * stress_leaf. Both have the same path, and the second has `second` set. */
+/* An object with two tensors. Its type has either transfer hooks, or flatten and unflatten. A stress_leaf
+ * describes each tensor. Both leaves have the same path, and the second has `second` set. */
 typedef struct pair {
   tdict_tensor *tensors[2];
 } pair;

@@ -8,7 +8,7 @@
  * - #TDICT_EINVAL: a NULL pointer, a stream without a context, a wrong option, or lost bytes.
  * - #TDICT_EDTYPE: a dtype that tdict/values.h does not have, or one with several lanes.
  * - #TDICT_ENOTSUP: a kind of device that the library does not know.
- * - #TDICT_EWRONGDEVICE: the stream is of another device than the tensor, or of no GPU of the context.
+ * - #TDICT_EWRONGDEVICE: the stream belongs to another device than the tensor, or to no GPU of the context.
  * - #TDICT_EWRONGDEVICE: the tensor is on a simulated device of another context.
  * - #TDICT_ECAPTURE: the stream is being captured. #TDICT_EFORKED, #TDICT_ELOST, #TDICT_EDEVICE, #TDICT_ENOMEM.
  *

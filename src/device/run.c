@@ -175,7 +175,7 @@ static tdict_status run_and_wait(launch *l, tdict_error *err) {
 static tdict_status run_on_stream(launch *l, tdict_run_order *order, tdict_error *err) {
   char name[32];
   if (!tdict_stream_is_of(order->stream, l->gpu))
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted a stream of %s", order->what,
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream belongs to %s, wanted a stream of %s", order->what,
                       tdict_device_format(order->stream.device, name, sizeof name), l->gpu->name);
   l->stream = order->stream.handle;
   tdict_status status = tdict_gpu_refuse_capture(l->gpu, l->stream, order->what, err);

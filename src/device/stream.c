@@ -30,7 +30,7 @@ tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s,
                         : s.device.type == TDICT_DEVICE_SIM ? range->num_sim
                                                             : 0;
   if (s.device.index < 0 || s.device.index >= count)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted a stream of %s", what, name,
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream belongs to %s, wanted a stream of %s", what, name,
                       format_range(range, wanted, sizeof wanted));
   if (!tdict_driver_owns_stream(range->sim, range->sim_owner, s))
     return tdict_fail(err, TDICT_EWRONGDEVICE,

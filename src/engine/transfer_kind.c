@@ -57,7 +57,7 @@ static tdict_status queue_waits_of(tdict_transfer *t, tdict_stream s, tdict_erro
   return status;
 }
 
-/* Checks that the stream is of a device like those of the transfer, and that it is not being captured. */
+/* Checks that the stream belongs to a device like those of the transfer, and that it is not being captured. */
 static tdict_status check_wait_stream(const tdict_transfer *t, tdict_stream s, tdict_error *err) {
   static const char what[] = "wait_on_stream";
   char name[32];
@@ -65,7 +65,7 @@ static tdict_status check_wait_stream(const tdict_transfer *t, tdict_stream s, t
   tdict_status status = TDICT_OK;
   if (!t->gpu) return status;
   if (s.device.type != t->gpu->memory.device.type)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, which the transfer did not use", what,
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream belongs to %s, which the transfer did not use", what,
                       tdict_device_format(s.device, name, sizeof name));
   tdict_error cause;
   if (tdict_gpu_enter(t->gpu, &scope, NULL) == TDICT_OK)

@@ -353,9 +353,9 @@ GPU_CASE(run_refuses_streams) {
   open_case(&c, NULL);
   make_gather(&work, c.dst.data, c.src.data, true);
   tdict_run_order order = {.what = "index_get", .stream = {tdict_cpu(), NULL}};
-  td_fails(TDICT_EWRONGDEVICE, "index_get: the stream is of cpu", run(&c, &work, &order, err));
+  td_fails(TDICT_EWRONGDEVICE, "index_get: the stream belongs to cpu", run(&c, &work, &order, err));
   order.stream = (tdict_stream){{td_device().type, 7}, c.stream.handle};
-  td_fails(TDICT_EWRONGDEVICE, "index_get: the stream is of", run(&c, &work, &order, err));
+  td_fails(TDICT_EWRONGDEVICE, "index_get: the stream belongs to", run(&c, &work, &order, err));
   order.stream = c.stream;
   shim_begin(&loading.s, c.b.d);
   loading.s.ops.stream_capture_status = reported_capture;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 _Static_assert(offsetof(pthread_mutex_t, __data.__kind) == offsetof(dst_lock, kind),
-               "the kind of a static initializer");
+               "dst_lock.kind must be at the offset of the field that static initializers of mutexes set");
 _Static_assert(sizeof(dst_lock) <= sizeof(pthread_rwlock_t), "a lock fits");
 
 /* ---- mutexes ---- */

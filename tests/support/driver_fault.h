@@ -19,7 +19,7 @@ typedef enum tdict_fault_kind {
   TDICT_FAULT_HOST_ALLOC,
   TDICT_FAULT_HOST_REGISTER,
   TDICT_FAULT_POINTER,
-  TDICT_FAULT_COPY_IN, /* host to device, contiguous or rectangular */
+  TDICT_FAULT_COPY_IN, /* host to device: contiguous, rectangular or batched */
   TDICT_FAULT_COPY_OUT,
   TDICT_FAULT_COPY_WITHIN, /* within a device or between two devices */
   TDICT_FAULT_FILL,

@@ -160,7 +160,7 @@ static void op_insert(ops *o) {
   ops_end_pile(o, &p);
 }
 
-/* Chooses a path, usually the path of an array or a child in one item. */
+/* Chooses a path: usually that of an array or a child of a random item, otherwise a fixed path. */
 static void pick_path(ops *o, const ops_pile *p, char path[2 * M_KEY]) {
   static char paths[MOST_ARRAYS][2 * M_KEY];
   m_array *list[MOST_ARRAYS];

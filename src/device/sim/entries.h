@@ -23,7 +23,7 @@ tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal);
  * INVALID_CONTEXT if none is current. Returns INVALID_HANDLE for a handle that is no stream of this driver, or the
  * device's sticky error. */
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out);
-/* Like tdict_sim_resolve(), but returns INVALID_HANDLE if the stream is of another device. */
+/* Like tdict_sim_resolve(), but returns INVALID_HANDLE if the stream belongs to another device. */
 tdict_cu tdict_sim_resolve_on(const tdict_sim_device *device, tdict_cu_stream handle, tdict_sim_stream **out);
 /* Returns true if two devices have peer access to each other, as the option `peers` says. */
 bool tdict_sim_are_linked(const tdict_sim_driver *d, int32_t one, int32_t other);

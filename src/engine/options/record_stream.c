@@ -76,7 +76,7 @@ tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream, td
   if (!f.gpu)
     return tdict_fail(
         err, TDICT_EWRONGDEVICE,
-        "record_stream: the stream is of %s, but no tensor of the tree is in memory allocated there or pinned for it",
+        "record_stream: the stream belongs to %s, but no tensor of the tree is in memory allocated or pinned for it",
         tdict_device_format(stream.device, name, sizeof name));
   tdict_fence *use;
   status = tdict_use_create(f.gpu, stream.handle, "record_stream", &use, err);

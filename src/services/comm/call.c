@@ -23,7 +23,7 @@ static tdict_status record_after(tdict_comm_call *call, tdict_stream after, tdic
   if (!gpu) return TDICT_OK;
   const bool is_given = tdict_has_stream(after);
   if (is_given && !tdict_stream_is_of(after, gpu))
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted a stream of %s", what,
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream belongs to %s, wanted a stream of %s", what,
                       tdict_device_format(after.device, found, sizeof found), gpu->name);
   return tdict_use_create(gpu, is_given ? after.handle : NULL, what, &call->after, err);
 }

@@ -62,7 +62,7 @@ CASE(update_makes_no_cycle) {
 }
 
 CASE(update_merges_twice_into_one_child) {
-  /* a tree at two paths of the destination gets the keys that the source has at both paths */
+  /* a tree at two paths of the destination gets the source's keys from each of these paths */
   scoped_tree td = TREE(2), from = TREE(2), n = TREE(2);
   td_ok(tdict_set_tree(td, "x", n, err));
   td_ok(tdict_set_tree(td, "y", n, err));

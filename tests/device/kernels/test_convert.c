@@ -135,7 +135,8 @@ GPU_CASE(kernel_converts_random_floats) {
   for (int t = 0; t < 6; t++) check_conversion(&a, tos[t], TDICT_F64, bits, MANY);
 }
 
-/* Fills `out` with elements of a dtype: random bits, and numbers next to the limits of the integer types. */
+/* Fills `out` with elements of a dtype: random bits, numbers near the limits of the integer and floating-point types,
+ * infinity and NaN. */
 static size_t make_elements(tdict_dtype dtype, uint64_t seed, unsigned char *out) {
   static const double bases[] = {0,
                                  1,
@@ -197,7 +198,7 @@ static size_t make_elements(tdict_dtype dtype, uint64_t seed, unsigned char *out
   return count;
 }
 
-/* Converts between all supported pairs of dtypes: random bits, and numbers next to the limits of the integer types. */
+/* Converts the elements of make_elements() between all supported pairs of dtypes. */
 GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
   int pairs = 0;
   scoped_areas a = areas_open(1);

@@ -71,8 +71,8 @@ model_settings model_settings_default(void) {
   return (model_settings){.num_devices = 1, .num_threads = 2, .staging_bytes = 64 << 10};
 }
 
-/* Returns true if a driver call must fail. Making a context current never fails twice in a row, because the library
- * tries only twice, and then leaks resources. */
+/* Returns true if a driver call must fail. Making a context current never fails twice in a row on a thread: cleanup
+ * retries it only once, and leaks resources if the retry fails, too. */
 static bool must_fail(tdict_fault_kind kind) {
   static _Thread_local bool has_push_failed;
   if (kind != TDICT_FAULT_CTX_PUSH) return dst_is_unlucky(DST_DRIVER);

@@ -8,7 +8,7 @@ enum { WORLD = 2, OP_SEND_RECEIVE = NUM_OPS, NUM_WAYS };
 static tdict_comm_table inner;
 typedef struct overlap {
   bool is_queued;
-  int64_t seen;   /* allocations of this thread when the work was queued */
+  int64_t seen;   /* number of allocations by this thread until the work was queued */
   int64_t during; /* allocations between the queuing and the wait */
   int64_t left;   /* allocations until one fails */
   int64_t before; /* allocations before the first operation of the table */

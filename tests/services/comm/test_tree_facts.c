@@ -34,8 +34,8 @@ static void call_with(rig *g, int op, tdict_tree *const *trees, int root) {
     if (g->ranks[r].status != TDICT_OK) fail_msg("rank %d, %s: %s", r, op_names[op], g->ranks[r].error.message);
 }
 
-/* Makes each call twice, with new element values each time. Locked trees must have the same results as unlocked trees,
- * which other tests check. */
+/* Makes each call twice, with new element values each time. Calls with locked trees must have the same
+ * results as calls with unlocked trees. Other tests check the results of unlocked trees. */
 static void compare_calls(rig *g, tree_plan *plan, tdict_tree *const *locked, tdict_tree *const *unlocked, int mask) {
   const size_t leaves = tdict_num_leaves(locked[0]);
   const bool has_one_storage = leaves == 1 || (leaves > 1 && plan->layout == LAYOUT_BLOCK);

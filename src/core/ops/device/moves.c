@@ -55,7 +55,7 @@ static tdict_status check_stream(const tdict_moves *moves, const char *what, con
                       "%s: from %s to %s; on a stream, both tensors must be in memory of one context's device", what,
                       TDICT_DEVICE_TEXT(src->storage->device), TDICT_DEVICE_TEXT(dst->storage->device));
   if (tdict_device_equal(runner->device, moves->stream->device)) return TDICT_OK;
-  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, but the stream is of %s", what,
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, but the stream belongs to %s", what,
                     TDICT_DEVICE_TEXT(runner->device), TDICT_DEVICE_TEXT(moves->stream->device));
 }
 
@@ -78,7 +78,8 @@ tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, 
 tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tree *tree, tdict_error *err) {
   if (!moves || !moves->stream) return TDICT_OK;
   if (moves->stream->device.type == TDICT_DEVICE_CPU)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of the cpu, wanted a stream of a GPU", moves->what);
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream belongs to the cpu, wanted a stream of a GPU",
+                      moves->what);
   return tdict_objects_refuse(moves->what, tree, true, NULL, "; on a stream, only tensors are supported", err);
 }
 
@@ -176,7 +177,7 @@ tdict_status tdict_moves_check_convert(const tdict_moves *moves, tdict_dtype to,
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: from %s to %s, wanted one device, with memory of one context",
                       moves->what, TDICT_DEVICE_TEXT(device), TDICT_DEVICE_TEXT(memory ? memory->device : device));
   if (!moves->stream || tdict_device_equal(device, moves->stream->device)) return TDICT_OK;
-  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, but the stream is of %s", moves->what,
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, but the stream belongs to %s", moves->what,
                     TDICT_DEVICE_TEXT(device), TDICT_DEVICE_TEXT(moves->stream->device));
 }
 

@@ -116,7 +116,7 @@ tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const v
 /* Checks that a tensor can be converted to a new tensor in `memory`. NULL: for a tensor on a device the memory of that
  * tensor, else plain host memory. Returns the errors of tdict_convert_check() and tdict_convert_check_memory() for a
  * tensor in host memory. On a device, returns TDICT_ENOTSUP for an unsupported pair of dtypes, and TDICT_EWRONGDEVICE
- * if `memory` or the stream is of another device, or no launch of `memory` can read the tensor. */
+ * if `memory` or the stream belongs to another device, or no launch of `memory` can read the tensor. */
 tdict_status tdict_moves_check_convert(const tdict_moves *moves, tdict_dtype to, tdict_memory *memory,
                                        const tdict_tensor *from, tdict_error *err);
 /* Adds the conversion of a tensor that passes tdict_moves_check_convert(), or converts at once. `entry` is the number
@@ -135,7 +135,7 @@ typedef struct tdict_listed_copy {
 /* Returns true if tdict_moves_add_listed() can add the copy. If not, the caller copies each position separately. */
 bool tdict_moves_take_listed(const tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other);
 /* Adds a copy by moves->lists. The caller has checked that no source bytes are lost. Returns TDICT_ENOMEM, and
- * TDICT_EWRONGDEVICE if the stream is of another device. */
+ * TDICT_EWRONGDEVICE if the stream belongs to another device. */
 tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy *copy, tdict_error *err);
 /* Adds a copy that differs from the last move, which one of these two added, in its tensors only: dtypes, sizes,
  * strides and memories are equal. The first selected element begins `offset` bytes after the first element of

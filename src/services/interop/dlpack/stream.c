@@ -23,7 +23,7 @@ tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *s, const tdict
   const tdict_device device = storage->device;
   if (!s->gpu || device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   if (!tdict_device_equal(device, s->device))
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "dlpack: the stream is of %s, and the tensor is on %s",
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "dlpack: the stream belongs to %s, and the tensor is on %s",
                       tdict_device_format(s->device, found, sizeof found),
                       tdict_device_format(device, wanted, sizeof wanted));
   if (!tdict_devices_own_storage(s->devices, storage))

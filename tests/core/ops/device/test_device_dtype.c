@@ -124,7 +124,7 @@ SIM_CASE(device_to_dtype_fails_whole) {
   td_fails(TDICT_ENOTSUP, "cannot compile", tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   shim_end(&s, w.d);
   tdict_run o = td_with(tdict_run, stream = second);
-  td_fails(TDICT_EWRONGDEVICE, "but the stream is of sim:1", tdict_to_dtype(td, TDICT_F64, NULL, &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "but the stream belongs to sim:1", tdict_to_dtype(td, TDICT_F64, NULL, &o, &out, err));
   assert_string_equal(td_last_error.path, "a");
   o.stream = stream;
   begin_counting(&s, &w);

@@ -162,11 +162,11 @@ SIM_CASE(device_index_on_stream_refuses) {
   scoped_tree td = rows_tree(&w, 40, 1), out = NULL, few = rows_tree(&w, 3, 21);
   tdict_stream s = new_stream(&w), wrong = {tdict_cpu(), NULL}, second = {tdict_sim(1), NULL};
   tdict_run o = td_with(tdict_run, stream = wrong);
-  td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", tdict_index_get(NULL, td, index, &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "the stream belongs to the cpu", tdict_index_get(NULL, td, index, &o, &out, err));
   o.stream = second;
-  td_fails(TDICT_EWRONGDEVICE, "index: the tensor is on sim:0, but the stream is of sim:1",
+  td_fails(TDICT_EWRONGDEVICE, "index: the tensor is on sim:0, but the stream belongs to sim:1",
            tdict_index_get(NULL, td, index, &o, &out, err));
-  td_fails_at(TDICT_EWRONGDEVICE, "index_set: the tensor is on sim:0, but the stream is of sim:1", "a",
+  td_fails_at(TDICT_EWRONGDEVICE, "index_set: the tensor is on sim:0, but the stream belongs to sim:1", "a",
               tdict_index_set(NULL, td, index, few, &o, err));
   o.stream = s;
   o.memory = w.pinned;

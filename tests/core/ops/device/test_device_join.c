@@ -118,7 +118,7 @@ SIM_CASE(device_join_fails_whole) {
     open_items(&w, way, items, &out);
     before = out;
     tdict_run run = td_with(tdict_run, stream = second);
-    td_fails_at(TDICT_EWRONGDEVICE, "but the stream is of sim:1", "a", join(way, items, 2, &run, &out, err));
+    td_fails_at(TDICT_EWRONGDEVICE, "but the stream belongs to sim:1", "a", join(way, items, 2, &run, &out, err));
     begin_counting(&s, &w);
     fault_code = TDICT_CU_INVALID_VALUE;
     td_fails(TDICT_EDEVICE, "cuLaunchKernel", join(way, items, 2, NULL, &out, err));

@@ -39,7 +39,8 @@ SIM_CASE(device_index_on_stream_keeps_memory) {
   end_blocked(&w, &b);
 }
 
-/* On a stream, a call that writes rows only queues a launch. A later read of the destination waits for the launch. */
+/* On a stream, a call that writes rows queues a launch and returns. A later read of the destination waits for the
+ * launch. */
 SIM_CASE(device_index_set_on_stream_is_ordered) {
   for (int into = 0; into < 2; into++) {
     scoped_place w = place_open(2);

@@ -100,7 +100,7 @@ SIM_CASE(device_ops_of_two_devices) {
   TD_STREAM(stream, w.c, w.device);
   for (tree_way way = 0; way < NUM_WAYS; way++) {
     tdict_tree *out = NULL;
-    td_fails_at(TDICT_EWRONGDEVICE, "the tensor is on sim:1, but the stream is of sim:0", "b",
+    td_fails_at(TDICT_EWRONGDEVICE, "the tensor is on sim:1, but the stream belongs to sim:0", "b",
                 ways_call(&t, way, &stream, &out, err));
     assert_null(out);
     ways_check_untouched(&t);

@@ -132,8 +132,8 @@ SIM_CASE(device_writes_fail_whole) {
   tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL}, none = {tdict_cpu(), NULL};
   for (int way = 0; way < WAYS; way++) {
     scoped_tree out = NULL;
-    td_fails_at(TDICT_EWRONGDEVICE, "but the stream is of sim:1", "a", call_on(&t, way, &second, &out, err));
-    td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", call_on(&t, way, &none, &out, err));
+    td_fails_at(TDICT_EWRONGDEVICE, "but the stream belongs to sim:1", "a", call_on(&t, way, &second, &out, err));
+    td_fails(TDICT_EWRONGDEVICE, "the stream belongs to the cpu", call_on(&t, way, &none, &out, err));
     begin_counting(&s, &w);
     fault_code = TDICT_CU_INVALID_VALUE;
     td_fails(TDICT_EDEVICE, "cuLaunchKernel", call_on(&t, way, NULL, &out, err));

@@ -43,12 +43,12 @@ SIM_CASE(dlpack_refuses_streams) {
   tdict_stream s = new_stream(&w), theirs = new_stream(&other);
   tdict_tensor *t = td_leaf(td, "a");
   shim h;
-  refuse_stream(&w, t, (tdict_stream){tdict_cpu(), NULL}, TDICT_EWRONGDEVICE, "stream is of cpu");
-  refuse_stream(&w, t, (tdict_stream){tdict_sim(5), NULL}, TDICT_EWRONGDEVICE, "stream is of sim:5");
+  refuse_stream(&w, t, (tdict_stream){tdict_cpu(), NULL}, TDICT_EWRONGDEVICE, "stream belongs to cpu");
+  refuse_stream(&w, t, (tdict_stream){tdict_sim(5), NULL}, TDICT_EWRONGDEVICE, "stream belongs to sim:5");
   refuse_stream(&w, t, theirs, TDICT_EWRONGDEVICE, "simulated devices belong to one context");
   refuse_stream(&w, td_leaf(foreign, "a"), s, TDICT_EWRONGDEVICE, "simulated device of another context");
   td_ok(tdict_to_device(w.c, td, tdict_sim(1), NULL, &second, err));
-  refuse_stream(&w, td_leaf(second, "a"), s, TDICT_EWRONGDEVICE, "stream is of sim:0, and the tensor is on sim:1");
+  refuse_stream(&w, td_leaf(second, "a"), s, TDICT_EWRONGDEVICE, "stream belongs to sim:0, and the tensor is on sim:1");
   /* for a tree, the error names the leaf */
   tdict_dlpack_export_options e = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
