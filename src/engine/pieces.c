@@ -10,6 +10,7 @@
 #include "engine/kinds/device_cast.h"
 #include "engine/kinds/leaf_bytes.h"
 #include "engine/kinds/pack.h"
+#include "engine/kinds/windows.h"
 
 /* Each memmove copies at most this many bytes. For more, memmove itself may bypass the cache, which the tuning table
  * must decide. */
@@ -118,6 +119,10 @@ static tdict_status cast_block(const casting *c, size_t first, size_t count, tdi
 static tdict_status cast_piece(const piece *p, void *to, const void *from, tdict_error *err) {
   const size_t item_bytes = tdict_dtype_bytes(p->cast->cast.to);
   const size_t first = p->begin / item_bytes, count = (p->end - p->begin) / item_bytes;
+  if (p->cast->images) {
+    tdict_windows_convert(p->item, p->cast, first, count);
+    return TDICT_OK;
+  }
   const bool buffers_from = !from && !p->item->src_plain, buffers_to = !to && !p->item->dst_plain;
   const size_t most = (buffers_from || buffers_to) && count > CAST_BLOCK ? CAST_BLOCK : count;
   casting c = {p, first, from, to, NULL, NULL};
@@ -231,6 +236,8 @@ tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chun
       status = cast_piece(&p, slot + p.at, NULL, err);
     } else if (p.cast && p.cast->is_packed) {
       status = pack_piece(&p, slot, stores, &filled, err);
+    } else if (p.cast && p.cast->images) {
+      tdict_windows_gather(p.item, p.cast->images, p.wire_begin, p.wire_end - p.wire_begin, slot + p.at, stores);
     } else if (p.item->src_plain) {
       if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, room);
       gather_plain(stores, slot, &p, filled - p.at, more ? &following : NULL);
@@ -358,8 +365,8 @@ static stretch make_scratch_stretch(const tdict_pieces_queue *q, const piece *p)
   return (stretch){q->scratch + p->at, p->at, p->wire_end - p->wire_begin, true, NULL, p->number};
 }
 
-/* Queues one launch for the pieces of the chunk: CONVERT between scratch memory and their leaves, or UNPACK to restore
- * packed pieces. */
+/* Queues one launch for the pieces of the chunk: CONVERT between scratch memory and their leaves, UNPACK to restore
+ * packed pieces, or WINDOW for images. */
 static tdict_status queue_launch(const tdict_plan *plan, const tdict_chunk *chunk, tdict_kernel_op op,
                                  tdict_pieces_queue *q, tdict_error *err) {
   tdict_kernel_work work;
@@ -367,7 +374,7 @@ static tdict_status queue_launch(const tdict_plan *plan, const tdict_chunk *chun
   tdict_status status = TDICT_OK;
   tdict_kernel_work_init(&work, op);
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
-    if (!uses_kernel(&p) || p.cast->is_packed != (op == TDICT_KERNEL_UNPACK)) continue;
+    if (!uses_kernel(&p) || tdict_item_cast_op(p.cast) != op) continue;
     const tdict_item *item = p.item;
     const bool in = q->kind == TDICT_CU_H2D;
     const size_t to_bytes = tdict_dtype_bytes(p.cast->cast.to), first = p.begin / to_bytes;
@@ -377,6 +384,11 @@ static tdict_status queue_launch(const tdict_plan *plan, const tdict_chunk *chun
     if (p.cast->is_packed) {
       status = tdict_kernel_add_unpack(&work, item->dst_data + p.begin, scratch, p.end - p.begin, to_bytes, err);
       q->packed_bytes += p.wire_end - p.wire_begin;
+      continue;
+    }
+    if (p.cast->images) {
+      const tdict_windows_range range = {first, p.wire_end - p.wire_begin, scratch};
+      status = tdict_windows_add(&work, item, p.cast, &range, err);
       continue;
     }
     status = tdict_device_cast_add(&work, &p.cast->device, in ? item->dst_data + p.begin : scratch, in ? scratch : leaf,
@@ -390,6 +402,7 @@ static tdict_status queue_launch(const tdict_plan *plan, const tdict_chunk *chun
 static tdict_status queue_launches(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                    tdict_error *err) {
   tdict_status status = queue_launch(plan, chunk, TDICT_KERNEL_CONVERT, q, err);
+  if (status == TDICT_OK && plan->wire->images) status = queue_launch(plan, chunk, TDICT_KERNEL_WINDOW, q, err);
   return status == TDICT_OK && plan->wire->packs ? queue_launch(plan, chunk, TDICT_KERNEL_UNPACK, q, err) : status;
 }
 

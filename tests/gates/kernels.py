@@ -14,8 +14,8 @@ import tempfile
 
 import source
 
-SOURCES = ["core/kernel/words.h", "core/kernel/number.h", *(f"device/kernels/{name}" for name in ("body.h", "body_convert.h", "body_unpack.h", "kernels.cu"))]
-NAMES = ["tdict_copy", "tdict_convert", "tdict_fill", "tdict_check", "tdict_unpack"]
+SOURCES = ["core/kernel/words.h", "core/kernel/number.h", *(f"device/kernels/{name}" for name in ("body.h", "body_convert.h", "body_unpack.h", "body_window.h", "kernels.cu"))]
+NAMES = ["tdict_copy", "tdict_convert", "tdict_fill", "tdict_check", "tdict_unpack", "tdict_window"]
 
 
 def check_text(report, root, text):

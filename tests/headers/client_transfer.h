@@ -141,6 +141,8 @@ static void use_transfers(tdict_context *context) {
   tdict_transfer_options options = tdict_transfer_options_default();
   tdict_pin_options pin = tdict_pin_options_default();
   tdict_conversion conversion = tdict_conversion_default();
+  tdict_image image = tdict_image_default();
+  tdict_window window = {0, 0, true};
   tdict_tree *host = make_tree(NULL), *device = NULL, *pinned = NULL;
   tdict_future *into = NULL;
   size_t i;
@@ -167,6 +169,12 @@ static void use_transfers(tdict_context *context) {
   options.conversions = &conversion;
   options.num_conversions = 1;
   options.narrow = 1;
+  OK(tdict_transfer_into_async(context, device, host, &options, &into, &last_error));
+  OK(tdict_future_take(into, NULL, &last_error));
+  conversion.wire_dtype = 0;
+  image.window_array = &window;
+  image.num_windows = 1;
+  conversion.image = &image;
   OK(tdict_transfer_into_async(context, device, host, &options, &into, &last_error));
   OK(tdict_future_take(into, NULL, &last_error));
   OK(tdict_pin_memory(context, host, &pin, &pinned, &last_error));

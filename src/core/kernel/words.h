@@ -57,8 +57,24 @@ enum {
   TDICT_CHECK_SIZE = TDICT_WORD_EXTRA, /* size of the indexed dimension */
   TDICT_CHECK_END,
   TDICT_UNPACK_BYTES = TDICT_WORD_EXTRA, /* bytes of the elements */
-  TDICT_UNPACK_END
+  TDICT_UNPACK_END,
+  /* Divisors have two words for a divider after them, as the count of a dimension. Strides are bytes. */
+  TDICT_WINDOW_FIRST = TDICT_WORD_EXTRA, /* the elements [FIRST, LAST) are written; unit 0 is the pixel of FIRST */
+  TDICT_WINDOW_LAST,
+  TDICT_WINDOW_PIXELS, /* pixels of a window */
+  TDICT_WINDOW_WIDTH = TDICT_WINDOW_PIXELS + 3,
+  TDICT_WINDOW_SRC_SAMPLE = TDICT_WINDOW_WIDTH + 3,
+  TDICT_WINDOW_SRC_ROW,
+  TDICT_WINDOW_DST_SAMPLE,
+  TDICT_WINDOW_DST_ROW,
+  TDICT_WINDOW_DST_PIXEL,
+  TDICT_WINDOW_DST_CHANNEL,
+  TDICT_WINDOW_SCALES, /* a word as CONVERT_SCALE for each channel. The place of each window follows, see below */
+  TDICT_WINDOW_PLACES = TDICT_WINDOW_SCALES + 4
 };
+enum { TDICT_WINDOW_CHANNELS = 4 }; /* most channels of an image */
+/* The place of a window: bit 0: flipped; bits 1 to 31: the first column; bits 32 to 62: the first row. */
+enum { TDICT_PLACE_LEFT = 1, TDICT_PLACE_TOP = 32 };
 /* Count, byte stride of the destination, byte stride of the source, and the two words of the count's divider: a
  * multiplier and a shift. If the count is at least 2 and the dividend is below 2^63, the quotient is the high word of
  * dividend * multiplier, shifted right by the shift. */
@@ -69,8 +85,8 @@ enum { TDICT_WORDS_PER_LIST = 3 }; /* positions, size of the indexed dimension, 
 
 /* The 8-bit fields of TDICT_WORD_FORM: the position of each field's lowest bit. */
 enum {
-  TDICT_FORM_WIDTH = 0, /* COPY, FILL: bytes of a unit: 1, 2, 4, 8 or 16; UNPACK: bytes of an element */
-  TDICT_FORM_NDIM = 8,
+  TDICT_FORM_WIDTH = 0,    /* COPY, FILL: bytes of a unit: 1, 2, 4, 8 or 16; UNPACK: bytes of an element */
+  TDICT_FORM_NDIM = 8,     /* WINDOW: number of channels */
   TDICT_FORM_LISTED = 16,  /* the dimension whose positions come from lists; TDICT_FORM_NO_LIST: none */
   TDICT_FORM_LISTS = 24,   /* number of lists */
   TDICT_FORM_BATCHES = 32, /* number of batches of a block */

@@ -31,8 +31,8 @@ void tdict_kernel_work_reset(tdict_kernel_work *work) {
 }
 
 const char *tdict_kernel_name(tdict_kernel_op op) {
-  static const char *const names[TDICT_KERNEL_NUM_OPS] = {"tdict_copy", "tdict_convert", "tdict_fill", "tdict_check",
-                                                          "tdict_unpack"};
+  static const char *const names[TDICT_KERNEL_NUM_OPS] = {"tdict_copy",  "tdict_convert", "tdict_fill",
+                                                          "tdict_check", "tdict_unpack",  "tdict_window"};
   return names[op];
 }
 
@@ -401,6 +401,43 @@ tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const v
   words[TDICT_WORD_FORM] = (uint64_t)item_bytes << TDICT_FORM_WIDTH;
   words[TDICT_UNPACK_BYTES] = bytes;
   return append_entry(work, words, TDICT_UNPACK_END, addresses_of(dst, packed), err);
+}
+
+tdict_status tdict_kernel_add_windows(tdict_kernel_work *work, const tdict_kernel_windows *w, tdict_error *err) {
+  uint64_t words[TDICT_WINDOW_PLACES] = {0};
+  const uint64_t pixels = w->height * w->width, elements = pixels * w->channels, to_bytes = tdict_dtype_bytes(w->to);
+  TDICT_ASSERT(work->op == TDICT_KERNEL_WINDOW && w->first < w->last);
+  TDICT_ASSERT(w->channels >= 1 && w->channels <= TDICT_WINDOW_CHANNELS);
+  /* count from the first sample with an element, so that the work has only the places of the samples that it reads */
+  const uint64_t sample = w->first / elements, num_samples = (w->last - 1) / elements - sample + 1;
+  const uint64_t first = w->first - sample * elements, row = (w->is_cut ? w->width : w->image_width) * w->channels;
+  const uint64_t image = (w->is_cut ? w->height : w->image_height) * row;
+  const uint64_t dst = (uint64_t)(uintptr_t)w->dst + sample * w->sample;
+  const uint64_t src = (uint64_t)(uintptr_t)w->src + (w->is_cut ? 0 - first : sample * image);
+  const uint64_t strides = dst | w->sample | w->row | w->pixel | w->channel;
+  const uint64_t flags = width_of(strides) >= to_bytes ? 0 : TDICT_FLAG_UNALIGNED;
+  words[TDICT_WINDOW_FIRST] = first;
+  words[TDICT_WINDOW_LAST] = w->last - sample * elements;
+  words[TDICT_WORD_UNITS] = divide_up(words[TDICT_WINDOW_LAST], w->channels) - first / w->channels;
+  words[TDICT_WORD_FORM] =
+      w->channels << TDICT_FORM_NDIM | (uint64_t)type_of(w->to) << TDICT_FORM_TO | flags << TDICT_FORM_FLAGS;
+  words[TDICT_WINDOW_PIXELS] = pixels;
+  write_divider(pixels, &words[TDICT_WINDOW_PIXELS + 1]);
+  words[TDICT_WINDOW_WIDTH] = w->width;
+  write_divider(w->width, &words[TDICT_WINDOW_WIDTH + 1]);
+  words[TDICT_WINDOW_SRC_SAMPLE] = image;
+  words[TDICT_WINDOW_SRC_ROW] = row;
+  words[TDICT_WINDOW_DST_SAMPLE] = w->sample;
+  words[TDICT_WINDOW_DST_ROW] = w->row;
+  words[TDICT_WINDOW_DST_PIXEL] = w->pixel;
+  words[TDICT_WINDOW_DST_CHANNEL] = w->channel;
+  memcpy(&words[TDICT_WINDOW_SCALES], w->scales, sizeof w->scales);
+  if (num_samples > SIZE_MAX - TDICT_WINDOW_PLACES || !reserve_words(work, TDICT_WINDOW_PLACES + num_samples))
+    return no_memory(err);
+  tdict_status status = append_entry(work, words, TDICT_WINDOW_PLACES, (addresses){dst, src}, err);
+  for (uint64_t i = 0; i < num_samples && status == TDICT_OK; i++)
+    work->body[work->num_words++] = w->places[sample + i] & (w->is_cut ? 1 : ~(uint64_t)0);
+  return status;
 }
 
 void tdict_kernel_write_table(const tdict_kernel_work *work, uint64_t *out) {

@@ -17,6 +17,7 @@ typedef enum tdict_kernel_op {
   TDICT_KERNEL_FILL,    /* writes one element to all places */
   TDICT_KERNEL_CHECK,   /* finds positions outside of a dimension */
   TDICT_KERNEL_UNPACK,  /* restores packed elements, see pack.h */
+  TDICT_KERNEL_WINDOW,  /* converts windows of images to floats */
   TDICT_KERNEL_NUM_OPS
 } tdict_kernel_op;
 
@@ -120,6 +121,24 @@ tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions,
  * a multiple of 16. Returns the errors of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const void *packed, size_t bytes,
                                      size_t item_bytes, tdict_error *err);
+
+/* Windows of images of bytes, which become images of floats. A pixel has adjacent channels, and the pixels of a row are
+ * adjacent in the source. The elements of the windows are numbered by sample, row, column and channel. Strides of the
+ * destination are in bytes. */
+typedef struct tdict_kernel_windows {
+  void *dst;                              /* the first element of the result */
+  const void *src;                        /* the first image; if is_cut is true, the element number `first` */
+  tdict_dtype to;                         /* TDICT_F16, TDICT_BF16 or TDICT_F32 */
+  bool is_cut;                            /* true: the source has only the elements of the windows, without gaps */
+  size_t first, last;                     /* the elements [first, last) are written */
+  uint64_t channels, height, width;       /* of a window; 1 to TDICT_WINDOW_CHANNELS channels */
+  uint64_t image_height, image_width;     /* not used if is_cut is true */
+  uint64_t sample, row, pixel, channel;   /* strides of the destination */
+  const uint64_t *places;                 /* for each sample the place of its window, see TDICT_PLACE_TOP */
+  uint64_t scales[TDICT_WINDOW_CHANNELS]; /* for each channel, see TDICT_CONVERT_SCALE */
+} tdict_kernel_windows;
+/* Adds windows. The source has at least one element. Returns the errors of tdict_kernel_add_copy(). */
+tdict_status tdict_kernel_add_windows(tdict_kernel_work *work, const tdict_kernel_windows *w, tdict_error *err);
 
 static inline size_t tdict_kernel_table_words(const tdict_kernel_work *work) {
   return TDICT_WORDS_PER_ENTRY * work->num_entries + work->num_words;

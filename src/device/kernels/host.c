@@ -3,6 +3,7 @@
 
 #include "device/kernels/body_convert.h"
 #include "device/kernels/body_unpack.h"
+#include "device/kernels/body_window.h"
 
 /* Returns the host address of the table, or NULL if the table is not accessible. The table is read before its size is
  * known, so only its start is checked here. */
@@ -27,14 +28,13 @@ RUN_BLOCK(run_convert, tdict_kernel_convert)
 RUN_BLOCK(run_fill, tdict_kernel_fill)
 RUN_BLOCK(run_check, tdict_kernel_check)
 RUN_BLOCK(run_unpack, tdict_kernel_unpack)
+RUN_BLOCK(run_window, tdict_kernel_window)
 
 bool tdict_kernel_run_host(tdict_kernel_op op, const tdict_kernel_params *params, uint64_t num_blocks,
                            const tdict_kernel_access *access) {
-  static bool (*const blocks[])(tdict_kernel_env env, tdict_kernel_span span) = {[TDICT_KERNEL_COPY] = run_copy,
-                                                                                 [TDICT_KERNEL_CONVERT] = run_convert,
-                                                                                 [TDICT_KERNEL_FILL] = run_fill,
-                                                                                 [TDICT_KERNEL_CHECK] = run_check,
-                                                                                 [TDICT_KERNEL_UNPACK] = run_unpack};
+  static bool (*const blocks[])(tdict_kernel_env env, tdict_kernel_span span) = {
+      [TDICT_KERNEL_COPY] = run_copy,   [TDICT_KERNEL_CONVERT] = run_convert, [TDICT_KERNEL_FILL] = run_fill,
+      [TDICT_KERNEL_CHECK] = run_check, [TDICT_KERNEL_UNPACK] = run_unpack,   [TDICT_KERNEL_WINDOW] = run_window};
   tdict_kernel_env env = {.at = access->at, .user = access->user};
   const uint64_t *table = find_table(params, &env);
   for (uint64_t block = 0; block < num_blocks && !env.failed; block++) {

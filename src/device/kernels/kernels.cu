@@ -2,6 +2,7 @@
  * runs the body for its units. The names are those of tdict_kernel_name(). */
 #include "device/kernels/body_convert.h"
 #include "device/kernels/body_unpack.h"
+#include "device/kernels/body_window.h"
 
 /* Finds the entry of a block as tdict_kernel_find() does. In each step, the lanes of a warp read 32 entries at once.
  * This needs fewer steps than a binary search, and each step waits for global memory. */
@@ -53,3 +54,4 @@ KERNEL(tdict_convert, tdict_kernel_convert)
 KERNEL(tdict_fill, tdict_kernel_fill)
 KERNEL(tdict_check, tdict_kernel_check)
 KERNEL(tdict_unpack, tdict_kernel_unpack)
+KERNEL(tdict_window, tdict_kernel_window)

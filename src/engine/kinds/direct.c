@@ -3,22 +3,29 @@
 
 #include "engine/kinds/device_cast.h"
 #include "engine/kinds/leaf_bytes.h"
+#include "engine/kinds/windows.h"
 
-/* Queues one launch that converts those items of a chunk whose conversions read pinned or device memory. */
-static tdict_status queue_casts(const tdict_direct *d, tdict_error *err) {
+/* Queues one launch of the kernel `op` that converts those items of a chunk whose conversions read pinned or device
+ * memory. */
+static tdict_status queue_launch(const tdict_direct *d, tdict_kernel_op op, tdict_error *err) {
   const tdict_plan *p = d->plan;
   const tdict_chunk *chunk = d->chunk;
   tdict_kernel_work work;
   tdict_status status = TDICT_OK;
-  tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
+  tdict_kernel_work_init(&work, op);
   for (uint32_t i = chunk->first; i < p->num_items && p->items[i].offset < chunk->end && status == TDICT_OK; i++) {
     const tdict_item *item = &p->items[i];
     const tdict_item_cast *cast = tdict_plan_cast(p, i);
-    if (!cast) continue;
+    if (!cast || tdict_item_cast_op(cast) != op) continue;
     const size_t begin = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
     const size_t left = chunk->end - item->offset, end = left < item->bytes ? left : item->bytes;
     const size_t to_bytes = tdict_dtype_bytes(cast->cast.to);
     if (end <= begin) continue; /* an empty leaf needs no conversion */
+    if (cast->images) {
+      const tdict_windows_range range = {begin / to_bytes, (end - begin) / to_bytes, NULL};
+      status = tdict_windows_add(&work, item, cast, &range, err);
+      continue;
+    }
     status = tdict_device_cast_add(&work, &cast->device, item->dst_data + begin,
                                    item->src_data + begin / to_bytes * tdict_dtype_bytes(cast->cast.from),
                                    (end - begin) / to_bytes, err);
@@ -26,6 +33,11 @@ static tdict_status queue_casts(const tdict_direct *d, tdict_error *err) {
   if (status == TDICT_OK && work.num_entries) status = tdict_gpu_queue_work(d->gpu, &work, d->stream, err);
   tdict_kernel_work_reset(&work);
   return status;
+}
+
+static tdict_status queue_casts(const tdict_direct *d, tdict_error *err) {
+  tdict_status status = queue_launch(d, TDICT_KERNEL_CONVERT, err);
+  return status == TDICT_OK && d->plan->wire->images ? queue_launch(d, TDICT_KERNEL_WINDOW, err) : status;
 }
 
 /* Queues a chunk's copies, each of a stretch of items, with one call. Converted items are left out. */

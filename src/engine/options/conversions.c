@@ -11,11 +11,14 @@
 #include "core/base/options.h"
 #include "core/kernel/work.h"
 #include "core/tensor/convert.h"
+#include "engine/kinds/leaf_bytes.h"
 #include "engine/kinds/pack.h"
+#include "engine/options/images.h"
 
 struct tdict_conversions {
   tdict_patterns *patterns;
   size_t count;
+  tdict_image *images; /* one for each rule */
   tdict_conversion rules[];
 };
 
@@ -56,6 +59,11 @@ static tdict_status read_rules(const char *what, const tdict_conversion *given, 
       status = tdict_fail(err, TDICT_EINVAL, "%s: struct_size is %zu, wanted %zu, as in the first conversion", name,
                           ((const tdict_conversion *)at)->struct_size, given->struct_size);
     if (status == TDICT_OK) status = check_rule(what, &made->rules[i], i, err);
+    if (status == TDICT_OK && made->rules[i].image) {
+      snprintf(name, sizeof name, "%s[%zu].image", what, i);
+      status = tdict_images_read(&made->rules[i], &made->images[i], name, err);
+      if (status != TDICT_OK) (void)tdict_error_at(err, status, made->rules[i].pattern);
+    }
     patterns[i] = made->rules[i].pattern;
   }
   return status;
@@ -67,25 +75,30 @@ tdict_status tdict_conversions_create(const char *call, const tdict_conversion *
   snprintf(what, sizeof what, "%s: options.conversions", call);
   if (!given) return tdict_fail(err, TDICT_EINVAL, "%s is NULL, wanted %zu conversions", what, count);
   tdict_conversions *made = NULL;
+  tdict_image *images = NULL;
   const char **patterns = NULL;
   if (count < SIZE_MAX / sizeof *given - 1) {
     made = malloc(sizeof *made + count * sizeof made->rules[0]);
+    images = malloc(count * sizeof *images);
     patterns = malloc(count * sizeof *patterns);
   }
-  if (!made || !patterns) {
+  if (!made || !images || !patterns) {
     free(made);
+    free(images);
     free(patterns);
     return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu conversions", what, count);
   }
-  *made = (tdict_conversions){.count = count};
+  *made = (tdict_conversions){.count = count, .images = images};
   tdict_status status = read_rules(what, given, made, patterns, err);
   if (status == TDICT_OK) status = tdict_patterns_create(what, patterns, count, &made->patterns, err);
   free(patterns);
-  return TDICT_HAND_OVER(status, made, out, free);
+  return TDICT_HAND_OVER(status, made, out, tdict_conversions_destroy);
 }
 
 void tdict_conversions_destroy(tdict_conversions *conversions) {
-  if (conversions) tdict_patterns_destroy(conversions->patterns);
+  if (!conversions) return;
+  tdict_patterns_destroy(conversions->patterns);
+  free(conversions->images);
   free(conversions);
 }
 
@@ -99,19 +112,33 @@ static bool supports_wire(const tdict_conversion *rule, tdict_dtype from, bool i
 
 tdict_patterns *tdict_conversions_patterns(tdict_conversions *conversions) { return conversions->patterns; }
 
+/* Writes the conversion of images. */
+static tdict_status find_images(const tdict_conversion *rule, const tdict_cursor *cursor, const tdict_tensor *t,
+                                tdict_wire *wire, tdict_item_cast *out, tdict_error *err) {
+  const tdict_cast cast = {rule->dtype, TDICT_U8, true, to_float(rule->scale), to_float(rule->offset)};
+  tdict_status status = tdict_images_find(rule, &cast, cursor, t, &wire->images, err);
+  if (status == TDICT_OK) *out = (tdict_item_cast){.wire = TDICT_U8, .cast = cast, .images = wire->images};
+  return status;
+}
+
 tdict_status tdict_conversions_find(tdict_conversions *conversions, const tdict_cursor *cursor, const tdict_tensor *t,
-                                    tdict_item_cast *out, tdict_error *err) {
-  char from[TDICT_DTYPE_TEXT_BYTES], to[TDICT_DTYPE_TEXT_BYTES], wire[TDICT_DTYPE_TEXT_BYTES];
+                                    tdict_wire *wire, tdict_item_cast *out, tdict_error *err) {
+  char from[TDICT_DTYPE_TEXT_BYTES], to[TDICT_DTYPE_TEXT_BYTES], on_wire[TDICT_DTYPE_TEXT_BYTES];
   out->rule = 0;
   const size_t found = tdict_patterns_find(conversions->patterns, cursor);
   if (found == TDICT_NO_PATTERN) return TDICT_OK;
   const tdict_conversion *rule = &conversions->rules[found];
+  if (rule->image) {
+    tdict_status status = find_images(rule, cursor, t, wire, out, err);
+    out->rule = status == TDICT_OK ? (uint32_t)found + 1 : 0;
+    return status;
+  }
   const bool is_scaled = rule->scale != 1 || rule->offset != 0;
   if (rule->dtype == t->dtype && !is_scaled && (!rule->wire_dtype || rule->wire_dtype == t->dtype)) return TDICT_OK;
   if (rule->wire_dtype && !supports_wire(rule, t->dtype, is_scaled))
     return tdict_fail(err, TDICT_ENOTSUP, "transfer: from %s to %s with the wire dtype %s is not supported",
                       tdict_dtype_format(t->dtype, from, sizeof from), tdict_dtype_format(rule->dtype, to, sizeof to),
-                      tdict_dtype_format(rule->wire_dtype, wire, sizeof wire));
+                      tdict_dtype_format(rule->wire_dtype, on_wire, sizeof on_wire));
   if (!tdict_kernel_converts(rule->dtype, t->dtype) || (is_scaled && !tdict_cast_scales(rule->dtype, t->dtype)))
     return tdict_fail(err, TDICT_ENOTSUP, "transfer: from %s to %s%s is not supported",
                       tdict_dtype_format(t->dtype, from, sizeof from), tdict_dtype_format(rule->dtype, to, sizeof to),
@@ -197,6 +224,33 @@ static tdict_status split_cast(tdict_plan *plan, tdict_item_cast *c, const tdict
   return load_kernels(plan, item->gpu, err);
 }
 
+/* Divides the conversion of images. Host threads cut windows, and a kernel converts them. Within the host, threads do
+ * both, and on one device a kernel does. */
+static tdict_status split_images(tdict_plan *plan, tdict_item_cast *c, const tdict_item *item, tdict_error *err) {
+  if (item->way == TDICT_WAY_STAGE_OUT)
+    return tdict_fail(
+        err, TDICT_ENOTSUP,
+        "transfer: images are converted on the way to a device, on one device or on the host, but not from "
+        "a device to the host");
+  if (tdict_storage_is_unloaded(item->src->storage) || tdict_leaf_goes_to_sink(item))
+    return tdict_fail(err, TDICT_ENOTSUP, "transfer: images in files are not converted: load them first");
+  if (item->way == TDICT_WAY_HOST) {
+    convert_on_host(c, c->cast.to);
+    return TDICT_OK;
+  }
+  const bool between = item->way == TDICT_WAY_DIRECT;
+  const bool same = !between || tdict_device_equal(item->src->storage->device, item->gpu->memory.device);
+  c->by_device = true;
+  c->device = c->cast;
+  if (!same || !item->dst_plain || (between && !item->src_plain)) return fail_kernel(c, "on one device", err);
+  return load_kernels(plan, item->gpu, err);
+}
+
+static tdict_status split(tdict_plan *plan, tdict_item_cast *c, const tdict_item *item, tdict_error *err) {
+  if (!c->rule) return TDICT_OK;
+  return c->images ? split_images(plan, c, item, err) : split_cast(plan, c, item, err);
+}
+
 bool tdict_item_can_pack(tdict_plan *plan, const tdict_item *item) {
   return item->dst_plain && item->bytes >= TDICT_PACK_MIN_BYTES && tdict_pack_supports(item->src->dtype) &&
          load_kernels(plan, item->gpu, NULL) == TDICT_OK;
@@ -219,7 +273,7 @@ static bool is_read_by_kernel(const tdict_plan *plan, const tdict_item_cast *c, 
 tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, tdict_item *item, bool narrow,
                                     bool pinned, tdict_error *err) {
   tdict_item_cast c = *cast;
-  tdict_status status = c.rule ? split_cast(plan, &c, item, err) : TDICT_OK;
+  tdict_status status = split(plan, &c, item, err);
   if (status != TDICT_OK) return status;
   c.is_packed = false;
   if (narrow && !cast->rule && item->way == TDICT_WAY_STAGE_IN && tdict_item_can_pack(plan, item))

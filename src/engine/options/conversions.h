@@ -17,9 +17,10 @@ tdict_status tdict_conversions_create(const char *call, const tdict_conversion *
 /* Frees the conversions. NULL is allowed. */
 void tdict_conversions_destroy(tdict_conversions *conversions);
 /* Writes how `t`, the current leaf of the cursor, is converted. Sets out->rule to 0 if the leaf is copied without a
- * conversion. Returns TDICT_ENOTSUP if the elements cannot be converted. */
+ * conversion. If the elements are images, adds their windows to `wire`. Returns TDICT_ENOTSUP if the elements cannot be
+ * converted, and for images the errors of tdict_images_find(). */
 tdict_status tdict_conversions_find(tdict_conversions *conversions, const tdict_cursor *cursor, const tdict_tensor *t,
-                                    tdict_item_cast *out, tdict_error *err);
+                                    tdict_wire *wire, tdict_item_cast *out, tdict_error *err);
 /* Returns the patterns of the conversions. */
 tdict_patterns *tdict_conversions_patterns(tdict_conversions *conversions);
 /* Returns true if the conversion changes the elements, and not only the dtype of the wire. */

@@ -109,7 +109,8 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
   tdict_item item = {.src = t, .src_data = t->data, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
   const size_t at = r->rows ? tdict_source_rows_cut(r->rows, &item.bytes) : 0;
   if (at > 0) item.src_data += at; /* an empty tensor has no data */
-  if (c->make.cast.rule && !tdict_mul_size((size_t)t->numel, tdict_dtype_bytes(c->make.cast.cast.to), &item.bytes))
+  if (c->make.cast.rule && !tdict_mul_size((size_t)tdict_item_cast_like(&c->make.cast, t)->numel,
+                                           tdict_dtype_bytes(c->make.cast.cast.to), &item.bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the converted bytes do not fit the address space");
   status = tdict_item_choose_way(&c->make, &item, r->device, err);
   if (status == TDICT_OK) status = tdict_item_append(&c->make, &item, err);
@@ -155,8 +156,9 @@ static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);
   if (!dst) return tdict_fail(err, TDICT_ETYPE, "transfer_into: a tensor in the source, a tree in the destination");
-  tdict_status status =
-      tdict_destination_check_leaf(src, c->make.cast.rule ? c->make.cast.cast.to : src->dtype, dst, err);
+  const tdict_item_cast *cast = c->make.cast.rule ? &c->make.cast : NULL;
+  tdict_status status = tdict_destination_check_leaf(cast ? tdict_item_cast_like(cast, src) : src,
+                                                     cast ? cast->cast.to : src->dtype, dst, err);
   if (status != TDICT_OK) return status;
   tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(dst), .leaf = c->plan->num_leaves};
   item.src_data = src->data;
@@ -270,7 +272,7 @@ static TDICT_COLD tdict_status find_cast(collector *c, const tdict_cursor *curso
                                          tdict_error *err) {
   c->make.cast.rule = 0;
   if (c->flat_depth && cursor->depth >= c->flat_depth) return TDICT_OK;
-  return tdict_conversions_find(c->request->conversions, cursor, t, &c->make.cast, err);
+  return tdict_conversions_find(c->request->conversions, cursor, t, c->plan->wire, &c->make.cast, err);
 }
 
 static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf leaf, tdict_error *err) {

@@ -18,7 +18,8 @@ tdict_status tdict_destination_check_leaf(const tdict_tensor *src, tdict_dtype d
                       tdict_dtype_format(dst->dtype, want, sizeof want));
   bool same = src->ndim == dst->ndim && memcmp(src->dims, dst->dims, (size_t)src->ndim * sizeof *src->dims) == 0;
   if (!same)
-    return tdict_fail(err, TDICT_ESHAPE, "transfer_into: the source has shape %s, the destination %s",
+    return tdict_fail(err, TDICT_ESHAPE, "transfer_into: the source %s shape %s, the destination %s",
+                      dtype == src->dtype ? "has" : "is converted to",
                       tdict_text_shape(src->ndim, src->dims, have, sizeof have),
                       tdict_text_shape(dst->ndim, dst->dims, want, sizeof want));
   if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)

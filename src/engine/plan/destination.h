@@ -5,7 +5,8 @@
 
 #include "core/tree/cursor.h"
 
-/* Returns TDICT_EDTYPE, _ESHAPE or _EREADONLY if `src`, of `dtype` after its conversion, does not fit `dst`. */
+/* Returns TDICT_EDTYPE, _ESHAPE or _EREADONLY if `src`, of `dtype` after its conversion, does not fit `dst`. If the
+ * conversion changes the shape, `src` has the new shape. */
 tdict_status tdict_destination_check_leaf(const tdict_tensor *src, tdict_dtype dtype, const tdict_tensor *dst,
                                           tdict_error *err);
 /* Finds the destination's entry with the key of the cursor's entry. Returns TDICT_ENOTFOUND if there is none. */

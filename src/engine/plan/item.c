@@ -231,7 +231,10 @@ static bool are_same_bytes(const tdict_tensor *a, const tdict_tensor *b) {
 static bool have_same_cast(const tdict_same_bytes *same, size_t i, const tdict_tensor *t) {
   if (!same->plan || !same->plan->wire) return true;
   const uint32_t rule = same->plan->wire->casts[same->table[i] - 1].rule;
-  return rule == same->wanted->rule && (rule == 0 || same->tensors[i]->dtype == t->dtype);
+  if (rule != same->wanted->rule) return false;
+  const tdict_tensor *other = same->tensors[i];
+  if (rule && same->wanted->images && !tdict_shapes_equal(other->ndim, other->dims, t->ndim, t->dims)) return false;
+  return rule == 0 || other->dtype == t->dtype;
 }
 
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place) {

@@ -57,6 +57,7 @@ static void free_objects(tdict_objects *objects) {
 
 static void free_wire(tdict_plan *plan) {
   free(plan->wire->casts);
+  tdict_images_free(plan->wire->images);
   free(plan->wire);
   plan->wire = NULL;
 }

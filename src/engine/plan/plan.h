@@ -17,6 +17,7 @@
 #include "core/tree/box.h"
 #include "core/tree/node.h"
 #include "device/devices.h"
+#include "engine/plan/image.h"
 #include "engine/plan/pair.h"
 #include "tdict/transfer.h"
 
@@ -58,6 +59,10 @@ typedef struct tdict_item_cast {
   /* true: the item is not converted, but its elements are packed in the slot, see engine/kinds/pack.h. A kernel
    * restores the elements. `rule` is 0, by_device is true, and all dtypes are the dtype of the item */
   bool is_packed;
+  /* not NULL: the elements are images, of which windows are converted, see engine/kinds/windows.h. A byte of the item
+   * on the line is then not the byte at this place of the result: on the line, the elements have the order of the
+   * windows in the source. Borrowed from the plan's `wire` */
+  const tdict_images *images;
 } tdict_item_cast;
 
 /* A leaf to copy, or the storage of a tree that is one block of memory. */
@@ -127,8 +132,9 @@ typedef struct tdict_wire {
   /* true: kernels convert or restore some items. Pieces then lack the line's offsets in slots, and one thread fills a
    * slot */
   bool uses_kernels;
-  bool packs;        /* true: some items are packed, so chunks are smaller than slots */
-  tdict_gpu *runner; /* borrowed; the last GPU whose kernels were loaded for this plan, or NULL */
+  bool packs;           /* true: some items are packed, so chunks are smaller than slots */
+  tdict_images *images; /* owned; a list; NULL: no conversion of images */
+  tdict_gpu *runner;    /* borrowed; the last GPU whose kernels were loaded for this plan, or NULL */
 } tdict_wire;
 
 typedef struct tdict_plan {
@@ -198,6 +204,14 @@ static inline bool tdict_item_uses_slot(const tdict_item *item) {
 static inline const tdict_item_cast *tdict_plan_cast(const tdict_plan *plan, uint32_t item) {
   const tdict_item_cast *c = plan->wire ? &plan->wire->casts[item] : NULL;
   return c && (c->rule || c->is_packed) ? c : NULL;
+}
+/* Returns a tensor with the shape of the result of a conversion. `t` is the source. */
+static inline const tdict_tensor *tdict_item_cast_like(const tdict_item_cast *cast, const tdict_tensor *t) {
+  return cast->images ? &cast->images->like : t;
+}
+/* Returns the kernel that does the device's part of a conversion. */
+static inline tdict_kernel_op tdict_item_cast_op(const tdict_item_cast *cast) {
+  return cast->is_packed ? TDICT_KERNEL_UNPACK : cast->images ? TDICT_KERNEL_WINDOW : TDICT_KERNEL_CONVERT;
 }
 /* Returns the bytes that the elements of a range of an item need in a slot, with padding. `bytes` is the length of the
  * range on the line. Packed elements count as if they were not packed. */

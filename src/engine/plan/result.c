@@ -44,8 +44,9 @@ static tdict_leaf make_result_leaf(builder *b, tdict_tensor *src) {
   if (b->block) return make_block_leaf(&b->place, b->distance, src);
   uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
   if (place == TDICT_SHARED) return tdict_leaf_of_tensor(tdict_tensor_retain(src));
-  const tdict_leaf made = make_item_leaf(b->arena, &b->place, &b->plan->items[place], src);
-  const tdict_item_cast *cast = tdict_plan_cast(b->plan, place);
+  const tdict_item_cast *cast = b->plan->wire ? tdict_plan_cast(b->plan, place) : NULL;
+  const tdict_tensor *like = cast ? tdict_item_cast_like(cast, src) : src;
+  const tdict_leaf made = make_item_leaf(b->arena, &b->place, &b->plan->items[place], like);
   /* leaves of different dtypes can share a packed item */
   if (cast && cast->rule) tdict_leaf_tensor(made)->dtype = cast->cast.to;
   return made;

@@ -383,8 +383,8 @@ struct tdict_cu_module {
   const char *image;
   struct tdict_cu_function functions[TDICT_KERNEL_NUM_OPS];
 };
-static const char *const kernel_names[TDICT_KERNEL_NUM_OPS] = {"tdict_copy", "tdict_convert", "tdict_fill",
-                                                               "tdict_check", "tdict_unpack"};
+static const char *const kernel_names[TDICT_KERNEL_NUM_OPS] = {"tdict_copy",  "tdict_convert", "tdict_fill",
+                                                               "tdict_check", "tdict_unpack",  "tdict_window"};
 tdict_cuda_result cuModuleLoadData(tdict_cuda_module *module, const void *image) {
   if (!current()) return NO_CONTEXT;
   if (fake_libcuda.load_result) return fake_libcuda.load_result;
