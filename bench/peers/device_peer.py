@@ -6,6 +6,7 @@ import importlib.metadata
 import numpy
 import torch
 
+import image_ways
 import torch_peer
 import worker
 from worker import clock
@@ -32,7 +33,7 @@ class DevicePeer:
         self.ways, self.work, self.more = {}, {}, None
 
     def versions(self):
-        return dict(torch_peer.versions(self.gpu), numpy=numpy.__version__,
+        return dict(torch_peer.versions(self.gpu), numpy=numpy.__version__, torchvision=image_ways.torchvision_version(),
                     tensordict=TensorDict and importlib.metadata.version("tensordict"))
 
     def wait(self):
@@ -305,6 +306,9 @@ class DevicePeer:
             "torch: convert on the host, pin_memory, to":
                 (lambda: [self.pin(source.to(half).mul_(SCALE).add_(OFFSET)).to(self.device, non_blocking=True)], wanted),
         }
+
+    def prepare_images(self):
+        return image_ways.Images(self.host[0], self.work["crop"], self.device, self.gpu).ways()
 
     # Requests.
     def do_once(self, way):

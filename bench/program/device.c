@@ -26,8 +26,9 @@
 #include "serve.h"
 #include "tdict/memory.h"
 
-static const device_kind *const kinds[] = {&device_gather,   &device_join,     &device_clone,   &device_fill,
-                                           &device_to_dtype, &device_transfer, &device_convert, &device_own_copies};
+static const device_kind *const kinds[] = {&device_gather,  &device_join,       &device_clone,
+                                           &device_fill,    &device_to_dtype,   &device_transfer,
+                                           &device_convert, &device_own_copies, &device_images};
 
 uint16_t device_bf16(float x) {
   uint32_t bits;

@@ -56,6 +56,7 @@ struct device_kind {
 };
 extern const device_kind device_gather, device_join, device_clone, device_fill, device_to_dtype; /* device_ops.c */
 extern const device_kind device_transfer, device_convert, device_own_copies;                     /* device_moves.c */
+extern const device_kind device_images;
 
 /* Makes a tree with the fields of the job. If "separate" in the request is not 0, each leaf has its own storage. These
  * functions print an error before they return false or NULL. */
