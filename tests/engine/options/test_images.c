@@ -2,6 +2,9 @@
  * computes the expected elements. */
 #include "engine/images.h"
 #include "support/float_env.h"
+#include "support/rest.h"
+#include "support/threads.h"
+#include "support/unloaded.h"
 
 /* Random images, windows and dtypes, to the device, within the device and within the host, in all modes and with
  * different numbers of threads. */
@@ -365,4 +368,66 @@ DEVICE_CASE(images_in_any_float_env) {
       check_images(&w, &s, images, td_leaf(out, "image"));
     }
   }
+}
+
+typedef struct cutting {
+  const place *w;
+  const tdict_tree *src;
+  const tdict_transfer_options *o;
+  tdict_tree *out;
+  atomic_bool is_done;
+} cutting;
+static void *cut_on_thread(void *user) {
+  cutting *c = user;
+  if (tdict_to_device(c->w->c, c->src, c->w->device, c->o, &c->out, NULL) != TDICT_OK) c->out = NULL;
+  atomic_store(&c->is_done, true);
+  return NULL;
+}
+/* The starting call waits for a transfer that writes the windows. */
+SIM_CASE(images_wait_for_their_windows) {
+  scoped_place w = open_place();
+  image_set s = {.height = 9, .width = 9, .channels = 1, .num_images = 2, .dtype = TDICT_F16};
+  s.image = td_with(tdict_image, height = 4, width = 4, windows = "at");
+  s.rule = td_with(tdict_conversion, pattern = "image", dtype = TDICT_F16, image = &s.image);
+  s.scales[0] = 1;
+  s.windows[0] = (tdict_window){5, 3, false};
+  s.windows[1] = (tdict_window){2, 4, true};
+  scoped_tree src = td_tree("image:u8[2,9,9,1] at:i64[2,3]"), later = new_tree(), dst = new_tree();
+  memset(tdict_data(src, "at"), 0, 6 * sizeof(int64_t));
+  td_put(later, "at", make_windows(&s, TDICT_I64, 3));
+  td_ok(tdict_set(dst, "at", td_leaf(src, "at"), err));
+  scoped_tree there = to_device(&w, later, w.device);
+  held_stream held;
+  hold_stream(&w, &held);
+  const tdict_transfer_options behind_it = behind(&held), o = converting(&s.rule, 1, NULL);
+  tdict_future *writes = copy_async(&w, there, dst, &behind_it);
+  cutting c = {.w = &w, .src = src, .o = &o};
+  const pthread_t thread = td_start(cut_on_thread, &c);
+  td_rest();
+  assert_false(atomic_load(&c.is_done));
+  atomic_store(&held.open, true);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_non_null(c.out);
+  check_images(&w, &s, td_leaf(src, "image"), td_leaf(c.out, "image"));
+  tdict_release(c.out);
+  td_ok(tdict_future_take(writes, NULL, err));
+  tdict_stream_destroy(w.c, held.s);
+}
+
+/* The elements of files are not read for windows, and images in files are refused. */
+DEVICE_CASE(images_in_files_are_refused) {
+  scoped_place w = open_place();
+  scoped_tree src = td_tree("image:u8[2,8,9,3] at:u8[2,2]"), out = NULL;
+  memset(tdict_data(src, "at"), 1, 4);
+  scoped_disk d = disk_open();
+  scoped_tree twin = disk_twin(&d, src, 100, 1);
+  tdict_image image = td_with(tdict_image, height = 4, width = 4);
+  const tdict_conversion rule = td_with(tdict_conversion, pattern = "image", dtype = TDICT_F16, image = &image);
+  const tdict_transfer_options o = converting(&rule, 1, NULL);
+  td_fails_at(TDICT_ENOTSUP, "images in files are not converted", "image",
+              tdict_to_device(w.c, twin, w.device, &o, &out, err));
+  image.windows = "at";
+  td_fails_at(TDICT_EINVAL, "the windows of images: the elements are in a file", "at",
+              tdict_to_device(w.c, twin, w.device, &o, &out, err));
+  assert_null(out);
 }

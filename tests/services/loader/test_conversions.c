@@ -1,5 +1,7 @@
-/* Tests the loader's option `conversions`: 16-bit tokens arrive as int64, and images as normalized floats. */
+/* Tests the loader's option `conversions`: 16-bit tokens arrive as int64, images as normalized floats, and windows of
+ * images, which a sample chooses, with the channels first. */
 #include "numbers.h"
+#include "tdict/random.h"
 
 enum { ROWS = 40, LENGTH = 77, BATCH = 8 };
 
@@ -100,5 +102,95 @@ DEVICE_CASE(loader_refuses_conversions_without_a_match) {
       td_fails_at(TDICT_ENOTFOUND, "conversions[1] matches no tensor; keys: x", "deep.y",
                   tdict_loader_next(l, tdict_no_stream(), &batch, err));
     }
+  }
+}
+
+enum { IMAGES = 24, SIDE = 9, CROP = 5, PIXELS = CROP * CROP };
+static unsigned char pixel_of(int64_t image, int64_t row, int64_t column, int channel) {
+  return (unsigned char)(image * 31 + row * 7 + column * 3 + channel * 101);
+}
+static int64_t count_images(void *self) {
+  (void)self;
+  return IMAGES;
+}
+/* Writes an image, a random window, and the window once more for the test. */
+static tdict_status fetch_image(void *self, const tdict_fetch_info *info, int64_t image, tdict_tree *batch, int64_t row,
+                                tdict_error *e) {
+  tdict_random random = tdict_random_from(tdict_sample_seed(info, image));
+  unsigned char *pixel = (unsigned char *)tdict_data(batch, "image") + row * SIDE * SIDE * 3;
+  int16_t *window = (int16_t *)tdict_data(batch, "window") + row * 3;
+  for (int i = 0; i < SIDE * SIDE * 3; i++) pixel[i] = pixel_of(image, i / (SIDE * 3), i / 3 % SIDE, i % 3);
+  for (int i = 0; i < 2; i++) window[i] = (int16_t)tdict_random_below(&random, SIDE - CROP + 1);
+  window[2] = (int16_t)tdict_random_below(&random, 2);
+  ((int64_t *)tdict_data(batch, "id"))[row] = image;
+  if (self) window[0] = (int16_t)(image == 5 ? SIDE : 0); /* outside of the image */
+  (void)e;
+  return TDICT_OK;
+}
+static tdict_dataset *make_images(bool is_bad) {
+  static const tdict_field fields[] = {
+      {"image", TDICT_U8, 3, {SIDE, SIDE, 3}}, {"window", TDICT_I16, 1, {3}}, {"id", TDICT_I64, 0, {0}}};
+  tdict_dataset_table table = td_with(tdict_dataset_table, fields = fields, num_fields = 3, length = count_images);
+  table.fetch = fetch_image;
+  table.self = is_bad ? &table : NULL; /* only compared with NULL */
+  return td_made(dataset, tdict_dataset_create(&table, &made, err));
+}
+static const float image_scales[3] = {0.5f, 0.25f, 2}, image_offsets[3] = {-1, 0, 7};
+
+/* Checks a batch, whose windows have arrived, too. */
+static void check_images(const yard *y, const tdict_tree *batch) {
+  float pixels[BATCH * 3 * PIXELS];
+  int16_t windows[BATCH * 3];
+  int64_t ids[BATCH];
+  assert_int_equal(read_leaf(y, batch, "image", pixels, sizeof pixels), sizeof pixels);
+  assert_int_equal(read_leaf(y, batch, "window", windows, sizeof windows), sizeof windows);
+  assert_int_equal(read_leaf(y, batch, "id", ids, sizeof ids), sizeof ids);
+  for (int i = 0; i < BATCH * 3 * PIXELS; i++) {
+    const int n = i / (3 * PIXELS), c = i / PIXELS % 3, row = i % PIXELS / CROP, column = i % CROP;
+    const int16_t *at = &windows[3 * n];
+    const int64_t x = at[1] + (at[2] ? CROP - 1 - column : column);
+    assert_true(pixels[i] == (float)pixel_of(ids[n], at[0] + row, x, c) * image_scales[c] + image_offsets[c]);
+  }
+}
+
+/* Each epoch has other windows, and the same windows with any number of workers. */
+DEVICE_CASE(loader_cuts_images) {
+  scoped_yard y = open_yard();
+  const tdict_image image = td_with(tdict_image, height = CROP, width = CROP, windows = "window", scales = image_scales,
+                                    offsets = image_offsets, num_channels = 3);
+  const tdict_conversion c = td_with(tdict_conversion, pattern = "image", dtype = TDICT_F32, image = &image);
+  int16_t seen[2][2][IMAGES * 3];
+  for (int many = 0; many < 2; many++) {
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = BATCH, num_workers = 3 * many, shuffle = true,
+                                     seed = 4, device = y.device, conversions = &c, num_conversions = 1);
+    scoped_loader l = open_loader_on(&y, make_images(false), &o);
+    for (int epoch = 0; epoch < 2; epoch++) {
+      for (int n = 0; n < IMAGES / BATCH; n++) {
+        scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
+        check_images(&y, batch);
+        read_leaf(&y, batch, "window", &seen[many][epoch][n * BATCH * 3], BATCH * 3 * sizeof(int16_t));
+      }
+      tdict_tree *end = NULL;
+      td_ok(tdict_loader_next(l, tdict_no_stream(), &end, err));
+      assert_null(end);
+    }
+  }
+  assert_memory_equal(seen[0], seen[1], sizeof seen[0]);
+  assert_memory_not_equal(seen[0][0], seen[0][1], sizeof seen[0][0]);
+}
+
+/* A window outside its image is the error of its batch. */
+DEVICE_CASE(loader_reports_windows_outside) {
+  scoped_yard y = open_yard();
+  const tdict_image image = td_with(tdict_image, height = CROP, width = CROP, windows = "window");
+  const tdict_conversion c = td_with(tdict_conversion, pattern = "image", dtype = TDICT_F32, image = &image);
+  for (int workers = 0; workers < 4; workers += 3) {
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = BATCH, num_workers = workers, device = y.device,
+                                     conversions = &c, num_conversions = 1);
+    scoped_loader l = open_loader_on(&y, make_images(true), &o);
+    tdict_tree *batch = NULL;
+    td_fails_at(TDICT_EINVAL, "window 5 of 5 x 5 is at row 9", "window",
+                tdict_loader_next(l, tdict_no_stream(), &batch, err));
+    assert_null(batch);
   }
 }
