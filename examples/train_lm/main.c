@@ -22,7 +22,7 @@
 #include <tdict/tokens.h>
 
 #include "model.h"
-#include "parallel.h"
+#include "parallel/parallel.h"
 #include "text.h"
 
 enum { CHOOSE = -1, NO_SUCH_DEVICE = 77 }; /* 77: ctest takes the run for skipped */
@@ -50,6 +50,19 @@ typedef struct result {
 } result;
 
 static tdict_error err;
+
+/* Each size is a multiple of 256 bytes, which is the alignment of leaves in a message. The library therefore sends the
+ * model's own memory, without a copy. */
+static const parallel_leaf leaves[] = {
+    {"table", LM_TABLE, 2, {LM_VOCAB, LM_EMBED}},
+    {"w1", LM_W1, 2, {LM_INPUT, LM_HIDDEN}},
+    {"b1", LM_B1, 1, {LM_HIDDEN}},
+    {"w2", LM_W2, 2, {LM_HIDDEN, LM_HIDDEN}},
+    {"b2", LM_B2, 1, {LM_HIDDEN}},
+    {"w3", LM_W3, 2, {LM_HIDDEN, LM_VOCAB}},
+    {"b3", LM_B3, 1, {LM_VOCAB}},
+};
+static const parallel_layout layout = {leaves, sizeof leaves / sizeof leaves[0], LM_PARAMETERS};
 
 static bool ok(tdict_status status, const char *what) {
   if (status == TDICT_OK) return true;
@@ -159,8 +172,11 @@ static bool new_model(trainer *t) {
   t->model = t->maker->create(t->place.index, t->rows * t->window, parameters);
   if (!t->model) fprintf(stderr, "train_lm: no memory for the model\n");
   if (!t->model || !t->part.kind) return t->model != NULL;
-  const tdict_device device = t->maker == &lm_cpu ? tdict_cpu() : t->place;
-  return ok(parallel_connect(&t->part, t->context, device, t->maker->arrays(t->model), &err), "--comm");
+  const lm_arrays *arrays = t->maker->arrays(t->model);
+  t->part.layout = &layout;
+  t->part.context = t->context;
+  t->part.device = t->maker == &lm_cpu ? tdict_cpu() : t->place;
+  return ok(parallel_connect(&t->part, arrays->parameters, arrays->gradients, &err), "--comm");
 }
 
 static void note(const trainer *t, int64_t step, float loss, result *r) {
@@ -500,7 +516,7 @@ int main(int argc, char **argv) {
                .workers = CHOOSE,
                .like_c = -1,
                .like_one = -1,
-               .part = {.world = 1}};
+               .part = {.program = "train_lm", .world = 1}};
   result r = {0};
   if (argc == 2 && strcmp(argv[1], "--help") == 0) return usage(stdout);
   if (!read_arguments(&t, argc, argv)) return usage(stderr);

@@ -1,57 +1,47 @@
 /* Data-parallel training with the communicators of the library. See parallel.h. */
-#ifdef TRAIN_LM_MPI
+#ifdef EXAMPLES_MPI
 #include <mpi.h> /* before tdict/comm_mpi.h, so that the compiler checks the type of the communicator */
 
 #include <tdict/comm_mpi.h>
 #endif
 
-#include "parallel.h"
+#include "parallel/parallel.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <tdict/comm_nccl.h>
 #include <tdict/view.h>
 
-/* The parameters of the model as leaves. Each size is a multiple of 256 bytes, which is the alignment of leaves in a
- * message. The library therefore sends the model's own memory, without a copy. */
-static const struct leaf {
-  const char *name;
-  int64_t offset, shape[2];
-} leaves[] = {
-    {"table", LM_TABLE, {LM_VOCAB, LM_EMBED}},
-    {"w1", LM_W1, {LM_INPUT, LM_HIDDEN}},
-    {"b1", LM_B1, {1, LM_HIDDEN}},
-    {"w2", LM_W2, {LM_HIDDEN, LM_HIDDEN}},
-    {"b2", LM_B2, {1, LM_HIDDEN}},
-    {"w3", LM_W3, {LM_HIDDEN, LM_VOCAB}},
-    {"b3", LM_B3, {1, LM_VOCAB}},
-    {"loss", LM_PARAMETERS, {1, 1}},
-};
-enum { NUM_LEAVES = sizeof leaves / sizeof leaves[0], NUM_WEIGHTS = NUM_LEAVES - 1 };
+static tdict_status add_leaf(tdict_tree *tree, const tdict_tensor *array, const parallel_leaf *leaf, tdict_error *err) {
+  tdict_tensor_desc layout = tdict_tensor_desc_default();
+  tdict_tensor *view;
+  layout.ndim = leaf->ndim;
+  layout.shape = leaf->shape;
+  tdict_status status = tdict_tensor_as_strided(array, &layout, leaf->offset, &view, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_set(tree, leaf->name, view, err);
+  tdict_tensor_release(view);
+  return status;
+}
 
-/* Makes a tree of the first `count` leaves over the memory of the model. */
-static tdict_status make_tree(float *memory, tdict_device device, int count, tdict_tree **out, tdict_error *err) {
-  const int64_t room = LM_PARAMETERS + (count == NUM_LEAVES);
+tdict_status parallel_make_tree(const parallel_layout *layout, float *array, tdict_device device, bool with_loss,
+                                tdict_tree **out, tdict_error *err) {
+  const parallel_leaf loss = {"loss", layout->num_parameters, 1, {1}};
+  const int64_t length = layout->num_parameters + (with_loss ? 1 : 0);
   tdict_tensor_desc whole = tdict_tensor_desc_default();
-  tdict_tensor *array = NULL;
+  tdict_tensor *tensor = NULL;
   tdict_tree *tree = NULL;
-  whole.data = memory;
+  whole.data = array;
   whole.device = device;
   whole.dtype = TDICT_F32;
   whole.ndim = 1;
-  whole.shape = &room;
-  tdict_status status = tdict_tensor_from_data(&whole, NULL, NULL, &array, err);
+  whole.shape = &length;
+  tdict_status status = tdict_tensor_from_data(&whole, NULL, NULL, &tensor, err);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &tree, err);
-  for (int i = 0; status == TDICT_OK && i < count; i++) {
-    tdict_tensor_desc layout = tdict_tensor_desc_default();
-    tdict_tensor *view = NULL;
-    layout.ndim = 2;
-    layout.shape = leaves[i].shape;
-    status = tdict_tensor_as_strided(array, &layout, leaves[i].offset, &view, err);
-    if (status == TDICT_OK) status = tdict_set(tree, leaves[i].name, view, err);
-    tdict_tensor_release(view);
-  }
-  tdict_tensor_release(array);
+  for (size_t i = 0; status == TDICT_OK && i < layout->num_leaves; i++)
+    status = add_leaf(tree, tensor, &layout->leaves[i], err);
+  if (status == TDICT_OK && with_loss) status = add_leaf(tree, tensor, &loss, err);
+  tdict_tensor_release(tensor);
   if (status == TDICT_OK)
     *out = tree;
   else
@@ -92,40 +82,35 @@ static tdict_status share_id(const parallel *p, int64_t timeout_ns, tdict_nccl_i
   return status == TDICT_OK ? tdict_nccl_write_id_file(p->id_file, id, err) : status;
 }
 
-static tdict_status nccl_table(const parallel *p, tdict_context *context, tdict_device device, tdict_comm_table *out,
-                               tdict_error *err) {
+static tdict_status nccl_table(const parallel *p, tdict_comm_table *out, tdict_error *err) {
   tdict_nccl_options o = tdict_nccl_options_default();
   o.rank = (int32_t)p->rank;
   o.world_size = (int32_t)p->world;
-  o.device = device;
+  o.device = p->device;
   tdict_status status = share_id(p, o.timeout_ns, &o.id, err);
-  if (status == TDICT_OK) status = tdict_nccl_create_table(context, &o, out, err);
+  if (status == TDICT_OK) status = tdict_nccl_create_table(p->context, &o, out, err);
   if (p->rank == 0) remove(p->id_file); /* all ranks have read the file, and a later run must not find it */
   return status;
 }
 
-static tdict_status make_table(const parallel *p, tdict_context *context, tdict_device device, tdict_comm_table *out,
-                               tdict_error *err) {
-#ifdef TRAIN_LM_MPI
+static tdict_status make_table(const parallel *p, tdict_comm_table *out, tdict_error *err) {
+#ifdef EXAMPLES_MPI
   if (strcmp(p->kind, "mpi") == 0) return tdict_mpi_create_table(NULL, NULL, out, err);
 #endif
-  return nccl_table(p, context, device, out, err);
+  return nccl_table(p, out, err);
 }
 
-tdict_status parallel_connect(parallel *p, tdict_context *context, tdict_device device, const lm_arrays *arrays,
-                              tdict_error *err) {
+tdict_status parallel_connect(parallel *p, float *parameters, float *gradients, tdict_error *err) {
   tdict_comm_table table = tdict_comm_table_default();
-  p->context = context;
-  p->device = device;
-  tdict_status status = make_table(p, context, device, &table, err);
+  tdict_status status = make_table(p, &table, err);
   if (status != TDICT_OK) return status;
-  status = tdict_comm_create(context, &table, NULL, &p->comm, err);
+  status = tdict_comm_create(p->context, &table, NULL, &p->comm, err);
   if (status != TDICT_OK) {
     table.destroy(table.self);
     return status;
   }
-  status = make_tree(arrays->parameters, device, NUM_WEIGHTS, &p->weights, err);
-  if (status == TDICT_OK) status = make_tree(arrays->gradients, device, NUM_LEAVES, &p->gradients, err);
+  status = parallel_make_tree(p->layout, parameters, p->device, false, &p->weights, err);
+  if (status == TDICT_OK) status = parallel_make_tree(p->layout, gradients, p->device, true, &p->gradients, err);
   return status == TDICT_OK ? exchange(p, p->weights, false, tdict_no_stream(), err) : status;
 }
 
@@ -141,7 +126,7 @@ void parallel_disconnect(parallel *p) {
   p->comm = NULL;
 }
 
-#ifdef TRAIN_LM_MPI
+#ifdef EXAMPLES_MPI
 static bool begin_mpi(parallel *p, int *argc, char ***argv) {
   int rank, world, local;
   MPI_Comm host;
@@ -164,10 +149,9 @@ void parallel_end(parallel *p, int status) {
 }
 #else
 static bool begin_mpi(parallel *p, int *argc, char ***argv) {
-  (void)p;
   (void)argc;
   (void)argv;
-  fprintf(stderr, "train_lm: this program has no MPI, start train_lm_openmpi or train_lm_mpich\n");
+  fprintf(stderr, "%s: this program has no MPI, start %s_openmpi or %s_mpich\n", p->program, p->program, p->program);
   return false;
 }
 
@@ -181,7 +165,7 @@ bool parallel_begin(parallel *p, int *argc, char ***argv) {
   if (!p->kind) return true;
   if (strcmp(p->kind, "mpi") == 0) return begin_mpi(p, argc, argv);
   if (strcmp(p->kind, "nccl") != 0 || !p->id_file || p->world < 1 || p->rank < 0 || p->rank >= p->world) {
-    fprintf(stderr, "train_lm: --comm is mpi or nccl; nccl needs --rank, --world and --id-file\n");
+    fprintf(stderr, "%s: --comm is mpi or nccl; nccl needs --rank, --world and --id-file\n", p->program);
     return false;
   }
   p->local = p->rank;
