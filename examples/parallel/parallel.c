@@ -59,7 +59,7 @@ static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, tdict_
   tdict_future *future;
   tdict_status status = TDICT_OK;
   copy.after = stream;
-  if (is_near) options.after = stream;
+  if (is_near && p->device.type != TDICT_DEVICE_CPU) options.after = stream;
   if (!is_near) {
     copy.pinned_result = true;
     status = tdict_to_device(p->context, tree, tdict_comm_get_info(p->comm).device, &copy, &at, err);
