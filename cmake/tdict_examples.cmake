@@ -167,11 +167,13 @@ if(TDICT_BUILD_TESTS AND NOT CMAKE_CROSSCOMPILING)
   foreach(kind ${tdict_mpi_kinds}) # two ranks
     string(TOUPPER TDICT_${kind}_RUN run)
     if(${run})
-      tdict_add_image_test(_resumes@${kind} host ${image_resume} ${PROJECT_SOURCE_DIR}/tests/services/mpi/job ${kind} ${${run}} 2
-                           $<TARGET_FILE:example_train_images_${kind}> --comm mpi --images ${digits} --device sim)
-      set_tests_properties(example_train_images_resumes@${kind} PROPERTIES PROCESSORS 2)
+      set(job ${PROJECT_SOURCE_DIR}/tests/services/mpi/job ${kind} ${${run}} 2 $<TARGET_FILE:example_train_images_${kind}> --comm mpi)
+      tdict_add_image_test(_resumes@${kind} host ${image_resume} ${job} --images ${digits} --device sim)
+      tdict_add_image_test(_ranks@${kind} host Python3::Interpreter -B ${image_tests} ranks $<TARGET_FILE:example_train_images> ${digits} ${job})
+      set(image_jobs example_train_images_resumes@${kind} example_train_images_ranks@${kind})
+      set_tests_properties(${image_jobs} PROPERTIES PROCESSORS 2)
       if(TDICT_SANITIZE MATCHES "address") # MPI keeps memory until the process ends
-        set_property(TEST example_train_images_resumes@${kind} APPEND PROPERTY ENVIRONMENT LSAN_OPTIONS=detect_leaks=0 ASAN_OPTIONS=handle_segv=2:detect_leaks=0)
+        set_property(TEST ${image_jobs} APPEND PROPERTY ENVIRONMENT LSAN_OPTIONS=detect_leaks=0 ASAN_OPTIONS=handle_segv=2:detect_leaks=0)
       endif()
     endif()
   endforeach()

@@ -3,9 +3,11 @@
 
 usage: train_images.py data_path DATA_C
        train_images.py bad_files PROGRAM IMAGES [pgm]
+       train_images.py ranks PROGRAM IMAGES JOB...
 
 data_path counts the lines of code of the data path. bad_files damages copies of the images that make_digits.py has
-written to IMAGES; with pgm, these are PGM files."""
+written to IMAGES; with pgm, these are PGM files. ranks compares the losses of one process with those of JOB, a command
+that starts two processes."""
 
 import pathlib
 import re
@@ -68,8 +70,25 @@ def bad_list(program, folder):
         print(done.stderr, end="")
 
 
+def losses(command):
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done
+    return [float(loss) for loss in re.findall(r"^step .* loss (\S+)$", done.stdout, flags=re.M)]
+
+
+def ranks(program, images, *job):
+    """One process adds the gradients of a batch in one sum, and two processes in two sums. The losses of the first 44
+    batches, which are about 2, therefore differ in their last bits only. If a rank read other images, or if gradients
+    were not averaged, they would differ by 0.01 or more."""
+    arguments = ["--images", images, "--device", "cpu", "--epochs", "1", "--losses"]
+    one, two = losses([program, *arguments]), losses([*job, *arguments])
+    most = max(abs(a - b) for a, b in zip(one, two))
+    print(f"{len(one)} losses differ by at most {most:.2g}")
+    assert len(one) == len(two) == 44 and most < 1e-3, most
+
+
 def main():
-    cases = {"data_path": data_path, "bad_files": bad_files}
+    cases = {"data_path": data_path, "bad_files": bad_files, "ranks": ranks}
     if len(sys.argv) < 3 or sys.argv[1] not in cases:
         print(__doc__)
         return 2
