@@ -22,7 +22,8 @@ typedef struct tdict_fetch_info {
   size_t struct_size;
   int64_t epoch, batch; /**< the epoch, and the number of the batch in this rank's part of it; both count from 0 */
   /** The position of the sample in the order of the epoch, counted over all ranks. In a function for several samples,
-   *  the position of the first one. The positions in a batch are `world_size` apart, or 1 apart with `max_tokens`. */
+   *  the position of the first one. The positions in a batch are `world_size` apart, or 1 apart with
+   *  `max_tokens` or `plan_epoch`. */
   int64_t position;
   int32_t rank, world_size; /**< of the loader or its sampler */
   int32_t worker;           /**< number of the loader's worker thread, from 0; 0 without workers */

@@ -12,6 +12,7 @@
 #define TDICT_LOADER_H
 
 #include "tdict/dataset.h"
+#include "tdict/epoch.h"
 #include "tdict/transfer.h"
 
 TDICT_BEGIN_DECLS
@@ -31,7 +32,7 @@ typedef tdict_status (*tdict_collate)(void *user, const tdict_fetch_info *info, 
  *  Other errors are handled as with FAIL, such as #TDICT_ENOMEM and errors of `open_worker` or of the device. */
 typedef enum tdict_on_error {
   TDICT_ON_ERROR_FAIL,     /**< each call returns the error until the loader is restarted or moved */
-  TDICT_ON_ERROR_CONTINUE, /**< one call returns the error, and the next call returns the next batch */
+  TDICT_ON_ERROR_CONTINUE, /**< one call returns the error, and the next call returns the next batch or plans again */
   /** The sample with the next index takes the place of a sample that cannot be fetched; index 0 follows the last one.
    *  Needs a dataset with a length, and with `fetch` or `fetch_sample`. Not with `max_tokens`. */
   TDICT_ON_ERROR_SKIP_SAMPLE,
@@ -77,6 +78,10 @@ typedef struct tdict_loader_options {
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */
   bool narrow;       /**< true: integers and bools of batches of `collate` in ordinary memory travel in fewer bits */
   bool keep_objects; /**< true: objects that no hook can move stay on the cpu; false (default): their batch fails */
+  /** Chooses the samples and batches of each epoch, see tdict/epoch.h. NULL (default): see `shuffle`. Not with
+   *  `sampler`, `shuffle`, `max_tokens` or a stream. */
+  tdict_plan_epoch plan_epoch;
+  void *plan_user; /**< passed to `plan_epoch` */
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
   tdict_loader_options o;
@@ -92,7 +97,8 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
  *  @param[out] out      the new loader; destroy it with tdict_loader_destroy().
  *  @return #TDICT_OK; #TDICT_EINVAL the dataset lacks indices of the sampler or a function that the options need, or
  *          `endless` is true and an epoch has no batch; #TDICT_ENODEVICE the device is absent, or none reads pinned
- *          memory; errors of tdict_create_from() for the fields of the dataset, and of a conversion; #TDICT_EDEVICE. */
+ *          memory; errors of tdict_create_from() for the fields of the dataset, of a conversion, and of `plan_epoch`;
+ *          #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
@@ -118,7 +124,7 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, tdict_stream stream, tdict_tree **out,
                                                          tdict_error *err);
 /** @brief Returns the number of batches in an epoch, or -1 for a stream.
- *  If epochs differ, of the epoch that began last; with `max_tokens`, of the epoch of the last batch. */
+ *  If epochs differ, of the epoch that began last; with `max_tokens` or `plan_epoch`, of that of the last batch. */
 TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
 /** @brief Begins a new epoch, drops prefetched batches, and clears a failure.
  *
@@ -151,16 +157,17 @@ typedef struct tdict_loader_state {
   int64_t dataset_length; /**< samples in the dataset; -1: a stream */
   int64_t batch_size;
   int64_t num_indices;   /**< the number of indices of the sampler; -1: a stream */
-  int64_t num_samples;   /**< samples of an epoch, for all ranks together; -1: a stream */
-  int64_t rank_samples;  /**< samples that each rank draws in an epoch; -1: a stream */
+  int64_t num_samples;   /**< samples of an epoch, for all ranks together; -1: a stream or `plan_epoch` */
+  int64_t rank_samples;  /**< samples that each rank draws in an epoch; -1: a stream or `plan_epoch` */
   uint64_t seed;         /**< seed of the sampler; 0 if the sampler is SEQUENTIAL */
   uint64_t weights_hash; /**< a hash of the weights of a WEIGHTED sampler; else 0 */
-  int32_t sampler_kind;  /**< a tdict_sampler_kind; -1: a stream */
+  int32_t sampler_kind;  /**< a tdict_sampler_kind; -1: a stream; -2: `plan_epoch` */
   int32_t world_size;
   int64_t max_tokens;     /**< the option `max_tokens`; 0: no limit */
   int64_t counts_padding; /**< 1: `max_tokens` counts padding; else 0 */
   uint64_t loader_seed;   /**< the option `seed`, from which the seeds of samples are made */
   int64_t order_version;  /**< rises if a version of the library draws samples in other orders; now 2 */
+  uint64_t plan_hash;     /**< a hash of what `plan_epoch` planned for the epoch; 0: not compared, as if `batch` is 0 */
 } tdict_loader_state;
 static inline tdict_loader_state tdict_loader_state_default(void) {
   tdict_loader_state s;
@@ -173,10 +180,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *load
 /** @brief Moves the loader to a saved position, drops prefetched batches, and clears a failure.
  *
  *  If `length_varies`, `dataset_length` may differ from the current length. An epoch with a `batch` above 0 continues
- *  with `dataset_length` samples, which the dataset must have.
+ *  with `dataset_length` samples, which the dataset must have. With `plan_epoch`, another number of ranks may continue
+ *  the epoch if it divides the number of batches that all ranks have taken.
  *  @param[in] state  from tdict_loader_get_state(). A program may change the fields `epoch` and `batch`.
  *  @return #TDICT_OK; #TDICT_EINVAL another version saved the state; the order of samples differs (the message says
- *          how); the epoch is negative or has fewer batches; or a sample is longer than `max_tokens`. */
+ *          how); the epoch is negative or has fewer batches; or a sample is longer than `max_tokens`; errors of
+ *          `plan_epoch`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 

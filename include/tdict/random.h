@@ -32,6 +32,8 @@ TDICT_API uint64_t tdict_random_bits(tdict_random *random);
 TDICT_API int64_t tdict_random_below(tdict_random *random, int64_t count);
 /** @brief Draws a multiple of 2^-53 that is at least 0 and less than 1. */
 TDICT_API double tdict_random_uniform(tdict_random *random);
+/** @brief Shuffles @p items in place, all orders with equal probabilities. Draws @p count - 1 numbers. */
+TDICT_API void tdict_random_shuffle(tdict_random *random, int64_t *items, size_t count);
 
 TDICT_END_DECLS
 #endif

@@ -54,6 +54,7 @@ HEADERS = {
     "wire.h": "engine",
     "io.h": "io",
     "dataset.h": "loader",
+    "epoch.h": "loader",
     "tokens.h": "loader",
     "random.h": "loader",
     "sampler.h": "loader",

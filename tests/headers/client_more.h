@@ -33,6 +33,14 @@ static tdict_status collate_first(void *user, const tdict_fetch_info *info, cons
   return TDICT_OK;
 }
 
+static tdict_status plan_one(void *user, const tdict_epoch_info *info, tdict_epoch *epoch, tdict_error *err) {
+  (void)user;
+  (void)err;
+  tdict_epoch_add(epoch, info->num_indices - 1);
+  tdict_epoch_end_batch(epoch);
+  return TDICT_OK;
+}
+
 static void use_datasets(void) {
   static const tdict_token_format formats[] = {TDICT_TOKENS_AUTO, TDICT_TOKENS_LLMC, TDICT_TOKENS_U16,
                                                TDICT_TOKENS_U32};
@@ -64,6 +72,12 @@ static void use_datasets(void) {
 
 static void use_loader(tdict_context *context, const tdict_tree *tree) {
   tdict_make_sample make = make_sample;
+  tdict_plan_epoch plan = plan_one;
+  const tdict_epoch_info planned = tdict_epoch_info_default();
+  const tdict_balanced_options balanced = tdict_balanced_options_default();
+  const tdict_bucketed_options bucketed = tdict_bucketed_options_default();
+  const tdict_mixed_options mixed = tdict_mixed_options_default();
+  int64_t one = 1;
   tdict_collate collate = collate_first;
   tdict_loader_options options = tdict_loader_options_default();
   tdict_loader_state state = tdict_loader_state_default();
@@ -78,11 +92,14 @@ static void use_loader(tdict_context *context, const tdict_tree *tree) {
   TRUE(tdict_dataset_from_tree(tree, &dataset, NULL) == TDICT_OK || tdict_batch_ndim(tree) == 0);
   tdict_dataset_release(dataset);
   TRUE(tdict_random_below(&random, 1) == 0);
+  tdict_random_shuffle(&random, &one, 1);
+  TRUE(planned.batch_size == 1 && balanced.num_samples == 0 && bucketed.counts_padding && mixed.num_parts == 0);
   OK(tdict_dataset_from_callback(make, NULL, 1, &rows, &last_error));
   table = *tdict_dataset_get_table(rows);
   table.release = NULL;
   OK(tdict_dataset_create(&table, &dataset, &last_error));
   options.collate = collate;
+  options.plan_epoch = plan;
   OK(tdict_loader_create(context, dataset, &options, &loader, &last_error));
   tdict_dataset_release(dataset);
   TRUE(tdict_loader_length(loader) == 1);

@@ -71,6 +71,30 @@ CASE(hpp_callback_returns_the_exception) {
   }
 }
 
+static tdict_status plan_and_throw(void *, const tdict_epoch_info *info, tdict_epoch *epoch, tdict_error *) {
+  tdict_epoch_add(epoch, 0);
+  if (info->epoch == 1) throw std::runtime_error("the labels are damaged");
+  return TDICT_OK;
+}
+
+/* If planning an epoch throws, the epoch fails with the text of the exception. */
+CASE(hpp_plan_may_throw) {
+  tdict::context context = sim_context();
+  tdict::tree rows = tdict::tree::create({3});
+  rows.set("x", tdict::tensor::zeros(TDICT_F32, {3}));
+  tdict::dataset data = tdict::dataset::from_tree(rows);
+  tdict_loader_options options = tdict_loader_options_default();
+  options.plan_epoch = TDICT_CALLBACK(plan_and_throw);
+  for (options.num_workers = 0; options.num_workers < 3; options.num_workers++) {
+    tdict::loader loader = tdict::loader::create(context, data, options);
+    int batches = 0;
+    for (tdict::tree &batch : loader) batches += batch ? 1 : 0;
+    CHECK(batches == 1);
+    check_throws(TDICT_EHOOK, "", "loader: plan_epoch for epoch 1: the labels are damaged", [&] { loader.next(); });
+    CHECK(loader.state().epoch == 1 && loader.state().batch == 0);
+  }
+}
+
 /* If the constructor of a bound struct throws, its hooks return an error. */
 CASE(hpp_bound_structs_may_throw) {
   tdict::context context = sim_context();

@@ -39,7 +39,7 @@ static void set_tree(tdict_loader_slot *slot, tdict_tree *tree) {
 /* Returns the position in the epoch, counted over all ranks, of sample `i` of a batch. */
 static int64_t position_of(const tdict_loader *l, const tdict_loader_slot *slot, int64_t i) {
   const tdict_sampler *sampler = l->epoch.sampler;
-  if (!sampler || l->options.max_tokens > 0) return slot->first + i;
+  if (!sampler || tdict_loader_has_plans(l)) return slot->first + i;
   return (slot->first + i) * sampler->options.world_size + sampler->options.rank;
 }
 
@@ -61,9 +61,11 @@ static void describe_batch(const tdict_loader *l, tdict_loader_slot *slot) {
   slot->info = info;
 }
 
-/* Writes the indices of the batch's samples. The indices of a stream are consecutive numbers. */
+/* Writes the indices of the batch's samples. The indices of a stream are consecutive numbers. With plan_epoch, the slot
+ * has the indices already. */
 static void find_indices(const tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_sampler *sampler = l->epoch.sampler;
+  if (l->options.plan_epoch) return;
   for (int64_t i = 0; i < slot->count; i++) {
     int64_t position = slot->first + i;
     slot->indices[i] = !sampler                    ? position

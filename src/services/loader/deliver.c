@@ -24,6 +24,9 @@ tdict_status tdict_loader_finish_previous(tdict_loader *l, tdict_error *err) {
 /* Returns TDICT_ETIMEDOUT. If a worker has begun the batch, the message names this worker and the samples of the
  * batch. */
 static tdict_status fail_timed_out(const tdict_loader *l, const tdict_loader_slot *slot, tdict_error *err) {
+  if (slot->state != TDICT_SLOT_BUSY && l->is_planning)
+    return tdict_fail(err, TDICT_ETIMEDOUT, "loader: the plan of epoch %lld was not ready within %.3f s",
+                      (long long)l->next_to_begin.epoch, (double)l->options.timeout_ns * 1e-9);
   if (slot->state != TDICT_SLOT_BUSY)
     return tdict_fail(err, TDICT_ETIMEDOUT, "loader: no worker has begun batch %lld of epoch %lld within %.3f s",
                       (long long)l->next_to_take.batch, (long long)l->next_to_take.epoch,
@@ -88,11 +91,17 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
   l->num_ready--;
   l->prefetched_bytes -= out->bytes;
 
-  /* Advance to the next position. After a stream has ended, restart the workers in the next epoch. */
+  /* Advance to the next position. After a stream has ended, restart the workers in the next epoch. If an epoch could
+   * not be planned, let the workers plan it again. */
   bool has_last_samples = out->ends_epoch && out->count > 0;
-  if (l->options.max_tokens > 0) l->epoch.num_batches = out->epoch_batches;
+  if (tdict_loader_has_plans(l) && !out->has_no_plan) {
+    l->epoch.num_batches = out->epoch_batches;
+    l->epoch.plan_hash = out->plan_hash;
+  }
   if (tdict_loader_is_stream(l) && out->ends_epoch && !has_last_samples)
     tdict_loader_seek(l, (tdict_batch_position){out->position.epoch + 1, 0});
+  else if (out->has_no_plan)
+    tdict_loader_seek(l, out->position);
   else
     l->next_to_take = tdict_loader_next_position(out->epoch_batches, out->position);
 

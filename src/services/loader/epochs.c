@@ -34,7 +34,7 @@ static tdict_status count_batches(const tdict_loader *l, tdict_loader_epoch *epo
   if (num_indices > epoch->dataset_length)
     return tdict_fail(err, TDICT_EINVAL, "loader: the sampler draws from %lld samples, but the dataset has %lld",
                       (long long)num_indices, (long long)epoch->dataset_length);
-  if (l->options.max_tokens > 0) { /* The plan of the epoch determines the number of batches. */
+  if (tdict_loader_has_plans(l)) { /* The plan of the epoch determines the number of batches. */
     epoch->num_batches = l->epoch.num_batches;
     return TDICT_OK;
   }
@@ -50,14 +50,15 @@ static tdict_status count_batches(const tdict_loader *l, tdict_loader_epoch *epo
 
 tdict_status tdict_loader_plan_epoch(const tdict_loader *l, int64_t length, tdict_loader_epoch *out, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
-  tdict_loader_epoch epoch = {NULL, length, -1};
+  tdict_loader_epoch epoch = {NULL, length, -1, 0};
   if (length < 0) {
     if (l->table->length_varies)
       return tdict_fail(err, TDICT_EINVAL,
                         "loader: the length of the dataset varies, so it must not be negative or missing");
-    if (o->sampler || o->shuffle || o->world_size > 1)
-      return tdict_fail(err, TDICT_EINVAL,
-                        "loader: the dataset is a stream, so sampler, shuffle and world_size must not be set");
+    if (o->sampler || o->shuffle || o->plan_epoch || o->world_size > 1)
+      return tdict_fail(
+          err, TDICT_EINVAL,
+          "loader: the dataset is a stream, so sampler, shuffle, plan_epoch and world_size must not be set");
     *out = epoch;
     return TDICT_OK;
   }

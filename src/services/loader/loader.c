@@ -36,6 +36,11 @@ static tdict_status check_loader_options(const tdict_loader_options *o, tdict_er
   if (o->sampler && o->shuffle)
     return tdict_fail(err, TDICT_EINVAL,
                       "loader: both sampler and shuffle are set: give the sampler the kind SHUFFLED");
+  if (o->plan_epoch && (o->sampler || o->shuffle || o->max_tokens > 0))
+    return tdict_fail(err, TDICT_EINVAL, "loader: both plan_epoch and %s are set",
+                      o->sampler   ? "sampler"
+                      : o->shuffle ? "shuffle"
+                                   : "max_tokens");
   if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size)
     return tdict_fail(err, TDICT_EINVAL, "loader: rank is %d of %d, wanted 0 to world_size - 1", (int)o->rank,
                       (int)o->world_size);
@@ -106,12 +111,12 @@ static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
                                        : "a stream without fetch");
 }
 
-/* Makes the first epoch. If max_tokens is set, divides this epoch into batches. */
+/* Makes the first epoch, and its plan if epochs have plans. */
 static tdict_status plan_batches(tdict_loader *l, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
   tdict_status status = tdict_loader_plan_epoch(l, l->epoch.dataset_length, &l->epoch, err);
-  if (status != TDICT_OK || o->max_tokens == 0) return status;
-  if (tdict_loader_is_stream(l) || !l->table->sample_length)
+  if (status != TDICT_OK || !tdict_loader_has_plans(l)) return status;
+  if (o->max_tokens > 0 && (tdict_loader_is_stream(l) || !l->table->sample_length))
     return tdict_fail(err, TDICT_EINVAL, "loader: max_tokens needs a dataset with length and sample_length");
   status = tdict_epoch_plan_make(&l->plan, l, l->epoch.sampler, 0);
   if (status != TDICT_OK) {
@@ -120,8 +125,8 @@ static tdict_status plan_batches(tdict_loader *l, tdict_error *err) {
   }
   l->epoch.num_batches = l->plan.num_batches;
   if (!o->endless || l->plan.num_batches > 0 || l->table->length_varies) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but an epoch has no batch of up to %lld tokens%s",
-                    (long long)o->max_tokens, o->drop_last ? ", and drop_last is set" : "");
+  return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but an epoch has no batch%s",
+                    o->drop_last ? ", and drop_last is set" : "");
 }
 
 /* Finds the device on which batches are delivered, and the memory in which batches are made on the host. Batches for a

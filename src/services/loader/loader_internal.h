@@ -11,20 +11,19 @@
 #include "core/memory/fence.h"
 #include "engine/options/trace/trace.h"
 #include "services/loader/dataset.h"
+#include "services/loader/division.h"
 #include "tdict/combine.h"
 #include "tdict/loader.h"
 #include "tdict/sampler.h"
 
-/* Consecutive samples of an epoch. */
-typedef struct tdict_batch_range {
-  int64_t first, count;
-} tdict_batch_range;
-
 typedef struct tdict_epoch_plan {
-  int64_t epoch;             /* -1: the plan is out of date */
-  int64_t num_batches;       /* number of batches of this rank */
-  tdict_batch_range *ranges; /* the batches of this rank, as positions among the samples of all ranks */
-  tdict_error failure;       /* if failure.status is not 0, the epoch has one batch, which fails with this error */
+  int64_t epoch;              /* -1: the plan is out of date */
+  int64_t num_batches;        /* number of batches of this rank */
+  int64_t num_batches_of_all; /* number of batches of all ranks together */
+  tdict_batch_range *ranges;  /* the batches of this rank, as positions among the samples of all ranks */
+  int64_t *indices;           /* the samples of all ranks, if plan_epoch is set; else NULL */
+  uint64_t hash;              /* of the indices and of the ends of batches, if plan_epoch is set; else 0 */
+  tdict_error failure;        /* if failure.status is not 0, the epoch has one batch, which fails with this error */
 } tdict_epoch_plan;
 
 /* The position of a batch. The position after the last batch of an epoch is the end of that epoch. */
@@ -36,9 +35,10 @@ typedef struct tdict_batch_position {
 typedef struct tdict_loader_epoch {
   tdict_sampler *sampler; /* retained; NULL for a stream */
   int64_t dataset_length; /* -1 for a stream */
-  /* Number of batches in the epoch; -1 for a stream. If max_tokens is set, the epoch is the epoch of the batch that was
-   * taken last. In this case, the consumer sets the field, under the lock, whenever the consumer takes a batch */
+  /* Number of batches in the epoch; -1 for a stream. If epochs have plans, the epoch is the epoch of the batch that was
+   * taken last. In this case, the consumer sets both fields, under the lock, whenever the consumer takes a batch */
   int64_t num_batches;
+  uint64_t plan_hash; /* the hash of the plan; 0 before a batch was taken */
 } tdict_loader_epoch;
 
 typedef enum tdict_loader_slot_state { TDICT_SLOT_FREE, TDICT_SLOT_BUSY, TDICT_SLOT_READY } tdict_loader_slot_state;
@@ -49,7 +49,8 @@ typedef struct tdict_loader_slot {
   tdict_loader_slot_state state;
   tdict_batch_position position;
   int64_t epoch_batches; /* number of batches in the epoch; -1: a stream */
-  int64_t first;         /* position of the first sample among this rank's samples; if max_tokens is set, among the
+  uint64_t plan_hash;    /* of the plan of the epoch */
+  int64_t first;         /* position of the first sample among this rank's samples; if epochs have plans, among the
                           * samples of all ranks */
   int64_t ticket;        /* number of batches begun before this batch, since the last tdict_loader_seek() */
   int64_t num_requested;
@@ -57,6 +58,7 @@ typedef struct tdict_loader_slot {
   int64_t waited_ns; /* time in which the worker waited before sending; part of the time since began_ns */
   int32_t worker;
   int64_t count;        /* number of samples in the batch; less than num_requested if a stream ended */
+  bool has_no_plan;     /* true: the epoch could not be planned, and the error says why */
   bool ends_epoch;      /* true: the epoch ends after the samples of this slot; count may be 0 */
   tdict_tree *tree;     /* the batch in host memory, or NULL */
   tdict_future *future; /* the transfer of the batch to the device, or NULL */
@@ -106,9 +108,9 @@ struct tdict_loader {
   tdict_loader_slot *slots;
 
   /* The consumer changes `epoch` under `lock`, while no slot is in use and no batch may begin. The consumer, a worker
-   * with a BUSY slot and a worker that makes a plan read `epoch` without the lock. Exception: if max_tokens is set, the
-   * consumer changes num_batches under the lock when the consumer takes a batch. No worker reads num_batches without
-   * the lock. */
+   * with a BUSY slot and a worker that makes a plan read `epoch` without the lock. Exception: if epochs have plans, the
+   * consumer changes num_batches and plan_hash under the lock when the consumer takes a batch. No worker reads these
+   * without the lock. */
   tdict_loader_epoch epoch;
 
   pthread_mutex_t lock;                               /* guards: the slots as described above, and all fields up to
@@ -123,7 +125,7 @@ struct tdict_loader {
   int64_t num_begun, num_taken;                       /* numbers of batches since the last tdict_loader_seek() */
   int64_t num_fetched;                                /* ticket of the batch that an in_order dataset fetches next */
   tdict_batch_position next_to_begin, next_to_take;
-  tdict_epoch_plan plan;   /* owned; if max_tokens is set: the plan for the epoch of next_to_begin, or an outdated
+  tdict_epoch_plan plan;   /* owned; if epochs have plans: the plan for the epoch of next_to_begin, or an outdated
                             * plan */
   size_t prefetched_bytes; /* number of bytes in READY slots */
   size_t last_batch_bytes; /* size of the batch that was completed last */
@@ -131,7 +133,8 @@ struct tdict_loader {
   bool is_stopping; /* true: workers must return */
   bool is_paused;   /* true: tdict_loader_seek() is running, so workers must not begin a batch */
   bool is_planning; /* true: a plan is being made without the lock, so no batch begins */
-  /* true: a stream has ended, so no batch begins until the consumer has taken the end of the epoch */
+  /* true: a stream has ended or an epoch could not be planned, so no batch begins until the consumer has taken the slot
+   * that says so */
   bool epoch_ended;
   /* true: the length of the dataset varies, and the last slot of the epoch has begun or no epoch has begun. No batch
    * begins until tdict_loader_begin_epoch() */
@@ -160,19 +163,32 @@ void tdict_loader_close_worker(const tdict_loader *loader, tdict_loader_worker *
 /* Releases the batch of a slot, cancels the transfer of the batch, and makes the slot FREE. */
 void tdict_loader_empty_slot(tdict_loader_slot *slot);
 
-/* epoch_plan.c: divides an epoch into batches that have at most max_tokens tokens and at most batch_size samples. If
- * the option pad is set, a batch has (number of samples) * (largest length) tokens, else the sum of the lengths. A plan
- * depends on the sampler, the epoch, the options and the lengths of the samples, but not on the workers. The plan
- * owns its ranges. The functions take no lock. */
+/* epoch_plan.c: with the option max_tokens, divides an epoch into batches that have at most max_tokens tokens and at
+ * most batch_size samples. If the option pad is set, a batch has (number of samples) * (largest length) tokens, else
+ * the sum of the lengths. With the option plan_epoch, the program makes the batches. A plan depends on the sampler, the
+ * epoch, the options and what the functions of the program return, but not on the workers. The plan owns its arrays.
+ * The functions take no lock. */
 
-/* Divides an epoch into batches. Calls the dataset's `sample_length` for each sample of the epoch, so the caller must
- * hold no lock. Returns TDICT_EINVAL for a length that is negative or above max_tokens. Returns TDICT_ENOMEM if host
- * memory is exhausted. After a failure, the plan has one batch that fails with the same error. */
+/* Returns true if one of the two options is set, so that each epoch has a plan. */
+static inline bool tdict_loader_has_plans(const tdict_loader *l) {
+  return l->options.max_tokens > 0 || l->options.plan_epoch;
+}
+/* Makes the plan of an epoch. Calls plan_epoch, or `sample_length` of the dataset for each sample of the epoch, so the
+ * caller must hold no lock. Returns the error of plan_epoch, or TDICT_EINVAL for a length that is negative or above
+ * max_tokens. Returns TDICT_ENOMEM if host memory is exhausted. After a failure, the plan has one batch that fails with
+ * the same error. */
 tdict_status tdict_epoch_plan_make(tdict_epoch_plan *plan, const tdict_loader *loader, const tdict_sampler *sampler,
                                    int64_t epoch);
 /* Returns the samples of a batch. The count is 0 at the end of the epoch, and for a batch that fails. */
 tdict_batch_range tdict_epoch_plan_at(const tdict_epoch_plan *plan, int64_t batch);
 void tdict_epoch_plan_reset(tdict_epoch_plan *plan);
+
+/* epoch.c */
+
+/* Plans an epoch over `num_indices` samples with the option plan_epoch. Fills the division, whose ranges the caller
+ * frees also after a failure, and the plan's indices and hash. */
+tdict_status tdict_epoch_call_program(tdict_epoch_plan *plan, tdict_division *division, const tdict_loader_options *o,
+                                      int64_t num_indices, tdict_error *err);
 
 /* epochs.c */
 

@@ -42,6 +42,15 @@ int64_t tdict_random_below(tdict_random *random, int64_t count) {
 
 double tdict_random_uniform(tdict_random *random) { return (double)(tdict_random_bits(random) >> 11) * 0x1p-53; }
 
+void tdict_random_shuffle(tdict_random *random, int64_t *items, size_t count) {
+  for (size_t left = count; left > 1; left--) {
+    const int64_t chosen = tdict_random_below(random, (int64_t)left);
+    const int64_t last = items[left - 1];
+    items[left - 1] = items[chosen];
+    items[chosen] = last;
+  }
+}
+
 uint64_t tdict_sample_seed(const tdict_fetch_info *info, int64_t index) {
   return philox_bits((uint64_t)index, (uint64_t)info->epoch, info->seed, false);
 }

@@ -11,7 +11,7 @@
 #define MAX_EPOCH (INT64_MAX / 2)
 /* ORDER_VERSION: raise this number if a sampler draws other indices than before. Version 1, of tdict 0.1, had no field
  * for its number. */
-enum { STREAM = -1, ORDER_VERSION = 2 };
+enum { STREAM = -1, PLANNED = -2, ORDER_VERSION = 2 };
 
 /* Returns the public state for a position of an epoch. */
 static tdict_loader_state describe_state(const tdict_loader *l, const tdict_loader_epoch *epoch,
@@ -30,12 +30,17 @@ static tdict_loader_state describe_state(const tdict_loader *l, const tdict_load
   if (!epoch->sampler) return s;
   const tdict_sampler *sampler = epoch->sampler;
   s.num_indices = sampler->length;
+  s.world_size = sampler->options.world_size;
+  if (l->options.plan_epoch) {
+    s.sampler_kind = PLANNED;
+    s.plan_hash = position.batch > 0 ? epoch->plan_hash : 0;
+    return s;
+  }
   s.num_samples = sampler->num_drawn;
   s.rank_samples = sampler->num_per_rank;
   s.seed = sampler->options.seed;
   s.weights_hash = sampler->weights_hash;
   s.sampler_kind = sampler->options.kind;
-  s.world_size = sampler->options.world_size;
   return s;
 }
 
@@ -43,6 +48,7 @@ static const char *sampler_name(int32_t kind) {
   static const char *const names[] = {"a sequential sampler", "a shuffled sampler", "a sampler with replacement",
                                       "a weighted sampler"};
   if (kind == STREAM) return "a stream";
+  if (kind == PLANNED) return "plan_epoch";
   return kind >= TDICT_SAMPLER_SEQUENTIAL && kind <= TDICT_SAMPLER_WEIGHTED ? names[kind] : "an unknown sampler";
 }
 
@@ -56,7 +62,7 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
       {"samples", saved->dataset_length, mine->dataset_length},
       {"samples in a batch", saved->batch_size, mine->batch_size},
       {"tokens in a batch", saved->max_tokens, mine->max_tokens},
-      {"ranks", saved->world_size, mine->world_size},
+      {"ranks", mine->sampler_kind == PLANNED ? mine->world_size : saved->world_size, mine->world_size},
       {"indices to draw from", saved->num_indices, mine->num_indices},
       {"samples drawn in an epoch", saved->num_samples, mine->num_samples},
       {"samples of each rank", saved->rank_samples, mine->rank_samples},
@@ -108,6 +114,30 @@ static tdict_status check_batch(const tdict_loader *l, int64_t num_batches, cons
   return TDICT_OK;
 }
 
+/* Checks that the plan of an epoch is the plan of the state. If another number of ranks has saved the state, converts
+ * the number of its batch: together, these ranks have taken the first batches of the epoch. */
+static tdict_status continue_plan(const tdict_epoch_plan *plan, int32_t world_size, tdict_loader_state *s,
+                                  tdict_error *err) {
+  if (s->plan_hash && s->plan_hash != plan->hash && s->batch > 0)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: plan_epoch planned epoch %lld differently before",
+                      (long long)s->epoch);
+  if (s->world_size == world_size) return TDICT_OK;
+  if (s->world_size < 1)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for %d ranks, wanted 1 or more", (int)s->world_size);
+  const int64_t saved_batches = (plan->num_batches_of_all + s->world_size - 1) / s->world_size;
+  if (s->batch < 0 || s->batch > saved_batches)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: batch is %lld of %d ranks, wanted 0 to %lld",
+                      (long long)s->batch, (int)s->world_size, (long long)saved_batches);
+  const int64_t taken = s->batch * s->world_size;
+  if (s->batch < saved_batches && taken % world_size)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "loader state: %d ranks have taken %lld batches of epoch %lld, which is no multiple of the %d "
+                      "ranks of this loader",
+                      (int)s->world_size, (long long)taken, (long long)s->epoch, (int)world_size);
+  s->batch = s->batch < saved_batches ? taken / world_size : plan->num_batches;
+  return TDICT_OK;
+}
+
 /* Makes the epoch of a saved state. If the dataset's length varies, the epoch uses the length that the state contains.
  * Returns TDICT_EINVAL if the state is inside an epoch and the dataset is now shorter than this length. Also returns
  * the errors of tdict_loader_plan_epoch(). */
@@ -138,16 +168,19 @@ tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, td
   return tdict_options_write(out, &s, sizeof s, "loader state", err);
 }
 
-/* Checks the batch of a state. If max_tokens is set, first divides the epoch of the state into batches. */
-static tdict_status plan_saved_batches(const tdict_loader *l, const tdict_loader_state *s, tdict_loader_epoch *epoch,
+/* Checks the batch of a state. If epochs have plans, first plans the epoch of the state. */
+static tdict_status plan_saved_batches(const tdict_loader *l, tdict_loader_state *s, tdict_loader_epoch *epoch,
                                        tdict_epoch_plan *plan, tdict_error *err) {
-  if (l->options.max_tokens > 0) {
-    tdict_status status = tdict_epoch_plan_make(plan, l, epoch->sampler, s->epoch);
+  tdict_status status = TDICT_OK;
+  if (tdict_loader_has_plans(l)) {
+    status = tdict_epoch_plan_make(plan, l, epoch->sampler, s->epoch);
     if (status != TDICT_OK && err) *err = plan->failure;
     if (status != TDICT_OK) return status;
     epoch->num_batches = plan->num_batches;
+    epoch->plan_hash = plan->hash;
   }
-  tdict_status status = check_batch(l, epoch->num_batches, s, err);
+  if (l->options.plan_epoch) status = continue_plan(plan, epoch->sampler->options.world_size, s, err);
+  if (status == TDICT_OK) status = check_batch(l, epoch->num_batches, s, err);
   if (status != TDICT_OK) tdict_epoch_plan_reset(plan);
   return status;
 }

@@ -32,7 +32,7 @@ static bool may_begin_batch(const tdict_loader *l) {
  * batch that begins next fails with the same error. */
 bool tdict_loader_plan_next(tdict_loader *l) {
   int64_t epoch = l->next_to_begin.epoch;
-  if (l->options.max_tokens == 0 || l->plan.epoch == epoch) return true;
+  if (!tdict_loader_has_plans(l) || l->plan.epoch == epoch) return true;
   tdict_epoch_plan plan;
   l->is_planning = true;
   pthread_mutex_unlock(&l->lock);
@@ -49,7 +49,7 @@ bool tdict_loader_plan_next(tdict_loader *l) {
 /* Returns the samples of the batch at a position. The count is 0 at the end of an epoch. The number of the first sample
  * cannot overflow, because tdict_loader_set_state() limits the batches of saved states. */
 static tdict_batch_range get_range(const tdict_loader *l, tdict_batch_position position) {
-  if (l->options.max_tokens > 0) return tdict_epoch_plan_at(&l->plan, position.batch);
+  if (tdict_loader_has_plans(l)) return tdict_epoch_plan_at(&l->plan, position.batch);
   int64_t first = position.batch * l->options.batch_size;
   if (l->epoch.num_batches < 0) return (tdict_batch_range){first, l->options.batch_size};
   if (position.batch >= l->epoch.num_batches) return (tdict_batch_range){0, 0};
@@ -57,16 +57,21 @@ static tdict_batch_range get_range(const tdict_loader *l, tdict_batch_position p
   return (tdict_batch_range){first, num_left < l->options.batch_size ? num_left : l->options.batch_size};
 }
 
-/* Sets the samples of the batch. If planning the epoch has failed, sets the error of the batch instead. */
+/* Sets the samples of the batch. If planning the epoch has failed, sets the error of the batch instead. Copies the
+ * indices of a plan, because the next plan replaces them. */
 static void set_samples(const tdict_loader *l, tdict_loader_slot *slot) {
-  bool has_plan = l->options.max_tokens > 0;
+  const bool has_plan = tdict_loader_has_plans(l);
   tdict_batch_range range = get_range(l, slot->position);
   slot->first = range.first;
   slot->num_requested = slot->count = range.count;
   slot->epoch_batches = has_plan ? l->plan.num_batches : l->epoch.num_batches;
   slot->ends_epoch = slot->epoch_batches >= 0 && slot->position.batch >= slot->epoch_batches;
   slot->status = TDICT_OK;
-  if (!has_plan || slot->ends_epoch || l->plan.failure.status == 0) return;
+  slot->plan_hash = l->plan.hash;
+  if (l->plan.indices && range.count > 0)
+    memcpy(slot->indices, l->plan.indices + range.first, (size_t)range.count * sizeof *slot->indices);
+  slot->has_no_plan = has_plan && !slot->ends_epoch && l->plan.failure.status != 0;
+  if (!slot->has_no_plan) return;
   slot->status = (tdict_status)l->plan.failure.status;
   slot->error = l->plan.failure;
 }
@@ -86,6 +91,7 @@ static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   slot->worker = worker;
   l->next_to_begin = tdict_loader_next_position(slot->epoch_batches, l->next_to_begin);
   if (slot->ends_epoch && l->table->length_varies) l->awaits_epoch = true;
+  if (slot->has_no_plan) l->epoch_ended = true;
   l->num_busy++;
   /* Taking a batch woke only one worker, so wake another worker here. */
   if (may_begin_batch(l)) pthread_cond_signal(&l->can_begin);
@@ -215,6 +221,7 @@ void tdict_loader_seek(tdict_loader *l, tdict_batch_position to) {
   l->epoch_ended = false;
   l->next_to_begin = l->next_to_take = to;
   memset(&l->failure, 0, sizeof l->failure);
+  l->plan.epoch = -1; /* A plan that failed may succeed now. */
   l->is_paused = false;
   pthread_cond_broadcast(&l->can_begin);
 }

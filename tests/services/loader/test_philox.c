@@ -68,6 +68,27 @@ CASE(random_numbers_stay_in_their_range) {
   assert_true(tdict_random_below(&r, INT64_MAX) >= 0);
 }
 
+CASE(random_shuffle_draws_all_orders) {
+  tdict_random r = tdict_random_from(0x299f31d0a4093822);
+  int counts[4 * 4 * 4 * 4] = {0};
+  enum { DRAWS = 24000 };
+  for (int i = 0; i < DRAWS; i++) {
+    int64_t items[4] = {0, 1, 2, 3};
+    tdict_random_shuffle(&r, items, 4);
+    counts[items[0] + 4 * items[1] + 16 * items[2] + 64 * items[3]]++;
+  }
+  assert_int_equal(r.num_drawn, 3 * DRAWS);
+  int orders = 0;
+  for (int c = 0; c < 256; c++) {
+    const int used = 1 << c % 4 | 1 << c / 4 % 4 | 1 << c / 16 % 4 | 1 << c / 64;
+    orders += counts[c] > 0;
+    if (used == 15) assert_in_range(counts[c], 845, 1155); /* 5 standard deviations of 31 */
+  }
+  assert_int_equal(orders, 24);
+  tdict_random_shuffle(&r, NULL, 0);
+  assert_int_equal(r.num_drawn, 3 * DRAWS);
+}
+
 CASE(random_seed_of_a_sample_depends_on_seed_epoch_and_index) {
   tdict_fetch_info info = tdict_fetch_info_default();
   info.seed = word(known[2].key);
