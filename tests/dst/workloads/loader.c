@@ -1,9 +1,10 @@
 /* Tests a loader with workers that is resumed, restarted and destroyed.
  *
- * One thread takes batches and compares each batch with the rows that a sampler returns for its position. The thread
- * also saves states of the loader and restores them. Another thread reads statistics and states at the same time. Some
- * fetches fail. Batches stay on the host, or arrive on the device, where work on a stream reads them. When the thread
- * stops, the loader is destroyed, whatever its state. */
+ * One thread takes batches and compares each batch with the rows that a sampler returns for its position. In some
+ * rounds, a function plans batches of different sizes over the order of this sampler. The thread also saves states
+ * of the loader and restores them. Another thread reads statistics and states at the same time. Some fetches fail.
+ * Batches stay on the host, or arrive on the device, where work on a stream reads them. When the thread stops, the
+ * loader is destroyed in whatever state it is. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ typedef struct stage {
   int64_t fail_at;             /* the fetch of this sample fails, or NONE */
   uint64_t delay_us;
   tdict_sampler *order;
+  bool is_planned; /* true: plan_epoch() makes the batches */
   tdict_stream stream;
   int64_t epoch, batch; /* position of the next batch that the thread expects */
   int64_t num_delivered, num_rows, num_failed;
@@ -85,7 +87,31 @@ static tdict_status collate(void *user, const tdict_fetch_info *info, const tdic
   return tdict_stack(samples, count, NULL, &o, out, err);
 }
 
-/* Makes the dataset. Returns false after an injected fault. */
+/* Returns the first position of a batch. The sizes of planned batches change after every third batch. */
+static int64_t begin_of(const stage *s, int64_t batch) {
+  int64_t first = 0;
+  if (!s->is_planned) return batch * s->options.batch_size;
+  for (int64_t b = 0; b < batch; b++) first += 1 + b / 3 % s->options.batch_size;
+  return first;
+}
+static tdict_status plan_epoch(void *user, const tdict_epoch_info *info, tdict_epoch *epoch, tdict_error *err) {
+  stage *s = user;
+  (void)err;
+  atomic_fetch_add(&s->num_running, 1);
+  if (s->delay_us && dst_roll(2) == 0) usleep((useconds_t)dst_roll(s->delay_us));
+  for (int64_t i = 0, batch = 1; i < info->num_indices; i++) {
+    if (i == begin_of(s, batch)) {
+      tdict_epoch_end_batch(epoch);
+      batch++;
+    }
+    tdict_epoch_add(epoch, tdict_sampler_get(s->order, info->epoch, i));
+  }
+  tdict_epoch_end_batch(epoch);
+  atomic_fetch_sub(&s->num_running, 1);
+  return TDICT_OK;
+}
+
+/* Makes the dataset. Returns false after a misfortune. */
 static bool make_dataset(stage *s, tdict_dataset **out) {
   if (s->kind == TREE) {
     const model_rows rows = model_rows_of(GENERATION, 0, s->length, WIDTH);
@@ -110,8 +136,8 @@ static bool make_dataset(stage *s, tdict_dataset **out) {
 /* ---- the thread that takes batches ---- */
 
 static model_rows rows_of_batch(const stage *s) {
-  const int64_t first = s->batch * s->options.batch_size;
-  model_rows rows = {.width = WIDTH, .count = s->options.batch_size};
+  const int64_t first = begin_of(s, s->batch);
+  model_rows rows = {.width = WIDTH, .count = begin_of(s, s->batch + 1) - first};
   if (rows.count > s->length - first) rows.count = s->length - first;
   for (int64_t i = 0; i < rows.count; i++)
     rows.stamps[i] = model_stamp_of(GENERATION, tdict_sampler_get(s->order, s->epoch, first + i));
@@ -296,6 +322,14 @@ static void roll_options(stage *s) {
   o->pin_memory = dst_roll(2);
   if (s->kind == COLLATED) o->collate = collate;
   s->num_batches = o->drop_last ? s->length / o->batch_size : (s->length + o->batch_size - 1) / o->batch_size;
+  s->is_planned = dst_roll(3) == 0;
+  if (s->is_planned) {
+    o->shuffle = false;
+    o->plan_epoch = plan_epoch;
+    o->plan_user = s;
+    s->num_batches = 0;
+    while (begin_of(s, s->num_batches) < s->length) s->num_batches++;
+  }
   o->endless = s->num_batches > 0 && dst_roll(4) == 0;
 }
 
@@ -303,6 +337,7 @@ static bool make_order(stage *s) {
   tdict_sampler_options o =
       td_with(tdict_sampler_options, kind = s->options.shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL,
               seed = s->options.seed);
+  if (s->is_planned) o.kind = TDICT_SAMPLER_SHUFFLED;
   return model_ok(tdict_sampler_create(s->length, &o, &s->order, model_error()));
 }
 /* Checks that the order is a permutation of all samples. */
@@ -315,18 +350,17 @@ static void check_order(const stage *s) {
 /* Creates the loader and runs the threads. */
 static void load(stage *s) {
   tdict_dataset *d = NULL;
-  const bool has_dataset = make_dataset(s, &d);
+  const bool has_dataset = make_order(s) && make_dataset(s, &d);
   const bool has_loader =
       has_dataset && model_ok(tdict_loader_create(s->world.context, d, &s->options, &s->loader, model_error()));
   tdict_dataset_release(d);
   if (has_loader) {
-    if (make_order(s)) {
-      model_run(2, play, s);
-      check_order(s);
-      check_stats(s);
-    }
-    td_release(s->loader, s->order);
+    model_run(2, play, s);
+    check_order(s);
+    check_stats(s);
+    td_release(s->loader);
   }
+  td_release(s->order);
   model_true(!has_dataset || atomic_load(&s->num_released) == 1);
   model_true(atomic_load(&s->num_running) == 0);
 }
