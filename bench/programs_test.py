@@ -1,5 +1,6 @@
 """Tests what the programs print for wrong and unusual command lines, on the cpu and the simulated device. Usage:
 programs_test.py TDICT_BENCH."""
+import csv
 import json
 import os
 import pathlib
@@ -201,8 +202,8 @@ class Texts(Case):
         text = self.expect("demo --device sim", 0, "all elements are equal").stdout
         self.assertEqual(text.count("tree batch=[128]\n"), 2)  # the tree on the host and its child
         self.assertEqual(text.count("tree batch=[128] device=sim:0\n"), 2)
-        table, chart = re.search(r"\nway .*\n((?:.*%\n){4})\nGB/s\n((?:.*\n){5})", text).groups()
-        rates = [float(line.split()[-3]) for line in table.splitlines()]
+        table, chart = re.search(r"\nway .*\n((?:.*\n){4})\nGB/s\n((?:.*\n){5})", text).groups()
+        rates = [float(line.split()[-2]) for line in table.splitlines()]
         bars = [line.count("#") for line in chart.splitlines()]
         last = float(chart.splitlines()[-1].split()[2])
         for rate, line, bar in zip(rates, chart.splitlines(), bars):
@@ -213,10 +214,10 @@ class Texts(Case):
 
     def test_foot_says_what_holds(self):
         for words, there, absent in (
-                ("pin --device sim --match pageable", ("on 4 trees in turn", "Line: "), ("Driver:", "nothing is moved")),
+                ("pin --device sim --match pageable", ("on 4 trees in turn", "Line: "), ("To driver:", "nothing is moved")),
                 ("container --device cpu", ("nothing is moved",), ("trees in turn", "result was verified", "Line:")),
                 ("fresh --device sim --match pin", ("context of its own",), ("warm-ups", "trees in turn", "Line:"))):
-            text = self.expect(f"{words} --repeat 1", 0, "spread: slowest minus fastest").stdout
+            text = self.expect(f"{words} --repeat 1", 0, "Median, p10 and p90 of 1").stdout
             for one in there:
                 self.assertIn(one, text, words)
             for one in absent:
@@ -236,10 +237,120 @@ class Texts(Case):
         self.assertRegex(text, r"non_blocking_pin +0 +1 +\d+\.\d\d ")
 
     def test_threads_are_told(self):
-        text = self.expect("threads --device sim --small --repeat 1 --match 4000", 0, "threads asked").stdout
-        for asked in (0, 1, 2, 4, 8):
-            used = re.search(rf"^1000 x 4000 B, {asked} +{asked} +(\d+) +\d+\.\d\d$", text, re.M)
-            self.assertTrue(1 <= int(used[1]) <= max(asked, 1), text)
+        words = "to-device --leaves 1000 --leaf-bytes 4000 --mode non_blocking_pin --threads 0,1,2,4,8"
+        rows = json.loads(self.expect(f"{words} --device sim --repeat 1 --json", 0, "").stdout)["rows"]
+        for asked, row in zip((0, 1, 2, 4, 8), rows, strict=True):
+            self.assertEqual(row["num_threads"], asked)
+            self.assertTrue(1 <= row["threads_used"] <= max(asked, 1), row)
+            self.assertGreater(row["library"]["processors_used"], 0)
+
+
+class Batches(Case):
+    """to-device --batch, and the outputs of tables."""
+    TEXT = "obs:u8[4,3,8,8] a.b:i64[300] done:bool[7]"
+
+    def record(self, *words):
+        done = self.run_it([PROGRAM, "to-device", "--device", "sim", "--repeat", "1", "--json", *words])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_text_file_and_json_are_the_same_batch(self):
+        found = self.record("--batch", self.TEXT)
+        self.assertEqual((found["work"]["leaves"], found["work"]["batch"]), (3, self.TEXT))
+        self.assertEqual({row["total_bytes"] for row in found["rows"]}, {4 * 3 * 64 + 2400 + 7})
+        self.assertEqual(len(found["rows"]), 9)
+        header = {"obs": {"dtype": "U8", "shape": [4, 3, 8, 8], "data_offsets": [0, 768]},
+                  "a.b": {"dtype": "I64", "shape": [300], "data_offsets": [768, 3168]},
+                  "done": {"dtype": "BOOL", "shape": [7], "data_offsets": [3168, 3175]}}
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        (self.folder / "x.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + b"\1" * 3175)
+        entries = [{"path": path, "kind": "tensor", "dtype": dtype, "shape": header[path]["shape"]}
+                   for path, dtype in (("obs", "uint8"), ("a.b", "int64"), ("done", "bool"))]
+        (self.folder / "x.json").write_text(json.dumps({"entries": [{"path": "a", "kind": "tree", "batch_size": []}, *entries]}))
+        for name in ("x.safetensors", "x.json"):
+            other = self.record("--batch", name)
+            self.assertEqual((other["work"]["leaves"], other["rows"][0]["total_bytes"]), (3, 3175))
+
+    def test_lists_are_all_pairs(self):
+        rows = self.record("--batch", self.TEXT, "--mode", "blocking,auto", "--threads", "auto,0,2")["rows"]
+        self.assertEqual([(row["mode"], row["num_threads"]) for row in rows],
+                         [(mode, n) for mode in ("blocking", "auto") for n in (-1, 0, 2)])
+        rows = self.record("--batch", self.TEXT, "--threads=1")["rows"]
+        self.assertEqual([row["row"] for row in rows], ["auto, 1 threads"])
+        rows = self.record("--batch", self.TEXT, "--mode=non_blocking")["rows"]
+        self.assertEqual([row["row"] for row in rows], ["non_blocking"])
+
+    def test_narrow_sends_fewer_bytes(self):
+        for words, most in (((), 24), (("--narrow",), 24 / 7)):
+            row, = self.record("--batch", "x:i64[300000]", "--max-value", "255", "--threads", "0", *words)["rows"]
+            self.assertAlmostEqual(row["wire_bytes"] / 1e5, most, delta=0.6)
+
+    def test_outputs_have_the_same_rows(self):
+        done = self.run_it([PROGRAM, "to-device", "--device=sim", "--repeat=3", "--batch", self.TEXT, "--csv", "--markdown", "x.md",
+                            "--json=x.json"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = list(csv.DictReader(done.stdout.splitlines()))
+        lines = (self.folder / "x.md").read_text().splitlines()
+        record = json.loads((self.folder / "x.json").read_text())["rows"]
+        self.assertEqual((len(rows), len(lines), len(record)), (9, 11, 9))
+        self.assertEqual([cell.strip() for cell in lines[0].strip("|").split("|")], list(rows[0]))
+        for row, line, one in zip(rows, lines[2:], record):
+            self.assertEqual(line.split(" | ")[:3], [f"| {row['mode']}", row["threads"], row["used"]])
+            for title, key in (("median ms", "median_seconds"), ("p10 ms", "p10_seconds"), ("p90 ms", "p90_seconds")):
+                self.assertAlmostEqual(float(row[title]) / 1e3, one["library"][key], places=9)
+            seconds = sorted(one["library"]["seconds"])
+            self.assertEqual([one["library"][f"{name}_seconds"] for name in ("p10", "median", "p90")], seconds)
+            self.assertAlmostEqual(float(row["GB/s"]), 3175e-9 / seconds[1], places=5)
+            self.assertEqual(row["to driver"], "")
+
+    def test_cells_with_commas_are_quoted(self):
+        text = self.expect("batches --device sim --repeat 1 --match cold --csv", 0, "").stdout
+        names = [row["row"] for row in csv.DictReader(text.splitlines())]
+        self.assertEqual(names, ["1.1 MB of 3 leaves, cold", "2.76 MB of 7 leaves, cold", "2.41 MB of 1 leaf, cold", "100 x 31.25 KB, cold"])
+        self.expect("bandwidth --device sim --repeat 1 --full --match=16", 0, "\nin, pageable, 16 MiB")
+        self.assertIn("\n2 MiB, again", self.expect("alloc --device sim --repeat 1 --match again", 0, "").stdout)
+
+    def test_every_table_has_every_form(self):
+        for name in ("container", "pin", "tune", "advise", "pinning", "loader", "load"):
+            for option, start in (("--csv", r"\w+[\w ]*,"), ("--markdown", r"\| \w+")):
+                text = self.expect(f"{SHORT[name]} {option}", 0, "").stdout
+                self.assertRegex(text, start, name)
+                counts = {len(row) for row in csv.reader(text.splitlines())} if option == "--csv" else {
+                    line.count("|") for line in text.splitlines()}
+                self.assertEqual(len(counts), 1, f"{name}: {text}")
+
+    def test_wrong_use(self):
+        for words, status, text in (
+                ("--mode fast", 2, "--mode: 'fast' is not one of the values in --help"),
+                ("--threads 1,x", 2, "--threads: 'x' is not one of the values in --help"),
+                ("--threads 4000 --leaves 1", 1, "num_threads is 4000, wanted -1 to"),
+                ("--batch x:f32[2] --leaves 3", 2, "describe another tree than --batch"),
+                ("--batch x:f33[2]", 1, "wanted a dtype such as f32 at 'f33[2]'"),
+                ("--batch x:f32[0]", 1, "has no tensor with elements"),
+                ("--batch none.safetensors", 1, "none.safetensors"),
+                ("--batch none.json", 1, "none.json"),
+                ("--batch wrong.json", 1, "the entry 'x' has no path, known dtype or shape"),
+                ("--batch list.json", 1, 'has no list "entries"'),
+                ("--csv --json", 1, "only one of --json, --csv and --markdown can go to standard output"),
+                ("--csv x y", 2, "unexpected argument 'y'"),
+                ("y", 2, "unexpected argument 'y'")):
+            (self.folder / "wrong.json").write_text('{"entries": [{"path": "x", "dtype": "f32", "shape": [1]}]}')
+            (self.folder / "list.json").write_text("[]")
+            self.expect(f"to-device --device sim --repeat 1 --leaf-bytes 4 {words}" if "--batch" not in words or "--leaves" in words
+                        else f"to-device --device sim --repeat 1 {words}", status, text)
+
+    def test_a_wrong_byte_of_a_batch_is_found(self):
+        self.expect("to-device --device sim --repeat 1 --corrupt --batch a:f32[4] --threads 0", 3, 'leaf "a" differs at offset 10')
+
+    def test_help_lists_no_tools_of_scripts(self):
+        listed = re.findall(r"^  (\w[\w-]*) ", self.expect("--help", 0, "").stdout, re.M)
+        self.assertIn("doctor", listed)
+        self.assertFalse({"device", "worker"} & set(listed))
+
+    def test_short_help(self):
+        for words in ("", "to-device ", "doctor "):
+            self.assertEqual(self.expect(f"{words}-h", 0, "Usage: ").stdout, self.expect(f"{words}--help", 0, "").stdout)
 
 
 class Commands(Case):

@@ -18,7 +18,8 @@ static const size_t sample_bytes_gpu = (size_t)1 << 30, sample_bytes_sim = (size
 static const int64_t sample_leaves = 100000;
 
 typedef struct advise_options {
-  const char *device, *json, *tuning;
+  const char *device, *tuning;
+  bench_outputs outputs;
   int64_t leaves, leaf_bytes;
   bool pinned;
   check_values values;
@@ -250,7 +251,26 @@ static void fill_record(advise_job *job, const tdict_tuning *table) {
              (int)START_QUEUED_BYTES);
 }
 
-static void print_record(const advise_job *job) {
+static void print_ways(advise_job *job) {
+  bench_table table;
+  table_begin(&table, &job->sink, "mode|num_threads|worked|processors|predicted ms|CPU ms|narrow");
+  for (int w = 0; w < job->num_ways; w++) {
+    const advise_way *way = &job->ways[w];
+    table_text(&table, way->name);
+    table_threads(&table, way->threads);
+    table_number(&table, "%.0f", way->worked);
+    table_number(&table, "%.2f", count_processors(way));
+    table_ms(&table, way->ms / 1e3);
+    table_ms(&table, way->cpu_ms / 1e3);
+    table_text(&table, way->narrow ? "yes" : "no");
+    table_end_row(&table);
+  }
+  if (!job->o.pinned)
+    printf("pin first, then send: %.3f ms (pin_memory %.3f, send %.3f)\n", job->pin_ms + job->pinned_ms, job->pin_ms,
+           job->pinned_ms);
+}
+
+static void print_record(advise_job *job) {
   const advise_way *best = &job->ways[job->best], *loop = find_way(job, TDICT_MODE_BLOCKING, -1);
   char total[32];
   json_t *factor;
@@ -261,16 +281,9 @@ static void print_record(const advise_job *job) {
                    tdict_dtype_name(job->o.values.dtype), job->o.pinned ? "pinned" : "ordinary",
                    place_is_gpu(&job->place) ? raw_device_name(job->place.check.raw)
                                              : "a SIMULATED device: no figure here is a GPU's");
-  printf("use mode %s with num_threads %d%s: predicted %.3f ms, %.2f of blocking\n\n", best->name, (int)best->threads,
+  printf("use mode %s with num_threads %d%s: predicted %.3f ms, %.2f of blocking\n", best->name, (int)best->threads,
          best->narrow ? " and narrow" : "", best->ms, best->ms / loop->ms);
-  printf("%-17s %11s %7s %11s %13s %11s\n", "mode", "num_threads", "worked", "processors", "predicted ms", "CPU ms");
-  for (int w = 0; w < job->num_ways; w++)
-    printf("%-17s %11d %7d %11.2f %13.3f %11.3f%s\n", job->ways[w].name, (int)job->ways[w].threads, job->ways[w].worked,
-           count_processors(&job->ways[w]), job->ways[w].ms, job->ways[w].cpu_ms,
-           job->ways[w].narrow ? "  narrow" : "");
-  if (!job->o.pinned)
-    printf("%-17s %11s %7s %11s %13.3f  pin_memory %.3f, send %.3f\n", "pin first", "-", "-", "-",
-           job->pin_ms + job->pinned_ms, job->pin_ms, job->pinned_ms);
+  print_ways(job);
   if (job->moved < job->o.leaves)
     printf("Measured with %" PRId64 " leaves and extrapolated; median of %d.\n", job->moved, (int)REPEATS);
   else
@@ -288,7 +301,7 @@ static void print_record(const advise_job *job) {
 
 static int run_advise(advise_job *job) {
   tdict_tuning table = tdict_tuning_default();
-  if (!bench_sink_open(&job->sink, job->o.json)) return BENCH_FAILED;
+  if (!bench_sink_open(&job->sink, &job->o.outputs)) return BENCH_FAILED;
   if (job->o.tuning && !bench_ok("--tuning", tdict_tuning_read(job->o.tuning, &table, NULL, err))) return BENCH_FAILED;
   job->place.tuning_file = job->o.tuning;
   if (!place_open_device(&job->place, job->o.device, "advise")) return BENCH_FAILED;
@@ -308,7 +321,7 @@ int advise_main(int argc, char **argv) {
   static const char doc[] = "Recommends a mode and num_threads for a tree, with reasons measured on this machine."
                             "\vExample:\n  tdict-bench advise --leaves 1000 --leaf-bytes 4000\n\n" SHORT_EXIT_TEXT;
   static advise_job job;
-  job.o = (advise_options){"auto", NULL, NULL, 0, 0, false, {TDICT_F32, 0}};
+  job.o = (advise_options){.device = "auto", .values = {TDICT_F32, 0}};
   advise_options *o = &job.o;
   const bench_option options[] = {
       DEVICE_OPTION(&o->device),
@@ -318,7 +331,7 @@ int advise_main(int argc, char **argv) {
       VALUES_OPTIONS(&o->values),
       FLAG_OPTION("pinned", &o->pinned, "the leaves are in pinned memory"),
       TEXT_OPTION("tuning", 0, "FILE", &o->tuning, "use a tuning file instead of the built-in table"),
-      JSON_OPTION(&o->json, "the result"),
+      OUTPUT_OPTIONS(&o->outputs, "the result"),
       {0}};
   if (options_parse(argc, argv, doc, options, check_options, o) != BENCH_OK) return BENCH_USAGE;
   job.record = bench_record("advise", argc, argv);

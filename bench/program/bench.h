@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "support/expressions.h"
 #include "support/scoped.h"
@@ -43,6 +44,7 @@ uint64_t bench_random(uint64_t *state);
 typedef struct bench_samples {
   double *seconds;
   int count, capacity;
+  double cpu_seconds, wall_seconds; /* sums of bench_samples_use(): processor time of the process, and elapsed time */
 } bench_samples;
 /* Allocates space for `capacity` times in each of the `count` elements of `s`. Prints an error and returns false on
  * failure. Call bench_samples_free() even after a failure. */
@@ -58,7 +60,13 @@ bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int r
 enum { BENCH_MOST_MEDIANS = 2 };
 bool bench_medians(double *medians, int count, int warmups, int repeats, bench_once *once, void *user);
 void bench_samples_add(bench_samples *s, double seconds); /* does nothing if the array is full */
-double bench_samples_median(const bench_samples *s);      /* 0 if there is no sample */
+/* The processor time of the process, and the time of the clock. bench_samples_use() adds what has passed since. */
+typedef struct bench_usage {
+  double cpu, wall;
+} bench_usage;
+bench_usage bench_usage_now(void);
+void bench_samples_use(bench_samples *s, bench_usage since);
+double bench_samples_median(const bench_samples *s); /* 0 if there is no sample */
 /* Returns the smallest measured time such that at least `percent` % of the times are not longer. Returns 0 if there is
  * no sample. */
 double bench_samples_percentile(const bench_samples *s, int percent);
@@ -126,17 +134,45 @@ bool bench_record_write(const json_t *record, const char *path);
  * prints an error and returns false. */
 bool bench_can_write(const char *path);
 
-/* The destination of the JSON record that --json requests. Open the sink before anything is printed or measured: with
- * --json -, only the record goes to standard output. The sink owns `fd`. */
+/* What the options --json, --csv and --markdown name: files, "-" for standard output, or NULL. */
+typedef struct bench_outputs {
+  const char *json, *csv, *markdown;
+} bench_outputs;
+/* A table as text of another format, in memory until the scenario ends. */
+typedef struct bench_text {
+  FILE *file; /* NULL: not wanted */
+  char *text;
+  size_t length;
+} bench_text;
+/* The destinations of the JSON record and of the tables. Open the sink before anything is printed or measured: if an
+ * output is standard output, nothing else goes there. */
 typedef struct bench_sink {
-  const char *path; /* NULL: no record is written */
-  int fd;           /* with --json -: a duplicate of standard output; otherwise -1 */
+  bench_outputs outputs;
+  int fd; /* a duplicate of standard output if an output is "-"; otherwise -1 */
+  bench_text csv, markdown;
 } bench_sink;
-bool bench_sink_open(bench_sink *sink, const char *path); /* prints an error and returns false on failure */
-/* If --json was given and `answer` is BENCH_OK, writes the record. Always releases it. Returns an exit code. */
-int bench_sink_end(const bench_sink *sink, int answer, json_t *record);
-/* Finds the first line of a file that begins with `key`, and writes the rest of it, without leading blanks and colons,
- * to @p buffer. Returns @p buffer, or NULL if there is no such line. */
+bool bench_sink_open(bench_sink *sink, const bench_outputs *outputs); /* prints an error and returns false on failure */
+/* Writes the outputs if `answer` is BENCH_OK. Releases the record and the texts. Returns `answer`, or BENCH_FAILED. */
+int bench_sink_end(bench_sink *sink, int answer, json_t *record);
+
+/* A table, which is printed cell by cell while a scenario measures. All outputs of the sink get the same cells. Each
+ * title is the head of a column; the cells of the first column begin at the left. */
+enum { TABLE_MOST_COLUMNS = 12 };
+typedef struct bench_table {
+  bench_sink *sink;
+  int widths[TABLE_MOST_COLUMNS], num_columns;
+  int column; /* the column of the next cell */
+} bench_table;
+/* Begins a table. The sink is borrowed. `titles` are separated by "|". Blanks before a title make its column wider. */
+void table_begin(bench_table *t, bench_sink *sink, const char *titles);
+void table_text(bench_table *t, const char *text);
+/* Adds a number in a printf() format. Adds "-" if the number is NaN. CSV has all digits. */
+void table_number(bench_table *t, const char *format, double number);
+void table_ms(bench_table *t, double seconds);           /* adds milliseconds, or "-" for a time of 0 */
+void table_threads(bench_table *t, int32_t num_threads); /* adds "auto" for -1 */
+void table_end_row(bench_table *t);
+/* Finds the first line of a file that begins with `key`. Writes the rest of the line without leading blanks and colons
+ * to @p buffer, which it returns. Returns NULL if there is no such line. */
 char *bench_read_field(const char *path, const char *key, char *buffer, size_t size);
 /* Writes the name of the processor model, or "unknown". Returns @p buffer. */
 char *bench_cpu_model(char *buffer, size_t size);

@@ -54,7 +54,36 @@ bool check_source_make_of(check_source *s, const check_values *values, const che
   return make_leaves(s, group, 1, memory);
 }
 
+static tdict_status adopt_leaf(void *user, const tdict_entry *entry, tdict_error *err) {
+  check_source *s = user;
+  (void)err;
+  if (!entry->tensor) return TDICT_OK;
+  const int64_t i = s->leaves++;
+  s->data[i] = tdict_tensor_data(entry->tensor);
+  s->bytes[i] = tdict_tensor_bytes(entry->tensor);
+  s->dtypes[i] = tdict_tensor_dtype(entry->tensor);
+  s->paths[i] = strdup(entry->path);
+  s->total_bytes += s->bytes[i];
+  return s->paths[i] ? TDICT_OK : TDICT_ENOMEM;
+}
+
+bool check_source_adopt(check_source *s, tdict_tree *tree, int64_t most) {
+  const size_t count = tdict_num_leaves(tree) + 1;
+  *s = (check_source){.values = {TDICT_F32, most}, .tree = tree};
+  s->data = calloc(count, sizeof *s->data);
+  s->bytes = calloc(count, sizeof *s->bytes);
+  s->dtypes = calloc(count, sizeof *s->dtypes);
+  s->paths = calloc(count, sizeof *s->paths);
+  if (s->data && s->bytes && s->dtypes && s->paths && tdict_walk(tree, adopt_leaf, s, NULL) == TDICT_OK) return true;
+  bench_print_error("cannot list the leaves of the batch");
+  check_source_free(s);
+  return false;
+}
+
 void check_source_free(check_source *s) {
+  for (int64_t i = 0; i < s->leaves && s->paths; i++) free(s->paths[i]);
+  free(s->paths);
+  free(s->dtypes);
   tdict_release(s->tree);
   free(s->data);
   free(s->bytes);
@@ -67,10 +96,21 @@ size_t check_padded_bytes(const check_source *s) {
   return total;
 }
 
-/* Fills leaf `i` with random integers from 0 to values.most, or with random bools. */
-static void seed_integers(const check_source *s, int64_t i, uint64_t state) {
-  const size_t item = tdict_dtype_bytes(s->values.dtype), count = s->bytes[i] / item;
-  const uint64_t range = s->values.dtype == TDICT_BOOL ? 2 : (uint64_t)s->values.most + 1;
+static tdict_dtype dtype_of(const check_source *s, int64_t i) { return s->dtypes ? s->dtypes[i] : s->values.dtype; }
+
+/* Returns the range of the elements of leaf `i`, or 0 for random bits. */
+static uint64_t range_of(const check_source *s, int64_t i) {
+  const tdict_dtype dtype = dtype_of(s, i);
+  const size_t bits = 8 * tdict_dtype_bytes(dtype);
+  if (dtype == TDICT_BOOL) return 2;
+  if (s->values.most == 0 || (dtype & 0xff) > 1 || bits > 64) return 0;
+  if (bits < 64 && s->values.most >> (bits - !(dtype & 0xff)) != 0) return 0;
+  return (uint64_t)s->values.most + 1;
+}
+
+/* Fills leaf `i` with random integers below `range`. */
+static void seed_integers(const check_source *s, int64_t i, uint64_t range, uint64_t state) {
+  const size_t item = tdict_dtype_bytes(dtype_of(s, i)), count = s->bytes[i] / item;
   for (size_t k = 0; k < count; k++) {
     const uint64_t number = bench_random(&state) % range;
     memcpy(s->data[i] + k * item, &number, item); /* little-endian, like every GPU */
@@ -80,8 +120,9 @@ static void seed_integers(const check_source *s, int64_t i, uint64_t state) {
 static void seed_leaf(check_source *s, int64_t i, uint64_t salt) {
   uint64_t state = salt + (uint64_t)i;
   state = bench_random(&state);
-  if (s->values.dtype == TDICT_BOOL || (s->values.dtype != TDICT_F32 && s->values.most > 0)) {
-    seed_integers(s, i, state);
+  const uint64_t range = range_of(s, i);
+  if (range) {
+    seed_integers(s, i, range, state);
     return;
   }
   unsigned char *to = s->data[i];
@@ -109,6 +150,7 @@ static void seed_part(void *user, int part, int parts) {
 
 void check_source_seed(check_source *s, uint64_t seed) {
   uint64_t mixer = seed;
+  if (s->keeps_elements) return;
   seed_job job = {s, bench_random(&mixer)};
   const int count = s->total_bytes < ((size_t)32 << 20) ? 1 : bench_cpu_count();
   bench_progress("filling %" PRId64 " leaves", s->leaves);
@@ -203,13 +245,20 @@ int check_bytes(const check_place *p, const unsigned char *address, size_t bytes
   return BENCH_OK;
 }
 
+static const char *path_of(const check_source *s, int64_t i, char key[24]) {
+  if (s->paths) return s->paths[i];
+  snprintf(key, 24, "%" PRId64, i);
+  return key;
+}
+
 static int check_leaf(const check_place *p, const check_source *s, int64_t i, const unsigned char *device) {
+  char key[24];
   size_t at = 0;
   unsigned char found = 0;
   const int answer = check_bytes(p, device, s->bytes[i], s->data[i], &at, &found);
   if (answer == BENCH_DIFFERS)
-    bench_print_error("leaf \"%" PRId64 "\" differs at offset %zu: sent 0x%02x, arrived 0x%02x", i, at, s->data[i][at],
-                      found);
+    bench_print_error("leaf \"%s\" differs at offset %zu: sent 0x%02x, arrived 0x%02x", path_of(s, i, key), at,
+                      s->data[i][at], found);
   return answer;
 }
 
@@ -223,12 +272,12 @@ int check_result(const check_place *p, const check_source *s, tdict_tree *result
   for (int64_t i = 0; i < s->leaves; i++) {
     char key[24];
     tdict_tensor *leaf = NULL;
-    snprintf(key, sizeof key, "%" PRId64, i);
+    const char *path = path_of(s, i, key);
     if (i % 64 == 0) bench_bar_show(&bar, (double)i, "reading back leaf %" PRId64 " of %" PRId64, i, s->leaves);
-    if (!bench_ok("a leaf did not arrive", tdict_get(result, key, &leaf, err))) return BENCH_DIFFERS;
-    if (!tdict_device_equal(tdict_tensor_device(leaf), p->device) || tdict_tensor_dtype(leaf) != s->values.dtype ||
+    if (!bench_ok("a leaf did not arrive", tdict_get(result, path, &leaf, err))) return BENCH_DIFFERS;
+    if (!tdict_device_equal(tdict_tensor_device(leaf), p->device) || tdict_tensor_dtype(leaf) != dtype_of(s, i) ||
         tdict_tensor_bytes(leaf) != s->bytes[i] || !tdict_tensor_is_contiguous(leaf)) {
-      bench_print_error("leaf \"%s\" arrived on another device, or with another dtype or size", key);
+      bench_print_error("leaf \"%s\" arrived on another device, or with another dtype or size", path);
       return BENCH_DIFFERS;
     }
     const unsigned char *device = tdict_tensor_const_data(leaf);

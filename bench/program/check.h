@@ -20,9 +20,13 @@ typedef struct check_values {
   int64_t most;      /* integers are random numbers from 0 to `most`; 0: random bits; ignored for other dtypes */
 } check_values;
 
-/* A flat tree of one-dimensional tensors, each with its own allocation. The keys are "0", "1", ... */
+/* A flat tree of one-dimensional tensors, each with its own allocation. The keys are "0", "1", ... Or a tree of the
+ * user, see check_source_adopt(). */
 typedef struct check_source {
   check_values values;
+  tdict_dtype *dtypes; /* the dtype of each leaf of a tree of the user; NULL: values.dtype */
+  char **paths;        /* the path of each leaf of a tree of the user; NULL: the number of the leaf */
+  bool keeps_elements; /* check_source_seed() does nothing */
   tdict_tree *tree;
   unsigned char **data; /* the address of each leaf; the tree owns the bytes */
   size_t *bytes;        /* the size of each leaf */
@@ -34,6 +38,9 @@ bool check_source_make(check_source *s, const check_group *groups, int num_group
 /* Like check_source_make() for one group, but with the dtype and the range of `values`. The size of a leaf must be a
  * multiple of the element size. */
 bool check_source_make_of(check_source *s, const check_values *values, const check_group *group, tdict_memory *memory);
+/* Makes a source of a tree in host memory, all leaves of which are contiguous. Takes over the reference, also on
+ * failure. `most` is check_values.most, for leaves of an integer dtype that holds it. */
+bool check_source_adopt(check_source *s, tdict_tree *tree, int64_t most);
 void check_source_free(check_source *s);
 /* Returns the sum of the leaf sizes in bytes, each rounded up to a multiple of 256, as in the memory of a result. */
 size_t check_padded_bytes(const check_source *s);

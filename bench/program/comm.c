@@ -90,8 +90,9 @@ static int measure(comm_job *job, int argc, char **argv) {
   if (!bench_ok("no NCCL", tdict_nccl_create_id(job->library, &job->id, err))) return BENCH_FAILED;
   if (job->is_simulated) printf("SIMULATED devices: no figure here is a GPU's\n");
   job->ranks[0].rank.rows = json_array();
+  job->ranks[0].rank.sink = &job->sink;
   const int answer = run_ranks(job);
-  return comm_end(&job->sink, &job->ranks[0].rank, answer, argc, argv);
+  return comm_end(&job->ranks[0].rank, answer, argc, argv);
 }
 
 static void parse_backend(struct argp_state *state, const char *text, void *to) {
@@ -127,7 +128,7 @@ int comm_main(int argc, char **argv) {
       {0}};
   if (options_parse(argc, argv, doc, options, check_options, &job) != BENCH_OK) return BENCH_USAGE;
   int answer = BENCH_FAILED;
-  if (bench_sink_open(&job.sink, job.settings.common.json) && open_ranks(&job)) answer = measure(&job, argc, argv);
+  if (bench_sink_open(&job.sink, &job.settings.common.outputs) && open_ranks(&job)) answer = measure(&job, argc, argv);
   for (int i = 0; i < job.count; i++) tdict_context_destroy(job.ranks[i].rank.context);
   return answer;
 }

@@ -98,16 +98,18 @@ typedef struct comm_rank {
   tdict_comm *comm;
   tdict_comm_table table; /* the table of `comm` */
   const comm_settings *settings;
-  json_t *rows;   /* on rank 0: an array that collects the rows of the record; NULL on other ranks */
-  bool is_broken; /* set by comm_run() if the communicator failed and was aborted */
+  bench_sink *sink;    /* borrowed; NULL on other ranks than rank 0 */
+  bench_table columns; /* what rank 0 prints */
+  json_t *rows;        /* on rank 0: an array that collects the rows of the record; NULL on other ranks */
+  bool is_broken;      /* set by comm_run() if the communicator failed and was aborted */
 } comm_rank;
 /* Makes rank->comm from rank->table. `status` and `err` are the outcome of the call that made the table. */
 bool comm_connect(comm_rank *rank, tdict_status status, tdict_error *err);
 /* Verifies and measures all operations. All ranks must call this function together. Rank 0 prints the results. Returns
  * the worst exit code of all ranks, which is the same on all of them. */
 int comm_run(comm_rank *rank);
-/* On rank 0, writes the JSON record if `answer`, the result of comm_run(), is BENCH_OK. Takes ownership of rank->rows.
- * Returns the exit code. */
-int comm_end(const bench_sink *sink, const comm_rank *rank, int answer, int argc, char **argv);
+/* On rank 0, writes the outputs if `answer`, the result of comm_run(), is BENCH_OK. Ends rank->sink and takes over
+ * rank->rows. Returns the exit code. */
+int comm_end(const comm_rank *rank, int answer, int argc, char **argv);
 
 #endif

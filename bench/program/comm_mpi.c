@@ -17,10 +17,11 @@ static bool open_rank(comm_rank *rank) {
 }
 
 /* Measures on all ranks. Returns the worst exit code. */
-static int measure(comm_rank *rank, const bench_sink *sink, int argc, char **argv) {
+static int measure(comm_rank *rank, bench_sink *sink, int argc, char **argv) {
   if (rank->table.rank == 0) rank->rows = json_array();
+  rank->sink = sink;
   const int answer = comm_run(rank);
-  return comm_end(sink, rank, answer, argc, argv);
+  return comm_end(rank, answer, argc, argv);
 }
 
 int main(int argc, char **argv) {
@@ -28,7 +29,7 @@ int main(int argc, char **argv) {
                             "one buffer and for each leaf. Verifies every bit of each result."
                             "\vExample:\n  mpirun -np 2 tdict-bench-openmpi --megabytes 100\n\n" EXIT_TEXT;
   comm_settings settings;
-  bench_sink sink = {NULL, -1};
+  bench_sink sink = {.fd = -1};
   comm_rank rank = {.settings = &settings};
   int level, number = 0;
   if (!output_watch(argv[0])) return BENCH_FAILED;
@@ -38,7 +39,7 @@ int main(int argc, char **argv) {
   if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS) return BENCH_FAILED;
   MPI_Comm_rank(MPI_COMM_WORLD, &number);
   /* Only the first rank prints and writes the record. */
-  const bool is_ready = number != 0 || bench_sink_open(&sink, settings.common.json);
+  const bool is_ready = number != 0 || bench_sink_open(&sink, &settings.common.outputs);
   int answer = is_ready && open_rank(&rank) ? measure(&rank, &sink, argc, argv) : BENCH_FAILED;
   /* Abort, because other ranks may be waiting for this rank in MPI calls, which have no time limit. */
   if (!rank.comm || rank.is_broken) MPI_Abort(MPI_COMM_WORLD, answer);

@@ -17,10 +17,12 @@ typedef struct run {
   tdict_stream stream;
   comm_trees trees, buffer; /* `buffer` has one leaf */
   uint64_t salt;
+  bench_bar bar; /* its unit is a byte of a leaf for each work */
+  double done;
 } run;
 
 void comm_settings_default(comm_settings *s) {
-  *s = (comm_settings){.common = {"auto", false, false, NULL, 11}, .leaves = 1000};
+  *s = (comm_settings){.common = {.device = "auto", .repeats = 11}, .leaves = 1000};
 }
 
 /* The message that agree() exchanges between all ranks. */
@@ -140,25 +142,32 @@ static int measure(run *r, const comm_work *work, bench_samples samples[WAYS]) {
 }
 
 static void print_row(const run *r, const comm_work *work, const bench_samples samples[WAYS]) {
-  char bytes[32];
-  const double size = (double)comm_trees_bytes(&r->trees), seconds = bench_samples_median(&samples[WAY_TREE]);
+  bench_table *t = &r->rank->columns;
+  const bench_samples *tree = &samples[WAY_TREE];
+  const double size = (double)comm_trees_bytes(&r->trees), seconds = bench_samples_median(tree);
   const double buffer = bench_samples_median(&samples[WAY_BUFFER]), leaves = bench_samples_median(&samples[WAY_LEAVES]);
-  printf("| %-16s | %12s | %9.3f | %7.2f | %13.2f | %15.3f |\n", work->name,
-         bench_format_bytes(size, bytes, sizeof bytes), seconds * 1e3, size / seconds / 1e9, buffer / seconds,
-         leaves * 1e3);
-  fflush(stdout);
-  json_array_append_new(r->rank->rows, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "work", work->name,
-                                                 "leaves", (json_int_t)r->trees.leaves, "bytes", size, "seconds",
-                                                 seconds, "one_buffer_seconds", buffer, "leaf_by_leaf_seconds", leaves,
-                                                 "samples", bench_samples_json(&samples[WAY_TREE]),
-                                                 "one_buffer_samples", bench_samples_json(&samples[WAY_BUFFER]),
-                                                 "leaf_by_leaf_samples", bench_samples_json(&samples[WAY_LEAVES])));
+  table_text(t, work->name);
+  table_number(t, "%.0f", (double)r->trees.leaves);
+  table_number(t, "%.0f", size / (double)r->trees.leaves);
+  table_ms(t, seconds);
+  table_ms(t, bench_samples_percentile(tree, 10));
+  table_ms(t, bench_samples_percentile(tree, 90));
+  table_number(t, "%.2f", size / seconds / 1e9);
+  table_number(t, "%.2f", buffer / seconds);
+  table_ms(t, leaves);
+  table_end_row(t);
+  json_array_append_new(r->rank->rows,
+                        json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "work", work->name, "leaves",
+                                  (json_int_t)r->trees.leaves, "bytes", size, "seconds", seconds, "one_buffer_seconds",
+                                  buffer, "leaf_by_leaf_seconds", leaves, "samples", bench_samples_json(tree),
+                                  "one_buffer_samples", bench_samples_json(&samples[WAY_BUFFER]),
+                                  "leaf_by_leaf_samples", bench_samples_json(&samples[WAY_LEAVES])));
 }
 
 static int measure_work(run *r, const comm_work *work) {
   bench_samples samples[WAYS] = {{0}};
   int answer = BENCH_OK;
-  if (r->rank->rows) bench_progress("%s", work->name);
+  if (r->rank->rows) bench_bar_show(&r->bar, r->done, "%s", work->name);
   for (int w = 0; w < WAYS && answer == BENCH_OK; w++) answer = verify(r, work, w);
   if (answer == BENCH_OK) answer = measure(r, work, samples);
   if (r->rank->rows) bench_progress_end();
@@ -178,32 +187,34 @@ static int measure_size(run *r, int64_t leaf_bytes) {
     if (rank->rows) bench_print_error("leaves of %" PRId64 " bytes are too small for %d ranks", leaf_bytes, world);
     return BENCH_FAILED;
   }
-  if (rank->rows)
-    printf("\n%" PRId64 " leaves of %" PRId64 " bytes%s\n\n"
-           "| work             |        bytes |        ms |    GB/s | of one buffer | leaf by leaf ms |\n"
-           "|------------------|-------------:|----------:|--------:|--------------:|----------------:|\n",
-           leaves, elements * (int64_t)sizeof(float), size.is_separate ? ", each in its own allocation" : "");
   const bool good = comm_trees_make(&r->trees, rank->context, rank->table.device, rank->table.rank, world, &size) &&
                     comm_trees_make(&r->buffer, rank->context, rank->table.device, rank->table.rank, world, &one);
   int answer = agree(r, good ? BENCH_OK : BENCH_FAILED, &unused);
-  for (int w = 0; w < COMM_WORKS && answer == BENCH_OK; w++) answer = measure_work(r, &comm_works[w]);
+  for (int w = 0; w < COMM_WORKS && answer == BENCH_OK; w++, r->done += (double)leaf_bytes)
+    answer = measure_work(r, &comm_works[w]);
   comm_trees_free(&r->trees);
   comm_trees_free(&r->buffer);
   return answer;
 }
 
-static void print_head(const comm_rank *rank) {
-  printf("%s, %d ranks. The time of a call is the time of the slowest rank. Each time is the median of %d calls (%d\n"
-         "calls for at most 16 MiB, except leaf by leaf). bytes: of the whole tree, which scatter divides and gathers\n"
-         "join. of one buffer: the time of plain %s calls for one buffer of this size, divided by the time of\n"
-         "the tree. leaf by leaf: the same plain calls for each leaf.\n",
-         rank->table.name, (int)rank->table.world_size, (int)rank->settings->common.repeats,
-         (int)rank->settings->common.repeats * SMALL_REPEATS, rank->table.name);
+static void print_head(comm_rank *rank) {
+  bench_print_text(
+      "%s, %d ranks. The time of a call is the time of the slowest rank. Each time is the median of %d calls (%d calls "
+      "for at most 16 MiB, except leaf by leaf). The bytes are those of the whole tree, which scatter divides and "
+      "gathers join%s. Of one buffer: the time of plain %s calls for one buffer of this size, divided by the time of "
+      "the tree. Leaf by leaf: the same plain calls for each leaf.",
+      rank->table.name, (int)rank->table.world_size, (int)rank->settings->common.repeats,
+      (int)rank->settings->common.repeats * SMALL_REPEATS,
+      rank->settings->is_separate ? ", each leaf in its own allocation" : "", rank->table.name);
+  table_begin(&rank->columns, rank->sink,
+              "work|leaves|leaf bytes|median ms|p10 ms|p90 ms|GB/s|of one buffer|leaf by leaf ms");
 }
 
 static int measure_sizes(run *r) {
   const comm_settings *s = r->rank->settings;
-  if (s->megabytes) return measure_size(r, s->megabytes * 1000000 / s->leaves);
+  const int64_t only = s->megabytes ? s->megabytes * 1000000 / s->leaves : 0;
+  r->bar = bench_bar_start((double)(only ? only : 4000 + 1000000) * COMM_WORKS);
+  if (only) return measure_size(r, only);
   const int answer = measure_size(r, 4000);
   return answer == BENCH_OK ? measure_size(r, 1000000) : answer;
 }
@@ -238,12 +249,11 @@ int comm_run(comm_rank *rank) {
   return answer;
 }
 
-int comm_end(const bench_sink *sink, const comm_rank *rank, int answer, int argc, char **argv) {
-  if (answer != BENCH_OK) json_decref(rank->rows);
-  if (answer != BENCH_OK || !rank->rows) return answer;
+int comm_end(const comm_rank *rank, int answer, int argc, char **argv) {
+  if (!rank->rows) return answer;
   json_t *record = bench_record("comm", argc, argv);
   json_object_update_new(record, json_pack("{s:s, s:i, s:b, s:o}", "backend", rank->table.name, "ranks",
                                            (int)rank->table.world_size, "separate", rank->settings->is_separate, "rows",
                                            rank->rows));
-  return bench_sink_end(sink, answer, record);
+  return bench_sink_end(rank->sink, answer, record);
 }

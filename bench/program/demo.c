@@ -99,15 +99,21 @@ static void print_results(const demo_job *job) {
   double line = (double)job->place.line_bytes / bench_samples_median(&job->rows[WAYS]), most = line;
   const bool has_blocks = isatty(STDOUT_FILENO) && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
   const int columns = bench_columns() - 40;
+  bench_sink sink = {.fd = -1};
+  bench_table table;
   for (int w = 0; w < WAYS; w++) most = rate(job, w) > most ? rate(job, w) : most;
-  printf("\n%-28s %12s %10s %12s\n", "way", "median ms", "GB/s", "of the link");
-  for (int w = 0; w < WAYS; w++)
-    printf("%-28s %12.3f %10.2f %10.1f %%\n", ways[w].name, bench_samples_median(&job->rows[w]) * 1e3,
-           rate(job, w) / 1e9, 100 * rate(job, w) / line);
+  table_begin(&table, &sink, "way|median ms|GB/s|% of line");
+  for (int w = 0; w < WAYS; w++) {
+    table_text(&table, ways[w].name);
+    table_ms(&table, bench_samples_median(&job->rows[w]));
+    table_number(&table, "%.2f", rate(job, w) / 1e9);
+    table_number(&table, "%.1f", 100 * rate(job, w) / line);
+    table_end_row(&table);
+  }
   printf("\nGB/s\n");
   for (int w = 0; w <= WAYS; w++) {
     const double here = w < WAYS ? rate(job, w) : line;
-    printf("%-28s %7.2f  ", w < WAYS ? ways[w].name : "the link", here / 1e9);
+    printf("%-28s %7.2f  ", w < WAYS ? ways[w].name : "the line", here / 1e9);
     print_bar(here / most * (columns > 8 ? columns : 8), has_blocks);
     printf("\n");
   }
@@ -139,7 +145,7 @@ static int run_demo(demo_job *job) {
   print_results(job);
   printf("\n");
   bench_print_text(
-      "The link is one driver copy from one pinned buffer%s. All bytes of the larger tree were read back and "
+      "The line is one driver copy from one pinned buffer%s. All bytes of the larger tree were read back and "
       "compared. tdict-bench to-device measures more ways.",
       place_is_gpu(&job->place) ? "" : ", here SIMULATED by a copy in host memory");
   return BENCH_OK;
@@ -151,7 +157,7 @@ int demo_main(int argc, char **argv) {
       "\v" EXIT_TEXT;
   demo_job job;
   memset(&job, 0, sizeof job);
-  job.common = (common_options){"auto", false, false, NULL, REPEATS};
+  job.common = (common_options){.device = "auto", .repeats = REPEATS};
   const bench_option options[] = {DEVICE_OPTION(&job.common.device), SIZE_OPTIONS(&job.common), {0}};
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   setlocale(LC_CTYPE, "");

@@ -293,7 +293,7 @@ static const serve_op device_ops[] = {{"prepare", answer_prepare}, {"verify", an
 int device_main(int argc, char **argv) {
   static const char doc[] = "Runs works on a device on request: reads JSON lines from standard input and writes JSON "
                             "lines to standard output. bench/peers/compare-device starts it.";
-  common_options o = {"auto", false, false, NULL, 1};
+  common_options o = {.device = "auto", .repeats = 1};
   device_job job = {.kind = NULL};
   const bench_option options[] = {DEVICE_OPTION(&o.device), {0}};
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;

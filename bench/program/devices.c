@@ -20,6 +20,7 @@ typedef struct devices_job {
   common_options common;
   int64_t num_devices, megabytes;
   bench_sink sink;
+  bench_table table;
   tdict_context *context;
   tdict_device devices[MOST_DEVICES];
   check_place places[MOST_DEVICES]; /* for verification */
@@ -83,8 +84,8 @@ static const devices_row rows[] = {
     {"replicate, ordinary", false, false, false, replicate, move_to_each},
     {"split, pinned", true, true, false, split, split_and_move_each},
     {"split, ordinary", false, true, false, split, split_and_move_each},
-    {"replicate 1000 x 4000 B", false, false, true, replicate, move_to_each},
-    {"split 1000 x 4000 B", false, true, true, split, split_and_move_each},
+    {"replicate, small leaves", false, false, true, replicate, move_to_each},
+    {"split, small leaves", false, true, true, split, split_and_move_each},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -154,9 +155,14 @@ static int measure_row(devices_job *job, const devices_row *row, double one_devi
   if (answer == BENCH_OK && !measure(job, row, medians)) answer = BENCH_FAILED;
   if (answer != BENCH_OK) return answer;
   const double delivered = (double)job->source.total_bytes * (row->is_split ? 1 : job->count);
-  printf("| %s | %d | %.3f | %.1f | %.2f | %.2f |\n", row->name, job->count, medians[0] * 1e3,
-         delivered / medians[0] / 1e9, medians[1] / medians[0], one_device > 0 ? medians[0] / one_device : 1);
-  fflush(stdout);
+  table_text(&job->table, row->name);
+  table_number(&job->table, "%.0f", job->count);
+  table_number(&job->table, "%.0f", (double)job->source.bytes[0]);
+  table_ms(&job->table, medians[0]);
+  table_number(&job->table, "%.1f", delivered / medians[0] / 1e9);
+  table_number(&job->table, "%.2f", medians[1] / medians[0]);
+  table_number(&job->table, "%.2f", one_device > 0 ? medians[0] / one_device : 1);
+  table_end_row(&job->table);
   *seconds = medians[0];
   json_array_append_new(list,
                         json_pack("{s:s, s:i, s:f, s:f, s:f}", "work", row->name, "devices", job->count, "seconds",
@@ -166,16 +172,17 @@ static int measure_row(devices_job *job, const devices_row *row, double one_devi
 
 static int measure_table(devices_job *job, json_t *list) {
   int answer = BENCH_OK;
-  printf("GB/s: bytes of all results per second. gain: the time of one transfer for each device, divided by the time.\n"
-         "growth: the time, divided by the time to one device. Medians of %d.\n\n"
-         "| work | devices | ms | GB/s | gain | growth |\n"
-         "|---|---:|---:|---:|---:|---:|\n",
-         (int)job->common.repeats);
+  bench_print_text("Trees of %d leaves. GB/s: bytes of all results per second. Gain: the time of one transfer for each "
+                   "device, divided by the time. Growth: the time, divided by the time to one device. Medians of %d.",
+                   (int)LEAVES, (int)job->common.repeats);
+  table_begin(&job->table, &job->sink, "work|devices|leaf bytes|median ms|GB/s|gain|growth");
+  const bench_bar bar = bench_bar_start((double)ROWS * (double)job->num_devices);
   for (int r = 0; r < ROWS && answer == BENCH_OK; r++) {
     double one = 0, seconds = 0;
     if (!make_source(job, &rows[r])) return BENCH_FAILED;
     for (job->count = 1; job->count <= job->num_devices && answer == BENCH_OK; job->count++) {
-      bench_progress("%s, %d devices", rows[r].name, job->count);
+      bench_bar_show(&bar, (double)r * (double)job->num_devices + job->count - 1, "%s, %d devices", rows[r].name,
+                     job->count);
       answer = measure_row(job, &rows[r], one, &seconds, list);
       if (job->count == 1) one = seconds;
     }
@@ -263,7 +270,7 @@ int devices_main(int argc, char **argv) {
                             "\vExample:\n  tdict-bench devices --devices 2\n\n" EXIT_TEXT;
   devices_job job;
   memset(&job, 0, sizeof job);
-  job.common = (common_options){"auto", false, false, NULL, 5};
+  job.common = (common_options){.device = "auto", .repeats = 5};
   const bench_option options[] = {DEVICE_OPTION(&job.common.device),
                                   RECORD_OPTIONS(&job.common),
                                   NUMBER_OPTION("devices", 'n', "N", &job.num_devices, 1, MOST_DEVICES,
@@ -273,7 +280,7 @@ int devices_main(int argc, char **argv) {
                                   {0}};
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   int answer = BENCH_FAILED;
-  if (bench_sink_open(&job.sink, job.common.json) && open_devices(&job)) {
+  if (bench_sink_open(&job.sink, &job.common.outputs) && open_devices(&job)) {
     json_t *record = bench_record("devices", argc, argv), *list = json_array();
     if (!job.megabytes) job.megabytes = job.is_gpu ? 4000 : 8;
     if (!job.is_gpu) printf("SIMULATED devices: no figure here is a GPU's\n");

@@ -257,13 +257,14 @@ int doctor_main(int argc, char **argv) {
       "Shows the hardware, driver and limits that transfers depend on, and the settings that transfers use."
       "\vExit status: 0 success, 1 cannot create a context or write the JSON file, 2 wrong "
       "use.";
-  const char *device = "auto", *json = NULL;
-  const bench_option options[] = {DEVICE_OPTION(&device), JSON_OPTION(&json, "the result"), {0}};
+  const char *device = "auto";
+  bench_outputs outputs = {0};
+  const bench_option options[] = {DEVICE_OPTION(&device), JSON_OPTION(&outputs.json, "the result"), {0}};
   static const char *const titles[] = {"driver", "host", "numa", "limits", "transfers"};
   bench_sink sink;
   bool good;
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
-  if (!bench_sink_open(&sink, json)) return BENCH_FAILED;
+  if (!bench_sink_open(&sink, &outputs)) return BENCH_FAILED;
   json_t *record = bench_record("doctor", argc, argv);
   json_object_set_new(record, "driver", driver_section());
   json_object_set_new(record, "host", host_section());

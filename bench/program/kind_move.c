@@ -103,50 +103,6 @@ static bool h2d_driver(bench_job *job, int tree, double *seconds) {
 
 const bench_kind kind_h2d = {.name = "h2d", .prepare = allocate_on_device, .make = h2d_make, .driver = h2d_driver};
 
-/* kind_threads: like kind_h2d, but also reports how many threads and processors the transfers use. */
-typedef struct threads_state {
-  double cpu, wall; /* sums over all repetitions: CPU seconds of the process; elapsed seconds */
-} threads_state;
-
-static bool threads_prepare(bench_job *job) {
-  job->state = calloc(1, sizeof(threads_state));
-  return job->state && allocate_on_device(job);
-}
-
-static void threads_finish(bench_job *job) { free(job->state); }
-
-static bool threads_sample(bench_job *job, int tree, double *seconds) {
-  threads_state *state = job->state;
-  const double cpu = bench_cpu_seconds();
-  if (!job_sample_made(job, tree, seconds)) return false;
-  state->cpu += bench_cpu_seconds() - cpu;
-  state->wall += *seconds;
-  return true;
-}
-
-/* Makes one more transfer, with statistics, which would slow down the measured transfers. Returns the results. */
-static json_t *threads_more(bench_job *job) {
-  const threads_state *state = job->state;
-  tdict_error err;
-  tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_transfer_options o = move_options(job);
-  tdict_tree *out = NULL;
-  o.stats = &stats;
-  const bench_place *p = job->place;
-  if (!has_worked(job, tdict_to_device(p->context, p->sources[0].tree, p->device, &o, &out, &err), &err)) return NULL;
-  tdict_release(out);
-  return json_pack("{s:i, s:i, s:f}", "threads_asked", (int)o.num_threads, "threads_used", (int)stats.num_threads,
-                   "processors_used", state->wall > 0 ? state->cpu / state->wall : 0);
-}
-
-const bench_kind kind_threads = {.name = "h2d",
-                                 .prepare = threads_prepare,
-                                 .make = h2d_make,
-                                 .sample = threads_sample,
-                                 .driver = h2d_driver,
-                                 .finish = threads_finish,
-                                 .more = threads_more};
-
 /* Returns whether copies to the host write to existing trees, rather than to a new tree each time. */
 static bool writes_over(const bench_job *job) {
   return is_equal(job->row.result, "warm") || is_equal(job->row.result, "into_pinned");

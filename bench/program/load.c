@@ -40,22 +40,11 @@ static double rate_of(const load_row *row, uint64_t bytes) {
 }
 
 void load_put_row(load_job *job, const load_row *row, uint64_t bytes, const bench_samples *line, json_t *more) {
-  static const bench_samples none = {NULL, 0, 0};
-  const double rate = rate_of(row, bytes), line_seconds = line ? bench_samples_median(line) : 0;
-  const table_row t = {row->name, &row->samples, &none, line ? line : &none, bytes, job->place.line_bytes, true};
+  static const bench_samples none = {.seconds = NULL};
+  const table_row t = {row->name, &row->samples, &none, line ? line : &none, bytes, job->place.line_bytes, bytes > 0};
   if (row->samples.count > 0) {
-    printf("%-32s %10.3f %10.3f", row->name, bench_samples_median(&row->samples) * 1e3,
-           bench_samples_spread(&row->samples) * 1e3);
-    if (bytes > 0)
-      printf(" %9.2f", rate / 1e9);
-    else
-      printf(" %9s", "-");
-    if (line_seconds > 0)
-      printf(" %8.1f %%\n", 100 * rate * line_seconds / (double)job->place.line_bytes);
-    else
-      printf(" %10s\n", "-");
-    fflush(stdout);
     json_t *one = json_pack("{s:s}", "row", row->name);
+    table_put_row(&job->table, &t);
     table_record_row(one, &t);
     if (more) json_object_update(one, more);
     json_array_append_new(job->rows, one);
@@ -111,8 +100,10 @@ static int verify_result(load_job *job, const load_file *f, tdict_tree *result) 
     bench_print_error("%zu tensors arrived, wanted %" PRId64, tdict_num_leaves(result), f->shape->num_leaves);
     return BENCH_DIFFERS;
   }
+  const bench_bar bar = bench_bar_start((double)f->shape->num_leaves);
   for (int64_t i = 0; i < f->shape->num_leaves; i++) {
-    if (i % 64 == 0) bench_progress("reading back tensor %" PRId64 " of %" PRId64, i, f->shape->num_leaves);
+    if (i % 8 == 0)
+      bench_bar_show(&bar, (double)i, "reading back tensor %" PRId64 " of %" PRId64, i, f->shape->num_leaves);
     int answer = verify_leaf(job, f, i, result);
     if (answer != BENCH_OK) return answer;
   }
@@ -307,7 +298,7 @@ static int print_head(load_job *job, json_t *record) {
   if (o->divide == 0 && !o->common.small && (o->common.full || place_is_gpu(&job->place))) job->options.divide = 1;
   snprintf(what, sizeof what, "files in %.40s", load_is_tmpfs(o->folder) ? "a tmpfs" : "a disk's file system");
   table_print_head(&job->place, "load", what);
-  printf("\n%-32s %10s %10s %9s %10s\n", "row", "median ms", "spread ms", "GB/s", "of line");
+  table_begin(&job->table, &job->sink, "row|" TABLE_TIMES);
   json_object_update_new(record,
                          json_pack("{s:b, s:o, s:b}", "simulated", job->place.device.type == TDICT_DEVICE_SIM, "device",
                                    place_describe(&job->place), "is_tmpfs", load_is_tmpfs(o->folder)));
@@ -361,7 +352,7 @@ static int run_load(int argc, char **argv) {
       "\v" EXIT_TEXT;
   static load_job job;
   const char *folder = getenv("TMPDIR");
-  job.options = (load_options){.common = {"auto", false, false, NULL, 5},
+  job.options = (load_options){.common = {.device = "auto", .repeats = 5},
                                .folder = folder && *folder ? folder : "/tmp",
                                .divide = 0,
                                .contexts = 3};
@@ -380,7 +371,7 @@ static int run_load(int argc, char **argv) {
                   "only make the files and leave them; later runs use such files and leave them, too"),
       {0}};
   if (options_parse(argc, argv, doc, options, complete_works, o) != BENCH_OK) return BENCH_USAGE;
-  if (!bench_sink_open(&job.sink, job.options.common.json)) return BENCH_FAILED;
+  if (!bench_sink_open(&job.sink, &job.options.common.outputs)) return BENCH_FAILED;
   char text[32];
   json_t *record = bench_record("load", argc, argv);
   job.rows = json_array();
@@ -391,8 +382,8 @@ static int run_load(int argc, char **argv) {
     printf("\nverified: %s in %d files, read back without the library\n",
            bench_format_bytes((double)job.verified_bytes, text, sizeof text), job.verified_files);
     json_object_set_new(record, "verified_bytes", json_integer((json_int_t)job.verified_bytes));
-    answer = bench_sink_end(&job.sink, answer, json_incref(record));
   }
+  answer = bench_sink_end(&job.sink, answer, json_incref(record));
   place_close(&job.place);
   json_decref(record);
   return answer;

@@ -28,6 +28,7 @@ typedef struct load_job {
   load_options options;
   bench_place place;
   bench_sink sink;
+  bench_table table;
   json_t *rows;
   uint64_t verified_bytes;
   int verified_files;

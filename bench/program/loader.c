@@ -18,7 +18,8 @@
 enum { WINDOW = 1024 };
 
 typedef struct run {
-  const char *device, *work, *shard, *json, *state; /* shard NULL: a temporary shard */
+  const char *device, *work, *shard, *state; /* shard NULL: a temporary shard */
+  bench_outputs outputs;
   int64_t workers, prefetch, batch, tokens, samples, epochs, stop, seed;
   double seconds;
   bool digest;
@@ -185,7 +186,10 @@ static int measure_rate(run *r) {
   int64_t batches = 0;
   tdict_loader_stats before = tdict_loader_stats_default();
   r->stats = tdict_loader_stats_default();
+  const bench_bar bar = bench_bar_start(r->seconds * 1.25);
+  double shown = bench_now();
   while (status == TDICT_OK && (begin == 0 || bench_now() - begin < r->seconds)) {
+    if (bench_now() - shown > 0.2) bench_bar_show(&bar, (shown = bench_now()) - bar.begin, "taking batches");
     status = tdict_loader_next(r->loader, gpu ? stream : tdict_no_stream(), &batch, &err);
     if (status != TDICT_OK) break;
     tdict_release(batch);
@@ -201,6 +205,7 @@ static int measure_rate(run *r) {
   if (status == TDICT_OK)
     status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err); /* waits for the last transfer */
   r->elapsed = bench_now() - begin;
+  bench_progress_end();
   tdict_release(batch);
   if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &r->stats, &err);
   if (gpu) tdict_stream_destroy(r->context, stream);
@@ -276,7 +281,7 @@ static int print_digest(run *r) {
   return good ? BENCH_OK : BENCH_FAILED;
 }
 
-static int report_rate(const run *r, int argc, char **argv) {
+static int report_rate(run *r, int argc, char **argv) {
   char name[32];
   tdict_device_format(r->place, name, sizeof name);
   if (r->digest) {
@@ -287,10 +292,15 @@ static int report_rate(const run *r, int argc, char **argv) {
   if (r->place.type == TDICT_DEVICE_SIM)
     bench_print_text("SIMULATED device: these times are copies within this host's memory and say nothing about a GPU");
   double bytes = (double)r->stats.total_bytes / (double)(r->stats.num_batches ? r->stats.num_batches : 1);
-  bench_print_text("%s, batches of %" PRId64 " (%.2f MB), %" PRId64 " workers, on %s: %.0f batches/s, %.2f GB/s, "
-                   "%.1f %% of the time waited",
-                   r->work, r->batch, bytes * 1e-6, r->workers, name, r->rate, bytes * r->rate * 1e-9, 100 * r->waited);
-  if (!r->sink.path) return BENCH_OK;
+  const double values[] = {(double)r->batch, bytes * 1e-6,           (double)r->workers,
+                           r->rate,          bytes * r->rate * 1e-9, 100 * r->waited};
+  static const char *const formats[] = {"%.0f", "%.2f", "%.0f", "%.0f", "%.2f", "%.1f"};
+  bench_table table;
+  printf("loader on %s; waited: the time in which the program waited for a batch\n", name);
+  table_begin(&table, &r->sink, "work|batch|batch MB|workers|batches/s|GB/s|% waited");
+  table_text(&table, r->work);
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++) table_number(&table, formats[i], values[i]);
+  table_end_row(&table);
   json_t *record = bench_record("loader", argc, argv);
   json_object_update_new(record, json_pack("{s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:b}", "work", r->work, "batch",
                                            (json_int_t)r->batch, "workers", (json_int_t)r->workers, "device", name,
@@ -303,7 +313,8 @@ static int report_rate(const run *r, int argc, char **argv) {
 static void check_options(struct argp_state *state, void *input) {
   run *r = input;
   const bool shard = strcmp(r->work, "tokens") == 0, tokens = strncmp(r->work, "tokens", 6) == 0;
-  if (r->digest && r->json) argp_error(state, "--json is for measurements: a --digest has no record");
+  if (r->digest && (r->outputs.json || r->outputs.csv || r->outputs.markdown))
+    argp_error(state, "--json is for measurements: a --digest has no record and no table");
   if (r->digest && r->seconds > 0) argp_error(state, "--seconds is for measurements: a --digest takes whole epochs");
   if (!r->digest && (r->epochs || r->stop || r->state))
     argp_error(state, "--epochs, --stop and --state are for a --digest");
@@ -353,7 +364,7 @@ int loader_main(int argc, char **argv) {
                     "with --work tokens and tokens16: tokens in a new shard or in memory (default 50000000)"),
       NUMBER_OPTION("samples", 0, "N", &r.samples, 1, most, "with --work samples: samples in memory (default 16384)"),
       NUMBER_OPTION("seed", 's', "N", &r.seed, 0, most, "seed for the order of the samples (default 1)"),
-      JSON_OPTION(&r.json, "the result"),
+      OUTPUT_OPTIONS(&r.outputs, "the result"),
       {"digest", 0, NULL, "do not measure; print a hash of all batches in their order", OPTION_FLAG, &r.digest, 0, 0,
        NULL, 1, 0},
       {"epochs", 0, "N", "with --digest: number of epochs (default 2)", OPTION_NUMBER, &r.epochs, 1, most, NULL, 1, 0},
@@ -362,7 +373,7 @@ int loader_main(int argc, char **argv) {
        OPTION_TEXT, &r.state, 0, 0, NULL, 1, 0},
       {0}};
   if (options_parse(argc, argv, doc, options, check_options, &r) != BENCH_OK) return BENCH_USAGE;
-  bool good = bench_sink_open(&r.sink, r.json) && (!r.state || !r.stop || bench_can_write(r.state));
+  bool good = bench_sink_open(&r.sink, &r.outputs) && (!r.state || !r.stop || bench_can_write(r.state));
   int code = good && open_loader_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
   if (code == BENCH_OK) code = r.digest ? print_digest(&r) : measure_rate(&r);
   if (code == BENCH_OK) code = report_rate(&r, argc, argv);

@@ -25,11 +25,13 @@ static void print_help(FILE *file) {
   for (int i = 0; i < BENCH_SCENARIOS; i++)
     fprintf(file, "  %-12s %s\n", bench_scenarios[i]->name, bench_scenarios[i]->summary);
   fprintf(file, "\nTools:\n");
-  for (int i = 0; i < num_tools; i++) fprintf(file, "  %-12s %s\n", tools[i].name, tools[i].summary);
+  for (int i = 0; i < num_tools; i++)
+    if (tools[i].summary) fprintf(file, "  %-12s %s\n", tools[i].name, tools[i].summary);
   fprintf(file, "\nOptions:\n"
-                "  --help       prints this text; after a scenario or tool, prints its options\n"
+                "  -h, --help   prints this text; after a scenario or tool, prints its options\n"
                 "  --version    prints the version of the library\n"
-                "\nExample:\n  tdict-bench to-device --device sim --leaves 100 --json run.json\n"
+                "\nExamples:\n  tdict-bench to-device --batch \"obs:u8[64,3,84,84] reward:f32[64]\"\n"
+                "  tdict-bench batches --device sim --csv\n"
                 "\nExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.\n");
 }
 

@@ -37,7 +37,7 @@ uint64_t bench_random(uint64_t *state) {
 bool bench_samples_reserve(bench_samples *s, int count, int capacity) {
   bool good = true;
   for (int i = 0; i < count; i++) {
-    s[i] = (bench_samples){calloc((size_t)capacity + 1, sizeof *s->seconds), 0, 0};
+    s[i] = (bench_samples){.seconds = calloc((size_t)capacity + 1, sizeof *s->seconds)};
     if (s[i].seconds) s[i].capacity = capacity;
     good = good && s[i].seconds;
   }
@@ -71,6 +71,14 @@ bool bench_medians(double *medians, int count, int warmups, int repeats, bench_o
 
 void bench_samples_add(bench_samples *s, double seconds) {
   if (s->count < s->capacity) s->seconds[s->count++] = seconds;
+}
+
+bench_usage bench_usage_now(void) { return (bench_usage){bench_cpu_seconds(), bench_now()}; }
+
+void bench_samples_use(bench_samples *s, bench_usage since) {
+  const bench_usage now = bench_usage_now();
+  s->cpu_seconds += now.cpu - since.cpu;
+  s->wall_seconds += now.wall - since.wall;
 }
 
 static int compare_doubles(const void *a, const void *b) {

@@ -49,6 +49,7 @@ typedef struct parse_input {
   const bench_option *options;
   void (*check)(struct argp_state *state, void *input);
   void *input;
+  const char **output; /* the next argument may be the file of this option; NULL: none */
 } parse_input;
 
 static int key_of(const bench_option *options, int i) { return options[i].letter ? options[i].letter : FIRST_KEY + i; }
@@ -57,6 +58,9 @@ static void read_option(struct argp_state *state, const bench_option *o, const c
   switch (o->kind) {
   case OPTION_TEXT:
     *(const char **)o->to = text;
+    return;
+  case OPTION_OUTPUT:
+    *(const char **)o->to = text ? text : "-";
     return;
   case OPTION_FLAG:
     *(bool *)o->to = true;
@@ -71,13 +75,19 @@ static void read_option(struct argp_state *state, const bench_option *o, const c
 }
 
 static error_t parse_key(int key, char *arg, struct argp_state *state) {
-  const parse_input *p = state->input;
-  if (key == ARGP_KEY_ARG) argp_error(state, "unexpected argument '%s'", arg);
-  if (key == ARGP_KEY_ARG) return 0;
+  parse_input *p = state->input;
+  if (key == ARGP_KEY_ARG && !p->output) argp_error(state, "unexpected argument '%s'", arg);
+  if (key == ARGP_KEY_ARG) {
+    if (p->output) *p->output = arg;
+    p->output = NULL;
+    return 0;
+  }
+  if (key == 'h') argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
   if (key == ARGP_KEY_END) return p->check ? p->check(state, p->input), 0 : 0;
   for (int i = 0; p->options[i].name; i++)
     if (key == key_of(p->options, i)) {
       read_option(state, &p->options[i], arg);
+      p->output = p->options[i].kind == OPTION_OUTPUT && !arg ? p->options[i].to : NULL;
       return 0;
     }
   return ARGP_ERR_UNKNOWN;
@@ -85,17 +95,17 @@ static error_t parse_key(int key, char *arg, struct argp_state *state) {
 
 int options_parse(int argc, char **argv, const char *doc, const bench_option *options,
                   void (*check)(struct argp_state *state, void *input), void *input) {
-  struct argp_option shown[MOST_OPTIONS + 1] = {{0}};
+  struct argp_option shown[MOST_OPTIONS + 2] = {{.key = 'h', .flags = OPTION_HIDDEN}};
   char count_doc[64];
-  parse_input p = {options, check, input};
+  parse_input p = {options, check, input, NULL};
   for (int i = 0; options[i].name && i < MOST_OPTIONS; i++) {
     const bench_option *o = &options[i];
-    shown[i] = (struct argp_option){o->name, key_of(options, i), o->arg, o->flags, o->doc, o->group};
+    shown[i + 1] = (struct argp_option){o->name, key_of(options, i), o->arg, o->flags, o->doc, o->group};
     if (o->kind != OPTION_COUNT) continue;
     snprintf(count_doc, sizeof count_doc, "%s (default %" PRId64 ")", o->doc, *(const int64_t *)o->to);
-    shown[i].doc = count_doc;
+    shown[i + 1].doc = count_doc;
   }
   const struct argp argp = {shown, parse_key, NULL, doc, NULL, NULL, NULL};
   argp_err_exit_status = BENCH_USAGE;
-  return argp_parse(&argp, argc, argv, 0, NULL, &p) == 0 ? BENCH_OK : BENCH_USAGE;
+  return argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &p) == 0 ? BENCH_OK : BENCH_USAGE;
 }

@@ -8,7 +8,14 @@
 #include "check.h"
 #include "tdict/sim.h"
 
-typedef enum option_kind { OPTION_TEXT, OPTION_FLAG, OPTION_NUMBER, OPTION_COUNT, OPTION_PARSED } option_kind;
+typedef enum option_kind {
+  OPTION_TEXT,
+  OPTION_FLAG,
+  OPTION_NUMBER,
+  OPTION_COUNT,
+  OPTION_PARSED,
+  OPTION_OUTPUT /* a file, which may be the next argument; "-" without a file */
+} option_kind;
 /* An option of a table. --help lists the options of a group together, in alphabetical order. */
 typedef struct bench_option {
   const char *name;
@@ -33,20 +40,25 @@ typedef struct bench_option {
 typedef struct common_options {
   const char *device; /* --device */
   bool full, small;   /* --full, --small */
-  const char *json;   /* --json FILE; NULL: not given */
-  int64_t repeats;    /* --repeat */
+  bench_outputs outputs;
+  int64_t repeats; /* --repeat */
 } common_options;
 #define DEVICE_OPTION(to)                                    \
   PARSED_OPTION("device", 'd', "DEVICE", to, options_device, \
                 "auto (default: cuda:0, or the simulated device where there is none), cpu, sim, cuda:N")
+#define OUTPUT_OPTION(name, letter, to, doc) \
+  { name, letter, "FILE", doc, OPTION_OUTPUT, to, 0, 0, NULL, 0, OPTION_ARG_OPTIONAL }
 #define JSON_OPTION(to, what) \
-  TEXT_OPTION("json", 'j', "FILE", to, "write " what " to FILE as JSON; - writes to standard output and prints no text")
+  OUTPUT_OPTION("json", 'j', to, "write " what " as JSON to FILE, or to standard output, which then has no text")
+#define OUTPUT_OPTIONS(o, what)                                                                       \
+  JSON_OPTION(&(o)->json, what), OUTPUT_OPTION("csv", 0, &(o)->csv, "the same for the table as CSV"), \
+      OUTPUT_OPTION("markdown", 0, &(o)->markdown, "the same for the table as Markdown")
 #define SIZE_OPTIONS(o)                                                                       \
   FLAG_OPTION("full", &(o)->full, "full-size rows on every device (default: on a GPU only)"), \
       FLAG_OPTION("small", &(o)->small, "rows of at most 4 MB on every device")
 #define RECORD_OPTIONS(o)                                                                          \
   {"repeat", 'r', "N", "measured repetitions", OPTION_COUNT, &(o)->repeats, 1, 10000, NULL, 0, 0}, \
-      JSON_OPTION(&(o)->json, "every sample")
+      OUTPUT_OPTIONS(&(o)->outputs, "every sample")
 /* The options --dtype and --max-value, which fill a check_values. */
 #define VALUES_OPTIONS(values)                                                                                  \
   PARSED_OPTION("dtype", 0, "NAME", &(values)->dtype, options_dtype,                                            \

@@ -67,11 +67,14 @@ static bool measure_pinning(pinning_job *job, int repeats) {
     if (!own_copy_once(&job->own, &seconds)) return false;
     if (i >= ALONE / 10 && seconds > job->alone) job->alone = seconds; /* the first copies initialize the driver */
   }
+  const bench_bar bar = bench_bar_start(repeats);
   for (int i = 0; i < repeats; i++) {
+    bench_bar_show(&bar, i, "repetition %d of %d", i + 1, repeats);
     pinner p = {.job = job};
     if (!copy_during(&p, pin_block, &t->pin, &t->pin_wait)) return false;
     if (!copy_during(&p, unpin_block, &t->unpin, &t->unpin_wait)) return false;
   }
+  bench_progress_end();
   return true;
 }
 
@@ -87,27 +90,31 @@ static json_t *describe(const pinning_job *job, int argc, char **argv) {
   return record;
 }
 
-static void print_pinning(const pinning_job *job) {
+static void print_pinning(const pinning_job *job, bench_sink *sink) {
   const times *t = &job->all;
-  char bytes[32], piece[32] = "one registration";
+  const double values[] = {bench_samples_median(&t->pin), bench_samples_median(&t->pin_wait),
+                           bench_samples_median(&t->unpin), bench_samples_median(&t->unpin_wait), job->alone};
+  char bytes[32], piece[32] = "whole";
+  bench_table table;
   if (!place_is_gpu(&job->place)) printf("SIMULATED device: these times say nothing about a GPU\n");
   if (job->o.piece_bytes) bench_format_bytes((double)job->o.piece_bytes, piece, sizeof piece);
-  bench_print_text(
-      "%s, %s%s: pinned in %.1f ms, copies of 51 KB meanwhile at most %.2f ms; unpinned in %.1f ms, %.2f ms; "
-      "copies alone at most %.2f ms",
-      bench_format_bytes((double)job->o.bytes, bytes, sizeof bytes), job->o.piece_bytes ? "pieces of " : "", piece,
-      bench_samples_median(&t->pin) * 1e3, bench_samples_median(&t->pin_wait) * 1e3,
-      bench_samples_median(&t->unpin) * 1e3, bench_samples_median(&t->unpin_wait) * 1e3, job->alone * 1e3);
+  bench_print_text("Block: pinned and unpinned, whole or in pieces of this size. Copies: the longest copy of 51 KB "
+                   "meanwhile. Alone: the longest copy without other work.");
+  table_begin(&table, sink, "block|   pieces|pin ms|copies ms|unpin ms|copies ms|alone ms");
+  table_text(&table, bench_format_bytes((double)job->o.bytes, bytes, sizeof bytes));
+  table_text(&table, piece);
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++) table_ms(&table, values[i]);
+  table_end_row(&table);
 }
 
 static int run_pinning(pinning_job *job, const common_options *common, int argc, char **argv) {
   bench_sink sink;
-  if (!bench_sink_open(&sink, common->json)) return BENCH_FAILED;
+  if (!bench_sink_open(&sink, &common->outputs)) return BENCH_FAILED;
   job->place.bare = true;
   job->place.pin_piece_bytes = (size_t)job->o.piece_bytes;
   if (!place_open_device(&job->place, common->device, "pinning")) return BENCH_FAILED;
   if (!own_copy_open(&job->own, &job->place) || !measure_pinning(job, (int)common->repeats)) return BENCH_FAILED;
-  print_pinning(job);
+  print_pinning(job, &sink);
   return bench_sink_end(&sink, BENCH_OK, describe(job, argc, argv));
 }
 
@@ -115,7 +122,7 @@ int pinning_main(int argc, char **argv) {
   static const char doc[] = "Pins and unpins a block while another thread copies, and prints the times of both."
                             "\v" SHORT_EXIT_TEXT;
   static pinning_job job;
-  common_options common = {"auto", false, false, NULL, 1};
+  common_options common = {.device = "auto", .repeats = 1};
   job.o = (pinning_options){INT64_C(1) << 30, 0};
   const int64_t most = INT64_C(1) << 40;
   const bench_option options[] = {

@@ -1,5 +1,7 @@
 /* Opens places and jobs: contexts, the driver, and source trees that later rows reuse. See rows.h for ownership and
  * threads. */
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -227,6 +229,44 @@ static void shrink_row(bench_row *row) {
   }
 }
 
+/* Returns the length of the unit of bytes at `text`, such as "MB", or 0. */
+static size_t unit_length(const char *text) {
+  const size_t length = strspn(text, "KMGiB");
+  return length && length <= 3 && text[length - 1] == 'B' && !isalpha((unsigned char)text[length]) ? length : 0;
+}
+
+/* Returns the start of the number that ends before `end`, such as 10,000 or 38.5. */
+static const char *number_before(const char *name, const char *end) {
+  while (end > name && (isdigit((unsigned char)end[-1]) || end[-1] == '.' || end[-1] == ',')) end--;
+  return end;
+}
+
+/* Writes the name of a row that was reduced: its first size, as in "10.9 MB of 7 leaves" or "1000 x 4 MB, cold", is
+ * replaced with the measured size. */
+static void name_reduced(bench_job *job) {
+  const char *name = job->row.name, *at = name;
+  char size[32], count[32] = "";
+  while (*at && !(at[0] == ' ' && at > name && isdigit((unsigned char)at[-1]) && unit_length(at + 1))) at++;
+  if (!*at) return;
+  const char *from = number_before(name, at);
+  double bytes = (double)job->total_bytes;
+  if (from - name > 4 && strncmp(from - 3, " x ", 3) == 0) {
+    from = number_before(name, from - 3);
+    bytes = (double)job->row.groups[0].leaf_bytes;
+    snprintf(count, sizeof count, "%lld x ", (long long)job->row.groups[0].leaves);
+  }
+  const bool is_binary = unit_length(at + 1) == 3; /* such as MiB */
+  const double kilo = is_binary ? 1024 : 1000;
+  if (bytes < 10 * kilo)
+    snprintf(size, sizeof size, "%.0f B", bytes);
+  else if (bytes < kilo * kilo)
+    snprintf(size, sizeof size, "%.4g %s", bytes / kilo, is_binary ? "KiB" : "KB");
+  else
+    snprintf(size, sizeof size, "%.3g %s", bytes / kilo / kilo, is_binary ? "MiB" : "MB");
+  snprintf(job->name, sizeof job->name, "%.*s%s%s%s", (int)(from - name), name, count, size,
+           at + 1 + unit_length(at + 1));
+}
+
 static const char *or_first(const char *text, const char *first) { return text ? text : first; }
 
 static bench_row complete(const bench_place *p, const bench_row *row) {
@@ -243,6 +283,13 @@ static bench_row complete(const bench_place *p, const bench_row *row) {
   return r;
 }
 
+double row_weight(const bench_place *p, const bench_row *row) {
+  const bench_row r = complete(p, row);
+  double bytes = 16 << 20;
+  for (int g = 0; g < BENCH_MAX_GROUPS; g++) bytes += (double)r.groups[g].leaves * (double)r.groups[g].leaf_bytes;
+  return bytes;
+}
+
 bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row) {
   memset(job, 0, sizeof *job);
   job->place = place;
@@ -250,6 +297,8 @@ bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario
   job->row = complete(place, row);
   for (int g = 0; g < BENCH_MAX_GROUPS; g++)
     job->total_bytes += (size_t)job->row.groups[g].leaves * job->row.groups[g].leaf_bytes;
+  snprintf(job->name, sizeof job->name, "%s", row->name);
+  if (memcmp(job->row.groups, row->groups, sizeof row->groups) != 0) name_reduced(job);
   const bench_kind *kind = job->row.kind;
   if (place->device.type == TDICT_DEVICE_CPU && !kind->on_host) {
     bench_print_error("%s/%s needs a device: %s", scenario->name, row->name,

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -63,18 +64,19 @@ json_t *bench_record(const char *scenario, int argc, char **argv) {
                    version, "command", command, "machine", machine_record());
 }
 
-static bool write_to(const json_t *record, FILE *file, const char *path) {
-  if (!file) {
-    bench_print_error("%s: %s", path, strerror(errno));
-    return false;
-  }
-  bool good = json_dumpf(record, file, JSON_INDENT(2)) == 0 && fputc('\n', file) != EOF;
-  if (fclose(file) != 0) good = false;
-  if (!good) bench_print_error("%s: cannot write the record: %s", path, strerror(errno));
+/* Ends the output to a file. Prints an error if it is incomplete. */
+static bool close_output(FILE *file, bool good, const char *path) {
+  if (!file || fclose(file) != 0) good = false;
+  if (!good) bench_print_error("%s: cannot be written: %s", path, strerror(errno));
   return good;
 }
 
-bool bench_record_write(const json_t *record, const char *path) { return write_to(record, fopen(path, "w"), path); }
+static bool write_record(const json_t *record, FILE *file, const char *path) {
+  const bool good = file && json_dumpf(record, file, JSON_INDENT(2)) == 0 && fputc('\n', file) != EOF;
+  return close_output(file, good, path);
+}
+
+bool bench_record_write(const json_t *record, const char *path) { return write_record(record, fopen(path, "w"), path); }
 
 /* If the file does not exist, creates and removes it as a check. */
 bool bench_can_write(const char *path) {
@@ -98,22 +100,61 @@ bool bench_can_write(const char *path) {
   return good;
 }
 
-bool bench_sink_open(bench_sink *sink, const char *path) {
-  *sink = (bench_sink){path, -1};
+static bool is_standard(const char *path) { return path && strcmp(path, "-") == 0; }
+static const char *name_of(const char *path) { return is_standard(path) ? "standard output" : path; }
+
+static bool open_text(bench_text *text, const char *path) {
+  *text = (bench_text){NULL, NULL, 0};
   if (!path) return true;
-  if (strcmp(path, "-") != 0) return bench_can_write(path);
-  fflush(stdout);
-  sink->fd = dup(STDOUT_FILENO);
-  if (sink->fd >= 0 && freopen("/dev/null", "w", stdout)) return true;
-  bench_print_error("cannot reserve standard output for the record: %s", strerror(errno));
-  return false;
+  text->file = open_memstream(&text->text, &text->length);
+  return text->file != NULL;
 }
 
-int bench_sink_end(const bench_sink *sink, int answer, json_t *record) {
+bool bench_sink_open(bench_sink *sink, const bench_outputs *o) {
+  const char *const paths[] = {o->json, o->csv, o->markdown};
+  int standard = 0;
+  *sink = (bench_sink){.outputs = *o, .fd = -1};
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    standard += is_standard(paths[i]);
+    if (paths[i] && !is_standard(paths[i]) && !bench_can_write(paths[i])) return false;
+  }
+  if (standard > 1) {
+    bench_print_error("only one of --json, --csv and --markdown can go to standard output; give the others a file");
+    return false;
+  }
+  fflush(stdout);
+  if (standard) sink->fd = dup(STDOUT_FILENO);
+  if (standard && (sink->fd < 0 || !freopen("/dev/null", "w", stdout))) {
+    bench_print_error("cannot reserve standard output: %s", strerror(errno));
+    return false;
+  }
+  return open_text(&sink->csv, o->csv) && open_text(&sink->markdown, o->markdown);
+}
+
+/* Opens an output for writing, which can be standard output. */
+static FILE *open_output(const bench_sink *sink, const char *path) {
+  return is_standard(path) ? fdopen(sink->fd, "w") : fopen(path, "w");
+}
+
+/* Writes the text of a table if `writes` is true. Frees the text. */
+static bool end_text(const bench_sink *sink, bench_text *text, const char *path, bool writes) {
   bool good = true;
-  if (answer == BENCH_OK && sink->path)
-    good = sink->fd < 0 ? bench_record_write(record, sink->path)
-                        : write_to(record, fdopen(sink->fd, "w"), "standard output");
+  if (text->file && fclose(text->file) != 0) good = false;
+  if (text->file && writes) {
+    FILE *file = open_output(sink, path);
+    good = close_output(file, file && fwrite(text->text, 1, text->length, file) == text->length && good, name_of(path));
+  }
+  free(text->text);
+  *text = (bench_text){NULL, NULL, 0};
+  return good;
+}
+
+int bench_sink_end(bench_sink *sink, int answer, json_t *record) {
+  const bench_outputs *o = &sink->outputs;
+  const bool writes = answer == BENCH_OK;
+  bool good = !writes || !o->json || write_record(record, open_output(sink, o->json), name_of(o->json));
+  good = end_text(sink, &sink->csv, o->csv, writes) && good;
+  good = end_text(sink, &sink->markdown, o->markdown, writes) && good;
   json_decref(record);
   return good ? answer : BENCH_FAILED;
 }

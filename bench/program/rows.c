@@ -31,21 +31,24 @@ typedef union row_result {
 enum { LINE, DRIVER, LIBRARY };
 
 /* Brings the caches into the state that the row wants and runs a repetition. If the row is small and warm, runs an
- * uncounted repetition immediately before, as bench/peers/compare does. */
-static bool repetition(bench_job *job, int number, bool driver, double *seconds) {
+ * uncounted repetition immediately before, as bench/peers/compare does. `used` counts the processors that the library
+ * uses; NULL: the driver does the work. */
+static bool repetition(bench_job *job, int number, bench_samples *used, double *seconds) {
+  const bool driver = !used;
   if (job_is_warm(job) && job->total_bytes <= back_to_back_bytes && !job_sample(job, number + 1, driver, seconds))
     return false;
-  return job_settle(job, number) && job_sample(job, number, driver, seconds);
+  if (!job_settle(job, number)) return false;
+  const bench_usage begin = bench_usage_now();
+  if (!job_sample(job, number, driver, seconds)) return false;
+  if (used) bench_samples_use(used, begin);
+  return true;
 }
 
-static bool has_rate(const bench_kind *kind) {
-  return kind == &kind_h2d || kind == &kind_threads || kind == &kind_d2h || kind == &kind_pin_h2d;
-}
+static bool has_rate(const bench_kind *kind) { return kind == &kind_h2d || kind == &kind_d2h || kind == &kind_pin_h2d; }
 
 static table_row make_table_row(const bench_job *job, const row_result *r) {
   return (table_row){
-      job->row.name,          &r->library, &r->driver, &r->line, job->total_bytes, job->place->line_bytes,
-      has_rate(job->row.kind)};
+      job->name, &r->library, &r->driver, &r->line, job->total_bytes, job->place->line_bytes, has_rate(job->row.kind)};
 }
 
 static json_t *result_json(const bench_job *job, const row_result *r, const bench_row *row,
@@ -67,11 +70,13 @@ typedef struct rows_run {
   int moved;                    /* rows that move trees */
   int first;                    /* rows among `moved` whose repetitions each have a context of their own */
   int fewest_trees, most_trees; /* fewest and most source trees of the other rows among `moved` */
-  bool driver, line;            /* whether any row has driver times; whether any row has a rate */
-  bench_bar bar;                /* counts rows */
-  int done;                     /* finished rows */
+  bool driver, line;            /* whether any row has times of the driver; a rate compared with the line */
+  bench_bar bar;                /* its unit is that of row_weight() */
+  double done, weight;          /* weight of the finished rows, and of the current row */
   bench_job *job;               /* the current row */
-  int turn;                     /* number of library repetitions of this row so far, including warm-ups */
+  row_result *result;           /* of the current row */
+  bench_table table;
+  int turn; /* number of library repetitions of this row so far, with warm-ups */
 } rows_run;
 
 /* Runs a repetition of LINE, DRIVER or LIBRARY. If the row has no such times, sets *seconds to a negative time. */
@@ -80,15 +85,17 @@ static bool sample_once(void *user, int work, double *seconds) {
   bench_job *job = run->job;
   const int64_t turns = run->options->common.repeats + WARMUPS;
   *seconds = -1;
-  if (work == DRIVER) return !job_has_driver(job) || repetition(job, run->turn, true, seconds);
-  if (work == LIBRARY) return repetition(job, run->turn++, false, seconds);
-  bench_bar_show(&run->bar, run->done + (double)run->turn / (double)turns, "%s", job->row.name);
+  if (work == DRIVER) return !job_has_driver(job) || repetition(job, run->turn, NULL, seconds);
+  if (work == LIBRARY) return repetition(job, run->turn++, &run->result->library, seconds);
+  bench_bar_show(&run->bar, run->done + run->weight * (double)run->turn / (double)turns, "%s", job->name);
   return job->row.kind->on_host || place_line(job->place, seconds);
 }
 
 static int job_sample_verified(bench_job *job, row_result *out) {
   double seconds;
+  const bench_usage begin = bench_usage_now();
   if (!job_sample(job, 0, false, &seconds)) return BENCH_FAILED;
+  bench_samples_use(&out->library, begin);
   bench_samples_add(&out->library, seconds);
   return job_verify(job);
 }
@@ -99,6 +106,8 @@ static int measure_first(rows_run *run, bench_job *job, const bench_row *row, ro
   int answer = job_sample_verified(job, out);
   for (int64_t i = 1; i < run->options->common.repeats && answer == BENCH_OK; i++) {
     bool full = run->place.full;
+    bench_bar_show(&run->bar, run->done + run->weight * (double)i / (double)run->options->common.repeats, "%s",
+                   row->name);
     job_close(job);
     place_close(&run->place);
     if (!place_open(&run->place, run->options->common.device)) return BENCH_FAILED;
@@ -114,6 +123,7 @@ static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_
   const int answer = job_verify(job);
   if (answer != BENCH_OK) return answer;
   run->job = job;
+  run->result = out;
   run->turn = 0;
   const int repeats = (int)run->options->common.repeats;
   return bench_measure_in_turn(out->all, 3, WARMUPS, repeats, sample_once, run) ? BENCH_OK : BENCH_FAILED;
@@ -147,7 +157,7 @@ static int run_row(rows_run *run, const bench_row *row) {
     if (answer == BENCH_OK) {
       if (row->kind->more) more = row->kind->more(&job);
       table_row line = make_table_row(&job, &result);
-      table_print_row(&line);
+      table_put_row(&run->table, &line);
       count_row(run, &job, &result);
       json_array_append_new(run->records, result_json(&job, &result, row, run->scenario, more));
       json_t *events = more ? json_object_get(more, "trace") : NULL, *one;
@@ -164,14 +174,12 @@ static int run_row(rows_run *run, const bench_row *row) {
   return answer;
 }
 
-static bool write_outputs(const rows_run *run, int argc, char **argv) {
-  bool good = true;
-  if (run->sink.path) {
-    json_t *record = place_record(&run->place, run->scenario->name, argc, argv);
-    json_object_set(record, "rows", run->records);
-    good = bench_sink_end(&run->sink, BENCH_OK, record) == BENCH_OK;
-  }
-  return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
+static int write_outputs(rows_run *run, int answer, int argc, char **argv) {
+  json_t *record = place_record(&run->place, run->scenario->name, argc, argv);
+  const char *timeline = run->options->timeline;
+  json_object_set(record, "rows", run->records);
+  answer = bench_sink_end(&run->sink, answer, record);
+  return answer == BENCH_OK && timeline && !bench_record_write(run->trace, timeline) ? BENCH_FAILED : answer;
 }
 
 static void print_row_notes(const rows_run *run) {
@@ -184,34 +192,16 @@ static void print_row_notes(const rows_run *run) {
     snprintf(trees, sizeof trees, ", on %s%d trees in turn", run->fewest_trees < run->most_trees ? "up to " : "",
              run->most_trees);
   printf("\n");
-  bench_print_text(
-      "Median of %" PRId64 "%s%s; spread: slowest minus fastest; %s.", run->options->common.repeats, calls, trees,
-      run->moved ? "the result of every row was verified" : "nothing is moved; the work of every row was verified");
-  if (run->driver) bench_print_text("Driver: the same work with plain driver calls.");
+  bench_print_text("Median, p10 and p90 of %" PRId64 "%s%s; %s.", run->options->common.repeats, calls, trees,
+                   run->moved ? "the result of every row was verified"
+                              : "nothing is moved; the work of every row was verified");
+  bench_print_text("Processors: processor time of the process divided by the elapsed time.");
+  if (run->driver)
+    bench_print_text("To driver: the median divided by the time of the same work with plain driver calls.");
   if (run->line)
     bench_print_text("Line: one driver copy from one pinned buffer, taken between the repetitions%s.",
                      run->place.device.type == TDICT_DEVICE_SIM ? "; SIMULATED: the library's copy of one pinned leaf"
                                                                 : "");
-}
-
-/* Prints how many threads and processors the rows of kind_threads used, if there are any. */
-static void print_threads(const json_t *records) {
-  bool has_head = false;
-  json_t *record;
-  size_t i;
-  json_array_foreach(records, i, record) {
-    const json_t *more = json_object_get(record, "more");
-    if (!json_object_get(more, "threads_asked")) continue;
-    if (!has_head) printf("\n%-36s %13s %12s %10s\n", "row", "threads asked", "threads used", "processors");
-    has_head = true;
-    printf("%-36s %13d %12d %10.2f\n", json_string_value(json_object_get(record, "row")),
-           (int)json_integer_value(json_object_get(more, "threads_asked")),
-           (int)json_integer_value(json_object_get(more, "threads_used")),
-           json_real_value(json_object_get(more, "processors_used")));
-  }
-  if (has_head)
-    bench_print_text("Threads asked: num_threads; 0 means the calling thread. Threads used: threads that copied. "
-                     "Processors: processor time of the whole process, divided by the elapsed time.");
 }
 
 static bool is_wanted(const rows_run *run, const bench_row *row) {
@@ -219,20 +209,22 @@ static bool is_wanted(const rows_run *run, const bench_row *row) {
 }
 
 static int run_rows(rows_run *run) {
-  int answer = BENCH_OK, wanted = 0;
-  for (int i = 0; i < run->scenario->num_rows; i++) wanted += is_wanted(run, &run->scenario->rows[i]);
+  int answer = BENCH_OK;
+  double wanted = 0;
+  for (int i = 0; i < run->scenario->num_rows; i++)
+    if (is_wanted(run, &run->scenario->rows[i])) wanted += row_weight(&run->place, &run->scenario->rows[i]);
   run->bar = bench_bar_start(wanted);
   for (int i = 0; i < run->scenario->num_rows && answer == BENCH_OK; i++) {
     const bench_row *row = &run->scenario->rows[i];
     if (!is_wanted(run, row)) continue;
+    run->weight = row_weight(&run->place, row);
     answer = run_row(run, row);
-    run->done++;
+    run->done += run->weight;
   }
-  if (wanted == 0) {
+  if (!(wanted > 0)) {
     bench_print_error("no row of %s has a name that contains '%s'", run->scenario->name, run->options->match);
     return BENCH_USAGE;
   }
-  if (answer == BENCH_OK) print_threads(run->records);
   if (answer == BENCH_OK) print_row_notes(run);
   return answer;
 }
@@ -240,7 +232,7 @@ static int run_rows(rows_run *run) {
 int rows_main(const bench_scenario *scenario, int argc, char **argv) {
   static const char doc[] = "Measures and verifies the rows of a scenario, and the same work with plain driver calls."
                             "\v" EXIT_TEXT;
-  rows_options o = {{"auto", false, false, NULL, 11}, scenario, NULL, NULL};
+  rows_options o = {.common = {.device = "auto", .repeats = 11}, .scenario = scenario};
   const bench_option options[] = {
       DEVICE_OPTION(&o.common.device),
       SIZE_OPTIONS(&o.common),
@@ -256,15 +248,14 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv) {
   run.records = json_array();
   run.trace = json_array();
   int answer = BENCH_FAILED;
-  if (bench_sink_open(&run.sink, o.common.json) && (!o.timeline || bench_can_write(o.timeline)) &&
+  if (bench_sink_open(&run.sink, &o.common.outputs) && (!o.timeline || bench_can_write(o.timeline)) &&
       place_open(&run.place, o.common.device)) {
     run.place.full = o.common.full || (place_is_gpu(&run.place) && !o.common.small);
     table_print_head(&run.place, scenario->name, scenario->summary);
     if (run.place.device.type == TDICT_DEVICE_SIM && !run.place.full)
       printf("Rows are reduced to at most 4 MB (--full: full size).\n");
-    table_print_columns();
-    answer = run_rows(&run);
-    if (answer == BENCH_OK && !write_outputs(&run, argc, argv)) answer = BENCH_FAILED;
+    table_begin(&run.table, &run.sink, "row|" TABLE_TIMES);
+    answer = write_outputs(&run, run_rows(&run), argc, argv);
   }
   place_close(&run.place);
   json_decref(run.records);

@@ -117,6 +117,7 @@ struct bench_job {
   bench_place *place;
   bench_row row;
   const char *scenario;
+  char name[96]; /* the row's name, with the sizes that are measured */
   size_t total_bytes, poisoned_bytes, verified_bytes;
   tdict_tree *device_trees[BENCH_TREES]; /* for copies to the host: the sources on the device */
   check_source targets[BENCH_TREES];     /* for copies to the host: existing destinations */
@@ -125,6 +126,8 @@ struct bench_job {
   void *raw_host;         /* pageable memory for the driver's copies to the host; NULL: none */
   void *state;            /* private data of the kind */
 };
+/* Returns about how long a row takes, in any unit: its bytes plus a constant. */
+double row_weight(const bench_place *p, const bench_row *row);
 bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row);
 int job_verify(bench_job *job);
 /* job_sample() runs a repetition on source tree `number` % place->num_sources. job_settle(), called before it, brings
@@ -137,7 +140,7 @@ void job_close(bench_job *job);
 json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, const bench_row *row);
 
 /* The kinds that several scenarios use. The other kinds are static in the files of their scenarios. */
-extern const bench_kind kind_h2d, kind_threads, kind_d2h, kind_pin, kind_pin_h2d;
+extern const bench_kind kind_h2d, kind_d2h, kind_pin, kind_pin_h2d;
 /* Makes the result of source tree 0 and compares every byte. */
 int job_verify_made(bench_job *job);
 /* Makes a result and releases it. Writes the seconds of both together. */
@@ -164,28 +167,29 @@ typedef struct table_row {
 
 /* Prints the scenario, the host and the device. If no GPU is used, also prints the reason. */
 void table_print_head(const bench_place *place, const char *scenario, const char *what);
-void table_print_columns(void);
-void table_print_row(const table_row *row);
+/* The columns that table_put_row() fills. */
+#define TABLE_TIMES "median ms|p10 ms|p90 ms|GB/s|% of line|processors|to driver"
+void table_put_row(bench_table *t, const table_row *row);
+void table_put_times(bench_table *t, const table_row *row); /* only the columns of TABLE_TIMES */
 /* Adds the samples of the row to a JSON object. */
 void table_record_row(json_t *record, const table_row *row);
 
 int rows_main(const bench_scenario *scenario, int argc, char **argv); /* tdict-bench SCENARIO */
 
-/* The tools: subcommands that are not scenarios. Each has a function NAME_main(). */
-#define BENCH_TOOLS(TOOL)                                                                \
-  TOOL(demo, "shows a tree, its transfer and the result; then times and a chart")        \
-  TOOL(loader, "measures batches per second from a loader")                              \
-  TOOL(doctor, "shows hardware, driver and settings that transfers use here")            \
-  TOOL(advise, "recommends mode and num_threads for a tree")                             \
-  TOOL(devices, "measures moving a tree to several devices, whole or in parts")          \
-  TOOL(comm, "measures trees that ranks on several GPUs send each other")                \
-  TOOL(narrow, "measures the option narrow for ranges of values and numbers of threads") \
-  TOOL(tune, "measures this machine and writes a tuning file")                           \
-  TOOL(pinning, "measures pinning a block while another thread copies")                  \
-  TOOL(share, "measures batches that another process has filled")                        \
-  TOOL(stress, "moves random trees in random ways and verifies every bit")               \
-  TOOL(device, "runs works on a device for bench/peers/compare-device")                  \
-  TOOL(worker, "measures rows for bench/peers/compare")
+/* The tools: subcommands that are not scenarios. Each has a function NAME_main(). --help lists those with a summary. */
+#define BENCH_TOOLS(TOOL)                                                         \
+  TOOL(demo, "shows a tree, its transfer and the result; then times and a chart") \
+  TOOL(loader, "measures batches per second from a loader")                       \
+  TOOL(doctor, "shows hardware, driver and settings that transfers use here")     \
+  TOOL(advise, "recommends mode and num_threads for a tree")                      \
+  TOOL(devices, "measures moving a tree to several devices, whole or in parts")   \
+  TOOL(comm, "measures trees that ranks on several GPUs send each other")         \
+  TOOL(tune, "measures this machine and writes a tuning file")                    \
+  TOOL(pinning, "measures pinning a block while another thread copies")           \
+  TOOL(share, "measures batches that another process has filled")                 \
+  TOOL(stress, "moves random trees in random ways and verifies every bit")        \
+  TOOL(device, NULL) /* for bench/peers/compare-device */                         \
+  TOOL(worker, NULL) /* for bench/peers/compare */
 #define BENCH_DECLARE_TOOL(name, summary) int name##_main(int argc, char **argv);
 BENCH_TOOLS(BENCH_DECLARE_TOOL)
 

@@ -30,6 +30,7 @@ typedef struct pass {
 enum { OWN, RING };
 
 typedef struct share_job {
+  bench_table table;
   bench_place place;
   tdict_share_ring *ring;
   pid_t worker;           /* 0: none */
@@ -161,11 +162,24 @@ static double get_ratio(const pass *p) {
 static int run_pass(share_job *job, pass *p, int repeats) {
   if (!bench_samples_reserve(p->times, 2, repeats)) return BENCH_FAILED;
   int answer = open_pass(job, p) ? BENCH_OK : BENCH_FAILED;
-  for (int i = 0; i < repeats + 2 && answer == BENCH_OK; i++) answer = do_turn(job, p, i, i == 0 || i == repeats + 1);
+  const bench_bar bar = bench_bar_start(repeats + 2);
+  for (int i = 0; i < repeats + 2 && answer == BENCH_OK; i++) {
+    if (i % 8 == 0) bench_bar_show(&bar, i, "%s: repetition %d of %d", p->name, i, repeats);
+    answer = do_turn(job, p, i, i == 0 || i == repeats + 1);
+  }
+  bench_progress_end();
   close_pass(job);
-  if (answer == BENCH_OK)
-    printf("%s: filled in this process %.3f ms, by another process %.3f ms, ratio %.3f\n", p->name,
-           bench_samples_median(&p->times[OWN]) * 1e3, bench_samples_median(&p->times[RING]) * 1e3, get_ratio(p));
+  for (int kind = OWN; kind <= RING && answer == BENCH_OK; kind++) {
+    char name[48];
+    const bench_samples *s = &p->times[kind];
+    snprintf(name, sizeof name, "%s, filled %s", p->name, kind == RING ? "by another process" : "in this process");
+    table_text(&job->table, name);
+    table_ms(&job->table, bench_samples_median(s));
+    table_ms(&job->table, bench_samples_percentile(s, 10));
+    table_ms(&job->table, bench_samples_percentile(s, 90));
+    table_number(&job->table, "%.3f", kind == RING ? get_ratio(p) : 1);
+    table_end_row(&job->table);
+  }
   return answer;
 }
 
@@ -182,11 +196,12 @@ static json_t *describe(const share_job *job, const pass *passes, int argc, char
 
 static int run_share(share_job *job, pass passes[2], const common_options *common, int argc, char **argv) {
   bench_sink sink;
-  if (!bench_sink_open(&sink, common->json)) return BENCH_FAILED;
+  if (!bench_sink_open(&sink, &common->outputs)) return BENCH_FAILED;
   job->place.bare = true;
   if (!place_open_device(&job->place, common->device, "share")) return BENCH_FAILED;
   if (!place_is_gpu(&job->place)) printf("SIMULATED device: these times say nothing about a GPU\n");
   int answer = BENCH_OK;
+  table_begin(&job->table, &sink, "batches of 10.9 MB|median ms|p10 ms|p90 ms|ratio");
   for (int i = 0; i < 2 && answer == BENCH_OK; i++) answer = run_pass(job, &passes[i], (int)common->repeats);
   return bench_sink_end(&sink, answer, describe(job, passes, argc, argv));
 }
@@ -198,7 +213,7 @@ int share_main(int argc, char **argv) {
       "\v" EXIT_TEXT;
   static share_job job;
   pass passes[2] = {{.name = "pinned", .is_pinned = true}, {.name = "pageable"}};
-  common_options common = {"auto", false, false, NULL, 201};
+  common_options common = {.device = "auto", .repeats = 201};
   const bench_option options[] = {DEVICE_OPTION(&common.device),
                                   RECORD_OPTIONS(&common),
                                   {.name = "fill",

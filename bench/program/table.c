@@ -1,57 +1,85 @@
-/* Prints the table of a scenario, and adds samples to JSON records, see rows.h. Owns no data. Thread rule: one
- * thread. */
-#include "rows.h"
-
+/* Prints tables, and writes them as CSV and Markdown, see bench.h. Owns no data. Thread rule: one thread. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-void table_print_head(const bench_place *place, const char *scenario, const char *what) {
-  char device[32], cpu[128];
-  bench_print_text("%s: %s, on %s", scenario, what, tdict_device_format(place->device, device, sizeof device));
-  bench_print_text("host: %s, %d processors", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count());
-  if (place_is_gpu(place)) {
-    int v = raw_driver_version(place->check.raw);
-    printf("device: %s, CUDA driver %d.%d\n", raw_device_name(place->check.raw), v / 1000, v % 1000 / 10);
-  } else {
-    bench_print_text("no GPU is used: %s", place->why.message[0] ? place->why.message : "another device was asked for");
+#include "bench.h"
+
+enum { MOST_CELL = 96, LEAST_WIDTH = 7, LEAST_FIRST = 12, MOST_FIRST = 40, MOST_COLUMNS = 100 };
+
+/* Adds a cell to all outputs. `exact` is its text in CSV. */
+static void put_cell(bench_table *t, const char *shown, const char *exact) {
+  FILE *csv = t->sink->csv.file, *markdown = t->sink->markdown.file;
+  const int width = t->widths[t->column];
+  const bool is_first = t->column == 0;
+  if (!is_first)
+    printf(" %*s", width, shown);
+  else if ((int)strlen(shown) > width)
+    printf("%s\n%*s", shown, width, ""); /* a long name gets a line of its own */
+  else
+    printf("%-*s", width, shown);
+  if (csv && strpbrk(exact, ",\""))
+    fprintf(csv, "%s\"%s\"", is_first ? "" : ",", exact);
+  else if (csv)
+    fprintf(csv, "%s%s", is_first ? "" : ",", exact);
+  if (markdown) fprintf(markdown, "| %s ", shown);
+  t->column++;
+}
+
+void table_begin(bench_table *t, bench_sink *sink, const char *titles) {
+  char title[MOST_CELL];
+  int sum = 0;
+  *t = (bench_table){.sink = sink};
+  for (const char *at = titles; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+    const int length = (int)strcspn(at, "|");
+    t->widths[t->num_columns] = length > LEAST_WIDTH ? length : LEAST_WIDTH;
+    if (t->num_columns > 0) sum += 1 + t->widths[t->num_columns];
+    t->num_columns++;
   }
-  if (place->device.type == TDICT_DEVICE_SIM)
-    bench_print_text("SIMULATED device: these times are copies in host memory and say nothing about a GPU");
+  const int left = MOST_COLUMNS - sum;
+  t->widths[0] = left < LEAST_FIRST ? LEAST_FIRST : left > MOST_FIRST ? MOST_FIRST : left;
+  printf("\n");
+  for (const char *at = titles; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+    const char *from = at + strspn(at, " ");
+    snprintf(title, sizeof title, "%.*s", (int)strcspn(from, "|"), from);
+    put_cell(t, title, title);
+  }
+  table_end_row(t);
+  for (int i = 0; i < t->num_columns && sink->markdown.file; i++) fputs(i ? "---:|" : "|---|", sink->markdown.file);
+  if (sink->markdown.file) fputc('\n', sink->markdown.file);
 }
 
-void table_print_columns(void) {
-  printf("\n%-36s %10s %10s %10s %9s %9s %10s\n", "row", "median ms", "spread ms", "driver ms", "to driver", "GB/s",
-         "of line");
+void table_text(bench_table *t, const char *text) { put_cell(t, text, text); }
+
+void table_number(bench_table *t, const char *format, double number) {
+  char shown[MOST_CELL], exact[MOST_CELL];
+  if (isnan(number)) {
+    put_cell(t, "-", "");
+    return;
+  }
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+  snprintf(shown, sizeof shown, format, number);
+#pragma GCC diagnostic pop
+  snprintf(exact, sizeof exact, "%.9g", number);
+  put_cell(t, shown, exact);
 }
 
-void table_print_row(const table_row *row) {
-  double library = bench_samples_median(row->library), driver = bench_samples_median(row->driver);
-  double line = bench_samples_median(row->line), rate = library > 0 ? (double)row->bytes / library : 0;
-  const bool is_long = strlen(row->name) > 36; /* a long name gets a line of its own */
-  if (is_long) printf("%s\n", row->name);
-  printf("%-36s %10.4f %10.4f", is_long ? "" : row->name, library * 1e3, bench_samples_spread(row->library) * 1e3);
-  if (driver > 0)
-    printf(" %10.4f %9.2f", driver * 1e3, library / driver);
-  else
-    printf(" %10s %9s", "-", "-");
-  if (row->has_rate && line > 0)
-    printf(" %9.2f %8.1f %%\n", rate / 1e9, 100 * rate * line / (double)row->line_bytes);
-  else
-    printf(" %9s %10s\n", "-", "-");
+void table_ms(bench_table *t, double seconds) {
+  const double ms = seconds * 1e3;
+  table_number(t, ms < 100 ? "%.4f" : ms < 1000 ? "%.3f" : "%.1f", seconds > 0 ? ms : NAN);
+}
+
+void table_threads(bench_table *t, int32_t num_threads) {
+  char text[16] = "auto";
+  if (num_threads >= 0) snprintf(text, sizeof text, "%d", (int)num_threads);
+  table_text(t, text);
+}
+
+void table_end_row(bench_table *t) {
+  putchar('\n');
   fflush(stdout);
-}
-
-static json_t *samples_json(const bench_samples *s) {
-  return json_pack("{s:f, s:f, s:o}", "median_seconds", bench_samples_median(s), "spread_seconds",
-                   bench_samples_spread(s), "seconds", bench_samples_json(s));
-}
-
-void table_record_row(json_t *record, const table_row *row) {
-  json_object_set_new(record, "total_bytes", json_integer((json_int_t)row->bytes));
-  json_object_set_new(record, "library", samples_json(row->library));
-  if (row->driver->count) json_object_set_new(record, "driver", samples_json(row->driver));
-  if (row->line->count) {
-    json_object_set_new(record, "line", samples_json(row->line));
-    json_object_set_new(record, "line_bytes", json_integer((json_int_t)row->line_bytes));
-  }
+  if (t->sink->csv.file) fputc('\n', t->sink->csv.file);
+  if (t->sink->markdown.file) fputs("|\n", t->sink->markdown.file);
+  t->column = 0;
 }

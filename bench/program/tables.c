@@ -125,7 +125,7 @@ static const bench_row bandwidth_rows[] = {SIZES(IN_PAGEABLE), SIZES(IN_PINNED),
 SCENARIO(bandwidth, "bandwidth", "copies one tensor of 4 KiB to 1 GiB in both directions")
 
 #define WITH(text, count, bytes, n, much) \
-  { .name = text ", " #n, .kind = &kind_threads, LEAVES(count, bytes), PIN_ON(n), TENSORDICT, .worth = much }
+  { .name = text ", num_threads " #n, H2D, LEAVES(count, bytes), PIN_ON(n), TENSORDICT, .worth = much }
 #define SWEEP(text, count, bytes, much)                                                                    \
   WITH(text, count, bytes, 0, much), WITH(text, count, bytes, 1, much), WITH(text, count, bytes, 2, much), \
       WITH(text, count, bytes, 4, much), WITH(text, count, bytes, 8, much)

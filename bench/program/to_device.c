@@ -1,17 +1,27 @@
-/* tdict-bench to-device: copies a flat tree of pageable tensors to a device in every mode, and compares with plain
- * driver calls. The ways take turns, so that a drift in the machine's speed affects all of them equally. The job owns
- * the place and the source tree. Thread rule: one thread. */
+/* tdict-bench to-device: copies a tree of pageable tensors, for example a batch of the user, to a device in every mode,
+ * and compares with plain driver calls. The ways take turns, so that a drift of the machine affects all of them
+ * equally. The job owns the place and the source tree. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tdict/trace.h"
 
+#include "batch.h"
 #include "options.h"
 #include "rows.h"
 
+enum { MOST_LIST = 16 };
+/* The values of a list on the command line. */
+typedef struct int_list {
+  int32_t values[MOST_LIST];
+  int count;
+} int_list;
+
 typedef struct to_device_options {
   common_options common;
+  const char *batch;
+  int_list modes, threads;
   int64_t leaves, leaf_bytes, staging_bytes; /* -1: the option was not given */
   int64_t warmups, seed;
   bool corrupt, narrow;
@@ -21,20 +31,22 @@ typedef struct to_device_options {
 
 /* A way to transfer the tree: mode and num_threads. */
 typedef struct to_device_way {
-  const char *name;
   int32_t mode, threads; /* threads: -1 lets the library choose */
+  int32_t used;          /* threads that copied during the verification */
+  size_t wire_bytes;     /* bytes that it sent on the link */
+  char name[40];
 } to_device_way;
-enum { LINE, DRIVER, FIRST_WAY, WAYS = 8, WORKS = FIRST_WAY + WAYS }; /* the operations, which are measured in turn */
-static const to_device_way ways[WAYS] = {
-    {"blocking", TDICT_MODE_BLOCKING, -1},
-    {"non_blocking", TDICT_MODE_NON_BLOCKING, -1},
-    {"non_blocking_pin, 0 threads", TDICT_MODE_NON_BLOCKING_PIN, 0},
-    {"non_blocking_pin, 1 thread", TDICT_MODE_NON_BLOCKING_PIN, 1},
-    {"non_blocking_pin, 2 threads", TDICT_MODE_NON_BLOCKING_PIN, 2},
-    {"non_blocking_pin, 4 threads", TDICT_MODE_NON_BLOCKING_PIN, 4},
-    {"non_blocking_pin, 8 threads", TDICT_MODE_NON_BLOCKING_PIN, 8},
-    {"non_blocking_pin, auto", TDICT_MODE_NON_BLOCKING_PIN, -1},
-};
+/* The works, which are measured in turn. */
+enum { LINE, DRIVER, FIRST_WAY, MOST_WAYS = 64, MOST_WORKS = FIRST_WAY + MOST_WAYS };
+
+static const struct {
+  const char *name;
+  int32_t mode;
+} modes[] = {{"auto", TDICT_MODE_AUTO},
+             {"blocking", TDICT_MODE_BLOCKING},
+             {"non_blocking", TDICT_MODE_NON_BLOCKING},
+             {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN}};
+enum { MODES = sizeof modes / sizeof *modes };
 
 typedef struct to_device_job {
   to_device_options options;
@@ -43,7 +55,9 @@ typedef struct to_device_job {
   check_source source;
   raw_address raw_destination; /* cuda: destination of the driver copies */
   size_t total_bytes;
-  bench_samples works[WORKS]; /* LINE has no samples on the cpu; DRIVER only has samples on cuda */
+  to_device_way ways[MOST_WAYS];
+  int num_ways;
+  bench_samples works[MOST_WORKS]; /* LINE has no samples on the cpu; DRIVER only has samples on cuda */
   bench_bar bar;
   int64_t turn; /* number of the current turn, counted from 1 and including warm-ups */
   int verified_ways;
@@ -52,36 +66,118 @@ typedef struct to_device_job {
 
 enum { FULL_LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000 };
 
+/* Calls `read` for each part of a list that commas separate, and adds the result to the list. */
+static void parse_list(struct argp_state *state, const char *text, int_list *list, const char *option,
+                       bool (*read)(const char *part, int32_t *out)) {
+  char part[32];
+  for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+    snprintf(part, sizeof part, "%.*s", (int)strcspn(at, ","), at);
+    if (list->count == MOST_LIST || !read(part, &list->values[list->count]))
+      argp_error(state, "%s: '%s' is not one of the values in --help, or one too many", option, part);
+    else
+      list->count++;
+  }
+}
+
+static bool read_mode(const char *part, int32_t *out) {
+  for (int i = 0; i < MODES; i++) {
+    if (strcmp(part, modes[i].name) != 0) continue;
+    *out = modes[i].mode;
+    return true;
+  }
+  return false;
+}
+
+static bool read_threads(const char *part, int32_t *out) {
+  int64_t number = -1;
+  const bool good = strcmp(part, "auto") == 0 || bench_parse_number(part, 0, 4096, &number);
+  *out = (int32_t)number;
+  return good;
+}
+
+static void parse_modes(struct argp_state *state, const char *text, void *to) {
+  parse_list(state, text, to, "--mode", read_mode);
+}
+
+static void parse_threads(struct argp_state *state, const char *text, void *to) {
+  parse_list(state, text, to, "--threads", read_threads);
+}
+
+static const char *mode_name(int32_t mode) {
+  int i = 0;
+  while (modes[i].mode != mode) i++;
+  return modes[i].name;
+}
+
+static void add_way(to_device_job *job, int32_t mode, int32_t threads) {
+  to_device_way *way = &job->ways[job->num_ways++];
+  *way = (to_device_way){.mode = mode, .threads = threads};
+  if (threads < 0)
+    snprintf(way->name, sizeof way->name, "%s", mode_name(mode));
+  else
+    snprintf(way->name, sizeof way->name, "%s, %d threads", mode_name(mode), (int)threads);
+}
+
+/* Lists the ways: those of --mode and --threads, or by default every mode, and the last one with several threads. */
+static void list_ways(to_device_job *job) {
+  static const int32_t counts[] = {0, 1, 2, 4, 8};
+  int_list *some = &job->options.modes, *threads = &job->options.threads;
+  if (!some->count && !threads->count) {
+    for (int i = 0; i < MODES; i++) add_way(job, modes[i].mode, -1);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) add_way(job, TDICT_MODE_NON_BLOCKING_PIN, counts[i]);
+    return;
+  }
+  if (!some->count) some->values[some->count++] = TDICT_MODE_AUTO;
+  if (!threads->count) threads->values[threads->count++] = -1;
+  for (int m = 0; m < some->count; m++)
+    for (int t = 0; t < threads->count && job->num_ways < MOST_WAYS; t++)
+      add_way(job, some->values[m], threads->values[t]);
+}
+
 static void check_options(struct argp_state *state, void *input) {
-  const to_device_options *o = input;
+  to_device_options *o = input;
+  const bool is_tree = o->leaves >= 0 || o->leaf_bytes >= 0 || o->common.full || o->values.dtype != TDICT_F32;
+  if (o->batch && is_tree)
+    argp_error(state, "--leaves, --leaf-bytes, --dtype and --full describe another tree than --batch");
+  if (o->batch) return;
+  if (o->leaves < 0) o->leaves = FULL_LEAVES;
   options_check_values(state, &o->values, o->leaf_bytes < 0 ? SMALL_LEAF_BYTES : o->leaf_bytes);
 }
 
 static bool on_cpu(const to_device_job *job) { return job->place.device.type == TDICT_DEVICE_CPU; }
 
+static bool make_source(to_device_job *job) {
+  to_device_options *o = &job->options;
+  size_t total;
+  if (o->batch) return batch_make(&job->source, o->batch, o->values.most);
+  if (o->leaf_bytes < 0)
+    o->leaf_bytes = o->common.full || place_is_gpu(&job->place) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
+  if (__builtin_mul_overflow((size_t)o->leaves, (size_t)o->leaf_bytes, &total)) {
+    bench_print_error("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", o->leaves, o->leaf_bytes);
+    return false;
+  }
+  const check_group group = {o->leaves, (size_t)o->leaf_bytes};
+  return check_source_make_of(&job->source, &o->values, &group, NULL);
+}
+
 static bool open_job(to_device_job *job) {
   to_device_options *o = &job->options;
   bench_place *p = &job->place;
   if (o->staging_bytes > 0) p->staging_bytes = (size_t)o->staging_bytes;
-  if (!bench_samples_reserve(job->works, WORKS, (int)o->common.repeats) || !place_open(p, o->common.device))
+  list_ways(job);
+  if (!bench_samples_reserve(job->works, FIRST_WAY + job->num_ways, (int)o->common.repeats) ||
+      !place_open(p, o->common.device) || !make_source(job))
     return false;
-  if (o->leaf_bytes < 0) o->leaf_bytes = o->common.full || place_is_gpu(p) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
-  if (__builtin_mul_overflow((size_t)o->leaves, (size_t)o->leaf_bytes, &job->total_bytes)) {
-    bench_print_error("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", o->leaves, o->leaf_bytes);
-    return false;
-  }
-  if (place_is_gpu(p) &&
-      !check_driver(p->check.raw, "the driver", raw_alloc(p->check.raw, job->total_bytes, &job->raw_destination)))
-    return false;
-  const check_group group = {o->leaves, (size_t)o->leaf_bytes};
-  return check_source_make_of(&job->source, &o->values, &group, NULL);
+  job->total_bytes = job->source.total_bytes;
+  return !place_is_gpu(p) ||
+         check_driver(p->check.raw, "the driver", raw_alloc(p->check.raw, job->total_bytes, &job->raw_destination));
 }
 
 static void close_job(to_device_job *job) {
   check_source_free(&job->source);
   if (job->raw_destination) (void)raw_free(job->place.check.raw, job->raw_destination);
   place_close(&job->place);
-  bench_samples_free(job->works, WORKS);
+  bench_samples_free(job->works, MOST_WORKS);
 }
 
 static tdict_transfer_options way_options(const to_device_job *job, const to_device_way *way) {
@@ -93,15 +189,19 @@ static tdict_transfer_options way_options(const to_device_job *job, const to_dev
 /* Fills the source with new bytes, makes one transfer and verifies it. With old bytes, a result in reused memory could
  * be right although nothing was copied. */
 static int verify_way(to_device_job *job, int w) {
-  const to_device_way *way = &ways[w];
+  to_device_way *way = &job->ways[w];
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
   check_source *s = &job->source;
   check_poison poison;
   scoped_tree result = NULL;
-  const tdict_transfer_options o = way_options(job, way);
-  check_source_seed(s, (uint64_t)job->options.seed * WAYS + (uint64_t)w);
+  tdict_transfer_options o = way_options(job, way);
+  o.stats = &stats;
+  check_source_seed(s, (uint64_t)job->options.seed * MOST_WAYS + (uint64_t)w);
   if (!check_poison_result(&job->place.check, s, &poison)) return BENCH_FAILED;
-  bench_progress("verifying way %d of %d", w + 1, (int)WAYS);
+  bench_progress("verifying way %d of %d", w + 1, job->num_ways);
   if (!place_move(&job->place, s->tree, &o, way->name, &result)) return BENCH_FAILED;
+  way->used = stats.num_threads;
+  way->wire_bytes = stats.wire_bytes;
   if (job->options.corrupt) s->data[s->leaves / 2][s->bytes[s->leaves / 2] * 2 / 3] ^= 0x10;
   int answer = check_result(&job->place.check, s, result, &poison, &job->poisoned_bytes);
   if (answer == BENCH_OK && on_cpu(job) && result != s->tree) {
@@ -115,7 +215,7 @@ static int verify_way(to_device_job *job, int w) {
 
 static int verify_ways(to_device_job *job) {
   int answer = BENCH_OK;
-  for (int w = 0; w < WAYS && answer == BENCH_OK; w++) answer = verify_way(job, w);
+  for (int w = 0; w < job->num_ways && answer == BENCH_OK; w++) answer = verify_way(job, w);
   bench_progress_end();
   if (answer == BENCH_OK && job->options.corrupt) {
     /* On the cpu, the result is the source itself, so the change cannot be found. */
@@ -142,23 +242,27 @@ static bool measure_once(void *user, int work, double *seconds) {
     return !place_is_gpu(p) || check_driver(p->check.raw, "the driver's copies",
                                             place_copy_leaves(p, &job->source, job->raw_destination, true, seconds));
   const bool keep = job->turn > o->warmups;
-  bench_bar_show(&job->bar, (double)(job->turn - 1) + (double)w / WAYS, "%s %" PRId64 " of %" PRId64 ", way %d of %d",
-                 keep ? "repetition" : "warm-up", keep ? job->turn - o->warmups : job->turn,
-                 keep ? o->common.repeats : o->warmups, w + 1, (int)WAYS);
-  const tdict_transfer_options options = way_options(job, &ways[w]);
-  return place_move_timed(p, job->source.tree, &options, ways[w].name, seconds);
+  bench_bar_show(&job->bar, (double)(job->turn - 1) + (double)w / job->num_ways,
+                 "%s %" PRId64 " of %" PRId64 ", way %d of %d", keep ? "repetition" : "warm-up",
+                 keep ? job->turn - o->warmups : job->turn, keep ? o->common.repeats : o->warmups, w + 1,
+                 job->num_ways);
+  const tdict_transfer_options options = way_options(job, &job->ways[w]);
+  const bench_usage begin = bench_usage_now();
+  if (!place_move_timed(p, job->source.tree, &options, job->ways[w].name, seconds)) return false;
+  if (keep) bench_samples_use(&job->works[work], begin);
+  return true;
 }
 
 static bool measure_ways(to_device_job *job) {
   const int warmups = (int)job->options.warmups, repeats = (int)job->options.common.repeats;
   job->bar = bench_bar_start(warmups + repeats);
-  const bool good = bench_measure_in_turn(job->works, WORKS, warmups, repeats, measure_once, job);
+  const bool good = bench_measure_in_turn(job->works, FIRST_WAY + job->num_ways, warmups, repeats, measure_once, job);
   bench_progress_end();
   return good;
 }
 
 static bool write_trace(to_device_job *job) {
-  static const to_device_way way = {"auto", TDICT_MODE_AUTO, -1};
+  static const to_device_way way = {.mode = TDICT_MODE_AUTO, .threads = -1, .name = "auto"};
   tdict_error err;
   tdict_tree *result = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -176,25 +280,33 @@ static bool write_trace(to_device_job *job) {
 
 static table_row make_way_row(const to_device_job *job, int w) {
   const bench_samples *works = job->works;
-  return (table_row){ways[w].name,     &works[FIRST_WAY + w], &works[DRIVER], &works[LINE],
-                     job->total_bytes, job->place.line_bytes, !on_cpu(job)};
+  return (table_row){job->ways[w].name, &works[FIRST_WAY + w], &works[DRIVER], &works[LINE],
+                     job->total_bytes,  job->place.line_bytes, !on_cpu(job)};
 }
 
 static void print_head(const to_device_job *job) {
   char what[160], total[32];
-  snprintf(what, sizeof what, "%" PRId64 " leaves of %" PRId64 " bytes, %s of %s in ordinary memory%s",
-           job->options.leaves, job->options.leaf_bytes,
-           bench_format_bytes((double)job->total_bytes, total, sizeof total),
-           tdict_dtype_name(job->options.values.dtype), job->options.narrow ? ", narrow" : "");
+  bench_format_bytes((double)job->total_bytes, total, sizeof total);
+  if (job->options.batch)
+    snprintf(what, sizeof what, "%" PRId64 " leaves, %s in ordinary memory, of %.80s%s", job->source.leaves, total,
+             job->options.batch, job->options.narrow ? ", narrow" : "");
+  else
+    snprintf(what, sizeof what, "%" PRId64 " leaves of %" PRId64 " bytes, %s of %s in ordinary memory%s",
+             job->options.leaves, job->options.leaf_bytes, total, tdict_dtype_name(job->options.values.dtype),
+             job->options.narrow ? ", narrow" : "");
   table_print_head(&job->place, "to-device", what);
   fflush(stdout);
 }
 
-static void print_table(const to_device_job *job) {
-  table_print_columns();
-  for (int w = 0; w < WAYS; w++) {
-    table_row row = make_way_row(job, w);
-    table_print_row(&row);
+static void print_table(to_device_job *job) {
+  bench_table table;
+  table_begin(&table, &job->sink, "mode|threads|used|" TABLE_TIMES);
+  for (int w = 0; w < job->num_ways; w++) {
+    const table_row row = make_way_row(job, w);
+    table_text(&table, mode_name(job->ways[w].mode));
+    table_threads(&table, job->ways[w].threads);
+    table_number(&table, "%.0f", job->ways[w].used);
+    table_put_times(&table, &row);
   }
 }
 
@@ -202,11 +314,13 @@ static void print_way_notes(const to_device_job *job) {
   char text[32];
   double total = (double)job->total_bytes;
   printf("\n");
-  bench_print_text("Median of %" PRId64 " after %" PRId64
-                   " warm-ups, rows in turn; spread: slowest minus fastest. The result is "
-                   "made and released within the time.",
+  bench_print_text("Median, p10 and p90 of %" PRId64 " after %" PRId64
+                   " warm-ups, rows in turn. The result is made and "
+                   "released within the time. Threads: num_threads; used: the threads that copied. Processors: "
+                   "processor time of the process divided by the elapsed time.",
                    job->options.common.repeats, job->options.warmups);
-  if (job->works[DRIVER].count) bench_print_text("Driver: a loop of plain driver copies, leaf by leaf.");
+  if (job->works[DRIVER].count)
+    bench_print_text("To driver: the median divided by the time of a loop of plain driver copies, leaf by leaf.");
   if (job->works[LINE].count)
     bench_print_text("Line: one driver copy from one pinned buffer%s.",
                      place_is_gpu(&job->place) ? "" : "; SIMULATED: the library's copy of one pinned leaf");
@@ -221,17 +335,21 @@ static void print_way_notes(const to_device_job *job) {
                      text, job->verified_ways, 100 * (double)job->poisoned_bytes / (total * job->verified_ways));
 }
 
-static int write_record(const to_device_job *job, int argc, char **argv) {
+static int write_record(to_device_job *job, int argc, char **argv) {
   const to_device_options *o = &job->options;
   json_t *record = place_record(&job->place, "to-device", argc, argv), *rows = json_array();
   json_object_set_new(record, "work",
-                      json_pack("{s:I, s:s, s:I, s:b, s:I, s:I, s:I}", "leaves", (json_int_t)o->leaves, "dtype",
-                                tdict_dtype_name(o->values.dtype), "max_value", (json_int_t)o->values.most, "narrow",
-                                (int)o->narrow, "leaf_bytes", (json_int_t)o->leaf_bytes, "warmups",
+                      json_pack("{s:I, s:s, s:I, s:b, s:I, s:I, s:I}", "leaves", (json_int_t)job->source.leaves,
+                                "dtype", tdict_dtype_name(o->values.dtype), "max_value", (json_int_t)o->values.most,
+                                "narrow", (int)o->narrow, "leaf_bytes", (json_int_t)o->leaf_bytes, "warmups",
                                 (json_int_t)o->warmups, "seed", (json_int_t)o->seed));
-  for (int w = 0; w < WAYS; w++) {
+  if (o->batch) json_object_set_new(json_object_get(record, "work"), "batch", json_string(o->batch));
+  for (int w = 0; w < job->num_ways; w++) {
     table_row row = make_way_row(job, w);
-    json_t *one = json_pack("{s:s, s:I}", "row", row.name, "verified_bytes", (json_int_t)job->total_bytes);
+    json_t *one =
+        json_pack("{s:s, s:s, s:i, s:i, s:I, s:I}", "row", row.name, "mode", mode_name(job->ways[w].mode),
+                  "num_threads", (int)job->ways[w].threads, "threads_used", (int)job->ways[w].used, "wire_bytes",
+                  (json_int_t)job->ways[w].wire_bytes, "verified_bytes", (json_int_t)job->total_bytes);
     table_record_row(one, &row);
     json_array_append_new(rows, one);
   }
@@ -243,16 +361,27 @@ static int run_to_device(int argc, char **argv) {
   static const char doc[] =
       "Copies a tree of pageable tensors to a device in every mode, verifies every byte, and compares the times with "
       "those of plain driver calls."
-      "\vExample:\n  tdict-bench to-device --device auto --json run.json\n\n" EXIT_TEXT;
+      "\vExamples:\n  tdict-bench to-device --json run.json\n"
+      "  tdict-bench to-device --batch \"obs:u8[64,3,84,84] reward:f32[64]\" --mode auto,blocking --csv\n\n" EXIT_TEXT;
   to_device_job job;
   memset(&job, 0, sizeof job);
-  job.options = (to_device_options){
-      {"auto", false, false, NULL, 7}, FULL_LEAVES, -1, -1, 2, 1, false, false, {TDICT_F32, 0}, NULL};
+  job.options = (to_device_options){.common = {.device = "auto", .repeats = 7},
+                                    .leaves = -1,
+                                    .leaf_bytes = -1,
+                                    .staging_bytes = -1,
+                                    .warmups = 2,
+                                    .seed = 1,
+                                    .values = {TDICT_F32, 0}};
   to_device_options *o = &job.options;
   const bench_option options[] = {
       DEVICE_OPTION(&o->common.device),
       RECORD_OPTIONS(&o->common),
       VALUES_OPTIONS(&o->values),
+      TEXT_OPTION("batch", 0, "TEXT|FILE", &o->batch, BATCH_HELP),
+      PARSED_OPTION("mode", 'm', "LIST", &o->modes, parse_modes,
+                    "auto, blocking, non_blocking and non_blocking_pin, separated by commas (default: all)"),
+      PARSED_OPTION("threads", 't', "LIST", &o->threads, parse_threads,
+                    "values of num_threads, separated by commas, such as auto,0,4 (default: auto)"),
       NUMBER_OPTION("leaves", 'n', "N", &o->leaves, 1, 10000000, "number of leaves (default 1000)"),
       NUMBER_OPTION("leaf-bytes", 'b', "BYTES", &o->leaf_bytes, 1, INT64_C(1) << 40,
                     "size of a leaf, a multiple of the element size (default 4000000 on a GPU, 100000 elsewhere)"),
@@ -270,7 +399,7 @@ static int run_to_device(int argc, char **argv) {
       {0}};
   if (options_parse(argc, argv, doc, options, check_options, o) != BENCH_OK) return BENCH_USAGE;
   int answer = BENCH_FAILED;
-  if (bench_sink_open(&job.sink, job.options.common.json) &&
+  if (bench_sink_open(&job.sink, &job.options.common.outputs) &&
       (!job.options.trace || bench_can_write(job.options.trace)) && open_job(&job)) {
     print_head(&job);
     answer = verify_ways(&job);

@@ -22,13 +22,15 @@ static const size_t out_sizes[SIZES] = {
 static const double clearly = 0.98; /* a setting becomes the best if its time is below this fraction of the best time */
 
 typedef struct tune_options {
-  const char *device, *out, *json;
+  const char *device, *out;
+  bench_outputs outputs;
   int64_t max_bytes, repeats, seconds;
 } tune_options;
 typedef struct tune_job {
   tune_options o;
   bench_place place;
   tdict_tuning table; /* the resulting table */
+  bench_table columns;
   int64_t tried;
   double begin, weight, done; /* start time; total weight of all sizes; weight of the sizes up to the current one */
   int num_sizes, num_cut;     /* all sizes; sizes whose search the time limit cut short */
@@ -154,10 +156,16 @@ static void show_row(const tune_size *s, const tune_best *best, double built_in)
   const tdict_tuning_row *r = &best->row;
   const char *name = s->direction == TDICT_TUNING_IN ? "in" : "out_new";
   bench_progress_end();
-  printf("%-7s %11zu %9.3f %7.2f %9.3f %7d %9zu %9zu %5d %9d %6d\n", name, s->bytes, best->seconds * 1e3,
-         (double)s->bytes / best->seconds / 1e9, built_in * 1e3, (int)r->workers, r->chunk_bytes, r->first_bytes,
-         (int)r->slots, (int)r->streaming, (int)r->caller);
-  fflush(stdout);
+  bench_table *t = &s->job->columns;
+  const double settings[] = {r->workers, (double)r->chunk_bytes, (double)r->first_bytes,
+                             r->slots,   r->streaming,           r->caller};
+  table_text(t, name);
+  table_number(t, "%.0f", (double)s->bytes);
+  table_ms(t, best->seconds);
+  table_number(t, "%.2f", (double)s->bytes / best->seconds / 1e9);
+  table_ms(t, built_in);
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) table_number(t, "%.0f", settings[i]);
+  table_end_row(t);
   json_array_append_new(s->job->rows,
                         json_pack("{s:s, s:I, s:f, s:f, s:i, s:I, s:I, s:i, s:i, s:i}", "direction", name, "bytes",
                                   (json_int_t)s->bytes, "seconds", best->seconds, "built_in_seconds", built_in,
@@ -260,7 +268,7 @@ static bool write_table(const tune_job *job, const char *machine) {
 static int run_tune(tune_job *job, int argc, char **argv) {
   char cpu[128], machine[TDICT_TUNING_MACHINE];
   bench_sink sink;
-  if (!bench_can_write(job->o.out) || !bench_sink_open(&sink, job->o.json)) return BENCH_FAILED;
+  if (!bench_can_write(job->o.out) || !bench_sink_open(&sink, &job->o.outputs)) return BENCH_FAILED;
   if (!place_open_device(&job->place, job->o.device, "tune")) return BENCH_FAILED;
   bool gpu = place_is_gpu(&job->place);
   snprintf(machine, sizeof machine, "%.100s, %d processors, %.80s", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count(),
@@ -271,8 +279,8 @@ static int run_tune(tune_job *job, int argc, char **argv) {
   bench_print_text("%d sizes, %" PRId64 " transfers for each setting: takes about %" PRId64 " s at most (--seconds)",
                    job->num_sizes, job->o.repeats + 1, job->o.seconds);
   job->begin = bench_now();
-  printf("%-7s %11s %9s %7s %9s %7s %9s %9s %5s %9s %6s\n", "", "bytes", "ms", "GB/s", "built-in", "workers", "chunk",
-         "first", "slots", "streaming", "caller");
+  table_begin(&job->columns, &sink,
+              "direction|     bytes|median ms|GB/s|built-in|workers|chunk|first|slots|streaming|caller");
   job->table = tdict_tuning_default(); /* rows that are not measured keep the built-in values */
   int answer = tune_direction(job, TDICT_TUNING_IN);
   if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT_NEW);
@@ -288,12 +296,13 @@ int tune_main(int argc, char **argv) {
       "the file for tdict_context_options.tuning_file."
       "\v" EXIT_TEXT;
   static tune_job job;
-  job.o = (tune_options){"auto", "tdict.tuning", NULL, INT64_C(1) << 30, 7, 60};
+  job.o = (tune_options){
+      .device = "auto", .out = "tdict.tuning", .max_bytes = INT64_C(1) << 30, .repeats = 7, .seconds = 60};
   tune_options *o = &job.o;
   const bench_option options[] = {
       DEVICE_OPTION(&o->device),
       TEXT_OPTION("output", 'o', "FILE", &o->out, "name of the tuning file (default tdict.tuning)"),
-      JSON_OPTION(&o->json, "the measurements"),
+      OUTPUT_OPTIONS(&o->outputs, "the measurements"),
       NUMBER_OPTION("repeat", 'r', "N", &o->repeats, 1, 1000, "transfers for each setting (default 7)"),
       NUMBER_OPTION("seconds", 's', "N", &o->seconds, 1, 86400,
                     "time limit in seconds (default 60); the search of each size gets a part of it"),

@@ -144,7 +144,7 @@ int worker_main(int argc, char **argv) {
   static const char doc[] =
       "Measures rows on request: reads JSON lines from standard input and writes JSON lines to standard output. "
       "bench/peers/compare starts it.";
-  worker_options o = {{"auto", false, false, NULL, 1}, false, 0, 0};
+  worker_options o = {{.device = "auto", .repeats = 1}, false, 0, 0};
   const bench_option options[] = {
       DEVICE_OPTION(&o.common.device),
       SIZE_OPTIONS(&o.common),
