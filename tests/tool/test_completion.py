@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import support
-from support import equal
+from support import equal, write_file
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools/completion/tdict"
 
@@ -24,7 +24,7 @@ def complete(*words):
             'printf "%s\\n" "${COMPREPLY[@]}"')
     done = subprocess.run(["bash", "--norc", "-c", text], capture_output=True, text=True)
     equal((done.returncode, done.stderr), (0, ""))
-    return done.stdout.split()
+    return [line for line in done.stdout.split("\n") if line]
 
 
 def tool_completes_commands():
@@ -43,6 +43,35 @@ def tool_completes_options():
     equal(complete("convert", "--format", "=", "n"), ["npy", "npz"])
     equal(complete("convert", "--format", "n"), ["npy", "npz"])
     equal(complete("inspect", "--sort", ""), ["bytes", "name"])
+
+
+def tool_completes_values():
+    equal(complete("inspect", "-s", "b"), ["bytes"])
+    equal(complete("bench-load", "--device", "c"), ["cpu", "cuda:0"])
+    equal(complete("bench-load", "-d", "s"), ["sim"])
+    equal(complete("to-device", "--mode", "non_blocking_"), ["non_blocking_pin"])
+    equal(complete("to-device", "--mode", "auto,b"), ["auto,blocking"])
+    equal(complete("to-device", "--mode", "=", "auto,blocking,au"), ["auto,blocking,auto"])
+    equal(complete("to-device", "-t", "au"), ["auto"])
+    equal(complete("load", "--work", "m"), ["mixed", "many"])
+    equal(complete("loader", "-w", "tokens"), ["tokens", "tokens16"])
+    open("samples.bin", "w").close()
+    equal(complete("loader", "-f", "s"), ["samples.bin"])  # here, -f takes a file
+
+
+def tool_completes_keys():
+    write_file("one.safetensors", {name: ("U8", [1], b"\1") for name in ("obs.pixels", "obs.state", "$(touch ran)", "a b", "w")})
+    equal(sorted(complete("cat", "one.safetensors", "")), sorted(["obs.pixels", "obs.state", r"\$\(touch\ ran\)", r"a\ b", "w"]))
+    equal(complete("cat", "one.safetensors", "obs.p"), ["obs.pixels"])
+    equal(complete("cat", "--head", "3", "one.safetensors", "obs.s"), ["obs.state"])
+    equal(complete("cat", "one.safetensors", "--ra"), ["--raw"])
+    equal(complete("cat", "one.safetensors", "w", "one"), ["one.safetensors"])
+    equal(complete("convert", "one.safetensors", "--keys", "obs.p"), ["obs.pixels"])
+    equal(complete("convert", "one.safetensors", "-k", "w"), ["w"])
+    equal(complete("inspect", "one.safetensors", "one"), ["one.safetensors"])
+    open("none.bin", "w").close()
+    equal(complete("cat", "none.bin", "n"), ["none.bin"])
+    assert not os.path.exists("ran")
 
 
 def tool_completes_files():
