@@ -154,7 +154,7 @@ static int run(int argc, char **argv) {
       tool_input_child,
       NULL,
       NULL};
-  options o = {.input = {tdict_open_options_default(), {"PATH"}, {NULL}}, .num_threads = -1, .num_calls = 5};
+  options o = {.input = {.open = tdict_open_options_default(), .names = {"PATH"}}, .num_threads = -1, .num_calls = 5};
   static result r; /* too large for the stack */
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   return bench(&o, &r);

@@ -197,7 +197,7 @@ static int run(int argc, char **argv) {
       tool_input_child,
       NULL,
       NULL};
-  options o = {.input = {tdict_open_options_default(), {"PATH", "KEY"}, {NULL}}, .most = MOST_ELEMENTS};
+  options o = {.input = {.open = tdict_open_options_default(), .names = {"PATH", "KEY"}}, .most = MOST_ELEMENTS};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   tdict_tree *tree = tool_open(o.input.arguments[0], &o.input.open);
   if (!tree) return TOOL_FAILED;

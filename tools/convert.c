@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "progress.h"
+#include "tdict/convert.h"
 #include "tool.h"
 
 typedef struct options {
@@ -12,6 +13,7 @@ typedef struct options {
   tdict_save_options save;
   const char **keys; /* of --keys; owned */
   size_t num_keys;
+  tdict_dtype dtype; /* of --dtype; 0: none */
 } options;
 
 /* The signal that asks the program to end, or 0. */
@@ -73,6 +75,29 @@ static tdict_file_format parse_format(struct argp_state *state, const char *text
   return TDICT_FORMAT_AUTO;
 }
 
+static tdict_dtype parse_dtype(struct argp_state *state, const char *text) {
+  static const tdict_dtype floats[] = {TDICT_F64, TDICT_F32, TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2};
+  for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++)
+    if (strcmp(text, tdict_dtype_name(floats[i])) == 0) return floats[i];
+  argp_error(state,
+             "--dtype: '%s' is unknown, wanted float64, float32, float16, bfloat16, float8_e4m3fn or float8_e5m2",
+             text);
+  return 0;
+}
+
+/* Replaces the tree with a tree whose floats have the dtype of --dtype. */
+static tdict_status convert_floats(const options *o, tdict_tree **tree, tdict_error *err) {
+  tdict_tree *converted = NULL;
+  tdict_dtype_options floats = tdict_dtype_options_default();
+  if (!o->dtype) return TDICT_OK;
+  floats.floats_only = true;
+  const tdict_status status = tdict_to_dtype(*tree, o->dtype, &floats, NULL, &converted, err);
+  if (status != TDICT_OK) return status;
+  tdict_release(*tree);
+  *tree = converted;
+  return TDICT_OK;
+}
+
 static void add_key(options *o, const char *key) {
   const char **keys = realloc(o->keys, (o->num_keys + 1) * sizeof *keys);
   if (!keys) exit(tool_fail_memory());
@@ -99,6 +124,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   case 'a':
     o->input.open.add_prefix = arg;
     return 0;
+  case 'd':
+    o->dtype = parse_dtype(state, arg);
+    return 0;
   case 'p':
     o->save.without_structure = true;
     return 0;
@@ -119,6 +147,11 @@ static int convert(options *o) {
     o->save.metadata = metadata;
   else if (metadata && tdict_num_keys(metadata) > (size_t)tdict_has(metadata, "format"))
     fprintf(stderr, "tdict: %s: the metadata is left out; only safetensors files hold metadata\n", out);
+  if (convert_floats(o, &tree, &err) != TDICT_OK) {
+    tdict_release(metadata);
+    tdict_release(tree);
+    return tool_fail(in, &err);
+  }
   progress p = progress_start("convert", tdict_bytes(tree));
   o->save.progress = show;
   o->save.user = &p;
@@ -143,6 +176,8 @@ static int run(int argc, char **argv) {
       {"keys", 'k', "KEY", 0, "convert only this entry, with all entries below it; may be repeated", 0},
       {"strip-prefix", 's', "PATH", 0, "remove this path from the start of keys", 0},
       {"add-prefix", 'a', "PATH", 0, "add this path before all keys, after --strip-prefix", 0},
+      {"dtype", 'd', "DTYPE", 0,
+       "convert floats to float64, float32, float16, bfloat16, float8_e4m3fn or float8_e5m2; other tensors stay", 0},
       {"plain", 'p', NULL, 0, "leave out TensorDict's entry, which holds batch sizes, text and numbers", 0},
       {0}};
   static const struct argp argp = {
@@ -155,7 +190,8 @@ static int run(int argc, char **argv) {
       tool_input_child,
       NULL,
       NULL};
-  options o = {.input = {tdict_open_options_default(), {"IN", "OUT"}, {NULL}}, .save = tdict_save_options_default()};
+  options o = {.input = {.open = tdict_open_options_default(), .names = {"IN", "OUT"}},
+               .save = tdict_save_options_default()};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   o.input.open.keys = o.keys;
   o.input.open.num_keys = o.num_keys;

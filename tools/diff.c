@@ -15,14 +15,15 @@ enum { DIFF_EQUAL = 0, DIFF_DIFFERENT = 1, DIFF_TROUBLE = 2 };
 
 typedef struct options {
   tool_input input;
-  bool json;
+  bool json, has_tolerance;
+  double rtol, atol;
 } options;
 
 /* The comparison of all elements of two tensors. */
 typedef struct element_counts {
-  int64_t differing; /* elements with different bits */
+  int64_t differing; /* elements that differ */
   int64_t with_nan;  /* differing elements of which one is NaN, or both */
-  double largest;    /* the largest |a - b| of two elements without NaN */
+  double largest;    /* the largest |a - b| of two differing elements without NaN */
 } element_counts;
 
 typedef struct comparison {
@@ -75,6 +76,21 @@ static double distance(tdict_dtype dtype, const void *a, const void *b) {
   return fabs(*x - *y);
 }
 
+/* Returns whether two elements with different bits count as equal, because of --rtol and --atol. */
+static bool is_near(const options *o, tdict_dtype dtype, const void *a, const void *b, double found) {
+  if (!o->has_tolerance) return false;
+  const double *x = a, *y = b;
+  double size = 0; /* of b */
+  if (dtype == TDICT_I64)
+    size = fabs((double)*(const int64_t *)b);
+  else if (dtype == TDICT_U64)
+    size = (double)*(const uint64_t *)b;
+  else
+    size = dtype == TDICT_C128 ? hypot(y[0], y[1]) : fabs(y[0]);
+  if (dtype == TDICT_F64 && isnan(x[0]) && isnan(y[0])) return true;
+  return isfinite(found) && found <= o->atol + o->rtol * size;
+}
+
 /* Returns the dtype in which differences are computed. float64 holds every number of the smaller dtypes. */
 static tdict_dtype distance_dtype(tdict_dtype dtype) {
   if (dtype == TDICT_I64 || dtype == TDICT_U64) return dtype;
@@ -82,8 +98,8 @@ static tdict_dtype distance_dtype(tdict_dtype dtype) {
 }
 
 /* Compares two chunks of elements whose bytes differ. */
-static tdict_status compare_chunk(const tdict_tensor *a, const tdict_tensor *b, element_counts *counts,
-                                  tdict_error *err) {
+static tdict_status compare_chunk(const options *o, const tdict_tensor *a, const tdict_tensor *b,
+                                  element_counts *counts, tdict_error *err) {
   const tdict_dtype dtype = tdict_tensor_dtype(a), wide = distance_dtype(dtype);
   const size_t bytes = tdict_dtype_bytes(dtype), wide_bytes = tdict_dtype_bytes(wide);
   const unsigned char *x = tdict_tensor_const_data(a), *y = tdict_tensor_const_data(b);
@@ -94,8 +110,9 @@ static tdict_status compare_chunk(const tdict_tensor *a, const tdict_tensor *b, 
     const unsigned char *p = tdict_tensor_const_data(wide_a), *q = tdict_tensor_const_data(wide_b);
     for (size_t i = 0; i < (size_t)tdict_tensor_numel(a); i++) {
       if (memcmp(x + i * bytes, y + i * bytes, bytes) == 0) continue;
-      counts->differing++;
       const double found = distance(wide, p + i * wide_bytes, q + i * wide_bytes);
+      if (is_near(o, wide, p + i * wide_bytes, q + i * wide_bytes, found)) continue;
+      counts->differing++;
       if (found > counts->largest) counts->largest = found;
       counts->with_nan += isnan(found) != 0;
     }
@@ -105,7 +122,7 @@ static tdict_status compare_chunk(const tdict_tensor *a, const tdict_tensor *b, 
   return status;
 }
 
-static tdict_status compare_flat(const tdict_tensor *a, const tdict_tensor *b, element_counts *counts,
+static tdict_status compare_flat(const options *o, const tdict_tensor *a, const tdict_tensor *b, element_counts *counts,
                                  tdict_error *err) {
   const int64_t count = tdict_tensor_numel(a);
   const tdict_dtype dtype = tdict_tensor_dtype(a);
@@ -117,7 +134,7 @@ static tdict_status compare_flat(const tdict_tensor *a, const tdict_tensor *b, e
     tdict_tensor *part_a = NULL, *part_b = NULL;
     tdict_status status = elements_chunk(a, start, length, dtype, &part_a, err);
     if (status == TDICT_OK) status = elements_chunk(b, start, length, dtype, &part_b, err);
-    if (status == TDICT_OK) status = compare_chunk(part_a, part_b, counts, err);
+    if (status == TDICT_OK) status = compare_chunk(o, part_a, part_b, counts, err);
     tdict_tensor_release(part_b);
     tdict_tensor_release(part_a);
     if (status != TDICT_OK) return status;
@@ -132,7 +149,7 @@ static tdict_status compare_elements(comparison *c, const char *path, const tdic
   element_counts counts = {0};
   tdict_status status = elements_flatten(a, &flat_a, err);
   if (status == TDICT_OK) status = elements_flatten(b, &flat_b, err);
-  if (status == TDICT_OK) status = compare_flat(flat_a, flat_b, &counts, err);
+  if (status == TDICT_OK) status = compare_flat(c->options, flat_a, flat_b, &counts, err);
   if (status == TDICT_OK && counts.differing) {
     char text[160];
     const int64_t count = tdict_tensor_numel(a);
@@ -294,27 +311,52 @@ static int diff(const options *o, tdict_tree *const trees[2], tdict_tree *const 
   return c.num_differences ? DIFF_DIFFERENT : DIFF_EQUAL;
 }
 
+static double parse_tolerance(struct argp_state *state, const char *option, const char *text) {
+  char *end = NULL;
+  const double number = strtod(text, &end);
+  if (end == text || *end || !isfinite(number) || number < 0)
+    argp_error(state, "%s: '%s' is not a number, wanted 0 or more", option, text);
+  return number;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state) {
   options *o = state->input;
-  if (key != 'j') return tool_parse_nothing(key, arg, state);
-  o->json = true;
-  return 0;
+  switch (key) {
+  case 'j':
+    o->json = true;
+    return 0;
+  case 'r':
+    o->rtol = parse_tolerance(state, "--rtol", arg);
+    o->has_tolerance = true;
+    return 0;
+  case 'a':
+    o->atol = parse_tolerance(state, "--atol", arg);
+    o->has_tolerance = true;
+    return 0;
+  default:
+    return tool_parse_nothing(key, arg, state);
+  }
 }
 
 static int run(int argc, char **argv) {
-  static const struct argp_option table[] = {{"json", 'j', NULL, 0, "print JSON", 0}, {0}};
+  static const struct argp_option table[] = {
+      {"json", 'j', NULL, 0, "print JSON", 0},
+      {"rtol", 'r', "R", 0, "accept elements if |a - b| <= A + R * |b|, and two NaN (default: 0)", 0},
+      {"atol", 'a', "A", 0, "the same, for A (default: 0)", 0},
+      {0}};
   static const struct argp argp = {
       table,
       parse,
       "A B",
       "Compares the entries of the files or folders A and B: keys, batch sizes, dtypes, shapes and elements, and "
       "the metadata of two safetensors files. The order of keys does not count. Two elements differ if their bits "
-      "differ. The largest difference is the largest |a - b| of two elements of which neither is NaN.\v"
+      "differ, unless a tolerance is given. The largest difference is the largest |a - b| of two differing elements of "
+      "which neither is NaN.\v"
       "Exit status: 0 A and B are equal, 1 A and B differ, 2 a file cannot be read, or wrong usage.",
       tool_input_child,
       NULL,
       NULL};
-  options o = {.input = {tdict_open_options_default(), {"A", "B"}, {NULL}}};
+  options o = {.input = {.open = tdict_open_options_default(), .names = {"A", "B"}}};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   tdict_tree *trees[2] = {NULL, NULL}, *metadata[2] = {NULL, NULL};
   int status = DIFF_EQUAL;

@@ -27,6 +27,51 @@ tdict_status elements_chunk(const tdict_tensor *flat, int64_t start, int64_t cou
   return status;
 }
 
+/* Adds the summary of further elements. */
+static void merge(tdict_dtype dtype, tdict_tensor_summary *to, const tdict_tensor_summary *part) {
+  const double counted = (double)(to->num_elements - to->num_nans),
+               more = (double)(part->num_elements - part->num_nans);
+  const bool is_unsigned = (dtype & 0xffu) == 1;
+  if (more > 0 && counted > 0) {
+    to->mean = to->mean * (counted / (counted + more)) + part->mean * (more / (counted + more));
+    if (part->min < to->min) to->min = part->min;
+    if (part->max > to->max) to->max = part->max;
+    const int64_t low = part->min_integer, high = part->max_integer;
+    if (is_unsigned ? (uint64_t)low < (uint64_t)to->min_integer : low < to->min_integer) to->min_integer = low;
+    if (is_unsigned ? (uint64_t)high > (uint64_t)to->max_integer : high > to->max_integer) to->max_integer = high;
+  } else if (more > 0) {
+    to->mean = part->mean;
+    to->min = part->min;
+    to->max = part->max;
+  }
+  to->num_elements += part->num_elements;
+  to->num_nans += part->num_nans;
+  to->num_true += part->num_true;
+}
+
+tdict_status elements_summarize(const tdict_tensor *tensor, progress *p, uint64_t done, tdict_tensor_summary *out,
+                                tdict_error *err) {
+  enum { AT_ONCE = 1 << 23 };
+  const tdict_dtype dtype = tdict_tensor_dtype(tensor);
+  const int64_t count = tdict_tensor_numel(tensor);
+  progress_show(p, done);
+  if (count <= AT_ONCE) return tdict_tensor_get_summary(tensor, out, err);
+  tdict_tensor *flat = NULL;
+  tdict_status status = elements_flatten(tensor, &flat, err);
+  for (int64_t at = 0; at < count && status == TDICT_OK; at += AT_ONCE) {
+    tdict_tensor_summary part = tdict_tensor_summary_default();
+    tdict_tensor *chunk = NULL;
+    status = elements_chunk(flat, at, count - at < AT_ONCE ? count - at : AT_ONCE, dtype, &chunk, err);
+    if (status == TDICT_OK) status = tdict_tensor_get_summary(chunk, &part, err);
+    tdict_tensor_release(chunk);
+    if (status == TDICT_OK && at == 0) *out = part;
+    if (status == TDICT_OK && at > 0) merge(dtype, out, &part);
+    progress_show(p, done + (uint64_t)at * tdict_dtype_bytes(dtype));
+  }
+  tdict_tensor_release(flat);
+  return status;
+}
+
 tdict_dtype elements_wide_dtype(tdict_dtype dtype) {
   const bool is_small = dtype == TDICT_F16 || dtype == TDICT_BF16 || dtype == TDICT_F8E4M3 || dtype == TDICT_F8E5M2;
   return is_small ? TDICT_F32 : dtype;

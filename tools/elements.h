@@ -2,6 +2,8 @@
 #ifndef TDICT_TOOLS_ELEMENTS_H
 #define TDICT_TOOLS_ELEMENTS_H
 
+#include "progress.h"
+#include "tdict/debug.h"
 #include "tool.h"
 
 /* The number of elements that a command reads at once. */
@@ -14,6 +16,9 @@ tdict_status elements_flatten(const tdict_tensor *tensor, tdict_tensor **flat, t
  * *chunk. */
 tdict_status elements_chunk(const tdict_tensor *flat, int64_t start, int64_t count, tdict_dtype dtype,
                             tdict_tensor **chunk, tdict_error *err);
+/* Computes the summary of a tensor in host memory. Shows the bytes in `p`, which has `done` bytes before the tensor. */
+tdict_status elements_summarize(const tdict_tensor *tensor, progress *p, uint64_t done, tdict_tensor_summary *out,
+                                tdict_error *err);
 /* Returns the dtype to which cat and diff convert elements: float32 for smaller floats, else the dtype itself. */
 tdict_dtype elements_wide_dtype(tdict_dtype dtype);
 enum { ELEMENT_TEXT_BYTES = 96 };

@@ -6,6 +6,8 @@
 #include "elements.h"
 #include "json.h"
 #include "leaves.h"
+#include "progress.h"
+#include "shards.h"
 #include "tdict/debug.h"
 #include "tdict/path.h"
 
@@ -14,9 +16,27 @@ typedef enum sort_order { SORT_TREE, SORT_BYTES, SORT_NAME } sort_order;
 typedef struct options {
   tool_input input;
   tdict_tree *metadata; /* of a safetensors file; else NULL */
+  shard_list shards;
   sort_order sort;
   bool stats, json;
+  bool has_printed; /* an earlier path was shown */
 } options;
+
+/* Shows a bar while --stats reads the elements. */
+typedef struct stats_bar {
+  progress shown;
+  uint64_t done; /* bytes */
+} stats_bar;
+
+static stats_bar begin_bar(const options *o, const tdict_tree *tree) {
+  return (stats_bar){o->stats ? progress_start("inspect", tdict_bytes(tree)) : (progress){.is_shown = false}, 0};
+}
+
+static tdict_status summarize(stats_bar *bar, const leaf *l, tdict_tensor_summary *out, tdict_error *err) {
+  const tdict_status status = elements_summarize(l->tensor, &bar->shown, bar->done, out, err);
+  bar->done += l->bytes;
+  return status;
+}
 
 typedef struct totals {
   uint64_t tensors, values, elements, bytes;
@@ -115,6 +135,7 @@ static void add_stats(json *j, tdict_dtype dtype, const tdict_tensor_summary *s)
 typedef struct line {
   char *name; /* indented key, or path */
   char dtype[TDICT_DTYPE_TEXT_BYTES], shape[SHAPE_TEXT_BYTES], bytes[24], about[SHAPE_TEXT_BYTES + 16];
+  const char *shard; /* borrowed, or NULL */
 } line;
 
 /* Counts the characters of a printable text. */
@@ -145,7 +166,7 @@ static void format_value(const leaf *l, char *text, size_t bytes) {
   free(printable);
 }
 
-static bool make_line(const options *o, const leaf *l, line *out, tdict_error *err) {
+static bool make_line(const options *o, const leaf *l, stats_bar *bar, line *out, tdict_error *err) {
   char *key = NULL;
   *out = (line){0};
   if (o->sort == SORT_TREE) {
@@ -170,11 +191,11 @@ static bool make_line(const options *o, const leaf *l, line *out, tdict_error *e
   }
   leaf_dtype_text(l, out->dtype, sizeof out->dtype);
   snprintf(out->bytes, sizeof out->bytes, "%" PRIu64, l->bytes);
+  out->shard = shard_of(&o->shards, l);
   if (l->kind == LEAF_VALUE) format_value(l, out->about, sizeof out->about);
   if (l->tensor && o->stats) {
     tdict_tensor_summary s = tdict_tensor_summary_default();
-    if (tdict_tensor_get_summary(l->tensor, &s, err) != TDICT_OK)
-      return tool_fail(o->input.arguments[0], err) == TOOL_OK;
+    if (summarize(bar, l, &s, err) != TDICT_OK) return tool_fail(o->input.arguments[0], err) == TOOL_OK;
     format_stats(tdict_tensor_dtype(l->tensor), &s, out->about, sizeof out->about);
   }
   return true;
@@ -183,13 +204,14 @@ static bool make_line(const options *o, const leaf *l, line *out, tdict_error *e
 /* Prints the lines in columns. */
 static void print_lines(const line *lines, size_t count) {
   enum { WIDEST_NAME = 70, WIDEST_SHAPE = 30 };
-  int name = 0, dtype = 0, shape = 0, bytes = 0;
+  int name = 0, dtype = 0, shape = 0, bytes = 0, shard = 0;
   for (size_t i = 0; i < count; i++) {
     const int name_width = text_width(lines[i].name), shape_width = text_width(lines[i].shape);
     if (name_width > name && name_width <= WIDEST_NAME) name = name_width;
     if (shape_width > shape && shape_width <= WIDEST_SHAPE) shape = shape_width;
     if (text_width(lines[i].dtype) > dtype) dtype = text_width(lines[i].dtype);
     if (text_width(lines[i].bytes) > bytes) bytes = text_width(lines[i].bytes);
+    if (lines[i].shard && text_width(lines[i].shard) > shard) shard = text_width(lines[i].shard);
   }
   for (size_t i = 0; i < count; i++) {
     const line *l = &lines[i];
@@ -197,6 +219,7 @@ static void print_lines(const line *lines, size_t count) {
     fputs(l->name, stdout);
     if (l->dtype[0])
       printf("%*s  %-*s  %-*s  %*s", gap > 0 ? gap : 0, "", dtype, l->dtype, shape, l->shape, bytes, l->bytes);
+    if (l->shard) printf("  %-*s", l->about[0] ? shard : 0, l->shard);
     if (l->about[0]) printf("  %s", l->about);
     putchar('\n');
   }
@@ -241,9 +264,11 @@ static int print_text(const options *o, const tdict_tree *tree, const leaf_list 
   int status = TOOL_OK;
   tdict_error err;
   size_t made = 0;
+  stats_bar bar = begin_bar(o, tree);
   if (!lines || !path) status = tool_fail_memory();
   for (; status == TOOL_OK && made < list->count; made++)
-    if (!make_line(o, &list->items[made], &lines[made], &err)) status = TOOL_FAILED;
+    if (!make_line(o, &list->items[made], &bar, &lines[made], &err)) status = TOOL_FAILED;
+  progress_end(&bar.shown);
   if (status == TOOL_OK) {
     shape_text(tdict_batch_ndim(tree), tdict_batch_size(tree), batch, sizeof batch);
     printf(tdict_batch_ndim(tree) ? "%s  batch=%s\n" : "%s\n", path, batch);
@@ -258,7 +283,7 @@ static int print_text(const options *o, const tdict_tree *tree, const leaf_list 
 }
 
 /* Adds the members of an entry. Returns an exit status. */
-static int add_entry(json *j, const options *o, const leaf *l) {
+static int add_entry(json *j, const options *o, const leaf *l, stats_bar *bar) {
   char dtype[TDICT_DTYPE_TEXT_BYTES];
   const int64_t *shape = NULL;
   tdict_value value;
@@ -278,12 +303,13 @@ static int add_entry(json *j, const options *o, const leaf *l) {
   }
   if (l->ragged) json_add_integer(j, "rows", tdict_ragged_get_info(l->ragged).num_rows);
   json_add_unsigned(j, "bytes", l->bytes);
+  if (shard_of(&o->shards, l)) json_add_string(j, "shard", shard_of(&o->shards, l));
   if (l->kind == LEAF_VALUE && tdict_nontensor_get(l->values, 0, &value, NULL) == TDICT_OK)
     json_add_value(j, "value", &value);
   if (l->tensor && o->stats) {
     tdict_tensor_summary s = tdict_tensor_summary_default();
     tdict_error err;
-    if (tdict_tensor_get_summary(l->tensor, &s, &err) != TDICT_OK) return tool_fail(o->input.arguments[0], &err);
+    if (summarize(bar, l, &s, &err) != TDICT_OK) return tool_fail(o->input.arguments[0], &err);
     add_stats(j, tdict_tensor_dtype(l->tensor), &s);
   }
   return TOOL_OK;
@@ -301,6 +327,7 @@ static void add_metadata(json *j, const tdict_tree *metadata) {
 
 static int print_json(const options *o, const tdict_tree *tree, const leaf_list *list) {
   const totals sum = add_totals(list);
+  stats_bar bar = begin_bar(o, tree);
   json j;
   json_begin(&j);
   json_add_string(&j, "file", o->input.arguments[0]);
@@ -308,12 +335,14 @@ static int print_json(const options *o, const tdict_tree *tree, const leaf_list 
   json_begin_array(&j, "entries");
   for (size_t i = 0; i < list->count; i++) {
     json_begin_object(&j, NULL);
-    if (add_entry(&j, o, &list->items[i]) != TOOL_OK) {
+    if (add_entry(&j, o, &list->items[i], &bar) != TOOL_OK) {
+      progress_end(&bar.shown);
       json_discard(&j);
       return TOOL_FAILED;
     }
     json_end(&j);
   }
+  progress_end(&bar.shown);
   json_end(&j);
   if (o->metadata) add_metadata(&j, o->metadata);
   json_begin_object(&j, "totals");
@@ -344,6 +373,30 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
+static int inspect_one(void *user, bool is_first) {
+  options *o = user;
+  const char *path = o->input.arguments[0];
+  tdict_tree *tree = tool_open(path, &o->input.open);
+  leaf_list list = {0};
+  tdict_error err;
+  int status;
+  if (!tree) return TOOL_FAILED;
+  if (!is_first && o->has_printed) puts(o->json ? "," : "");
+  o->has_printed = true;
+  if (leaves_collect(tree, &list, &err) != TDICT_OK) {
+    status = tool_fail(path, &err);
+  } else {
+    shards_find(&o->shards, &list, path);
+    if (o->sort != SORT_TREE) sort_leaves(&list, o->sort);
+    status = o->json ? print_json(o, tree, &list) : print_text(o, tree, &list);
+    shards_free(&o->shards);
+  }
+  leaves_free(&list);
+  tdict_release(o->metadata);
+  tdict_release(tree);
+  return status;
+}
+
 static int run(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"sort", 's', "ORDER", 0, "list paths, sorted by 'bytes' (largest first) or 'name' (default: a tree)", 0},
@@ -352,30 +405,21 @@ static int run(int argc, char **argv) {
       {0}};
   static const struct argp argp = {table,
                                    parse,
-                                   "PATH",
-                                   "Shows the keys, dtypes, shapes, bytes and metadata of the file or folder PATH.\v"
+                                   "PATH...",
+                                   "Shows the keys, dtypes, shapes, bytes and metadata of the files or folders PATH. "
+                                   "Of a model in several files, also shows the file of each tensor. With --json and "
+                                   "several paths, prints an array.\v"
                                    "Exit status: 0 success, 1 PATH cannot be read, 2 wrong usage.",
                                    tool_input_child,
                                    NULL,
                                    NULL};
-  options o = {.input = {tdict_open_options_default(), {"PATH"}, {NULL}}};
+  options o = {.input = {.open = tdict_open_options_default(), .names = {"PATH"}, .takes_paths = true}};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
-  const char *path = o.input.arguments[0];
+  const bool is_array = o.json && o.input.num_paths > 1;
   o.input.open.metadata = &o.metadata;
-  tdict_tree *tree = tool_open(path, &o.input.open);
-  if (!tree) return TOOL_FAILED;
-  leaf_list list = {0};
-  tdict_error err;
-  int status;
-  if (leaves_collect(tree, &list, &err) != TDICT_OK) {
-    status = tool_fail(path, &err);
-  } else {
-    if (o.sort != SORT_TREE) sort_leaves(&list, o.sort);
-    status = o.json ? print_json(&o, tree, &list) : print_text(&o, tree, &list);
-  }
-  leaves_free(&list);
-  tdict_release(o.metadata);
-  tdict_release(tree);
+  if (is_array) puts("[");
+  const int status = tool_each_path(&o.input, inspect_one, &o);
+  if (is_array) puts("]");
   return status;
 }
 

@@ -50,22 +50,35 @@ static void print_part(const char *text, const char *end) {
   free(printable);
 }
 
+/* What a message of the library calls a field of a struct, and what the user can give. The words without quotes follow
+ * the name of a function. */
+static const struct {
+  const char *field, *option;
+  bool is_first;
+} fields[] = {{"`flat`", "--flat", false},
+              {"`follows_links`", "--follow-links", false},
+              {"`add_prefix`", "--add-prefix of tdict convert", false},
+              {"strip_prefix ", "--strip-prefix ", true},
+              {"add_prefix ", "--add-prefix ", true},
+              {"max_shard_bytes ", "--shard-bytes ", true},
+              {"without_structure ", "--plain ", true}};
+enum { NUM_FIELDS = sizeof fields / sizeof fields[0] };
+
 /* Prints a message of the library, with the program's options in place of the fields of structs. */
 static void print_message(const char *message) {
-  static const char *const options[][2] = {{"`flat`", "--flat"},
-                                           {"`follows_links`", "--follow-links"},
-                                           {"`strip_prefix`", "--strip-prefix"},
-                                           {"`add_prefix`", "--add-prefix"}};
-  char text[2 * sizeof((tdict_error *)0)->message], *to = text;
+  char text[4 * sizeof((tdict_error *)0)->message], *to = text;
   for (const char *at = message; *at;) {
+    const bool is_first = at - message >= 2 && strncmp(at - 2, ": ", 2) == 0;
     size_t i = 0;
-    while (i < 4 && strncmp(at, options[i][0], strlen(options[i][0])) != 0) i++;
-    if (i == 4) {
+    while (i < NUM_FIELDS &&
+           ((fields[i].is_first && !is_first) || strncmp(at, fields[i].field, strlen(fields[i].field)) != 0))
+      i++;
+    if (i == NUM_FIELDS) {
       *to++ = *at++;
       continue;
     }
-    at += strlen(options[i][0]);
-    to = stpcpy(to, options[i][1]);
+    at += strlen(fields[i].field);
+    to = stpcpy(to, fields[i].option);
   }
   *to = 0;
   print_part(text, "\n");
@@ -111,7 +124,16 @@ static error_t parse_input(int key, char *arg, struct argp_state *state) {
   case 'F':
     input->open.flat = true;
     return 0;
+  case 'h':
+    argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+    return 0;
+  case ARGP_KEY_ARGS:
+    if (!input->takes_paths) return ARGP_ERR_UNKNOWN;
+    input->paths = state->argv + state->next;
+    input->num_paths = state->argc - state->next;
+    return 0;
   case ARGP_KEY_ARG:
+    if (input->takes_paths) return ARGP_ERR_UNKNOWN; /* argp then calls with ARGP_KEY_ARGS */
     while (i < 2 && input->arguments[i]) i++;
     if (i == 2 || !input->names[i])
       argp_error(state, "unexpected argument '%s'", arg);
@@ -119,7 +141,8 @@ static error_t parse_input(int key, char *arg, struct argp_state *state) {
       input->arguments[i] = arg;
     return 0;
   case ARGP_KEY_END:
-    for (; i < 2 && input->names[i]; i++)
+    if (input->takes_paths && input->num_paths == 0) argp_error(state, "the argument %s is missing", input->names[0]);
+    for (; i < 2 && input->names[i] && !input->takes_paths; i++)
       if (!input->arguments[i]) argp_error(state, "the argument %s is missing", input->names[i]);
     return 0;
   default:
@@ -129,10 +152,20 @@ static error_t parse_input(int key, char *arg, struct argp_state *state) {
 
 static const struct argp_option input_table[] = {
     {"follow-links", 'L', NULL, 0, "open shards that are symbolic links, as in the cache of huggingface_hub", 0},
+    {NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0},
     {"flat", 'F', NULL, 0, "read each tensor as one key of the root, with the name in the file as its key", 0},
     {0}};
 static const struct argp input_argp = {input_table, parse_input, NULL, NULL, NULL, NULL, NULL};
 const struct argp_child tool_input_child[] = {{&input_argp, 0, NULL, 0}, {0}};
+
+int tool_each_path(tool_input *input, int (*one)(void *user, bool is_first), void *user) {
+  int status = TOOL_OK;
+  for (int i = 0; i < input->num_paths; i++) {
+    input->arguments[0] = input->paths[i];
+    if (one(user, i == 0) != TOOL_OK) status = TOOL_FAILED;
+  }
+  return status;
+}
 
 /* Returns false if the text has other characters than digits and one of `units`, or if the number is too large. */
 static bool read_number(const char *text, const char *units, uint64_t *out) {
@@ -168,7 +201,7 @@ static void print_help(FILE *file) {
   for (int i = 0; i < NUM_COMMANDS; i++) fprintf(file, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
   fprintf(file,
           "\nOptions:\n"
-          "  --help       prints this text; after a command, prints the options of the command\n"
+          "  -h, --help   prints this text; after a command, prints the options of the command\n"
           "  --version    prints the version of the library\n"
           "\nExample:\n  tdict inspect model.safetensors\n"
           "\nExit status: 0 success, 1 failure, 2 wrong usage. Of tdict diff: 0 equal, 1 different, 2 failure.\n");

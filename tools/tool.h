@@ -1,4 +1,4 @@
-/* Declares what all subcommands of the program tdict share: exit statuses, errors, and the option --follow-links. The
+/* Declares what all subcommands of the program tdict share: exit statuses, errors, and options such as --flat. The
  * program has one main thread; other threads only print progress. */
 #ifndef TDICT_TOOLS_TOOL_H
 #define TDICT_TOOLS_TOOL_H
@@ -38,9 +38,15 @@ typedef struct tool_input {
   tdict_open_options open;
   const char *names[2];     /* names of the arguments, for messages; NULL after the last name */
   const char *arguments[2]; /* the arguments; as many as `names` */
+  bool takes_paths;         /* true: one argument or more, which are in `paths` */
+  char **paths;             /* borrowed from the command line */
+  int num_paths;
 } tool_input;
-/* Parses the arguments and the option --follow-links. The input is a tool_input. */
+/* Parses the arguments and the options --flat and --follow-links. The input is a tool_input. */
 extern const struct argp_child tool_input_child[];
+/* Calls `one` for each of input->paths, with the path as the only argument of the input. Returns TOOL_OK, or
+ * TOOL_FAILED if a call has failed. */
+int tool_each_path(tool_input *input, int (*one)(void *user, bool is_first), void *user);
 /* Handles ARGP_KEY_INIT of a command that has tool_input_child as its children. A command without other options uses
  * this function as its parser. */
 error_t tool_parse_nothing(int key, char *arg, struct argp_state *state);

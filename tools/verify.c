@@ -48,29 +48,35 @@ static int verify(const char *path, const tdict_tree *tree, const leaf_list *lis
   return TOOL_OK;
 }
 
-static int run(int argc, char **argv) {
-  static const struct argp argp = {
-      NULL,
-      tool_parse_nothing,
-      "PATH",
-      "Checks the file or folder PATH: opens the files, checks every rule of the format and the checksums of .npz and "
-      ".tdz files, reads all elements, and prints the numbers of tensors, values and bytes.\v"
-      "Exit status: 0 no errors, 1 a file is bad or cannot be read, 2 wrong usage.",
-      tool_input_child,
-      NULL,
-      NULL};
-  tool_input input = {tdict_open_options_default(), {"PATH"}, {NULL}};
-  input.open.check_crc = true;
-  argp_parse(&argp, argc, argv, 0, NULL, &input);
-  const char *path = input.arguments[0];
-  tdict_tree *tree = tool_open(path, &input.open);
-  if (!tree) return TOOL_FAILED;
+static int verify_one(void *user, bool is_first) {
+  const tool_input *input = user;
+  const char *path = input->arguments[0];
+  tdict_tree *tree = tool_open(path, &input->open);
   leaf_list list = {0};
   tdict_error err;
+  (void)is_first;
+  if (!tree) return TOOL_FAILED;
   const int status = leaves_collect(tree, &list, &err) == TDICT_OK ? verify(path, tree, &list) : tool_fail(path, &err);
   leaves_free(&list);
   tdict_release(tree);
   return status;
+}
+
+static int run(int argc, char **argv) {
+  static const struct argp argp = {
+      NULL,
+      tool_parse_nothing,
+      "PATH...",
+      "Checks the files or folders PATH: opens the files, checks every rule of the format and the checksums of .npz "
+      "and .tdz files, reads all elements, and prints the numbers of tensors, values and bytes.\v"
+      "Exit status: 0 no errors, 1 a file is bad or cannot be read, 2 wrong usage.",
+      tool_input_child,
+      NULL,
+      NULL};
+  tool_input input = {.open = tdict_open_options_default(), .names = {"PATH"}, .takes_paths = true};
+  input.open.check_crc = true;
+  argp_parse(&argp, argc, argv, 0, NULL, &input);
+  return tool_each_path(&input, verify_one, &input);
 }
 
 const tool_command tool_verify = {"verify", "checks files and reads all elements", run, TOOL_FAILED};

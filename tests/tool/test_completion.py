@@ -49,6 +49,7 @@ def tool_completes_values():
     equal(complete("inspect", "-s", "b"), ["bytes"])
     equal(complete("bench-load", "--device", "c"), ["cpu", "cuda:0"])
     equal(complete("bench-load", "-d", "s"), ["sim"])
+    equal(complete("convert", "-d", "b"), ["bfloat16"])
     equal(complete("to-device", "--mode", "non_blocking_"), ["non_blocking_pin"])
     equal(complete("to-device", "--mode", "auto,b"), ["auto,blocking"])
     equal(complete("to-device", "--mode", "=", "auto,blocking,au"), ["auto,blocking,auto"])

@@ -93,6 +93,14 @@ def tool_messages_name_its_options():
     with open("x.gguf", "wb") as file:
         file.write(b"GGUF\3" + bytes(100))
     run("inspect", "x.gguf", status=1, stderr="the file is a GGUF file")
+    write_file("a.safetensors", {"x": ("U8", [1], b"1")})
+    for options, path, text in ((["--plain"], "a.npz", "--plain is set, but only safetensors"),
+                                (["--shard-bytes=1K"], "a.npz", "--shard-bytes is set, but only safetensors"),
+                                (["--strip-prefix=q"], "b.safetensors", "--strip-prefix 'q' matches no key"),
+                                (["--add-prefix=q."], "b.safetensors", "--add-prefix 'q.' ends with a dot")):
+        run("convert", *options, "a.safetensors", path, status=1, stderr=f": {text}")
+    write_file("empty.safetensors", {"": ("U8", [1], b"1")})
+    run("inspect", "empty.safetensors", status=1, stderr="the options --flat and --add-prefix of tdict convert accept the name")
 
 
 if __name__ == "__main__":

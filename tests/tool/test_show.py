@@ -127,6 +127,47 @@ def tool_inspect_computes_statistics():
     assert lines[5].endswith("empty") and lines[6].endswith("nan=0"), lines
 
 
+def tool_inspect_summarizes_large_tensors():
+    """A tensor of more than 2^23 elements is read in parts."""
+    half = 1 << 23
+    parts = {"I32": ([7] * half, [-3] * (half // 2) + [9]), "F32": ([math.nan] * half, [0.5, 1.5, math.nan]),
+             "U64": ([1 << 63] * half, [2]), "BOOL": ([1] * half, [0, 1])}
+    for dtype, (first, last) in parts.items():
+        write_file("large.safetensors", {"x": (dtype, [len(first) + len(last)], pack(dtype, first) + pack(dtype, last))})
+        entry, = run_json("inspect", "--stats", "large.safetensors")["entries"]
+        same_statistics(entry["stats"], statistics(dtype, first + last), dtype)
+
+
+def tool_inspect_shows_shards():
+    os.mkdir("model")
+    os.mkdir("cache")
+    names = ["a-00001-of-00002.safetensors", "a-00002-of-00002.safetensors"]
+    for name, keys in zip(names, (["x", "n.y"], ["z"])):
+        write_file(f"cache/{name}.blob", {key: ("U8", [3], b"abc") for key in keys})
+        os.symlink(os.path.abspath(f"cache/{name}.blob"), f"model/{name}")
+    with open("model/model.safetensors.index.json", "w") as file:
+        json.dump({"weight_map": {"x": names[0], "n.y": names[0], "z": names[1]}}, file)
+    wanted = {"x": names[0], "n.y": names[0], "z": names[1]}
+    for path in ("model", "model/model.safetensors.index.json"):
+        entries = run_json("inspect", "--follow-links", "--sort=name", path)["entries"]
+        equal({entry["path"]: entry["shard"] for entry in entries}, wanted)
+    lines = run("inspect", "-L", "--stats", "model").splitlines()
+    equal([line.split("  ")[-2] for line in lines if "uint8" in line], [wanted["x"], wanted["n.y"], wanted["z"]])
+    os.chdir("model")
+    assert names[1] in run("inspect", "-L", "model.safetensors.index.json")
+    assert "shard" not in run("inspect", "--json", names[0])  # one file
+
+
+def tool_inspect_takes_several_paths():
+    write_small()
+    write_file("b.safetensors", {"q": ("U8", [1], b"x")})
+    both = run("inspect", "small.safetensors", "b.safetensors")
+    equal(both, run("inspect", "small.safetensors") + "\n" + run("inspect", "b.safetensors"))
+    found = run_json("inspect", "small.safetensors", "none", "b.safetensors", status=1, stderr="tdict: none: ")
+    equal(found, [run_json("inspect", "small.safetensors"), run_json("inspect", "b.safetensors")])
+    equal(run("verify", "b.safetensors", "small.safetensors"), run("verify", "b.safetensors") + run("verify", "small.safetensors"))
+
+
 def tool_inspect_json():
     write_leaves()
     found = run_json("inspect", "leaves.safetensors")
