@@ -12,7 +12,9 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench/peers"))
+sys.path.insert(0, str(ROOT / "tests/tool"))
 import compare_test  # noqa: E402
+import support  # noqa: E402
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
@@ -347,6 +349,23 @@ class Batches(Case):
         listed = re.findall(r"^  (\w[\w-]*) ", self.expect("--help", 0, "").stdout, re.M)
         self.assertIn("doctor", listed)
         self.assertFalse({"device", "worker"} & set(listed))
+
+    def test_man_page_has_every_option(self):
+        page = ROOT / "docs/man/tdict-bench.1"
+        parts = support.man_options(page)
+        common = parts.pop("") | parts.pop("Common options")
+        names = re.findall(r"^  ([a-z]\S*) ", self.expect("--help", 0, "").stdout.split("Options:")[0], re.M)
+        text = page.read_text().replace("\\-", "-")
+        self.assertEqual(re.findall(r"^\.TP\n\.B (\S+)", text[text.index("SH SCENARIOS"):text.index("SH OPTIONS")], re.M), names)
+        self.assertLessEqual(set(parts), set(names))
+        seen = set()
+        for name in names:
+            found = support.help_options(self.expect(f"{name} --help", 0, "").stdout)
+            found -= {"--timeline=FILE"} if name != "overlap" else set()
+            self.assertEqual(found - common, parts.get(name, set()) - common, name)
+            seen |= found
+        self.assertLessEqual(common, seen)
+        support.lint_man_page(page)
 
     def test_short_help(self):
         for words in ("", "to-device ", "doctor "):

@@ -1,5 +1,5 @@
-"""Writes the man pages: section 3 from the headers (functions, structs, enums, types and macros), sections 1 and 7 from
-pages of docs/.
+"""Writes the man pages: section 3 from the headers (functions, structs, enums, types and macros), section 7 from pages of
+docs/, and section 1 from docs/man/, where only the date and the version are missing.
 
 usage: man.py ROOT FOLDER"""
 
@@ -13,8 +13,6 @@ import headers
 import reference
 
 PAGES = [  # (section, name, summary, page)
-    (1, "tdict", "shows and converts files of tensors", "tool.md"),
-    (1, "tdict-bench", "measures transfers, loaders and operations", "benchmarks.md"),
     (7, "tdict", "trees of tensors, and their transfer to GPUs", "learn/trees.md"),
     (7, "tdict-ownership", "who releases what", "learn/ownership.md"),
     (7, "tdict-streams", "streams and order", "learn/streams.md"),
@@ -195,6 +193,8 @@ def write_pages(root, folder, all_headers):
             pages[d.name] = d
     for name, d in pages.items():
         (folder / "man3" / f"{name}.3").write_text(type_page(d, all_headers, version))
+    for page in (root / "docs/man").glob("*.1"):
+        (folder / "man1" / page.name).write_text(page.read_text().replace("@VERSION@", version[0]).replace("@DATE@", version[1]))
     for section, name, summary, page in PAGES:
         text = (root / "docs" / page).read_text()
         (folder / f"man{section}" / f"{name}.{section}").write_text(markdown_page(name, section, summary, text, version))

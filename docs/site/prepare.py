@@ -81,7 +81,7 @@ def main():
     names = rst.Names(all_headers, labels)
     for page in sorted((root / "docs").rglob("*")):
         target = page.relative_to(root / "docs")
-        if page.is_dir() or target.parts[0] in ("site", "listings"):
+        if page.is_dir() or target.parts[0] in ("site", "listings", "man"):
             continue
         (source / target).parent.mkdir(parents=True, exist_ok=True)
         if page.suffix == ".md":

@@ -3,6 +3,9 @@
 import json
 import os
 import random
+import re
+import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -65,6 +68,37 @@ def run(*arguments, status=0, stderr="", text=True):
 
 def run_json(*arguments, **wanted):
     return json.loads(run(*arguments, "--json", **wanted))
+
+
+def help_options(text):
+    """Returns the options in a --help, such as "-j, --json" and "--sort=ORDER", without the hidden ones."""
+    found = re.findall(r"^  (?:(-\S), |    )(--[a-z][a-z-]*)(\[?=?[A-Z|]*\]?)", text, re.M)
+    return {f"{letter}, {name}{value}" if letter else f"{name}{value}" for letter, name, value in found} - {"-?, --help", "--usage"}
+
+
+def man_options(page):
+    """Returns the options in each part of the section OPTIONS of a man page, as help_options() returns them. The key ""
+    has the options before the first part."""
+    text = page.read_text().partition("\n.SH OPTIONS\n")[2].partition("\n.SH ")[0]
+    parts = {}
+    for name, part in zip([""] + re.findall(r"^\.SS (.*)", text, re.M), re.split(r"^\.SS .*\n", text, flags=re.M)):
+        heads = re.findall(r"^\.TP\n\.BR? (.*)", part, re.M)
+        options = {"".join(shlex.split(re.sub(r"\\fI|\\fR|\\(?=-)", "", head))) for head in heads}
+        parts[name.replace("\\", "")] = options - {"-h, -?, --help", "--usage"}
+    return parts
+
+
+def lint_man_page(page):
+    """Fails if mandoc, or else man, reports a problem in a page."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, page.name)
+        with open(copy, "w") as file:
+            file.write(page.read_text().replace("@DATE@", "2000-01-01").replace("@VERSION@", "0.0.0"))
+        for command in (["mandoc", "-Tlint", "-Wwarning", copy], ["man", "--warnings", "-Tutf8", "-l", copy]):
+            if shutil.which(command[0]):
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                equal((done.returncode, done.stderr, done.stdout if command[0] == "mandoc" else ""), (0, "", ""))
+                return
 
 
 def equal(found, wanted):
