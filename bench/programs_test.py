@@ -229,7 +229,8 @@ class Texts(Case):
         text = self.expect("doctor --device cpu", 0, "ways: none on the cpu; --device sim shows").stdout
         self.assertNotRegex(text, r'[{}"]')
         self.assertNotIn("why", text.partition("transfers")[2])
-        text = self.expect("doctor --device sim", 0, "    - what: 1 x 4096 bytes").stdout
+        text = self.expect("doctor --device sim", 0, "transfers that were tried").stdout
+        self.assertRegex(text, r"\n1 x 4096 bytes, ordinary memory +\w+ +\w+ +\d+ +\d+ +\d+ +\d+\n")
         self.assertNotRegex(text, r"; *\n {0,5}\S")  # a wrapped line continues with a larger indent
         self.assertRegex(text, r"threads_on_processors +[0-9,-]+: [0-9]+")
 
@@ -279,7 +280,7 @@ class Batches(Case):
         self.assertEqual([(row["mode"], row["num_threads"]) for row in rows],
                          [(mode, n) for mode in ("blocking", "auto") for n in (-1, 0, 2)])
         rows = self.record("--batch", self.TEXT, "--threads=1")["rows"]
-        self.assertEqual([row["row"] for row in rows], ["auto, 1 threads"])
+        self.assertEqual([row["row"] for row in rows], ["auto, 1 thread"])
         rows = self.record("--batch", self.TEXT, "--mode=non_blocking")["rows"]
         self.assertEqual([row["row"] for row in rows], ["non_blocking"])
 

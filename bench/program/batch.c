@@ -35,7 +35,7 @@ static bool add_described(tdict_tree *tree, json_t *entry, const char *file) {
   size_t d;
   tdict_tensor *leaf = NULL;
   json_unpack(entry, "{s?s, s?s, s?s, s?o}", "path", &path, "dtype", &dtype, "kind", &kind, "shape", &shape);
-  if (strcmp(kind, "tensor") != 0 && strcmp(kind, "unbatched") != 0) return true;
+  if (strcmp(kind, "tensor") != 0) return true;
   if (!path || !dtype || !dtype_named(dtype) || !json_is_array(shape) || json_array_size(shape) > TDICT_MAX_NDIM) {
     bench_print_error("%s: the entry '%s' has no path, known dtype or shape", file, path ? path : "?");
     return false;

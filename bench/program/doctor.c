@@ -227,8 +227,28 @@ static void print_value(int hang, const char *label, json_t *value) {
   bench_print_item(hang, label, text);
 }
 
-/* Prints a section of the record: a heading, and below it each field. An array has a line with its name, and below it
- * an item for each element. */
+/* Prints the transfers that ways_section() has made, if there are any. */
+static void print_ways(json_t *ways) {
+  static const char *const numbers[] = {"threads", "staged_bytes", "direct_bytes", "pageable_bytes"};
+  bench_sink none = {.fd = -1};
+  bench_table t;
+  json_t *way;
+  size_t i;
+  if (json_array_size(ways) == 0) return;
+  printf("\ntransfers that were tried, and how their bytes were sent\n");
+  table_begin(&t, &none, "transfer|            mode|pin path|threads|  staged|  direct|pageable");
+  json_array_foreach(ways, i, way) {
+    const char *error = json_string_value(json_object_get(way, "error"));
+    table_text(&t, json_string_value(json_object_get(way, "what")));
+    table_text(&t, error ? error : json_string_value(json_object_get(way, "mode")));
+    if (!error) table_text(&t, json_string_value(json_object_get(way, "pin_path")));
+    for (size_t n = 0; n < sizeof numbers / sizeof *numbers && !error; n++)
+      table_number(&t, "%.0f", (double)json_integer_value(json_object_get(way, numbers[n])));
+    table_end_row(&t);
+  }
+}
+
+/* Prints a section of the record: a heading, and below it one line for each field. */
 static void print_section(const char *title, json_t *section, int depth) {
   const char *key;
   json_t *value, *one;
@@ -242,7 +262,8 @@ static void print_section(const char *title, json_t *section, int depth) {
       continue;
     }
     const char *device = json_string_value(json_object_get(section, "device"));
-    bool still = device && strcmp(device, "cpu") == 0 && strcmp(key, "ways") == 0;
+    const bool are_ways = strcmp(key, "ways") == 0, still = are_ways && device && strcmp(device, "cpu") == 0;
+    if (are_ways && json_array_size(value)) continue; /* print_ways() prints them */
     printf("%*s%s%s%s\n", depth * 2 + 2, "", key, json_array_size(value) ? "" : ": none",
            still ? " on the cpu; --device sim shows those of the simulated device" : "");
     json_array_foreach(value, i, one) {
@@ -273,5 +294,6 @@ int doctor_main(int argc, char **argv) {
   json_object_set_new(record, "transfers", ways_section(device, &good));
   for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
     print_section(titles[i], json_object_get(record, titles[i]), 0);
+  print_ways(json_object_get(json_object_get(record, "transfers"), "ways"));
   return bench_sink_end(&sink, BENCH_OK, record) == BENCH_OK && good ? BENCH_OK : BENCH_FAILED;
 }

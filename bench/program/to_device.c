@@ -90,7 +90,7 @@ static bool read_mode(const char *part, int32_t *out) {
 
 static bool read_threads(const char *part, int32_t *out) {
   int64_t number = -1;
-  const bool good = strcmp(part, "auto") == 0 || bench_parse_number(part, 0, 4096, &number);
+  const bool good = strcmp(part, "auto") == 0 || bench_parse_number(part, -1, 4096, &number);
   *out = (int32_t)number;
   return good;
 }
@@ -115,7 +115,7 @@ static void add_way(to_device_job *job, int32_t mode, int32_t threads) {
   if (threads < 0)
     snprintf(way->name, sizeof way->name, "%s", mode_name(mode));
   else
-    snprintf(way->name, sizeof way->name, "%s, %d threads", mode_name(mode), (int)threads);
+    snprintf(way->name, sizeof way->name, "%s, %d thread%s", mode_name(mode), (int)threads, threads == 1 ? "" : "s");
 }
 
 /* Lists the ways: those of --mode and --threads, or by default every mode, and the last one with several threads. */
@@ -362,7 +362,7 @@ static int run_to_device(int argc, char **argv) {
       "Copies a tree of pageable tensors to a device in every mode, verifies every byte, and compares the times with "
       "those of plain driver calls."
       "\vExamples:\n  tdict-bench to-device --json run.json\n"
-      "  tdict-bench to-device --batch \"obs:u8[64,3,84,84] reward:f32[64]\" --mode auto,blocking --csv\n\n" EXIT_TEXT;
+      "  tdict-bench to-device --batch \"obs:u8[64,3,84,84] reward:f32[64]\" --csv\n\n" EXIT_TEXT;
   to_device_job job;
   memset(&job, 0, sizeof job);
   job.options = (to_device_options){.common = {.device = "auto", .repeats = 7},
