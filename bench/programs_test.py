@@ -310,6 +310,9 @@ class Batches(Case):
     def test_cells_with_commas_are_quoted(self):
         text = self.expect("batches --device sim --repeat 1 --match cold --csv", 0, "").stdout
         names = [row["row"] for row in csv.DictReader(text.splitlines())]
+        rows = json.loads(self.expect("batches --device sim --repeat 1 --match cold --json", 0, "").stdout)["rows"]
+        self.assertEqual([row["name"] for row in rows], names)
+        self.assertEqual(rows[1]["row"], "10.9 MB of 7 leaves, cold")
         self.assertEqual(names, ["1.1 MB of 3 leaves, cold", "2.76 MB of 7 leaves, cold", "2.41 MB of 1 leaf, cold", "100 x 31.25 KB, cold"])
         self.expect("bandwidth --device sim --repeat 1 --full --match=16", 0, "\nin, pageable, 16 MiB")
         self.assertIn("\n2 MiB, again", self.expect("alloc --device sim --repeat 1 --match again", 0, "").stdout)

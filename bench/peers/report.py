@@ -52,7 +52,7 @@ def bars_of(record):
             groups += [(name, values)] if values else []
             continue
         else:
-            name = row["row"]
+            name = row.get("name", row["row"])
             parts = {"tdict": row.get("library"), "driver": row.get("driver"), "line": row.get("line")}
         groups.append((name, {who: (median(part) * 1e3, spread(part) * 1e3)
                               for who, part in parts.items() if part and part["seconds"]}))

@@ -55,6 +55,7 @@ static json_t *result_json(const bench_job *job, const row_result *r, const benc
                            const bench_scenario *scenario, json_t *more) {
   json_t *record = rows_describe(job->place, scenario, row);
   table_row line = make_table_row(job, r);
+  json_object_set_new(record, "name", json_string(job->name)); /* has the measured sizes, unlike "row" */
   json_object_set_new(record, "verified_bytes", json_integer((json_int_t)job->verified_bytes));
   table_record_row(record, &line);
   if (more) json_object_set(record, "more", more);
