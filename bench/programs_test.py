@@ -346,6 +346,15 @@ class Batches(Case):
             self.expect(f"to-device --device sim --repeat 1 --leaf-bytes 4 {words}" if "--batch" not in words or "--leaves" in words
                         else f"to-device --device sim --repeat 1 {words}", status, text)
 
+    def test_a_failure_writes_no_table(self):
+        self.expect("to-device --device sim --repeat 1 --corrupt --batch a:f32[4] --csv x.csv --markdown", 3, "differs")
+        self.expect("pin --device cpu --csv x.csv", 1, "needs a device")
+        self.expect("pin --device cuda:99 --csv x.csv", 1, "ENODEVICE")
+        self.assertEqual(list(self.folder.iterdir()), [])
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = self.run_it([PROGRAM, *SHORT["pin"].split(), "--csv"], full)
+        self.assertEqual((done.returncode, "standard output" in done.stderr), (1, True))
+
     def test_a_wrong_byte_of_a_batch_is_found(self):
         self.expect("to-device --device sim --repeat 1 --corrupt --batch a:f32[4] --threads 0", 3, 'leaf "a" differs at offset 10')
 

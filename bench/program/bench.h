@@ -140,7 +140,7 @@ typedef struct bench_outputs {
 } bench_outputs;
 /* A table as text of another format, in memory until the scenario ends. */
 typedef struct bench_text {
-  FILE *file; /* NULL: not wanted */
+  FILE *file; /* NULL: not wanted, or no table has begun */
   char *text;
   size_t length;
 } bench_text;

@@ -103,13 +103,6 @@ bool bench_can_write(const char *path) {
 static bool is_standard(const char *path) { return path && strcmp(path, "-") == 0; }
 static const char *name_of(const char *path) { return is_standard(path) ? "standard output" : path; }
 
-static bool open_text(bench_text *text, const char *path) {
-  *text = (bench_text){NULL, NULL, 0};
-  if (!path) return true;
-  text->file = open_memstream(&text->text, &text->length);
-  return text->file != NULL;
-}
-
 bool bench_sink_open(bench_sink *sink, const bench_outputs *o) {
   const char *const paths[] = {o->json, o->csv, o->markdown};
   int standard = 0;
@@ -128,7 +121,7 @@ bool bench_sink_open(bench_sink *sink, const bench_outputs *o) {
     bench_print_error("cannot reserve standard output: %s", strerror(errno));
     return false;
   }
-  return open_text(&sink->csv, o->csv) && open_text(&sink->markdown, o->markdown);
+  return true;
 }
 
 /* Opens an output for writing, which can be standard output. */
@@ -136,17 +129,16 @@ static FILE *open_output(const bench_sink *sink, const char *path) {
   return is_standard(path) ? fdopen(sink->fd, "w") : fopen(path, "w");
 }
 
-/* Writes the text of a table if `writes` is true. Frees the text. */
+/* Writes the text of a table if `writes` is true and `path` is given. Frees the text. */
 static bool end_text(const bench_sink *sink, bench_text *text, const char *path, bool writes) {
-  bool good = true;
-  if (text->file && fclose(text->file) != 0) good = false;
-  if (text->file && writes) {
+  bool good = text->file && fclose(text->file) == 0;
+  if (path && writes) {
     FILE *file = open_output(sink, path);
-    good = close_output(file, file && fwrite(text->text, 1, text->length, file) == text->length && good, name_of(path));
+    good = close_output(file, file && good && fwrite(text->text, 1, text->length, file) == text->length, name_of(path));
   }
   free(text->text);
   *text = (bench_text){NULL, NULL, 0};
-  return good;
+  return good || !path || !writes;
 }
 
 int bench_sink_end(bench_sink *sink, int answer, json_t *record) {

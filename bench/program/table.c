@@ -26,10 +26,16 @@ static void put_cell(bench_table *t, const char *shown, const char *exact) {
   t->column++;
 }
 
+static void open_text(bench_text *text, const char *path) {
+  if (path && !text->file) text->file = open_memstream(&text->text, &text->length);
+}
+
 void table_begin(bench_table *t, bench_sink *sink, const char *titles) {
   char title[MOST_CELL];
   int sum = 0;
   *t = (bench_table){.sink = sink};
+  open_text(&sink->csv, sink->outputs.csv);
+  open_text(&sink->markdown, sink->outputs.markdown);
   for (const char *at = titles; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
     const int length = (int)strcspn(at, "|");
     t->widths[t->num_columns] = length > LEAST_WIDTH ? length : LEAST_WIDTH;
