@@ -108,11 +108,6 @@ static json_t *driver_section(void) {
   return driver;
 }
 
-static const char *mode_name(int mode) {
-  static const char *const names[] = {"auto", "blocking", "non_blocking", "non_blocking_pin"};
-  return mode >= 0 && mode < 4 ? names[mode] : "?";
-}
-
 static const char *pin_name(int path) {
   static const char *const names[] = {"none needed", "register", "driver", "pageable"};
   return path >= 0 && path < 4 ? names[path] : "?";
@@ -156,8 +151,8 @@ static json_t *try_way(tdict_context *context, const check_group *group, bool pi
   tdict_release(out);
   check_source_free(&source);
   if (status != TDICT_OK) return json_pack("{s:s, s:s}", "what", what, "error", err.message);
-  return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I}", "what", what, "mode", mode_name(stats.mode), "pin_path",
-                   pin_name(stats.pin_path), "threads", (int)stats.num_threads, "staged_bytes",
+  return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I}", "what", what, "mode", options_mode_name(stats.mode),
+                   "pin_path", pin_name(stats.pin_path), "threads", (int)stats.num_threads, "staged_bytes",
                    (json_int_t)stats.staged_bytes, "direct_bytes", (json_int_t)stats.direct_bytes, "pageable_bytes",
                    (json_int_t)stats.pageable_bytes);
 }

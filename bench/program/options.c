@@ -24,6 +24,11 @@ void options_dtype(struct argp_state *state, const char *text, void *to) {
   argp_error(state, "--dtype: '%s' is none of the dtypes in --help", text);
 }
 
+const char *options_mode_name(int32_t mode) {
+  static const char *const names[] = {"auto", "blocking", "non_blocking", "non_blocking_pin"};
+  return mode >= 0 && mode < (int32_t)(sizeof names / sizeof *names) ? names[mode] : NULL;
+}
+
 void options_place(const char *device, tdict_sim_options *sim, tdict_context_options *o) {
   if (tdict_device_parse(device, &o->device, NULL) != TDICT_OK) o->device = (tdict_device){TDICT_DEVICE_AUTO, 0};
   if (o->device.type == TDICT_DEVICE_AUTO || o->device.type == TDICT_DEVICE_SIM) o->sim = sim;

@@ -50,7 +50,7 @@ typedef struct common_options {
   { name, letter, "FILE", doc, OPTION_OUTPUT, to, 0, 0, NULL, 0, OPTION_ARG_OPTIONAL }
 #define JSON_OPTION(to, what) \
   OUTPUT_OPTION("json", 'j', to, "write " what " as JSON to FILE, or to standard output, which then has no text")
-#define OUTPUT_OPTIONS(o, what)                                                                       \
+#define OUTPUT_OPTIONS(o, what)                                                                          \
   JSON_OPTION(&(o)->json, what), OUTPUT_OPTION("csv", 0, &(o)->csv, "write the table as CSV, likewise"), \
       OUTPUT_OPTION("markdown", 0, &(o)->markdown, "write the table as Markdown, likewise")
 #define SIZE_OPTIONS(o)                                                                       \
@@ -77,6 +77,8 @@ int options_parse(int argc, char **argv, const char *doc, const bench_option *op
 /* Parse the argument of an option, or end the program with an error if it is wrong. */
 void options_device(struct argp_state *state, const char *text, void *to);
 void options_dtype(struct argp_state *state, const char *text, void *to);
+/* Returns the name of a mode, or NULL if there is no such mode. */
+const char *options_mode_name(int32_t mode);
 /* Sets the device of `o`. With "auto", the context takes cuda:0, or the simulated device if there is no GPU. `sim`
  * describes the simulated device, and is borrowed by `o`. */
 void options_place(const char *device, tdict_sim_options *sim, tdict_context_options *o);

@@ -37,16 +37,7 @@ typedef struct to_device_way {
   char name[40];
 } to_device_way;
 /* The works, which are measured in turn. */
-enum { LINE, DRIVER, FIRST_WAY, MOST_WAYS = 64, MOST_WORKS = FIRST_WAY + MOST_WAYS };
-
-static const struct {
-  const char *name;
-  int32_t mode;
-} modes[] = {{"auto", TDICT_MODE_AUTO},
-             {"blocking", TDICT_MODE_BLOCKING},
-             {"non_blocking", TDICT_MODE_NON_BLOCKING},
-             {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN}};
-enum { MODES = sizeof modes / sizeof *modes };
+enum { LINE, DRIVER, FIRST_WAY, MOST_WAYS = MOST_LIST * MOST_LIST, MOST_WORKS = FIRST_WAY + MOST_WAYS };
 
 typedef struct to_device_job {
   to_device_options options;
@@ -80,11 +71,8 @@ static void parse_list(struct argp_state *state, const char *text, int_list *lis
 }
 
 static bool read_mode(const char *part, int32_t *out) {
-  for (int i = 0; i < MODES; i++) {
-    if (strcmp(part, modes[i].name) != 0) continue;
-    *out = modes[i].mode;
-    return true;
-  }
+  for (*out = 0; options_mode_name(*out); ++*out)
+    if (strcmp(part, options_mode_name(*out)) == 0) return true;
   return false;
 }
 
@@ -103,19 +91,14 @@ static void parse_threads(struct argp_state *state, const char *text, void *to) 
   parse_list(state, text, to, "--threads", read_threads);
 }
 
-static const char *mode_name(int32_t mode) {
-  int i = 0;
-  while (modes[i].mode != mode) i++;
-  return modes[i].name;
-}
-
 static void add_way(to_device_job *job, int32_t mode, int32_t threads) {
   to_device_way *way = &job->ways[job->num_ways++];
   *way = (to_device_way){.mode = mode, .threads = threads};
   if (threads < 0)
-    snprintf(way->name, sizeof way->name, "%s", mode_name(mode));
+    snprintf(way->name, sizeof way->name, "%s", options_mode_name(mode));
   else
-    snprintf(way->name, sizeof way->name, "%s, %d thread%s", mode_name(mode), (int)threads, threads == 1 ? "" : "s");
+    snprintf(way->name, sizeof way->name, "%s, %d thread%s", options_mode_name(mode), (int)threads,
+             threads == 1 ? "" : "s");
 }
 
 /* Lists the ways: those of --mode and --threads, or by default every mode, and the last one with several threads. */
@@ -123,15 +106,14 @@ static void list_ways(to_device_job *job) {
   static const int32_t counts[] = {0, 1, 2, 4, 8};
   int_list *some = &job->options.modes, *threads = &job->options.threads;
   if (!some->count && !threads->count) {
-    for (int i = 0; i < MODES; i++) add_way(job, modes[i].mode, -1);
+    for (int32_t mode = 0; options_mode_name(mode); mode++) add_way(job, mode, -1);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) add_way(job, TDICT_MODE_NON_BLOCKING_PIN, counts[i]);
     return;
   }
   if (!some->count) some->values[some->count++] = TDICT_MODE_AUTO;
   if (!threads->count) threads->values[threads->count++] = -1;
   for (int m = 0; m < some->count; m++)
-    for (int t = 0; t < threads->count && job->num_ways < MOST_WAYS; t++)
-      add_way(job, some->values[m], threads->values[t]);
+    for (int t = 0; t < threads->count; t++) add_way(job, some->values[m], threads->values[t]);
 }
 
 static void check_options(struct argp_state *state, void *input) {
@@ -303,7 +285,7 @@ static void print_table(to_device_job *job) {
   table_begin(&table, &job->sink, "mode|threads|used|" TABLE_TIMES);
   for (int w = 0; w < job->num_ways; w++) {
     const table_row row = make_way_row(job, w);
-    table_text(&table, mode_name(job->ways[w].mode));
+    table_text(&table, options_mode_name(job->ways[w].mode));
     table_threads(&table, job->ways[w].threads);
     table_number(&table, "%.0f", job->ways[w].used);
     table_put_times(&table, &row);
@@ -347,7 +329,7 @@ static int write_record(to_device_job *job, int argc, char **argv) {
   for (int w = 0; w < job->num_ways; w++) {
     table_row row = make_way_row(job, w);
     json_t *one =
-        json_pack("{s:s, s:s, s:i, s:i, s:I, s:I}", "row", row.name, "mode", mode_name(job->ways[w].mode),
+        json_pack("{s:s, s:s, s:i, s:i, s:I, s:I}", "row", row.name, "mode", options_mode_name(job->ways[w].mode),
                   "num_threads", (int)job->ways[w].threads, "threads_used", (int)job->ways[w].used, "wire_bytes",
                   (json_int_t)job->ways[w].wire_bytes, "verified_bytes", (json_int_t)job->total_bytes);
     table_record_row(one, &row);
