@@ -8,6 +8,7 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import time
 
 import support
@@ -73,6 +74,19 @@ def tool_completes_keys():
     open("none.bin", "w").close()
     equal(complete("cat", "none.bin", "n"), ["none.bin"])
     assert not os.path.exists("ran")
+
+
+def tool_completes_scenarios():
+    bench = pathlib.Path(support.program).parents[1] / "bench/tdict-bench"
+    if not bench.exists():
+        print("tdict-bench is not built")
+        sys.exit(77)
+    support.program = str(bench)
+    text = support.run("--help").split("Options:")[0]
+    equal(complete(""), re.findall(r"^  ([a-z][\w-]*) ", text, re.M))
+    equal(complete("to-dev"), ["to-device"])
+    equal(complete("to-device", "--mo"), ["--mode="])
+    equal(complete("to-device", "--mark"), ["--markdown"])  # its value is optional
 
 
 def tool_completes_files():
