@@ -1,10 +1,12 @@
-/* consumer_sim: a kernel uses a batch while the next batch is copied, on the simulated device.
+/* consumer_sim: a kernel uses a batch while the next batch is copied, on the simulated
+ * device.
  *
  *   consumer_sim [[--device] sim]
  *
- * This is consumer.cu without a CUDA compiler and a GPU. The kernel is a function that runs in the order of a stream.
- * The simulated link and the kernel both take a fixed time, so that the printed times show the overlap. The times say
- * nothing about a GPU. The program checks the sums, not the times. */
+ * This is consumer.cu without a CUDA compiler and a GPU. The kernel is a function that
+ * runs in the order of a stream. The simulated link and the kernel both take a fixed
+ * time, so that the printed times show the overlap. The times say nothing about a GPU.
+ * The program checks the sums, not the times. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -16,7 +18,8 @@
 enum { BATCHES = 20, COUNT = 1 << 16, HOSTS = 2, KERNEL_MS = 5 };
 static const double link_bytes_per_second = 50e6; /* 256 KiB in 5 ms */
 
-/* The arguments of a kernel. The device's thread writes the result. The host reads it after waiting for the stream. */
+/* The arguments of a kernel. The device's thread writes the
+ * result. The host reads it after waiting for the stream. */
 typedef struct job {
   tdict_stream stream;
   const uint32_t *batch; /* an address of the device */
@@ -31,7 +34,9 @@ typedef struct program {
   job jobs[BATCHES];
 } program;
 
-static uint32_t element(int n, int i) { return (uint32_t)(n + 1) * 2654435761u ^ (uint32_t)i; }
+static uint32_t element(int n, int i) {
+  return (uint32_t)(n + 1) * 2654435761u ^ (uint32_t)i;
+}
 
 /* The kernel: sums a batch, and takes as long as a training step. */
 static void sum_batch(void *user) {
@@ -61,7 +66,8 @@ static tdict_status send(program *p, int n, tdict_future **out, tdict_error *err
   return tdict_to_device_async(p->c, p->hosts[n % HOSTS], p->device, NULL, out, err);
 }
 
-/* The host waits only for its own buffers. The stream waits for the batch, and the next copy waits for the stream. */
+/* The host waits only for its own buffers. The stream waits
+ * for the batch, and the next copy waits for the stream. */
 static bool overlapped(program *p) {
   tdict_future *now = NULL, *next = NULL;
   tdict_tree *dev = NULL;
@@ -69,14 +75,17 @@ static bool overlapped(program *p) {
   bool ok = false;
   TDICT_TRY(send(p, 0, &now, &err));
   for (int n = 0; n < BATCHES; n++) {
-    TDICT_TRY(tdict_future_wait_on_stream(now, p->stream, &dev, &err)); /* the stream waits, not the host */
+    /* the stream waits, not the host */
+    TDICT_TRY(tdict_future_wait_on_stream(now, p->stream, &dev, &err));
     TDICT_TRY(launch(p, n, dev, &err));
-    TDICT_TRY(tdict_record_stream(dev, p->stream, &err)); /* the batch's memory is in use until the kernel is done */
+    /* the batch's memory is in use until the kernel is done */
+    TDICT_TRY(tdict_record_stream(dev, p->stream, &err));
     tdict_release(dev);
     tdict_future_release(now);
     dev = NULL;
     now = NULL;
-    if (n + 1 < BATCHES) TDICT_TRY(send(p, n + 1, &next, &err)); /* copied while the kernel runs */
+    /* copied while the kernel runs */
+    if (n + 1 < BATCHES) TDICT_TRY(send(p, n + 1, &next, &err));
     now = next;
     next = NULL;
   }
@@ -89,7 +98,8 @@ done:
   return ok;
 }
 
-/* Without overlap: waits for each batch before launching its kernel, and for the kernel before the next copy. */
+/* Without overlap: waits for each batch before launching
+ * its kernel, and for the kernel before the next copy. */
 static bool one_by_one(program *p) {
   tdict_tree *dev = NULL;
   tdict_error err = {0};
@@ -133,18 +143,21 @@ static int consume(tdict_context *c) {
   int code = 1;
   TDICT_TRY(tdict_stream_create(c, p.device, &p.stream, &err));
   for (int i = 0; i < HOSTS; i++)
-    TDICT_TRY(tdict_create_from(&field, 1, 0, NULL, tdict_pinned_memory(c), &p.hosts[i], &err));
+    TDICT_TRY(tdict_create_from(&field, 1, 0, NULL, tdict_pinned_memory(c), &p.hosts[i],
+                                &err));
   double begin = now_ms();
   if (!one_by_one(&p) || !sums_are_right(&p)) goto done;
   double middle = now_ms();
   if (!overlapped(&p) || !sums_are_right(&p)) goto done;
   double end = now_ms();
-  printf("%d batches, sums right; simulated: %.0f ms one by one, %.0f ms overlapped\n", BATCHES, middle - begin,
-         end - middle);
+  printf("%d batches, sums right; simulated: %.0f ms one by one, %.0f ms overlapped\n",
+         BATCHES, middle - begin, end - middle);
   code = 0;
 
 done:
-  if (p.stream.handle && tdict_stream_synchronize(c, p.stream, &err) != TDICT_OK) code = 1; /* kernels still use p */
+  /* kernels still use p */
+  if (p.stream.handle && tdict_stream_synchronize(c, p.stream, &err) != TDICT_OK)
+    code = 1;
   for (int i = 0; i < HOSTS; i++) tdict_release(p.hosts[i]);
   if (p.stream.handle) tdict_stream_destroy(c, p.stream);
   return code;
@@ -156,7 +169,8 @@ int main(int argc, char **argv) {
   int code = 1;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
-  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) || (argc > 1 && strcmp(argv[argc - 1], "sim") != 0)) {
+  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) ||
+      (argc > 1 && strcmp(argv[argc - 1], "sim") != 0)) {
     fprintf(stderr, "usage: consumer_sim [[--device] sim]\n");
     return 2;
   }

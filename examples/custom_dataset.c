@@ -2,10 +2,11 @@
  *
  *   custom_dataset [[--device] DEVICE]     auto (default), cpu, sim, cuda:N
  *
- * The dataset makes sample i from the number i: a point, and a flag that tells if it is inside a circle. A batch is a
- * struct of the program. The loader makes it with a collate function, pins it by the hook of its type, and delivers it
- * with its type. One loader delivers pinned batches on the host, another delivers them on the device. The exit status
- * is 0 if every batch is right. */
+ * The dataset makes sample i from the number i: a point, and a flag that tells if it is
+ * inside a circle. A batch is a struct of the program. The loader makes it with a
+ * collate function, pins it by the hook of its type, and delivers it with its type. One
+ * loader delivers pinned batches on the host, another delivers them on the device. The
+ * exit status is 0 if every batch is right. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +22,10 @@ static tdict_error err;
 /* ---- the dataset: how many samples, and sample i as a tree ---- */
 static int64_t count_points(void *self) { return *(int64_t *)self; }
 
-static tdict_status make_point(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
-                               tdict_error *e) {
-  static const tdict_field fields[] = {TDICT_FIELD("xy", TDICT_F32, 2), TDICT_FIELD("inside", TDICT_F32)};
+static tdict_status make_point(void *self, const tdict_fetch_info *info, int64_t index,
+                               tdict_tree **out, tdict_error *e) {
+  static const tdict_field fields[] = {TDICT_FIELD("xy", TDICT_F32, 2),
+                                       TDICT_FIELD("inside", TDICT_F32)};
   tdict_tree *td;
   (void)info;
   (void)self;
@@ -36,7 +38,8 @@ static tdict_status make_point(void *self, const tdict_fetch_info *info, int64_t
   return TDICT_OK;
 }
 
-/* ---- the batch: a struct with a type that has functions to release, pin and move it ---- */
+/* ---- the batch: a struct with a type that has
+ * functions to release, pin and move it ---- */
 typedef struct batch {
   tdict_tree *tensors; /* "xy" and "inside" of all samples */
   double radius;       /* what no tensor holds */
@@ -46,7 +49,8 @@ static void batch_release(void *self) {
   tdict_release(((batch *)self)->tensors);
   free(self);
 }
-static tdict_status batch_create(tdict_tree *tensors, double radius, void **out) { /* takes the tensors */
+/* takes the tensors */
+static tdict_status batch_create(tdict_tree *tensors, double radius, void **out) {
   batch *b = malloc(sizeof *b);
   if (!b) {
     tdict_release(tensors);
@@ -56,17 +60,22 @@ static tdict_status batch_create(tdict_tree *tensors, double radius, void **out)
   *out = b;
   return TDICT_OK;
 }
-static bool batch_is_pinned(const void *self) { return tdict_is_pinned(((const batch *)self)->tensors); }
-static tdict_status batch_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *e) {
+static bool batch_is_pinned(const void *self) {
+  return tdict_is_pinned(((const batch *)self)->tensors);
+}
+static tdict_status batch_pin(const void *self, const tdict_hook *hook, void **out,
+                              tdict_error *e) {
   const batch *b = self;
   tdict_tree *pinned;
   tdict_status status = tdict_pin_memory(hook->context, b->tensors, NULL, &pinned, e);
   return status == TDICT_OK ? batch_create(pinned, b->radius, out) : status;
 }
-static tdict_status batch_move(const void *self, const tdict_hook *hook, void **out, tdict_error *e) {
+static tdict_status batch_move(const void *self, const tdict_hook *hook, void **out,
+                               tdict_error *e) {
   const batch *b = self;
   tdict_tree *moved;
-  tdict_status status = tdict_to_device(hook->context, b->tensors, hook->device, NULL, &moved, e);
+  tdict_status status =
+      tdict_to_device(hook->context, b->tensors, hook->device, NULL, &moved, e);
   return status == TDICT_OK ? batch_create(moved, b->radius, out) : status;
 }
 static const tdict_type batch_type = {.struct_size = sizeof batch_type,
@@ -77,7 +86,8 @@ static const tdict_type batch_type = {.struct_size = sizeof batch_type,
                                       .is_pinned = batch_is_pinned};
 
 /* ---- samples become a batch ---- */
-static tdict_status collate(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples, size_t count,
+static tdict_status collate(void *user, const tdict_fetch_info *info,
+                            const tdict_tree *const *samples, size_t count,
                             tdict_tree **out, tdict_error *e) {
   tdict_tree *stacked, *td = NULL;
   void *b = NULL;
@@ -96,18 +106,22 @@ static tdict_status collate(void *user, const tdict_fetch_info *info, const tdic
   return status;
 }
 
-/* Checks a batch of the loader: its type, the device of its tensors, and its numbers. */
+/* Checks a batch of the loader: its type, the
+ * device of its tensors, and its numbers. */
 static bool check(tdict_context *c, const tdict_tree *td, bool on_host, int64_t first) {
   void *self;
   tdict_tree *host;
-  if (tdict_get_object(td, "batch", &batch_type, &self, &err) != TDICT_OK) return false; /* the type is kept */
+  /* the type is kept */
+  if (tdict_get_object(td, "batch", &batch_type, &self, &err) != TDICT_OK) return false;
   const batch *b = self;
   if (on_host && !batch_is_pinned(b)) return false;
-  if (tdict_to_device(c, b->tensors, tdict_cpu(), NULL, &host, &err) != TDICT_OK) return false;
+  if (tdict_to_device(c, b->tensors, tdict_cpu(), NULL, &host, &err) != TDICT_OK)
+    return false;
   const float *xy = tdict_const_data(host, "xy");
   bool good = xy && b->radius == 1.0 && tdict_batch_size(host)[0] == BATCH;
   for (int64_t i = 0; i < BATCH && good; i++)
-    good = xy[2 * i] == (float)((first + i) % 5) / 4 && xy[2 * i + 1] == (float)((first + i) / 5) / 3;
+    good = xy[2 * i] == (float)((first + i) % 5) / 4 &&
+           xy[2 * i + 1] == (float)((first + i) / 5) / 3;
   tdict_release(host);
   return good;
 }
@@ -121,9 +135,11 @@ static bool epoch(tdict_context *c, tdict_device device, bool on_host) {
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = BATCH;
   o.device = device;
-  o.pin_memory = tdict_context_device(c, NULL).type != TDICT_DEVICE_CPU; /* else there is nothing to pin for */
+  /* else there is nothing to pin for */
+  o.pin_memory = tdict_context_device(c, NULL).type != TDICT_DEVICE_CPU;
   o.collate = collate;
-  o.endless = true; /* the loop counts samples, and needs no look for the end of an epoch */
+  /* the loop counts samples, and needs no look for the end of an epoch */
+  o.endless = true;
   tdict_dataset *dataset = NULL;
   tdict_loader *loader = NULL;
   tdict_status status = tdict_dataset_create(&points, &dataset, &err);
@@ -140,7 +156,8 @@ static bool epoch(tdict_context *c, tdict_device device, bool on_host) {
     tdict_release(td);
   }
   tdict_loader_destroy(loader);
-  printf("%-9s %d samples, each batch a \"%s\"%s\n", on_host ? "host:" : "device:", (int)seen, batch_type.name,
+  printf("%-9s %d samples, each batch a \"%s\"%s\n",
+         on_host ? "host:" : "device:", (int)seen, batch_type.name,
          on_host && o.pin_memory ? ", pinned by its hook" : "");
   return good && seen == SAMPLES;
 }
@@ -149,15 +166,21 @@ int main(int argc, char **argv) {
   tdict_context *c = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
-  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) || (argc == 2 && argv[1][0] == '-')) {
+  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) ||
+      (argc == 2 && argv[1][0] == '-')) {
     fprintf(stderr, "usage: custom_dataset [[--device] auto|cpu|sim|cuda:N]\n");
     return 2;
   }
-  bool good = tdict_device_parse(argc > 1 ? argv[argc - 1] : "auto", &o.device, &err) == TDICT_OK;
-  if (o.device.type == TDICT_DEVICE_SIM || o.device.type == TDICT_DEVICE_AUTO) o.sim = &sim;
+  bool good = tdict_device_parse(argc > 1 ? argv[argc - 1] : "auto", &o.device, &err) ==
+              TDICT_OK;
+  if (o.device.type == TDICT_DEVICE_SIM || o.device.type == TDICT_DEVICE_AUTO)
+    o.sim = &sim;
   good = good && tdict_context_create(&o, &c, &err) == TDICT_OK;
-  good = good && epoch(c, tdict_cpu(), true) && epoch(c, tdict_context_device(c, NULL), false);
-  if (!good) fprintf(stderr, "custom_dataset: %s\n", err.message[0] ? err.message : "a batch is not what it should be");
+  good = good && epoch(c, tdict_cpu(), true) &&
+         epoch(c, tdict_context_device(c, NULL), false);
+  if (!good)
+    fprintf(stderr, "custom_dataset: %s\n",
+            err.message[0] ? err.message : "a batch is not what it should be");
   tdict_context_destroy(c);
   return good ? 0 : 1;
 }

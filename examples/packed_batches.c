@@ -1,10 +1,12 @@
-/* packed_batches: packs documents of 8 to 2048 tokens into batches of at most 65536 tokens, without padding.
+/* packed_batches: packs documents of 8 to 2048 tokens into batches of at most 65536
+ * tokens, without padding.
  *
  *   packed_batches [[--device] DEVICE]     auto (default), cpu, sim, cuda:N
  *
- * All documents are in one array of tokens, and a sample is a view of this array. The loader copies each token once,
- * into the pinned memory of the batch. A batch has the leaves `tokens`, `cu_seqlens` and `max_seqlen`, which attention
- * kernels for variable lengths read. The exit status is 0 if every document was delivered once. */
+ * All documents are in one array of tokens, and a sample is a view of this array. The
+ * loader copies each token once, into the pinned memory of the batch. A batch has the
+ * leaves `tokens`, `cu_seqlens` and `max_seqlen`, which attention kernels for variable
+ * lengths read. The exit status is 0 if every document was delivered once. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,11 +33,12 @@ static int64_t document_length(void *self, int64_t i) {
 }
 
 /* Returns document i as a tree whose leaf is a view of the array. */
-static tdict_status make_document(void *self, const tdict_fetch_info *info, int64_t i, tdict_tree **out,
-                                  tdict_error *e) {
+static tdict_status make_document(void *self, const tdict_fetch_info *info, int64_t i,
+                                  tdict_tree **out, tdict_error *e) {
   (void)info;
   const corpus *c = self;
-  const tdict_tensor_range range = {.dim = 0, .start = c->begins[i], .count = document_length(self, i), .step = 1};
+  const tdict_tensor_range range = {
+      .dim = 0, .start = c->begins[i], .count = document_length(self, i), .step = 1};
   tdict_tree *tree;
   tdict_tensor *view = NULL;
   tdict_status status = tdict_create(0, NULL, &tree, e);
@@ -77,9 +80,10 @@ static int pack_documents(tdict_context *context, corpus *c) {
     TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &batch, &err));
     if (!batch) break; /* the end of the epoch */
     TDICT_TRY(tdict_loader_get_batch_info(loader, &info, &err));
-    /* Here the kernels run on tdict_data(batch, "tokens") and tdict_data(batch, "cu_seqlens"). */
-    printf("%4d documents, %5d tokens, at most %4d\n", (int)info.num_samples, (int)info.num_tokens,
-           (int)info.max_seqlen);
+    /* Here the kernels run on tdict_data(batch,
+     * "tokens") and tdict_data(batch, "cu_seqlens"). */
+    printf("%4d documents, %5d tokens, at most %4d\n", (int)info.num_samples,
+           (int)info.num_tokens, (int)info.max_seqlen);
     documents += info.num_samples;
     tdict_release(batch);
   }
@@ -97,13 +101,15 @@ int main(int argc, char **argv) {
   tdict_sim_options sim = tdict_sim_options_default();
   int code = 1;
   unsigned random = 1;
-  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) || (argc == 2 && argv[1][0] == '-')) {
+  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) ||
+      (argc == 2 && argv[1][0] == '-')) {
     fprintf(stderr, "usage: packed_batches [[--device] auto|cpu|sim|cuda:N]\n");
     return 2;
   }
   for (int i = 0; i < DOCUMENTS; i++) {
     random = random * 1664525u + 1013904223u;
-    c.begins[i + 1] = c.begins[i] + SHORTEST + (int64_t)((random >> 8) % (LONGEST - SHORTEST + 1));
+    c.begins[i + 1] =
+        c.begins[i] + SHORTEST + (int64_t)((random >> 8) % (LONGEST - SHORTEST + 1));
   }
   o.sim = &sim;
   if (argc > 1) TDICT_TRY(tdict_device_parse(argv[argc - 1], &o.device, &err));

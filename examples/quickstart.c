@@ -1,4 +1,5 @@
-/* quickstart: fills a nested reinforcement-learning batch on the host, copies it to a device and back, and compares.
+/* quickstart: fills a nested reinforcement-learning batch on the host, copies it to a
+ * device and back, and compares.
  *
  *   quickstart [[--device] DEVICE]     auto (default), cpu, sim, cuda:N
  *
@@ -27,7 +28,8 @@ static void fill(tdict_tree *host) {
   for (int f = 0; f < NUM_FIELDS; f++) {
     tdict_tensor *leaf;
     if (tdict_get(host, fields[f].path, &leaf, NULL) != TDICT_OK) continue;
-    void *data = tdict_data(host, fields[f].path); /* an ordinary pointer: write as you like */
+    /* an ordinary pointer: write as you like */
+    void *data = tdict_data(host, fields[f].path);
     int64_t count = tdict_tensor_numel(leaf);
     for (int64_t i = 0; i < count; i++) {
       if (fields[f].dtype == TDICT_F32)
@@ -40,14 +42,17 @@ static void fill(tdict_tree *host) {
   }
 }
 
-/* Returns the number of equal bytes of the two trees. Prints an error and returns 0 if a byte differs. */
+/* Returns the number of equal bytes of the two trees.
+ * Prints an error and returns 0 if a byte differs. */
 static size_t compare(tdict_tree *a, tdict_tree *b) {
   size_t total = 0;
   for (int f = 0; f < NUM_FIELDS; f++) {
     tdict_tensor *x, *y;
-    if (tdict_get(a, fields[f].path, &x, NULL) != TDICT_OK || tdict_get(b, fields[f].path, &y, NULL) != TDICT_OK ||
+    if (tdict_get(a, fields[f].path, &x, NULL) != TDICT_OK ||
+        tdict_get(b, fields[f].path, &y, NULL) != TDICT_OK ||
         tdict_tensor_bytes(x) != tdict_tensor_bytes(y) ||
-        memcmp(tdict_tensor_const_data(x), tdict_tensor_const_data(y), tdict_tensor_bytes(x)) != 0) {
+        memcmp(tdict_tensor_const_data(x), tdict_tensor_const_data(y),
+               tdict_tensor_bytes(x)) != 0) {
       fprintf(stderr, "quickstart: %s came back different\n", fields[f].path);
       return 0;
     }
@@ -63,12 +68,17 @@ static int round_trip(tdict_context *c) {
   tdict_error err = {0};
   size_t equal = 0;
 
-  /* Allocates pinned memory, which a device reads fastest. Without a device, allocates ordinary memory. */
-  tdict_status status = tdict_create_from(fields, NUM_FIELDS, 1, batch, tdict_pinned_memory(c), &host, &err);
-  if (status == TDICT_ENODEVICE) status = tdict_create_from(fields, NUM_FIELDS, 1, batch, NULL, &host, &err);
+  /* Allocates pinned memory, which a device reads fastest.
+   * Without a device, allocates ordinary memory. */
+  tdict_status status = tdict_create_from(fields, NUM_FIELDS, 1, batch,
+                                          tdict_pinned_memory(c), &host, &err);
+  if (status == TDICT_ENODEVICE)
+    status = tdict_create_from(fields, NUM_FIELDS, 1, batch, NULL, &host, &err);
   TDICT_TRY(status);
   fill(host);
-  TDICT_TRY(tdict_to_device_async(c, host, tdict_context_device(c, NULL), NULL, &f, &err)); /* returns at once */
+  /* returns at once */
+  TDICT_TRY(
+      tdict_to_device_async(c, host, tdict_context_device(c, NULL), NULL, &f, &err));
   TDICT_TRY(tdict_future_wait(f, &dev, &err));
   TDICT_TRY(tdict_print(dev, stdout, &err));
   TDICT_TRY(tdict_to_device(c, dev, tdict_cpu(), NULL, &back, &err));
@@ -87,16 +97,19 @@ int main(int argc, char **argv) {
   tdict_context *c = NULL;
   tdict_error err, why;
   int code = 1;
-  tdict_sim_options sim = tdict_sim_options_default(); /* so that "auto" finds a device on any machine */
+  /* so that "auto" finds a device on any machine */
+  tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   o.sim = &sim;
-  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) || (argc == 2 && argv[1][0] == '-')) {
+  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) ||
+      (argc == 2 && argv[1][0] == '-')) {
     fprintf(stderr, "usage: quickstart [[--device] auto|cpu|sim|cuda:N]\n");
     return 2;
   }
   if (argc > 1) TDICT_TRY(tdict_device_parse(argv[argc - 1], &o.device, &err));
   TDICT_TRY(tdict_context_create(&o, &c, &err));
-  if (tdict_context_device(c, &why).type == TDICT_DEVICE_SIM) printf("on the simulated device: %s\n", why.message);
+  if (tdict_context_device(c, &why).type == TDICT_DEVICE_SIM)
+    printf("on the simulated device: %s\n", why.message);
   code = round_trip(c);
 
 done:

@@ -1,4 +1,5 @@
-/* records: an array of C structs goes to a device and comes back, without a copy on the host.
+/* records: an array of C structs goes to a device and comes back, without a copy on the
+ * host.
  *
  *   records [DEVICE]     auto (default), cpu, sim, cuda:N */
 #include <stdio.h>
@@ -37,18 +38,20 @@ static tdict_records describe(particle *array) {
   return records;
 }
 
-/* Returns true if the members in the table are equal, and the tags of `b` have not changed. */
+/* Returns true if the members in the table are
+ * equal, and the tags of `b` have not changed. */
 static bool agree(const particle *a, const particle *b) {
   for (int i = 0; i < COUNT; i++)
-    if (a[i].body.mass != b[i].body.mass || a[i].body.pos[2] != b[i].body.pos[2] || a[i].alive != b[i].alive ||
-        b[i].tag != 'b')
+    if (a[i].body.mass != b[i].body.mass || a[i].body.pos[2] != b[i].body.pos[2] ||
+        a[i].alive != b[i].alive || b[i].tag != 'b')
       return false;
   return true;
 }
 
 int main(int argc, char **argv) {
   particle *a = calloc(COUNT, sizeof *a), *b = calloc(COUNT, sizeof *b);
-  tdict_sim_options sim = tdict_sim_options_default(); /* so that "auto" finds a device on any machine */
+  /* so that "auto" finds a device on any machine */
+  tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   tdict_context *context = NULL;
   tdict_tree *from = NULL, *to = NULL, *moved = NULL;
@@ -66,7 +69,8 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_records_view(&source, NULL, NULL, &from, &err));
   TDICT_TRY(tdict_records_view(&destination, NULL, NULL, &to, &err));
   TDICT_TRY(tdict_describe(from, stdout, &err));
-  TDICT_TRY(tdict_to_device(context, from, tdict_context_device(context, NULL), NULL, &moved, &err));
+  TDICT_TRY(tdict_to_device(context, from, tdict_context_device(context, NULL), NULL,
+                            &moved, &err));
   TDICT_TRY(tdict_transfer_into(context, to, moved, NULL, &err));
   code = agree(a, b) ? 0 : 1;
   printf("%d records came back %s\n", (int)COUNT, code ? "different" : "equal");

@@ -1,5 +1,5 @@
-/* replay: a training loop over a replay buffer. Each iteration appends new rows, and draws batches from the filled
- * rows.
+/* replay: a training loop over a replay buffer. Each iteration appends new rows, and
+ * draws batches from the filled rows.
  *
  *   replay [DEVICE]     auto (default), cpu, sim, cuda:N */
 #include <tdict/replay.h>
@@ -11,7 +11,8 @@
 enum { CAPACITY = 1000, NEW_ROWS = 150, BATCH = 32, BATCHES = 4 };
 
 int main(int argc, char **argv) {
-  const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, 17), TDICT_FIELD("reward", TDICT_F32)};
+  const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, 17),
+                                TDICT_FIELD("reward", TDICT_F32)};
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options options = tdict_context_options_default();
   tdict_sampler_options sampling = tdict_sampler_options_default();
@@ -39,18 +40,20 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_dataset_from_replay(replay, &dataset, &err));
   TDICT_TRY(tdict_loader_create(context, dataset, &loading, &loader, &err));
   for (int step = 0; step < 10; step++) {
-    for (int64_t i = 0; i < NEW_ROWS; i++) ((float *)tdict_data(rows, "reward"))[i] = (float)step;
+    for (int64_t i = 0; i < NEW_ROWS; i++)
+      ((float *)tdict_data(rows, "reward"))[i] = (float)step;
     TDICT_TRY(tdict_replay_append(replay, rows, &err));
     for (;;) { /* An epoch draws from the rows that are filled at its first batch. */
       TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &batch, &err));
       if (!batch) break;
-      drawn += tdict_batch_size(batch)[0]; /* a training step would use the batch here */
+      /* a training step would use the batch here */
+      drawn += tdict_batch_size(batch)[0];
       tdict_release(batch);
     }
   }
   TDICT_TRY(tdict_replay_get_state(replay, &counts, &err));
-  printf("%d of %d rows are filled, %d were appended, %d were drawn\n", (int)counts.num_filled, (int)counts.capacity,
-         (int)counts.total, (int)drawn);
+  printf("%d of %d rows are filled, %d were appended, %d were drawn\n",
+         (int)counts.num_filled, (int)counts.capacity, (int)counts.total, (int)drawn);
 done:
   tdict_loader_destroy(loader);
   tdict_dataset_release(dataset);

@@ -1,10 +1,13 @@
-/* replay_gpu: a replay buffer in GPU memory. Actor threads write transitions, and a learner samples batches of them.
+/* replay_gpu: a replay buffer in GPU memory. Actor threads write transitions, and a
+ * learner samples batches of them.
  *
  *   replay_gpu [DEVICE [ROWS]]     auto (default), cpu, sim, cuda:N; rows of the buffer
  *
- * By default, the buffer has 2000000 rows on a GPU (6.2 GB), and 5000 rows on other devices. First, the actors fill the
- * buffer. Then the actors continue to write while the learner samples by lists of random positions on the device. Each
- * transition has a checksum. The exit status is 0 if no call failed and all checksums of eight batches are right. */
+ * By default, the buffer has 2000000 rows on a GPU (6.2 GB), and 5000 rows on other
+ * devices. First, the actors fill the buffer. Then the actors continue to write while
+ * the learner samples by lists of random positions on the device. Each transition has a
+ * checksum. The exit status is 0 if no call failed and all checksums of eight batches
+ * are right. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,21 +18,34 @@
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 
-enum { ACTORS = 4, NEW_ROWS = 2048, OBS = 376, ACTIONS = 17, BATCH = 512, LISTS = 64, CHECKED = 8 };
-static const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, OBS), TDICT_FIELD("action", TDICT_F32, ACTIONS),
-                                     TDICT_FIELD("reward", TDICT_F32), TDICT_FIELD("next.obs", TDICT_F32, OBS),
-                                     TDICT_FIELD("checksum", TDICT_I64)};
-static const int widths[] = {OBS, ACTIONS, 1, OBS}; /* numbers of a row in each float leaf */
+enum {
+  ACTORS = 4,
+  NEW_ROWS = 2048,
+  OBS = 376,
+  ACTIONS = 17,
+  BATCH = 512,
+  LISTS = 64,
+  CHECKED = 8
+};
+static const tdict_field fields[] = {
+    TDICT_FIELD("obs", TDICT_F32, OBS), TDICT_FIELD("action", TDICT_F32, ACTIONS),
+    TDICT_FIELD("reward", TDICT_F32), TDICT_FIELD("next.obs", TDICT_F32, OBS),
+    TDICT_FIELD("checksum", TDICT_I64)};
+/* numbers of a row in each float leaf */
+static const int widths[] = {OBS, ACTIONS, 1, OBS};
 
 typedef struct buffer {
   tdict_context *context;
   tdict_memory *host; /* memory of the actors' host trees; NULL: plain host memory */
   tdict_device device;
-  tdict_stream stream; /* the actors queue their writes on this stream; not used on the cpu */
-  tdict_run how;       /* options of the actors' writes, with the stream */
+  /* the actors queue their writes on this stream; not used on the cpu */
+  tdict_stream stream;
+  tdict_run how; /* options of the actors' writes, with the stream */
   tdict_tree *tree;
   int64_t capacity, goal; /* the actors stop when `goal` rows were written */
-  pthread_mutex_t lock;   /* guards the rows and the fields below, so that no sample has a row that is half written */
+  /* guards the rows and the fields below, so that
+   * no sample has a row that is half written */
+  pthread_mutex_t lock;
   int64_t written;
   bool stop, failed;
 } buffer;
@@ -40,8 +56,8 @@ static double seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Calculates the checksum of row i of host leaves. The sum begins with 1, so a row of zeros, which no actor has
- * written, does not have the checksum 0. */
+/* Calculates the checksum of row i of host leaves. The sum begins with 1, so a row of
+ * zeros, which no actor has written, does not have the checksum 0. */
 static int64_t checksum(float *const leaves[4], int64_t i) {
   uint64_t sum = 1;
   uint32_t bits;
@@ -66,18 +82,24 @@ static void fill_rows(tdict_tree *rows, uint64_t *random) {
   for (int64_t i = 0; i < NEW_ROWS; i++) sums[i] = checksum(leaves, i);
 }
 
-/* Writes rows at the next positions of the buffer. Rows that do not fit before the end of the buffer are written at its
- * start. With a stream, the writes are only queued. Call with the lock held. */
+/* Writes rows at the next positions of the buffer. Rows that do not fit before the end
+ * of the buffer are written at its start. With a stream, the writes are only queued.
+ * Call with the lock held. */
 static tdict_status write_rows(buffer *b, const tdict_tree *rows, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (int64_t done = 0; done < NEW_ROWS && status == TDICT_OK;) {
     tdict_tree *part;
-    const int64_t first = (b->written + done) % b->capacity, room = b->capacity - first, left = NEW_ROWS - done;
+    const int64_t first = (b->written + done) % b->capacity, room = b->capacity - first,
+                  left = NEW_ROWS - done;
     const int64_t count = left < room ? left : room;
     status =
-        tdict_index_get(NULL, rows, TDICT_INDEX(TDICT_RANGE(done, done + count, 1)), NULL, &part, err); /* a view */
+        /* a view */
+        tdict_index_get(NULL, rows, TDICT_INDEX(TDICT_RANGE(done, done + count, 1)),
+                        NULL, &part, err);
     if (status != TDICT_OK) return status;
-    status = tdict_index_set(NULL, b->tree, TDICT_INDEX(TDICT_RANGE(first, first + count, 1)), part, &b->how, err);
+    status = tdict_index_set(NULL, b->tree,
+                             TDICT_INDEX(TDICT_RANGE(first, first + count, 1)), part,
+                             &b->how, err);
     tdict_release(part);
     done += count;
   }
@@ -99,7 +121,8 @@ static void *run_actor(void *user) {
     more = !b->stop && b->written < b->goal;
     tdict_status status = more ? write_rows(b, rows, &err) : TDICT_OK;
     pthread_mutex_unlock(&b->lock);
-    tdict_release(rows); /* safe: the library waits for the queued copies before it reuses the memory */
+    /* safe: the library waits for the queued copies before it reuses the memory */
+    tdict_release(rows);
     TDICT_TRY(status);
   }
 done:
@@ -110,39 +133,47 @@ done:
   return NULL;
 }
 
-/* Makes lists of random positions on the device, as a tree with the batch size [LISTS]. */
+/* Makes lists of random positions on the device,
+ * as a tree with the batch size [LISTS]. */
 static tdict_status make_lists(buffer *b, tdict_tree **out, tdict_error *err) {
   const tdict_field list = TDICT_FIELD("list", TDICT_I64, BATCH);
   tdict_tree *host;
-  tdict_status status = tdict_create_from(&list, 1, TDICT_SHAPE(LISTS), NULL, &host, err);
+  tdict_status status =
+      tdict_create_from(&list, 1, TDICT_SHAPE(LISTS), NULL, &host, err);
   if (status != TDICT_OK) return status;
   int64_t *positions = tdict_data(host, "list");
-  for (int i = 0; i < LISTS * BATCH; i++) positions[i] = (int64_t)(drand48() * (double)b->capacity);
+  for (int i = 0; i < LISTS * BATCH; i++)
+    positions[i] = (int64_t)(drand48() * (double)b->capacity);
   status = tdict_to_device(b->context, host, b->device, NULL, out, err);
   tdict_release(host);
   return status;
 }
 
 /* Copies the rows that a list names. With a stream, the copy is only queued. */
-static tdict_status sample(buffer *b, const tdict_tree *lists, int n, const tdict_run *how, tdict_tree **out,
-                           tdict_error *err) {
+static tdict_status sample(buffer *b, const tdict_tree *lists, int n,
+                           const tdict_run *how, tdict_tree **out, tdict_error *err) {
   tdict_tree *row;
   tdict_tensor *list;
-  tdict_status status = tdict_index_get(NULL, lists, TDICT_INDEX(TDICT_AT(n % LISTS)), NULL, &row, err);
+  tdict_status status =
+      tdict_index_get(NULL, lists, TDICT_INDEX(TDICT_AT(n % LISTS)), NULL, &row, err);
   if (status != TDICT_OK) return status;
   status = tdict_get(row, "list", &list, err);
   pthread_mutex_lock(&b->lock);
-  if (status == TDICT_OK) status = tdict_index_get(NULL, b->tree, TDICT_INDEX(TDICT_LIST_OF(list)), how, out, err);
+  if (status == TDICT_OK)
+    status =
+        tdict_index_get(NULL, b->tree, TDICT_INDEX(TDICT_LIST_OF(list)), how, out, err);
   pthread_mutex_unlock(&b->lock);
   tdict_release(row);
   return status;
 }
 
 /* Counts the transitions of a batch with a wrong checksum. */
-static tdict_status count_wrong(buffer *b, const tdict_tree *batch, int *wrong, tdict_error *err) {
+static tdict_status count_wrong(buffer *b, const tdict_tree *batch, int *wrong,
+                                tdict_error *err) {
   tdict_tree *host;
   float *leaves[4];
-  tdict_status status = tdict_to_device(b->context, batch, tdict_cpu(), NULL, &host, err);
+  tdict_status status =
+      tdict_to_device(b->context, batch, tdict_cpu(), NULL, &host, err);
   if (status != TDICT_OK) return status;
   const int64_t *sums = tdict_const_data(host, "checksum");
   for (int f = 0; f < 4; f++) leaves[f] = tdict_data(host, fields[f].path);
@@ -160,8 +191,16 @@ static void join_actors(const pthread_t *threads, int *started) {
   for (; *started > 0; --*started) pthread_join(threads[*started - 1], NULL);
 }
 
+static void stop_actors(buffer *b, const pthread_t *threads, int *started) {
+  pthread_mutex_lock(&b->lock);
+  b->stop = true;
+  pthread_mutex_unlock(&b->lock);
+  join_actors(threads, started);
+}
+
 static void print_rate(const char *what, double rows_per_second, double row_bytes) {
-  printf("%s: %.0f transitions/s, %.2f GB/s\n", what, rows_per_second, 1e-9 * row_bytes * rows_per_second);
+  printf("%s: %.0f transitions/s, %.2f GB/s\n", what, rows_per_second,
+         1e-9 * row_bytes * rows_per_second);
 }
 
 static int run(buffer *b) {
@@ -171,7 +210,8 @@ static int run(buffer *b) {
   tdict_run how = tdict_run_default();
   tdict_tree *lists = NULL, *batch = NULL, *kept[CHECKED] = {NULL};
   tdict_error err = {0};
-  const int samples = b->device.type == TDICT_DEVICE_CUDA ? 4000 : 64; /* number of batches, a multiple of CHECKED */
+  /* number of batches, a multiple of CHECKED */
+  const int samples = b->device.type == TDICT_DEVICE_CUDA ? 4000 : 64;
   int wrong = 0, started = 0;
   double start, time;
   b->how = how;
@@ -181,7 +221,8 @@ static int run(buffer *b) {
     b->how.stream = b->stream;
     how.stream = stream;
   }
-  TDICT_TRY(tdict_create_from(fields, 5, TDICT_SHAPE(b->capacity), tdict_device_memory(b->context, b->device), &b->tree,
+  TDICT_TRY(tdict_create_from(fields, 5, TDICT_SHAPE(b->capacity),
+                              tdict_device_memory(b->context, b->device), &b->tree,
                               &err));
   TDICT_TRY(make_lists(b, &lists, &err));
   const double row_bytes = (double)tdict_bytes(b->tree) / (double)b->capacity;
@@ -211,12 +252,10 @@ static int run(buffer *b) {
   printf("%.0f batches/s of %d\n", samples / time, BATCH);
   print_rate("sampled", samples * BATCH / time, row_bytes);
   for (int n = 0; n < CHECKED; n++) TDICT_TRY(count_wrong(b, kept[n], &wrong, &err));
-  printf("checked: %d of %d transitions have a wrong checksum\n", wrong, CHECKED * BATCH);
+  printf("checked: %d of %d transitions have a wrong checksum\n", wrong,
+         CHECKED * BATCH);
 done:
-  pthread_mutex_lock(&b->lock);
-  b->stop = true;
-  pthread_mutex_unlock(&b->lock);
-  join_actors(threads, &started);
+  stop_actors(b, threads, &started);
   for (int n = 0; n < CHECKED; n++) tdict_release(kept[n]);
   tdict_release(lists);
   tdict_release(b->tree);

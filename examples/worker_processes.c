@@ -1,9 +1,11 @@
-/* worker_processes: worker processes fill batches in shared memory, and the trainer moves the batches to a device.
+/* worker_processes: worker processes fill batches in shared memory, and the trainer
+ * moves the batches to a device.
  *
  *   worker_processes [DEVICE]     auto (default), cpu, sim, cuda:N
  *
- * The workers are this program, started again with the argument "worker". The first worker also has the argument
- * "dies": it ends in the middle of a batch, and the trainer starts another worker in its place. */
+ * The workers are this program, started again with the argument "worker". The first
+ * worker also has the argument "dies": it ends in the middle of a batch, and the
+ * trainer starts another worker in its place. */
 #include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,8 +16,16 @@
 #include <tdict/try.h>
 #include <unistd.h>
 
-enum { WORKERS = 2, BATCHES = 20, ROWS = 32, SOCKET = 3 /* the descriptor that a worker has for its socket */ };
-enum { BATCHES_OF_DYING = 4, MOST_LOST = 5 /* a program that always fails must not be started forever */ };
+enum {
+  WORKERS = 2,
+  BATCHES = 20,
+  ROWS = 32,
+  SOCKET = 3 /* the descriptor that a worker has for its socket */
+};
+enum {
+  BATCHES_OF_DYING = 4,
+  MOST_LOST = 5 /* a program that always fails must not be started forever */
+};
 
 /* A worker: fills and publishes its batches. */
 static int run_worker(bool dies) {
@@ -27,7 +37,8 @@ static int run_worker(bool dies) {
     TDICT_TRY(tdict_share_ring_begin(ring, INT64_MAX, &batch, &err));
     if (dies && n == BATCHES_OF_DYING) _exit(1); /* as if the worker had crashed */
     float *obs = tdict_data(batch, "obs"), *reward = tdict_data(batch, "reward");
-    for (int i = 0; i < ROWS * 17; i++) obs[i] = (float)i; /* a real worker would run an environment here */
+    /* a real worker would run an environment here */
+    for (int i = 0; i < ROWS * 17; i++) obs[i] = (float)i;
     for (int i = 0; i < ROWS; i++) reward[i] = 1;
     TDICT_TRY(tdict_share_ring_publish(ring, batch, &err));
   }
@@ -36,10 +47,12 @@ done:
   return err.status != TDICT_OK;
 }
 
-/* Starts a worker and sends the ring to it. Starting by exec is safe, even if a context exists. */
+/* Starts a worker and sends the ring to it. Starting
+ * by exec is safe, even if a context exists. */
 static tdict_status start_worker(tdict_share_ring *ring, bool dies, tdict_error *err) {
   extern char **environ;
-  char *const argv[] = {(char *)"worker_processes", (char *)"worker", dies ? (char *)"dies" : NULL, NULL};
+  char *const argv[] = {(char *)"worker_processes", (char *)"worker",
+                        dies ? (char *)"dies" : NULL, NULL};
   posix_spawn_file_actions_t actions;
   int pair[2];
   pid_t pid = 0;
@@ -56,7 +69,8 @@ static tdict_status start_worker(tdict_share_ring *ring, bool dies, tdict_error 
 }
 
 static int run_trainer(const char *device) {
-  const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, 17), TDICT_FIELD("reward", TDICT_F32)};
+  const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, 17),
+                                TDICT_FIELD("reward", TDICT_F32)};
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options options = tdict_context_options_default();
   tdict_context *context = NULL;
@@ -70,7 +84,8 @@ static int run_trainer(const char *device) {
   TDICT_TRY(tdict_device_parse(device, &options.device, &err));
   options.sim = &sim; /* the default device where there is no GPU */
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  if (tdict_share_ring_pin(context, ring, &why) != TDICT_OK) printf("copies are staged: %s\n", why.message);
+  if (tdict_share_ring_pin(context, ring, &why) != TDICT_OK)
+    printf("copies are staged: %s\n", why.message);
   for (;;) {
     tdict_status status = tdict_share_ring_take(ring, INT64_MAX, &batch, &err);
     if (status == TDICT_ENOTFOUND) break; /* all workers have left */
@@ -80,7 +95,8 @@ static int run_trainer(const char *device) {
       continue;
     }
     TDICT_TRY(status);
-    TDICT_TRY(tdict_to_device(context, batch, tdict_context_device(context, NULL), NULL, &moved, &err));
+    TDICT_TRY(tdict_to_device(context, batch, tdict_context_device(context, NULL), NULL,
+                              &moved, &err));
     TDICT_TRY(tdict_share_ring_give_back(ring, batch, &err));
     num_batches++; /* a training step would use `moved` here */
     tdict_release(moved);

@@ -8,8 +8,10 @@ static void fill(float *x, float value) {
   for (int i = 0; i < COUNT; i++) x[i] = value;
 }
 
-/* Sends a batch of ones to the device, and fills the source with twos while the copy waits. */
-static int send_and_reuse(tdict_context *context, tdict_tree *batch, bool by_old_address) {
+/* Sends a batch of ones to the device, and fills
+ * the source with twos while the copy waits. */
+static int send_and_reuse(tdict_context *context, tdict_tree *batch,
+                          bool by_old_address) {
   tdict_tree *moved = NULL, *back = NULL;
   tdict_future *future = NULL;
   float *old_address = tdict_data(batch, "x");
@@ -22,11 +24,13 @@ static int send_and_reuse(tdict_context *context, tdict_tree *batch, bool by_old
     TDICT_TRY(tdict_sim_resume(context, &err));
   } else {
     TDICT_TRY(tdict_sim_resume(context, &err));
-    fill(tdict_data(batch, "x"), 2); /* correct: tdict_data() waits until the copy has read the ones */
+    /* correct: tdict_data() waits until the copy has read the ones */
+    fill(tdict_data(batch, "x"), 2);
   }
   TDICT_TRY(tdict_future_wait(future, &moved, &err));
   TDICT_TRY(tdict_to_device(context, moved, tdict_cpu(), NULL, &back, &err));
-  printf("%s: the device has %.0f, wanted 1\n", by_old_address ? "old address" : "tdict_data()",
+  printf("%s: the device has %.0f, wanted 1\n",
+         by_old_address ? "old address" : "tdict_data()",
          ((const float *)tdict_const_data(back, "x"))[0]);
 done:
   tdict_release(back);
@@ -44,7 +48,8 @@ int main(void) {
   tdict_error err = {0};
   options.device = tdict_sim(0);
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  TDICT_TRY(tdict_create_from(&field, 1, 0, NULL, tdict_pinned_memory(context), &batch, &err));
+  TDICT_TRY(tdict_create_from(&field, 1, 0, NULL, tdict_pinned_memory(context), &batch,
+                              &err));
   failed = send_and_reuse(context, batch, true) + send_and_reuse(context, batch, false);
 done:
   tdict_release(batch);

@@ -9,15 +9,18 @@
 enum { SAMPLES = 10, BATCH = 4, STEPS = 4 };
 static const char *const path = "checkpoint.safetensors";
 
-/* Makes the tree that is saved: weights, the number of the step, and the state of the loader as bytes. */
+/* Makes the tree that is saved: weights, the number of
+ * the step, and the state of the loader as bytes. */
 static tdict_status make_state(tdict_tree **out, tdict_error *err) {
-  const tdict_field fields[] = {TDICT_FIELD("model.weight", TDICT_F32, 3), TDICT_FIELD("step", TDICT_I64),
-                                TDICT_FIELD("loader", TDICT_U8, sizeof(tdict_loader_state))};
+  const tdict_field fields[] = {
+      TDICT_FIELD("model.weight", TDICT_F32, 3), TDICT_FIELD("step", TDICT_I64),
+      TDICT_FIELD("loader", TDICT_U8, sizeof(tdict_loader_state))};
   return tdict_create_from(fields, 3, 0, NULL, NULL, out, err);
 }
 
 /* Makes a loader of the numbers 0 to 9. Both runs must use the same settings. */
-static tdict_status make_loader(tdict_context *context, tdict_loader **out, tdict_error *err) {
+static tdict_status make_loader(tdict_context *context, tdict_loader **out,
+                                tdict_error *err) {
   tdict_loader_options loading = tdict_loader_options_default();
   tdict_dataset *dataset = NULL;
   tdict_tensor *x = NULL;
@@ -26,10 +29,12 @@ static tdict_status make_loader(tdict_context *context, tdict_loader **out, tdic
   loading.batch_size = BATCH;
   loading.shuffle = true;
   loading.seed = 1;
-  if (status == TDICT_OK) status = tdict_tensor_arange(TDICT_F32, 0, 1, SAMPLES, &x, err);
+  if (status == TDICT_OK)
+    status = tdict_tensor_arange(TDICT_F32, 0, 1, SAMPLES, &x, err);
   if (status == TDICT_OK) status = tdict_set(samples, "x", x, err);
   if (status == TDICT_OK) status = tdict_dataset_from_tree(samples, &dataset, err);
-  if (status == TDICT_OK) status = tdict_loader_create(context, dataset, &loading, out, err);
+  if (status == TDICT_OK)
+    status = tdict_loader_create(context, dataset, &loading, out, err);
   tdict_dataset_release(dataset);
   tdict_tensor_release(x);
   tdict_release(samples);
@@ -37,20 +42,22 @@ static tdict_status make_loader(tdict_context *context, tdict_loader **out, tdic
 }
 
 /* Reads the checkpoint into `state`, and moves the loader to its position. */
-static tdict_status resume(tdict_context *context, tdict_tree *state, tdict_loader *loader, tdict_error *err) {
+static tdict_status resume(tdict_context *context, tdict_tree *state,
+                           tdict_loader *loader, tdict_error *err) {
   tdict_loader_state position;
   tdict_future *load;
   tdict_status status = tdict_load_into_async(context, state, path, NULL, &load, err);
   if (status == TDICT_OK) status = tdict_future_take(load, NULL, err);
   if (status != TDICT_OK) return status;
   memcpy(&position, tdict_const_data(state, "loader"), sizeof position);
-  printf("resumed: epoch %d, %d batches delivered\n", (int)position.epoch, (int)position.batch);
+  printf("resumed: epoch %d, %d batches delivered\n", (int)position.epoch,
+         (int)position.batch);
   return tdict_loader_set_state(loader, &position, err);
 }
 
 /* Starts to save the state. The call returns before the file is written. */
-static tdict_status save(tdict_context *context, tdict_tree *state, tdict_loader *loader, tdict_future **out,
-                         tdict_error *err) {
+static tdict_status save(tdict_context *context, tdict_tree *state,
+                         tdict_loader *loader, tdict_future **out, tdict_error *err) {
   tdict_loader_state position = tdict_loader_state_default();
   tdict_status status = tdict_loader_get_state(loader, &position, err);
   if (status != TDICT_OK) return status;
@@ -76,9 +83,12 @@ static int run(void) {
     TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &batch, &err));
     if (!batch) continue; /* the end of an epoch */
     TDICT_TRY(tdict_loader_get_batch_info(loader, &info, &err));
-    ((float *)tdict_data(state, "model.weight"))[0] += ((const float *)tdict_const_data(batch, "x"))[0];
-    printf("step %d: epoch %d, batch %d, weight %.0f\n", (int)++*(int64_t *)tdict_data(state, "step"), (int)info.epoch,
-           (int)info.batch, ((const float *)tdict_const_data(state, "model.weight"))[0]);
+    ((float *)tdict_data(state, "model.weight"))[0] +=
+        ((const float *)tdict_const_data(batch, "x"))[0];
+    printf("step %d: epoch %d, batch %d, weight %.0f\n",
+           (int)++*(int64_t *)tdict_data(state, "step"), (int)info.epoch,
+           (int)info.batch,
+           ((const float *)tdict_const_data(state, "model.weight"))[0]);
     tdict_release(batch);
     i++;
   }

@@ -6,7 +6,8 @@
 #include <tdict/sim.h>
 #include <tdict/tdict.hpp>
 
-static const tdict_field fields[] = {TDICT_FIELD("x", TDICT_F32, 2), TDICT_FIELD("y", TDICT_I64)};
+static const tdict_field fields[] = {TDICT_FIELD("x", TDICT_F32, 2),
+                                     TDICT_FIELD("y", TDICT_I64)};
 static const char *const path = "model.safetensors";
 
 /* Moves a tree to the device and back. */
@@ -17,13 +18,15 @@ static void transfer(const tdict::context &context, const tdict::tree &batch) {
   std::printf("transfer: equal: %d\n", back == batch);
 }
 
-/* Selects a row, writes a row, and makes another shape. run() and call() take any function of C without its last
- * arguments `out` and `err`. Handles are passed as raw(). */
+/* Selects a row, writes a row, and makes another shape. run() and call() take any
+ * function of C without its last arguments `out` and `err`. Handles are passed as
+ * raw(). */
 static void rows_of(const tdict::tree &batch) {
   const tdict::tree last = batch.index(TDICT_INDEX(TDICT_AT(-1)));
-  tdict::run(tdict_index_set, nullptr, batch.raw(), TDICT_INDEX(TDICT_AT(0)), last.raw(), nullptr);
-  const tdict::tree grid =
-      tdict::call<tdict::tree>(tdict_reshape_view, batch.raw(), 2, std::array<int64_t, 2>{{2, 2}}.data());
+  tdict::run(tdict_index_set, nullptr, batch.raw(), TDICT_INDEX(TDICT_AT(0)),
+             last.raw(), nullptr);
+  const tdict::tree grid = tdict::call<tdict::tree>(
+      tdict_reshape_view, batch.raw(), 2, std::array<int64_t, 2>{{2, 2}}.data());
   std::printf("rows: %d dimensions\n", static_cast<int>(grid.batch_size().size()));
 }
 
@@ -36,9 +39,11 @@ static void load_batches(const tdict::context &context) {
   };
   tdict_loader_options options = tdict_loader_options_default();
   options.batch_size = 4;
-  const tdict::loader loader = tdict::loader::create(context, tdict::dataset::from_function(make, 10), options);
+  const tdict::loader loader =
+      tdict::loader::create(context, tdict::dataset::from_function(make, 10), options);
   for (tdict::tree &batch : loader) // one epoch
-    std::printf("loader: batch %d of %d samples\n", static_cast<int>(loader.batch_info().batch),
+    std::printf("loader: batch %d of %d samples\n",
+                static_cast<int>(loader.batch_info().batch),
                 static_cast<int>(batch.batch_size()[0]));
 }
 
@@ -59,8 +64,10 @@ static void files(const tdict::context &context, const tdict::tree &batch) {
   tdict::future saving = context.save_async(path, batch);
   saving.wait_source(); // the elements may now change
   saving.wait();        // the tree is in the file
-  const tdict::tree loaded = context.load(path, context.device()), mapped = tdict::open(path);
-  std::printf("files: %d tensors, equal: %d\n", static_cast<int>(loaded.num_leaves()), mapped == batch);
+  const tdict::tree loaded = context.load(path, context.device()),
+                    mapped = tdict::open(path);
+  std::printf("files: %d tensors, equal: %d\n", static_cast<int>(loaded.num_leaves()),
+              mapped == batch);
 }
 
 int main() try {

@@ -1,15 +1,19 @@
-/* Compiled with -fno-exceptions: each function that can fail returns a tdict::result. */
+/* Compiled with -fno-exceptions: each function
+ * that can fail returns a tdict::result. */
 #include <cstdio>
 #include <mutex>
 
 #include <tdict/sim.h>
 #include <tdict/tdict.hpp>
 
-static const tdict_field fields[] = {TDICT_FIELD("x", TDICT_F32, 2), TDICT_FIELD("y", TDICT_I64)};
+static const tdict_field fields[] = {TDICT_FIELD("x", TDICT_F32, 2),
+                                     TDICT_FIELD("y", TDICT_I64)};
 static const char *const path = "model.safetensors";
 
-static tdict::result<void> transfer(const tdict::context &context, const tdict::tree &batch) {
-  tdict::result<tdict::future> moving = context.to_device_async(batch, context.device());
+static tdict::result<void> transfer(const tdict::context &context,
+                                    const tdict::tree &batch) {
+  tdict::result<tdict::future> moving =
+      context.to_device_async(batch, context.device());
   if (!moving) return moving.error();
   const tdict::result<tdict::tree> moved = moving->wait();
   if (!moved) return moved.error();
@@ -28,15 +32,18 @@ static tdict::result<tdict::tree> make_sample(const tdict_fetch_info &, int64_t 
 static tdict::result<void> load_batches(const tdict::context &context) {
   tdict_loader_options options = tdict_loader_options_default();
   options.batch_size = 4;
-  tdict::result<tdict::dataset> samples = tdict::dataset::from_function(make_sample, 10);
+  tdict::result<tdict::dataset> samples =
+      tdict::dataset::from_function(make_sample, 10);
   if (!samples) return samples.error();
-  tdict::result<tdict::loader> loader = tdict::loader::create(context, *samples, options);
+  tdict::result<tdict::loader> loader =
+      tdict::loader::create(context, *samples, options);
   if (!loader) return loader.error();
   for (;;) {
     tdict::result<tdict::tree> batch = loader->next();
     if (!batch) return batch.error();
     if (!*batch) return {}; // the end of the epoch
-    std::printf("loader: batch %d of %d samples\n", static_cast<int>(loader->batch_info()->batch),
+    std::printf("loader: batch %d of %d samples\n",
+                static_cast<int>(loader->batch_info()->batch),
                 static_cast<int>(batch->batch_size()[0]));
   }
 }
@@ -56,7 +63,8 @@ static tdict::result<void> replay(const tdict::tree &batch) {
   return {};
 }
 
-static tdict::result<void> files(const tdict::context &context, const tdict::tree &batch) {
+static tdict::result<void> files(const tdict::context &context,
+                                 const tdict::tree &batch) {
   tdict::result<tdict::future> saving = context.save_async(path, batch);
   if (!saving) return saving.error();
   const tdict::result<tdict::tree> saved = saving->wait();
@@ -65,7 +73,8 @@ static tdict::result<void> files(const tdict::context &context, const tdict::tre
   if (!loaded) return loaded.error();
   tdict::result<tdict::tree> mapped = tdict::open(path);
   if (!mapped) return mapped.error();
-  std::printf("files: %d tensors, equal: %d\n", static_cast<int>(loaded->num_leaves()), *mapped == batch);
+  std::printf("files: %d tensors, equal: %d\n", static_cast<int>(loaded->num_leaves()),
+              *mapped == batch);
   return {};
 }
 

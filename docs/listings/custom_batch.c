@@ -17,9 +17,11 @@ static void pair_release(void *self) {
   free(p);
 }
 
-/* Makes a new pair of the results of `step` for both tensors. `step` is tdict_hook_pin() or tdict_hook_move(). */
+/* Makes a new pair of the results of `step` for both tensors.
+ * `step` is tdict_hook_pin() or tdict_hook_move(). */
 static tdict_status pair_map(const pair *from,
-                             tdict_status (*step)(const tdict_hook *, tdict_tensor *, tdict_tensor **, tdict_error *),
+                             tdict_status (*step)(const tdict_hook *, tdict_tensor *,
+                                                  tdict_tensor **, tdict_error *),
                              const tdict_hook *hook, void **out, tdict_error *err) {
   pair *made = calloc(1, sizeof *made);
   tdict_status status = made ? TDICT_OK : TDICT_ENOMEM;
@@ -32,11 +34,13 @@ static tdict_status pair_map(const pair *from,
   return status;
 }
 
-static tdict_status pair_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+static tdict_status pair_pin(const void *self, const tdict_hook *hook, void **out,
+                             tdict_error *err) {
   return pair_map(self, tdict_hook_pin, hook, out, err);
 }
 
-static tdict_status pair_to_device(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+static tdict_status pair_to_device(const void *self, const tdict_hook *hook, void **out,
+                                   tdict_error *err) {
   return pair_map(self, tdict_hook_move, hook, out, err);
 }
 
@@ -74,12 +78,16 @@ int main(void) {
   made = NULL; /* the tree owns the struct */
 
   TDICT_TRY(tdict_pin_memory(context, batch, NULL, &pinned, &err));
-  printf("pinned: batch %d, result %d\n", tdict_is_pinned(batch), tdict_is_pinned(pinned));
+  printf("pinned: batch %d, result %d\n", tdict_is_pinned(batch),
+         tdict_is_pinned(pinned));
 
-  TDICT_TRY(tdict_to_device(context, batch, tdict_context_device(context, NULL), &transfer, &on_device, &err));
+  TDICT_TRY(tdict_to_device(context, batch, tdict_context_device(context, NULL),
+                            &transfer, &on_device, &err));
   TDICT_TRY(tdict_get_object(on_device, "pair", &pair_type, &found, &err));
-  printf("on a device: %d\n", tdict_tensor_device(((pair *)found)->input).type != TDICT_DEVICE_CPU);
-  printf("objects: %d, pinned on the way: %d\n", (int)stats.num_objects, (int)stats.num_objects_pinned);
+  printf("on a device: %d\n",
+         tdict_tensor_device(((pair *)found)->input).type != TDICT_DEVICE_CPU);
+  printf("objects: %d, pinned on the way: %d\n", (int)stats.num_objects,
+         (int)stats.num_objects_pinned);
 done:
   if (made) pair_release(made);
   tdict_release(on_device);

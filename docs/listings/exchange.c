@@ -9,8 +9,10 @@ static int exchange_with_arrow(tdict_tree *batch) {
   struct ArrowArray array;
   tdict_tree *back = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_arrow_export(batch, &schema, &array, &err));       /* for another library; here, for this program */
-  TDICT_TRY(tdict_arrow_import(&schema, &array, NULL, &back, &err)); /* takes `array` on success */
+  /* for another library; here, for this program */
+  TDICT_TRY(tdict_arrow_export(batch, &schema, &array, &err));
+  /* takes `array` on success */
+  TDICT_TRY(tdict_arrow_import(&schema, &array, NULL, &back, &err));
   printf("equal: %d\n", tdict_equal(batch, back));
   schema.release(&schema);
 done:
@@ -23,10 +25,13 @@ static int read_a_stream(tdict_tree *batch) {
   struct ArrowArrayStream stream;
   tdict_tree *first = NULL, *others = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_arrow_export_stream(trees, 2, &stream, &err)); /* other programs get a stream from a library */
+  /* other programs get a stream from a library */
+  TDICT_TRY(tdict_arrow_export_stream(trees, 2, &stream, &err));
   TDICT_TRY(tdict_arrow_stream_next(&stream, NULL, &first, &err));
-  TDICT_TRY(tdict_arrow_import_stream(&stream, NULL, &others, &err)); /* all that are left, in one tree */
-  printf("%d rows, then %d\n", (int)tdict_batch_size(first)[0], (int)tdict_batch_size(others)[0]);
+  /* all that are left, in one tree */
+  TDICT_TRY(tdict_arrow_import_stream(&stream, NULL, &others, &err));
+  printf("%d rows, then %d\n", (int)tdict_batch_size(first)[0],
+         (int)tdict_batch_size(others)[0]);
   stream.release(&stream);
 done:
   tdict_release(others);
@@ -66,7 +71,8 @@ static int exchange_with_dlpack(tdict_tree *batch) {
   older.legacy = true; /* for libraries from before DLPack 1.0 */
   TDICT_TRY(tdict_dlpack_export(NULL, reward, &older, &legacy, &err));
   TDICT_TRY(tdict_dlpack_import(NULL, &legacy, NULL, &back_again, &err));
-  printf("the same address: %d, %d\n", tdict_tensor_const_data(back) == tdict_tensor_const_data(reward),
+  printf("the same address: %d, %d\n",
+         tdict_tensor_const_data(back) == tdict_tensor_const_data(reward),
          tdict_tensor_const_data(back_again) == tdict_tensor_const_data(reward));
 done:
   tdict_tensor_release(back_again);
@@ -75,6 +81,6 @@ done:
 }
 
 int main(void) {
-  return run_on_batch(exchange_with_arrow) + run_on_batch(read_a_stream) + run_on_batch(exchange_on_a_device) +
-         run_on_batch(exchange_with_dlpack);
+  return run_on_batch(exchange_with_arrow) + run_on_batch(read_a_stream) +
+         run_on_batch(exchange_on_a_device) + run_on_batch(exchange_with_dlpack);
 }

@@ -17,15 +17,18 @@ int main(void) {
   options.sim = &sim;
   TDICT_TRY(tdict_context_create(&options, &context, &err));
   TDICT_TRY(tdict_create_from(&field, 1, TDICT_SHAPE(SAMPLES), NULL, &samples, &err));
-  TDICT_TRY(tdict_dataset_from_tree(samples, &dataset, &err)); /* sample i is row i of the tree */
+  /* sample i is row i of the tree */
+  TDICT_TRY(tdict_dataset_from_tree(samples, &dataset, &err));
   loading.batch_size = BATCH;
   loading.shuffle = true;
   loading.seed = 1;
   TDICT_TRY(tdict_loader_create(context, dataset, &loading, &loader, &err));
   for (int epoch = 0; epoch < 2;) {
-    TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &batch, &err)); /* the batch is on the device */
+    /* the batch is on the device */
+    TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &batch, &err));
     if (batch)
-      printf("epoch %d: a batch of %d samples\n", epoch, (int)tdict_batch_size(batch)[0]);
+      printf("epoch %d: a batch of %d samples\n", epoch,
+             (int)tdict_batch_size(batch)[0]);
     else
       epoch++; /* NULL marks the end of an epoch */
     tdict_release(batch);

@@ -4,7 +4,8 @@
 #include <tdict/try.h>
 
 int main(void) {
-  const tdict_field fields[] = {TDICT_FIELD("obs.state", TDICT_F32, 3), TDICT_FIELD("reward", TDICT_F32)};
+  const tdict_field fields[] = {TDICT_FIELD("obs.state", TDICT_F32, 3),
+                                TDICT_FIELD("reward", TDICT_F32)};
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options options = tdict_context_options_default();
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -17,13 +18,17 @@ int main(void) {
   TDICT_TRY(tdict_create_from(fields, 2, TDICT_SHAPE(128), NULL, &batch, &err));
   ((float *)tdict_data(batch, "reward"))[7] = 1.5f;
 
-  TDICT_TRY(tdict_to_device_async(context, batch, tdict_context_device(context, NULL), NULL, &future, &err));
-  TDICT_TRY(tdict_future_wait(future, &on_device, &err)); /* the call before has returned at once; now wait */
+  TDICT_TRY(tdict_to_device_async(context, batch, tdict_context_device(context, NULL),
+                                  NULL, &future, &err));
+  /* the call before has returned at once; now wait */
+  TDICT_TRY(tdict_future_wait(future, &on_device, &err));
   TDICT_TRY(tdict_future_get_stats(future, &stats, &err));
-  printf("%d tensors, %d bytes copied\n", (int)stats.num_leaves, (int)stats.total_bytes);
+  printf("%d tensors, %d bytes copied\n", (int)stats.num_leaves,
+         (int)stats.total_bytes);
 
   TDICT_TRY(tdict_to_device(context, on_device, tdict_cpu(), NULL, &back, &err));
-  printf("reward 7 came back: %.1f\n", ((const float *)tdict_const_data(back, "reward"))[7]);
+  printf("reward 7 came back: %.1f\n",
+         ((const float *)tdict_const_data(back, "reward"))[7]);
   printf("equal: %s\n", tdict_equal(batch, back) ? "yes" : "no");
 done:
   tdict_future_release(future);

@@ -15,8 +15,10 @@ static void sample_release(void *self) {
   free(self);
 }
 
-/* Queues work on the stream of `run`: writes 1 to each element of a tensor on the device. */
-static tdict_status write_ones(tdict_tensor *x, const tdict_run *run, tdict_error *err) {
+/* Queues work on the stream of `run`: writes 1
+ * to each element of a tensor on the device. */
+static tdict_status write_ones(tdict_tensor *x, const tdict_run *run,
+                               tdict_error *err) {
   tdict_tree *tree = NULL;
   tdict_status status = tdict_create(0, NULL, &tree, err);
   if (status == TDICT_OK) status = tdict_set(tree, "x", x, err);
@@ -25,14 +27,17 @@ static tdict_status write_ones(tdict_tensor *x, const tdict_run *run, tdict_erro
   return status;
 }
 
-/* Moves the tensor to the device of the transfer, and then queues work of its own on the stream of the hook. */
-static tdict_status sample_to_device(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+/* Moves the tensor to the device of the transfer, and then
+ * queues work of its own on the stream of the hook. */
+static tdict_status sample_to_device(const void *self, const tdict_hook *hook,
+                                     void **out, tdict_error *err) {
   tdict_run run = tdict_run_default();
   if (tdict_hook_cancelled(hook)) return TDICT_ECANCELLED;
   sample *moved = calloc(1, sizeof *moved);
   if (!moved) return TDICT_ENOMEM;
   run.stream = hook->stream;
-  tdict_status status = tdict_hook_move(hook, ((const sample *)self)->x, &moved->x, err);
+  tdict_status status =
+      tdict_hook_move(hook, ((const sample *)self)->x, &moved->x, err);
   if (status == TDICT_OK) status = write_ones(moved->x, &run, err);
   if (status == TDICT_OK)
     *out = moved;
@@ -42,7 +47,8 @@ static tdict_status sample_to_device(const void *self, const tdict_hook *hook, v
 }
 
 /* Pins by hand: allocates pinned memory and copies. tdict_hook_pin() does the same. */
-static tdict_status sample_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+static tdict_status sample_pin(const void *self, const tdict_hook *hook, void **out,
+                               tdict_error *err) {
   sample *pinned = calloc(1, sizeof *pinned);
   tdict_status status;
   if (!pinned) return TDICT_ENOMEM;
@@ -75,7 +81,8 @@ int main(void) {
   made = NULL; /* the tree owns the object */
   TDICT_TRY(tdict_to_device(context, batch, tdict_sim(0), NULL, &moved, &err));
   TDICT_TRY(tdict_get_object(moved, "sample", &sample_type, &found, &err));
-  printf("on the device: %d; the type: %s\n", tdict_tensor_device(((sample *)found)->x).type == TDICT_DEVICE_SIM,
+  printf("on the device: %d; the type: %s\n",
+         tdict_tensor_device(((sample *)found)->x).type == TDICT_DEVICE_SIM,
          tdict_object_type(moved, "sample")->name);
 done:
   if (made) sample_release(made);

@@ -9,8 +9,10 @@ static int join_batches(tdict_tree *batch) {
   tdict_error err = {0};
   TDICT_TRY(tdict_stack(items, 2, NULL, NULL, &stacked, &err)); /* [2, 4] */
   TDICT_TRY(tdict_cat(items, 2, NULL, NULL, &joined, &err));    /* [8] */
-  printf("stack: %d dimensions, cat: %d rows\n", tdict_batch_ndim(stacked), (int)tdict_batch_size(joined)[0]);
-  TDICT_TRY(tdict_stack_into(stacked, items, 2, NULL, NULL, &err)); /* again, into the same memory */
+  printf("stack: %d dimensions, cat: %d rows\n", tdict_batch_ndim(stacked),
+         (int)tdict_batch_size(joined)[0]);
+  /* again, into the same memory */
+  TDICT_TRY(tdict_stack_into(stacked, items, 2, NULL, NULL, &err));
   TDICT_TRY(tdict_cat_into(joined, items, 2, NULL, NULL, &err));
 done:
   tdict_release(joined);
@@ -22,7 +24,8 @@ done:
 static tdict_status make_sentence(int64_t count, tdict_tree **out, tdict_error *err) {
   tdict_tensor *ids = NULL;
   tdict_status status = tdict_create(TDICT_SHAPE(count), out, err);
-  if (status == TDICT_OK) status = tdict_tensor_arange(TDICT_I32, 0, 1, count, &ids, err);
+  if (status == TDICT_OK)
+    status = tdict_tensor_arange(TDICT_I32, 0, 1, count, &ids, err);
   if (status == TDICT_OK) status = tdict_set(*out, "ids", ids, err);
   tdict_tensor_release(ids);
   return status;
@@ -35,9 +38,12 @@ static int pad_or_pack(void) {
   tdict_error err = {0};
   TDICT_TRY(make_sentence(2, &sentences[0], &err));
   TDICT_TRY(make_sentence(5, &sentences[1], &err));
-  TDICT_TRY(tdict_pad_sequence(items, 2, &pad, NULL, &padded, &err));  /* ids is [2, 5], padded with -1 */
-  TDICT_TRY(tdict_pack_sequence(items, 2, NULL, NULL, &packed, &err)); /* ids is [7], and cu_seqlens has the offsets */
-  const int32_t *ids = tdict_const_data(padded, "ids"), *offsets = tdict_const_data(packed, "cu_seqlens");
+  /* ids is [2, 5], padded with -1 */
+  TDICT_TRY(tdict_pad_sequence(items, 2, &pad, NULL, &padded, &err));
+  /* ids is [7], and cu_seqlens has the offsets */
+  TDICT_TRY(tdict_pack_sequence(items, 2, NULL, NULL, &packed, &err));
+  const int32_t *ids = tdict_const_data(padded, "ids"),
+                *offsets = tdict_const_data(packed, "cu_seqlens");
   printf("padded: %d\noffsets: %d, %d\n", ids[2], offsets[1], offsets[2]);
 done:
   tdict_release(packed);
@@ -51,7 +57,8 @@ done:
 static tdict_status make_ragged(tdict_ragged **out, tdict_error *err) {
   tdict_tensor *rows[2] = {NULL, NULL};
   tdict_status status = tdict_tensor_arange(TDICT_I32, 0, 1, 2, &rows[0], err);
-  if (status == TDICT_OK) status = tdict_tensor_arange(TDICT_I32, 2, 1, 3, &rows[1], err);
+  if (status == TDICT_OK)
+    status = tdict_tensor_arange(TDICT_I32, 2, 1, 3, &rows[1], err);
   if (status == TDICT_OK) status = tdict_ragged_from_rows(rows, 2, NULL, out, err);
   tdict_tensor_release(rows[1]);
   tdict_tensor_release(rows[0]);
@@ -66,13 +73,15 @@ static int make_ragged_leaves(void) {
   TDICT_TRY(make_ragged(&ragged, &err));
   values = tdict_tensor_retain(tdict_ragged_get_info(ragged).values);
   offsets = tdict_tensor_retain(tdict_ragged_get_info(ragged).offsets);
-  TDICT_TRY(tdict_ragged_create(values, offsets, &same, &err)); /* shares both tensors */
+  /* shares both tensors */
+  TDICT_TRY(tdict_ragged_create(values, offsets, &same, &err));
   TDICT_TRY(tdict_create(TDICT_SHAPE(2), &tree, &err));
   TDICT_TRY(tdict_set_ragged(tree, "ids", ragged, &err));
   TDICT_TRY(tdict_get_ragged(tree, "ids", &found, &err));
   mine = tdict_ragged_retain(found); /* `found` is borrowed from the tree */
   printf("%d rows, longest %d; ragged: %d\n", (int)tdict_ragged_get_info(mine).num_rows,
-         (int)tdict_ragged_max_length(mine), tdict_object_type(tree, "ids") == tdict_ragged_type());
+         (int)tdict_ragged_max_length(mine),
+         tdict_object_type(tree, "ids") == tdict_ragged_type());
 done:
   tdict_ragged_release(mine);
   tdict_release(tree);
@@ -89,11 +98,14 @@ static int pad_ragged_leaves(void) {
   tdict_tensor *padded = NULL, *mask = NULL, *lengths = NULL, *row = NULL;
   tdict_error err = {0};
   TDICT_TRY(make_ragged(&ragged, &err));
-  TDICT_TRY(tdict_ragged_to_padded(ragged, -1, NULL, &padded, &mask, &err)); /* [2, 3], and a mask of bools */
-  TDICT_TRY(tdict_tensor_from_array(TDICT_I64, TDICT_SHAPE(2), two_three, &lengths, &err));
+  /* [2, 3], and a mask of bools */
+  TDICT_TRY(tdict_ragged_to_padded(ragged, -1, NULL, &padded, &mask, &err));
+  TDICT_TRY(
+      tdict_tensor_from_array(TDICT_I64, TDICT_SHAPE(2), two_three, &lengths, &err));
   TDICT_TRY(tdict_ragged_from_padded(padded, lengths, NULL, &again, &err));
   TDICT_TRY(tdict_ragged_get_row(again, 1, &row, &err)); /* a view */
-  printf("row 1 has %d elements, row 0 is padded with %d\n", (int)tdict_tensor_numel(row),
+  printf("row 1 has %d elements, row 0 is padded with %d\n",
+         (int)tdict_tensor_numel(row),
          ((const int32_t *)tdict_tensor_const_data(padded))[2]);
 done:
   tdict_tensor_release(row);
@@ -105,4 +117,7 @@ done:
   return err.status != TDICT_OK;
 }
 
-int main(void) { return run_on_batch(join_batches) + pad_or_pack() + make_ragged_leaves() + pad_ragged_leaves(); }
+int main(void) {
+  return run_on_batch(join_batches) + pad_or_pack() + make_ragged_leaves() +
+         pad_ragged_leaves();
+}

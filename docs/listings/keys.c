@@ -13,13 +13,15 @@ static int choose_keys(tdict_tree *batch) {
   tdict_tree *chosen = NULL, *others = NULL, *merged = NULL, *sets[2] = {NULL, NULL};
   size_t count = 2;
   tdict_error err = {0};
-  TDICT_TRY(tdict_select(batch, paths, 1, true, &chosen, &err)); /* true: a missing path is an error */
+  /* true: a missing path is an error */
+  TDICT_TRY(tdict_select(batch, paths, 1, true, &chosen, &err));
   TDICT_TRY(tdict_exclude(batch, paths, 1, &others, &err));
-  TDICT_TRY(tdict_split_keys(batch, &set, 1, sets, &count, &err)); /* the set, and all other entries */
+  /* the set, and all other entries */
+  TDICT_TRY(tdict_split_keys(batch, &set, 1, sets, &count, &err));
   TDICT_TRY(tdict_clone(sets[0], &merged, &err));
   TDICT_TRY(tdict_update(merged, sets[1], NULL, 0, &err)); /* both again */
-  printf("selected %d, excluded %d, merged %d tensors\n", (int)tdict_num_leaves(chosen), (int)tdict_num_leaves(others),
-         (int)tdict_num_leaves(merged));
+  printf("selected %d, excluded %d, merged %d tensors\n", (int)tdict_num_leaves(chosen),
+         (int)tdict_num_leaves(others), (int)tdict_num_leaves(merged));
 done:
   tdict_release(merged);
   tdict_release(sets[1]);
@@ -60,11 +62,12 @@ static tdict_status add_bytes(void *user, const tdict_leaves *at, tdict_error *e
   return TDICT_OK;
 }
 
-static tdict_status make_zeros(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+static tdict_status make_zeros(void *user, const tdict_leaves *at, tdict_tensor **out,
+                               tdict_error *err) {
   const tdict_tensor *like = at->tensors[0];
   (void)user;
-  return tdict_tensor_zeros(tdict_tensor_dtype(like), tdict_tensor_ndim(like), tdict_tensor_shape(like), NULL, out,
-                            err);
+  return tdict_tensor_zeros(tdict_tensor_dtype(like), tdict_tensor_ndim(like),
+                            tdict_tensor_shape(like), NULL, out, err);
 }
 
 static bool is_state(void *user, const tdict_leaves *at) {
@@ -78,10 +81,11 @@ static int call_for_each_leaf(tdict_tree *batch) {
   size_t bytes = 0;
   tdict_error err = {0};
   TDICT_TRY(tdict_visit(NULL, trees, 1, add_bytes, &bytes, NULL, &err));
-  TDICT_TRY(tdict_apply(NULL, trees, 1, make_zeros, NULL, NULL, &zeros, &err)); /* a new tree with the same keys */
+  /* a new tree with the same keys */
+  TDICT_TRY(tdict_apply(NULL, trees, 1, make_zeros, NULL, NULL, &zeros, &err));
   TDICT_TRY(tdict_filter(batch, is_state, NULL, &states, &err));
-  printf("%d bytes; %d tensors of zeros; %d kept\n", (int)bytes, (int)tdict_num_leaves(zeros),
-         (int)tdict_num_leaves(states));
+  printf("%d bytes; %d tensors of zeros; %d kept\n", (int)bytes,
+         (int)tdict_num_leaves(zeros), (int)tdict_num_leaves(states));
 done:
   tdict_release(states);
   tdict_release(zeros);
@@ -89,6 +93,6 @@ done:
 }
 
 int main(void) {
-  return run_on_batch(choose_keys) + run_on_batch(replace_keys) + run_on_batch(flatten_keys) +
-         run_on_batch(call_for_each_leaf);
+  return run_on_batch(choose_keys) + run_on_batch(replace_keys) +
+         run_on_batch(flatten_keys) + run_on_batch(call_for_each_leaf);
 }

@@ -16,15 +16,18 @@ static int draw_indices(void) {
   options.world_size = 2;
   TDICT_TRY(tdict_sampler_create(100, &options, &sampler, &err));
   mine = tdict_sampler_retain(sampler);
-  for (int64_t i = 0; i < tdict_sampler_length(mine); i++) sum += tdict_sampler_get(mine, 0, i);
-  printf("%d of 100 indices; their sum is below 4950: %d\n", (int)tdict_sampler_length(mine), sum < 4950);
+  for (int64_t i = 0; i < tdict_sampler_length(mine); i++)
+    sum += tdict_sampler_get(mine, 0, i);
+  printf("%d of 100 indices; their sum is below 4950: %d\n",
+         (int)tdict_sampler_length(mine), sum < 4950);
 done:
   tdict_sampler_release(mine);
   tdict_sampler_release(sampler);
   return err.status != TDICT_OK;
 }
 
-static int write_a_replay_buffer(tdict_tree *batch) { /* the rows of `batch` are the buffer: capacity 4 */
+/* the rows of `batch` are the buffer: capacity 4 */
+static int write_a_replay_buffer(tdict_tree *batch) {
   tdict_replay_state counts = tdict_replay_state_default();
   tdict_replay *replay = NULL, *mine = NULL;
   tdict_tree *rows = NULL;
@@ -33,7 +36,7 @@ static int write_a_replay_buffer(tdict_tree *batch) { /* the rows of `batch` are
   mine = tdict_replay_retain(replay);
   TDICT_TRY(tdict_clone_deep(batch, NULL, &rows, &err));
   TDICT_TRY(tdict_replay_write(mine, 0, rows, &err)); /* rewrites rows 0 to 3 */
-  tdict_replay_lock(mine);                            /* no batch is fetched until the lock is released */
+  tdict_replay_lock(mine); /* no batch is fetched until the lock is released */
   ((float *)tdict_data(batch, "reward"))[0] = 8;
   tdict_replay_unlock(mine);
   tdict_replay_clear(mine);
@@ -47,8 +50,8 @@ done:
 }
 
 /* Makes sample `index`: a tree without batch dimensions. */
-static tdict_status make_sample(void *user, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
-                                tdict_error *err) {
+static tdict_status make_sample(void *user, const tdict_fetch_info *info, int64_t index,
+                                tdict_tree **out, tdict_error *err) {
   (void)info;
   return tdict_index_get(NULL, user, TDICT_INDEX(TDICT_AT(index)), NULL, out, err);
 }
@@ -68,7 +71,8 @@ static int load_from_a_callback(tdict_tree *batch) {
   TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &two, &err));
   TDICT_TRY(tdict_loader_restart(loader, &err)); /* ends this epoch early */
   TDICT_TRY(tdict_loader_get_stats(loader, &stats, &err));
-  printf("%d batch of %d samples delivered\n", (int)stats.num_batches, (int)stats.num_samples);
+  printf("%d batch of %d samples delivered\n", (int)stats.num_batches,
+         (int)stats.num_samples);
 done:
   tdict_release(two);
   tdict_loader_destroy(loader);
@@ -77,4 +81,7 @@ done:
   return err.status != TDICT_OK;
 }
 
-int main(void) { return draw_indices() + run_on_batch(write_a_replay_buffer) + run_on_batch(load_from_a_callback); }
+int main(void) {
+  return draw_indices() + run_on_batch(write_a_replay_buffer) +
+         run_on_batch(load_from_a_callback);
+}

@@ -15,13 +15,16 @@ static int share_memory(tdict_tree *batch) {
   int ends[2] = {-1, -1};
   tdict_error err = {0};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return 1;
-  TDICT_TRY(tdict_share_create(batch, NULL, &shared, &err)); /* a copy in shared memory */
+  /* a copy in shared memory */
+  TDICT_TRY(tdict_share_create(batch, NULL, &shared, &err));
   TDICT_TRY(tdict_share_send(ends[0], shared, &err));
   TDICT_TRY(tdict_share_receive(ends[1], INT64_MAX, &received, &err));
   ((float *)tdict_data(shared, "reward"))[1] = 5; /* visible at both ends */
-  printf("received: %.0f\n", (double)((const float *)tdict_const_data(received, "reward"))[1]);
+  printf("received: %.0f\n",
+         (double)((const float *)tdict_const_data(received, "reward"))[1]);
   options.is_zero = true;
-  TDICT_TRY(tdict_share_create(batch, &options, &empty, &err)); /* the same tensors, with zeros */
+  /* the same tensors, with zeros */
+  TDICT_TRY(tdict_share_create(batch, &options, &empty, &err));
   printf("%d tensors\n", (int)tdict_num_leaves(empty));
 done:
   tdict_release(empty);
@@ -37,10 +40,12 @@ typedef struct particle {
   int32_t id;
 } particle;
 
-/* Uses an array of structs as a tree, without copies, and writes a tree to the array. */
+/* Uses an array of structs as a tree, without
+ * copies, and writes a tree to the array. */
 static int use_structs(void) {
-  static const tdict_record_field fields[] = {TDICT_RECORD_FIELD(particle, position, "position", TDICT_F32, 3),
-                                              TDICT_RECORD_FIELD(particle, id, "id", TDICT_I32)};
+  static const tdict_record_field fields[] = {
+      TDICT_RECORD_FIELD(particle, position, "position", TDICT_F32, 3),
+      TDICT_RECORD_FIELD(particle, id, "id", TDICT_I32)};
   particle particles[2] = {{{1, 2, 3}, 10}, {{4, 5, 6}, 20}};
   tdict_records records = tdict_records_default();
   tdict_tree *view = NULL, *copy = NULL;

@@ -13,17 +13,20 @@ static int stack_lazily(tdict_tree *batch) {
   TDICT_TRY(tdict_lazy_stack_create(items, 2, &stack, &err)); /* copies nothing */
   TDICT_TRY(tdict_lazy_stack_insert(stack, 2, batch, &err));  /* at the end */
   TDICT_TRY(tdict_lazy_stack_insert(stack, 0, batch, &err));
-  TDICT_TRY(tdict_lazy_stack_get_item(stack, 1, &item, &err)); /* borrowed, as tdict_get() */
+  /* borrowed, as tdict_get() */
+  TDICT_TRY(tdict_lazy_stack_get_item(stack, 1, &item, &err));
   also = tdict_lazy_stack_retain(stack);
   sizes = tdict_lazy_stack_get_batch_size(also, &ndim);
-  printf("%d items of %d rows, %d batch dimensions\n", (int)sizes[0], (int)tdict_batch_size(item)[0], ndim);
+  printf("%d items of %d rows, %d batch dimensions\n", (int)sizes[0],
+         (int)tdict_batch_size(item)[0], ndim);
 done:
   tdict_lazy_stack_release(also);
   tdict_lazy_stack_release(stack);
   return err.status != TDICT_OK;
 }
 
-static tdict_status count_entry(void *user, const tdict_lazy_entry *entry, tdict_error *err) {
+static tdict_status count_entry(void *user, const tdict_lazy_entry *entry,
+                                tdict_error *err) {
   (void)entry, (void)err;
   ++*(int *)user;
   return TDICT_OK;
@@ -37,7 +40,8 @@ static int read_lazy_stack(tdict_tree *batch) {
   tdict_error err = {0};
   TDICT_TRY(tdict_lazy_stack_create(items, 2, &stack, &err));
   TDICT_TRY(tdict_lazy_stack_walk(stack, count_entry, &entries, &err));
-  TDICT_TRY(tdict_lazy_stack_get(stack, "reward", NULL, &rewards, &err)); /* copies: a new tensor of [2, 4] */
+  /* copies: a new tensor of [2, 4] */
+  TDICT_TRY(tdict_lazy_stack_get(stack, "reward", NULL, &rewards, &err));
   TDICT_TRY(tdict_lazy_stack_get_tree(stack, "obs", &obs, &err));
   printf("%d entries, %d elements\n", entries, (int)tdict_tensor_numel(rewards));
   TDICT_TRY(tdict_lazy_stack_set(stack, "also", rewards, &err)); /* item i gets row i */
@@ -54,9 +58,11 @@ static int join_lazy_stack(tdict_tree *batch) {
   tdict_tree *dense = NULL, *padded = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_lazy_stack_create(items, 2, &stack, &err));
-  TDICT_TRY(tdict_lazy_stack_densify(stack, NULL, NULL, &dense, &err)); /* all items have equal shapes */
-  TDICT_TRY(tdict_lazy_stack_pad(stack, NULL, &padded, &err));          /* shapes may differ */
-  printf("one tree of %d dimensions; equal: %d\n", tdict_batch_ndim(dense), tdict_equal(dense, padded));
+  /* all items have equal shapes */
+  TDICT_TRY(tdict_lazy_stack_densify(stack, NULL, NULL, &dense, &err));
+  TDICT_TRY(tdict_lazy_stack_pad(stack, NULL, &padded, &err)); /* shapes may differ */
+  printf("one tree of %d dimensions; equal: %d\n", tdict_batch_ndim(dense),
+         tdict_equal(dense, padded));
 done:
   tdict_release(padded);
   tdict_release(dense);
@@ -70,7 +76,8 @@ static int read_a_schema(tdict_tree *batch) {
   tdict_schema_entry entry;
   char path[64];
   tdict_error err = {0};
-  TDICT_TRY(tdict_schema_from_tree(batch, &schema, &err)); /* keys, dtypes and shapes, but no elements */
+  /* keys, dtypes and shapes, but no elements */
+  TDICT_TRY(tdict_schema_from_tree(batch, &schema, &err));
   mine = tdict_schema_retain(schema);
   info = tdict_schema_get_info(mine);
   for (size_t i = 0; i < info.num_entries; i++) {
@@ -78,8 +85,9 @@ static int read_a_schema(tdict_tree *batch) {
     tdict_schema_get_path(mine, i, path, sizeof path);
     printf("%s has %d dimensions of its own\n", path, (int)entry.ndim);
   }
-  printf("%d tensors, %d objects, %d batch dimension of size %d\n", (int)info.num_leaves, (int)info.num_objects,
-         (int)info.batch_ndim, (int)info.batch_size[0]);
+  printf("%d tensors, %d objects, %d batch dimension of size %d\n",
+         (int)info.num_leaves, (int)info.num_objects, (int)info.batch_ndim,
+         (int)info.batch_size[0]);
 done:
   tdict_schema_release(mine);
   tdict_schema_release(schema);
@@ -94,11 +102,16 @@ static int send_a_schema(tdict_tree *batch) {
   size_t bytes;
   tdict_error err = {0};
   TDICT_TRY(tdict_schema_from_tree(batch, &schema, &err));
-  bytes = tdict_schema_write(schema, blob, sizeof blob); /* send these bytes to another process */
+  /* send these bytes to another process */
+  bytes = tdict_schema_write(schema, blob, sizeof blob);
   TDICT_TRY(tdict_schema_read(blob, bytes, &received, &err));
-  TDICT_TRY(tdict_create_from_schema(received, NULL, &made, &err)); /* a tree of zeros with this schema */
-  printf("equal: %d, equal hashes: %d, %d leaves\n", tdict_schema_equal(schema, received, &difference),
-         tdict_schema_get_info(schema).hash.lo == tdict_schema_get_info(received).hash.lo, (int)tdict_num_leaves(made));
+  /* a tree of zeros with this schema */
+  TDICT_TRY(tdict_create_from_schema(received, NULL, &made, &err));
+  printf("equal: %d, equal hashes: %d, %d leaves\n",
+         tdict_schema_equal(schema, received, &difference),
+         tdict_schema_get_info(schema).hash.lo ==
+             tdict_schema_get_info(received).hash.lo,
+         (int)tdict_num_leaves(made));
 done:
   tdict_release(made);
   tdict_schema_release(received);
@@ -107,6 +120,7 @@ done:
 }
 
 int main(void) {
-  return run_on_batch(stack_lazily) + run_on_batch(read_lazy_stack) + run_on_batch(join_lazy_stack) +
-         run_on_batch(read_a_schema) + run_on_batch(send_a_schema);
+  return run_on_batch(stack_lazily) + run_on_batch(read_lazy_stack) +
+         run_on_batch(join_lazy_stack) + run_on_batch(read_a_schema) +
+         run_on_batch(send_a_schema);
 }

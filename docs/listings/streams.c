@@ -10,7 +10,8 @@ typedef struct job {
   double sum;
 } job;
 
-/* A kernel of the simulated device. With CUDA, this is a kernel that the program launches on its stream. */
+/* A kernel of the simulated device. With CUDA, this is
+ * a kernel that the program launches on its stream. */
 static void sum_kernel(void *user) {
   job *j = user;
   const float *x = tdict_sim_host_pointer(j->stream, j->x);
@@ -29,15 +30,18 @@ int main(void) {
   tdict_error err = {0};
   options.device = tdict_sim(0);
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  TDICT_TRY(tdict_stream_create(context, options.device, &stream, &err)); /* with CUDA: {device, your cudaStream_t} */
+  /* with CUDA: {device, your cudaStream_t} */
+  TDICT_TRY(tdict_stream_create(context, options.device, &stream, &err));
   TDICT_TRY(tdict_create(0, NULL, &batch, &err));
   TDICT_TRY(tdict_tensor_full(TDICT_F32, TDICT_SHAPE(COUNT), &one, &x, &err));
   TDICT_TRY(tdict_set(batch, "x", x, &err));
   TDICT_TRY(tdict_to_device_async(context, batch, options.device, NULL, &future, &err));
-  TDICT_TRY(tdict_future_wait_on_stream(future, stream, &moved, &err)); /* the stream waits, not this thread */
+  /* the stream waits, not this thread */
+  TDICT_TRY(tdict_future_wait_on_stream(future, stream, &moved, &err));
   sum = (job){stream, tdict_const_data(moved, "x"), 0};
   TDICT_TRY(tdict_sim_launch(stream, sum_kernel, &sum, &err));
-  TDICT_TRY(tdict_record_stream(moved, stream, &err)); /* `moved` may be released before the kernel has run */
+  /* `moved` may be released before the kernel has run */
+  TDICT_TRY(tdict_record_stream(moved, stream, &err));
   tdict_release(moved);
   moved = NULL;
   TDICT_TRY(tdict_stream_synchronize(context, stream, &err));

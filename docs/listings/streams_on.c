@@ -4,12 +4,14 @@
 #include "batch.h"
 
 /* Queues copies and fills on the stream of `run`. `moved` is a batch on the device. */
-static int queue_writes(tdict_context *context, tdict_tree *moved, const tdict_run *run) {
+static int queue_writes(tdict_context *context, tdict_tree *moved,
+                        const tdict_run *run) {
   tdict_tree *copy = NULL, *straight = NULL, *back = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_fill(moved, "reward", 3, run, &err));
   TDICT_TRY(tdict_clone_deep(moved, run, &copy, &err));
-  TDICT_TRY(tdict_fill(moved, NULL, 4, run, &err)); /* in the order of the stream: does not change `copy` */
+  /* in the order of the stream: does not change `copy` */
+  TDICT_TRY(tdict_fill(moved, NULL, 4, run, &err));
   TDICT_TRY(tdict_copy(moved, copy, run, &err));
   TDICT_TRY(tdict_contiguous(moved, run, &straight, &err));
   TDICT_TRY(tdict_stream_synchronize(context, run->stream, &err));

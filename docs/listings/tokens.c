@@ -15,8 +15,10 @@ static int write_tokens(void) {
   return !file || fclose(file) != 0;
 }
 
-/* Makes the loader of one process. Each process has its rank, and the processes share the samples. */
-static tdict_status make_loader(tdict_context *context, int rank, tdict_loader **out, tdict_error *err) {
+/* Makes the loader of one process. Each process has
+ * its rank, and the processes share the samples. */
+static tdict_status make_loader(tdict_context *context, int rank, tdict_loader **out,
+                                tdict_error *err) {
   tdict_token_options tokens = tdict_token_options_default();
   tdict_loader_options loading = tdict_loader_options_default();
   tdict_dataset *dataset = NULL;
@@ -37,11 +39,14 @@ static tdict_status make_loader(tdict_context *context, int rank, tdict_loader *
   return status;
 }
 
-/* Takes batches, and returns the sum of their first tokens, as a training step would use the tokens. */
-static tdict_status train(tdict_loader *loader, int batches, int64_t *sum, tdict_error *err) {
+/* Takes batches, and returns the sum of their first
+ * tokens, as a training step would use the tokens. */
+static tdict_status train(tdict_loader *loader, int batches, int64_t *sum,
+                          tdict_error *err) {
   for (int i = 0; i < batches; i++) {
     tdict_tree *batch = NULL;
-    const tdict_status status = tdict_loader_next(loader, tdict_no_stream(), &batch, err);
+    const tdict_status status =
+        tdict_loader_next(loader, tdict_no_stream(), &batch, err);
     if (status != TDICT_OK) return status;
     *sum += ((const int64_t *)tdict_const_data(batch, "tokens"))[0];
     tdict_release(batch);
@@ -65,7 +70,8 @@ int main(void) {
 
   TDICT_TRY(make_loader(context, 0, &stopped, &err)); /* the same in two runs */
   TDICT_TRY(train(stopped, 7, &sum_of_parts, &err));
-  TDICT_TRY(tdict_loader_get_state(stopped, &state, &err)); /* save these numbers with the checkpoint */
+  /* save these numbers with the checkpoint */
+  TDICT_TRY(tdict_loader_get_state(stopped, &state, &err));
   TDICT_TRY(make_loader(context, 0, &resumed, &err));
   TDICT_TRY(tdict_loader_set_state(resumed, &state, &err));
   printf("resumed in epoch %d after batch %d\n", (int)state.epoch, (int)state.batch);

@@ -4,7 +4,8 @@
 
 enum { STEPS = 3, SAMPLES = 256 };
 
-/* The code of the program: it reads samples, and runs a kernel, here one of the simulated device. */
+/* The code of the program: it reads samples, and runs
+ * a kernel, here one of the simulated device. */
 static void read_samples(uint8_t *pixels, float *rewards) {
   for (int i = 0; pixels && i < SAMPLES * 3 * 84 * 84; i++) pixels[i] = (uint8_t)i;
   for (int i = 0; rewards && i < SAMPLES; i++) rewards[i] = (float)i;
@@ -22,7 +23,8 @@ static void sum_rewards(void *user) {
   for (int i = 0; rewards && i < SAMPLES; i++) step->sum += (double)rewards[i];
 }
 
-static tdict_status launch(tdict_stream stream, const tdict_tree *batch, tdict_error *err) {
+static tdict_status launch(tdict_stream stream, const tdict_tree *batch,
+                           tdict_error *err) {
   static int count = 0;
   struct step *step = &steps[count++];
   *step = (struct step){stream, tdict_const_data(batch, "reward"), 0};
@@ -30,16 +32,18 @@ static tdict_status launch(tdict_stream stream, const tdict_tree *batch, tdict_e
 }
 
 static int train_step(tdict_context *context, tdict_stream stream) {
-  const tdict_field fields[] = {TDICT_FIELD("obs.pixels", TDICT_U8, 3, 84, 84), TDICT_FIELD("reward", TDICT_F32)};
+  const tdict_field fields[] = {TDICT_FIELD("obs.pixels", TDICT_U8, 3, 84, 84),
+                                TDICT_FIELD("reward", TDICT_F32)};
   tdict_tree *batch = NULL, *moved = NULL;
   tdict_future *future = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_create_from(fields, 2, TDICT_SHAPE(256), NULL, &batch, &err));
   read_samples(tdict_data(batch, "obs.pixels"), tdict_data(batch, "reward"));
   TDICT_TRY(tdict_to_device_async(context, batch, stream.device, NULL, &future, &err));
-  TDICT_TRY(tdict_future_wait_on_stream(future, stream, &moved, &err)); /* the GPU waits, not this thread */
-  TDICT_TRY(launch(stream, moved, &err));                               /* your kernel */
-  TDICT_TRY(tdict_record_stream(moved, stream, &err));                  /* the kernel uses `moved` */
+  /* the GPU waits, not this thread */
+  TDICT_TRY(tdict_future_wait_on_stream(future, stream, &moved, &err));
+  TDICT_TRY(launch(stream, moved, &err));              /* your kernel */
+  TDICT_TRY(tdict_record_stream(moved, stream, &err)); /* the kernel uses `moved` */
 done:
   tdict_future_release(future);
   tdict_release(moved); /* released now, but freed after the kernel */
@@ -53,12 +57,14 @@ int main(void) {
   tdict_stream stream = {{0, 0}, NULL};
   tdict_error err = {0};
   int failed = 0;
-  options.device = tdict_sim(0); /* for the first GPU: tdict_cuda(0), and {tdict_cuda(0), your cudaStream_t} */
+  /* for the first GPU: tdict_cuda(0), and {tdict_cuda(0), your cudaStream_t} */
+  options.device = tdict_sim(0);
   TDICT_TRY(tdict_context_create(&options, &context, &err));
   TDICT_TRY(tdict_stream_create(context, options.device, &stream, &err));
   for (int i = 0; i < STEPS && !failed; i++) failed = train_step(context, stream);
   TDICT_TRY(tdict_stream_synchronize(context, stream, &err));
-  for (int i = 0; i < STEPS; i++) printf("step %d: the kernel's sum is %.0f\n", i, steps[i].sum);
+  for (int i = 0; i < STEPS; i++)
+    printf("step %d: the kernel's sum is %.0f\n", i, steps[i].sum);
 done:
   if (stream.handle) tdict_stream_destroy(context, stream);
   tdict_context_destroy(context);

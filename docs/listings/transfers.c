@@ -14,9 +14,12 @@ static int wait_in_other_ways(tdict_context *context, tdict_tree *batch) {
   tdict_error err = {0};
   TDICT_TRY(tdict_to_device_async(context, batch, tdict_sim(0), NULL, &future, &err));
   mine = tdict_future_retain(future);
-  TDICT_TRY(tdict_future_wait_source(future, &err));                 /* now the program may write to `batch` */
-  TDICT_TRY(tdict_future_wait_for(mine, 60000000000, &moved, &err)); /* at most a minute */
-  printf("ready: %d, done: %d\n", tdict_future_is_ready(mine), tdict_future_state(mine) == TDICT_FUTURE_DONE);
+  /* now the program may write to `batch` */
+  TDICT_TRY(tdict_future_wait_source(future, &err));
+  /* at most a minute */
+  TDICT_TRY(tdict_future_wait_for(mine, 60000000000, &moved, &err));
+  printf("ready: %d, done: %d\n", tdict_future_is_ready(mine),
+         tdict_future_state(mine) == TDICT_FUTURE_DONE);
   tdict_future_cancel(mine); /* too late: the transfer has ended */
 done:
   tdict_release(moved);
@@ -34,7 +37,8 @@ static int step_the_device(tdict_context *context, tdict_tree *batch) {
   tdict_future_cancel(future);
   TDICT_TRY(tdict_sim_resume(context, &err));
   printf("cancelled or done: %d\n",
-         tdict_future_wait(future, NULL, NULL) == TDICT_ECANCELLED || tdict_future_state(future) == TDICT_FUTURE_DONE);
+         tdict_future_wait(future, NULL, NULL) == TDICT_ECANCELLED ||
+             tdict_future_state(future) == TDICT_FUTURE_DONE);
 done:
   tdict_future_release(future);
   return err.status != TDICT_OK;
@@ -46,7 +50,8 @@ static int set_on_a_device(tdict_context *context, tdict_tree *batch) {
   tdict_error err = {0};
   TDICT_TRY(tdict_to_device(context, batch, tdict_sim(0), NULL, &moved, &err));
   TDICT_TRY(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(4), NULL, &bonus, &err));
-  TDICT_TRY(tdict_set_to(context, moved, "bonus", bonus, &err)); /* copies the tensor to the device of the tree */
+  /* copies the tensor to the device of the tree */
+  TDICT_TRY(tdict_set_to(context, moved, "bonus", bonus, &err));
   TDICT_TRY(tdict_to_device(context, moved, tdict_cpu(), NULL, &back, &err));
   printf("%d tensors came back\n", (int)tdict_num_leaves(back));
 done:
@@ -63,10 +68,13 @@ static int move_a_lazy_stack(tdict_context *context, tdict_tree *batch) {
   tdict_future *future = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_lazy_stack_create(items, 2, &stack, &err));
-  TDICT_TRY(tdict_lazy_stack_to_device_async(context, stack, tdict_sim(0), NULL, &future, &err)); /* one transfer */
+  /* one transfer */
+  TDICT_TRY(tdict_lazy_stack_to_device_async(context, stack, tdict_sim(0), NULL,
+                                             &future, &err));
   TDICT_TRY(tdict_future_wait(future, &tree, &err)); /* a tree with the keys 0 and 1 */
   TDICT_TRY(tdict_lazy_stack_from_tree(tree, &moved, &err));
-  printf("%d items on the device\n", (int)tdict_lazy_stack_get_batch_size(moved, NULL)[0]);
+  printf("%d items on the device\n",
+         (int)tdict_lazy_stack_get_batch_size(moved, NULL)[0]);
 done:
   tdict_release(tree);
   tdict_future_release(future);
@@ -83,12 +91,15 @@ static int look_at_memory(tdict_context *context, tdict_tree *batch) {
   tdict_error err = {0};
   TDICT_TRY(tdict_consolidate(batch, pinned, &copy, &err));
   tdict_memory_get_counts(pinned, &counts);
-  printf("pinned bytes in use: %d; memory of the cpu: %d; threads: %d\n", counts.live_bytes > 0,
-         tdict_device_equal(tdict_memory_device(pinned), tdict_cpu()), tdict_context_num_threads(context) > 0);
+  printf("pinned bytes in use: %d; memory of the cpu: %d; threads: %d\n",
+         counts.live_bytes > 0,
+         tdict_device_equal(tdict_memory_device(pinned), tdict_cpu()),
+         tdict_context_num_threads(context) > 0);
   TDICT_TRY(tdict_context_get_counts(context, tdict_sim(0), &resources, &err));
   tdict_release(copy);
   copy = NULL;
-  tdict_context_trim(context, tdict_cpu(), 0); /* frees the pinned memory that the pool keeps */
+  /* frees the pinned memory that the pool keeps */
+  tdict_context_trim(context, tdict_cpu(), 0);
 done:
   tdict_release(copy);
   return err.status != TDICT_OK;
@@ -113,7 +124,8 @@ static int use_an_allocator(tdict_context *context, tdict_tree *batch) {
   allocator.allocate = take_block;
   allocator.release = give_block;
   TDICT_TRY(tdict_memory_create(context, &allocator, &memory, &err));
-  TDICT_TRY(tdict_consolidate(batch, memory, &copy, &err)); /* any function that takes a memory */
+  /* any function that takes a memory */
+  TDICT_TRY(tdict_consolidate(batch, memory, &copy, &err));
   printf("equal: %d\n", tdict_equal(batch, copy));
 done:
   tdict_memory_release(memory); /* the memory lives until its last block is freed */
@@ -134,7 +146,8 @@ static int record_a_timeline(tdict_context *context, tdict_tree *batch) {
   TDICT_TRY(tdict_trace_start(context, NULL, &err));
   TDICT_TRY(tdict_to_device(context, batch, tdict_sim(0), NULL, &moved, &err));
   tdict_trace_stop(context);
-  TDICT_TRY(tdict_trace_write(context, "transfer.json", &err)); /* open the file at ui.perfetto.dev */
+  /* open the file at ui.perfetto.dev */
+  TDICT_TRY(tdict_trace_write(context, "transfer.json", &err));
   TDICT_TRY(tdict_trace_write_to(context, count_text, &bytes, &err));
   printf("the timeline has text: %d\n", bytes > 100);
 done:
@@ -151,8 +164,9 @@ int main(void) {
   tdict_error err = {0};
   options.device = tdict_sim(0);
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  failed = wait_in_other_ways(context, batch) + step_the_device(context, batch) + set_on_a_device(context, batch) +
-           move_a_lazy_stack(context, batch) + look_at_memory(context, batch) + use_an_allocator(context, batch) +
+  failed = wait_in_other_ways(context, batch) + step_the_device(context, batch) +
+           set_on_a_device(context, batch) + move_a_lazy_stack(context, batch) +
+           look_at_memory(context, batch) + use_an_allocator(context, batch) +
            record_a_timeline(context, batch);
 done:
   tdict_release(batch);

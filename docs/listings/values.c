@@ -9,10 +9,13 @@ static int set_values(tdict_tree *batch) {
   const char *goal;
   size_t length;
   tdict_error err = {0};
-  for (int i = 0; i < 4; i++) scores[i] = (tdict_value){.kind = TDICT_VALUE_REAL, .real = 0.5 * i};
-  TDICT_TRY(tdict_set_text(batch, "goal", "reach the door", &err)); /* one text for the whole batch */
+  for (int i = 0; i < 4; i++)
+    scores[i] = (tdict_value){.kind = TDICT_VALUE_REAL, .real = 0.5 * i};
+  /* one text for the whole batch */
+  TDICT_TRY(tdict_set_text(batch, "goal", "reach the door", &err));
   TDICT_TRY(tdict_set_values(batch, "seed", &seed, TDICT_WHOLE_TREE, &err));
-  TDICT_TRY(tdict_set_values(batch, "score", scores, 4, &err)); /* one value for each sample */
+  /* one value for each sample */
+  TDICT_TRY(tdict_set_values(batch, "score", scores, 4, &err));
   TDICT_TRY(tdict_get_text(batch, "goal", -1, &goal, &length, &err));
   TDICT_TRY(tdict_get_value(batch, "seed", -1, &found, &err));
   printf("%s (%d bytes), seed %d\n", goal, (int)length, (int)found.integer);
@@ -43,7 +46,8 @@ static int set_a_tensor_for_all_samples(tdict_tree *batch) {
   tdict_tensor *weights = NULL, *found;
   tdict_error err = {0};
   TDICT_TRY(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(7), NULL, &weights, &err));
-  TDICT_TRY(tdict_set_unbatched(batch, "weights", weights, &err)); /* [7] does not begin with the batch size [4] */
+  /* [7] does not begin with the batch size [4] */
+  TDICT_TRY(tdict_set_unbatched(batch, "weights", weights, &err));
   TDICT_TRY(tdict_get_unbatched(batch, "weights", &found, &err));
   printf("%d elements; unbatched: %d\n", (int)tdict_tensor_numel(found),
          tdict_object_type(batch, "weights") == tdict_unbatched_type());
@@ -53,5 +57,6 @@ done:
 }
 
 int main(void) {
-  return run_on_batch(set_values) + run_on_batch(read_a_column) + run_on_batch(set_a_tensor_for_all_samples);
+  return run_on_batch(set_values) + run_on_batch(read_a_column) +
+         run_on_batch(set_a_tensor_for_all_samples);
 }

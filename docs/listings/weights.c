@@ -5,8 +5,10 @@
 /* Writes a small model of float32 numbers, as a training program might. */
 static int write_model(const char *path) {
   static const tdict_field fields[] = {
-      TDICT_FIELD("model.layers.0.weight", TDICT_F32, 8, 8), TDICT_FIELD("model.layers.0.scale", TDICT_F32, 8),
-      TDICT_FIELD("model.layers.1.weight", TDICT_F32, 8, 8), TDICT_FIELD("lm_head.weight", TDICT_F32, 16, 8)};
+      TDICT_FIELD("model.layers.0.weight", TDICT_F32, 8, 8),
+      TDICT_FIELD("model.layers.0.scale", TDICT_F32, 8),
+      TDICT_FIELD("model.layers.1.weight", TDICT_F32, 8, 8),
+      TDICT_FIELD("lm_head.weight", TDICT_F32, 16, 8)};
   tdict_tree *model = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_create_from(fields, 4, 0, NULL, NULL, &model, &err));
@@ -16,7 +18,8 @@ done:
   return err.status != TDICT_OK;
 }
 
-/* Loads one layer to the device. Only its bytes are read, and its weights become bfloat16 on the way. */
+/* Loads one layer to the device. Only its bytes are
+ * read, and its weights become bfloat16 on the way. */
 static int load_layer(tdict_context *context, const char *path) {
   static const char *const keys[] = {"model.layers.0"};
   tdict_open_options open = tdict_open_options_default();
@@ -34,7 +37,8 @@ static int load_layer(tdict_context *context, const char *path) {
   transfer.num_conversions = 1;
   options.open = &open;
   options.transfer = &transfer;
-  TDICT_TRY(tdict_load(context, path, tdict_context_device(context, NULL), &options, &layer, &err));
+  TDICT_TRY(tdict_load(context, path, tdict_context_device(context, NULL), &options,
+                       &layer, &err));
   TDICT_TRY(tdict_print(layer, stdout, &err));
 done:
   tdict_release(layer);

@@ -1,4 +1,5 @@
-"""Opens each page of the built site in a headless browser, and checks links, messages of the console and the search.
+"""Opens each page of the built site in a headless browser, and checks links, messages of the console, the search, and that
+no code is wider than its box.
 
 usage: check.py HTML [--pictures FOLDER]
 The pages are opened as files, so nothing is read from a network: a request for another address is an error, too. With
@@ -15,6 +16,8 @@ from playwright.sync_api import sync_playwright
 KINDS = ["index", "start/first_program", "learn/ownership", "learn/pinned_memory", "howto/rollout", "coming/tensordict",
          "reference/trees", "figures", "performance", "project/contributing"]
 WIDTHS = [390, 1280, 1920]
+SMALL = {"width": 390, "height": 900}
+CODE_WIDTHS = [1280, 1440]  # of windows in which each line of code is visible
 SEARCHES = ["tdict_to_device", "pinned", "ownership"]
 
 
@@ -26,9 +29,22 @@ def local(url, html):
     return pathlib.Path(urllib.parse.unquote(parts.path)), urllib.parse.unquote(parts.fragment)
 
 
+CUT = """[...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1)
+         .map(e => e.textContent.split('\\n').reduce((a, b) => a.length < b.length ? b : a))"""
+
+
+def check_code(page, name, wrong):
+    """Reports each box whose longest line is cut at its right edge."""
+    for width in CODE_WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        wrong += [f"{name}: in a window of {width} columns, a box cuts the code {line!r}" for line in page.evaluate(CUT)]
+    page.set_viewport_size(SMALL)
+
+
 def visit(page, file, html, wrong):
     """Opens a page. Returns its links and the names of its anchors."""
     page.goto(f"file://{file}")
+    check_code(page, file.relative_to(html), wrong)
     overflow = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth + 1")
     if overflow:
         wrong.append(f"{file.relative_to(html)}: is wider than the window")
@@ -82,7 +98,7 @@ def main():
     wrong, found = [], {}
     with sync_playwright() as tools:
         browser = tools.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 390, "height": 900})
+        page = browser.new_page(viewport=SMALL)
         page.on("console", lambda m: wrong.append(f"{page.url}: console: {m.text}") if m.type in ("error", "warning") else None)
         page.on("pageerror", lambda e: wrong.append(f"{page.url}: {e}"))
         page.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(f"{page.url}: asks for {r.url}"))

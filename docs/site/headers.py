@@ -12,6 +12,7 @@ clean = api.clean
 STATUS = re.compile(r"\bTDICT_E[A-Z]+\b")
 DEFINED = re.compile(r"^(?!typedef\b|enum\b|union\b|#)[A-Za-z_][^;{}#=]*?\b(\w+)\s*\([^;{}]*\)\s*\{", re.M)
 LONGEST_EXAMPLE = 32
+EXAMPLE_COLUMNS = 88  # of a box of code
 # What a status means if the comment says nothing more.
 USUAL = {"TDICT_OK": "success", "TDICT_ENOMEM": "memory is exhausted", "TDICT_EDEVICE": "the driver failed",
          "TDICT_ELOST": "the device was lost", "TDICT_EFORKED": "the process is a fork of the process that made the context",
@@ -98,6 +99,25 @@ def excerpt(body, name):
     return "\n".join(line[indent:] for line in chosen)
 
 
+def narrow(code):
+    """`code` with at most EXAMPLE_COLUMNS columns: puts comments above their lines, and breaks after commas and operators."""
+    found = []
+    for line in code.split("\n"):
+        indent = re.match(r" *", line).group(0)
+        comment = re.fullmatch(r"( *\S.*\S) +(/\* .* \*/)", line)
+        if len(line) > EXAMPLE_COLUMNS and comment:
+            found.append(indent + comment.group(2))
+            line = comment.group(1)
+        while len(line) > EXAMPLE_COLUMNS:
+            ends = [m.end() for m in re.finditer(r"(?:[,;)+*]|&&|\|\||==) ", line) if len(indent) < m.end() <= EXAMPLE_COLUMNS]
+            if not ends:
+                break
+            found.append(line[:ends[-1]].rstrip())
+            line = f"{indent}    {line[ends[-1]:]}"
+        found.append(line)
+    return "\n".join(found)
+
+
 def find_examples(root):
     """For each public function, the shortest compiled function that calls it: of docs/listings, else of examples/,
     else an excerpt of a long one, at last of tests/headers."""
@@ -114,7 +134,7 @@ def find_examples(root):
                     key = (rank + (2 if long else 0), length)
                     if name not in best or key < best[name][0]:
                         best[name] = (key, file.relative_to(root), excerpt(body, name) if long else body)
-    return {name: (str(file), text) for name, (_, file, text) in best.items()}
+    return {name: (str(file), narrow(text)) for name, (_, file, text) in best.items()}
 
 
 class Headers:

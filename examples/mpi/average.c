@@ -1,5 +1,5 @@
-/* average: each process has gradients of its own part of the data, and all processes average them with MPI. Then the
- * first process gathers a row of each process.
+/* average: each process has gradients of its own part of the data, and all processes
+ * average them with MPI. Then the first process gathers a row of each process.
  *
  *   mpirun -np 3 average */
 #include <mpi.h>
@@ -23,7 +23,8 @@ int main(int argc, char **argv) {
   tdict_tree *gradients = NULL, *row = NULL, *rows = NULL;
   tdict_future *call;
   tdict_error err = {0};
-  MPI_Init(&argc, &argv); /* MPI_THREAD_SINGLE suffices: all calls are made on this thread */
+  /* MPI_THREAD_SINGLE suffices: all calls are made on this thread */
+  MPI_Init(&argc, &argv);
   TDICT_TRY(tdict_context_create(NULL, &context, &err));
   TDICT_TRY(tdict_mpi_create_table(NULL, NULL, &table, &err));
   TDICT_TRY(tdict_comm_create(context, &table, NULL, &comm, &err));
@@ -31,7 +32,8 @@ int main(int argc, char **argv) {
 
   TDICT_TRY(tdict_create_from(weights, 2, 0, NULL, NULL, &gradients, &err));
   TDICT_TRY(tdict_fill(gradients, NULL, rank, NULL, &err));
-  TDICT_TRY(tdict_comm_all_reduce_async(comm, gradients, TDICT_REDUCE_MEAN, NULL, &call, &err));
+  TDICT_TRY(tdict_comm_all_reduce_async(comm, gradients, TDICT_REDUCE_MEAN, NULL, &call,
+                                        &err));
   TDICT_TRY(tdict_future_take(call, NULL, &err)); /* one message for all tensors */
 
   TDICT_TRY(tdict_create_from(fields, 1, 1, (const int64_t[]){1}, NULL, &row, &err));
@@ -48,7 +50,8 @@ done:
   tdict_release(gradients);
   tdict_comm_destroy(comm); /* after the last call on all processes */
   tdict_context_destroy(context);
-  if (err.status != TDICT_OK) MPI_Abort(MPI_COMM_WORLD, 1); /* the other processes may wait for this one */
+  /* the other processes may wait for this one */
+  if (err.status != TDICT_OK) MPI_Abort(MPI_COMM_WORLD, 1);
   MPI_Finalize();
   return 0;
 }

@@ -1,7 +1,7 @@
 /* Indexes the batch dimensions of a tree. In C, Python's `tree[2, :, None, 5:1:-1]` is
  *
- *     tdict_index_get(NULL, tree, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), NULL,
- *                     &out, err)
+ *     tdict_index_get(NULL, tree, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS,
+ *                                             TDICT_RANGE(5, 1, -1)), NULL, &out, err)
  *
  * An index applies to the batch dimensions of the tree. Other dimensions stay whole. docs/elements.md has the order of
  * the dimensions of a result, and the costs. docs/device_operations.md describes device trees.

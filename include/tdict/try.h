@@ -3,7 +3,7 @@
  *
  * A macro evaluates a call once. If its status is not #TDICT_OK, the macro prints a line such as this to stderr:
  *
- *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is not a key of the tree; keys: state, pixels
+ *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is not a key of the tree; keys: state
  *
  * Then it leaves the calling function, which must have a `tdict_error err = {0};` and pass `&err` to the call. Calls
  * write `err` only on failure, so the function can end with `done: ... return (tdict_status)err.status;`. For a failure
