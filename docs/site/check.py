@@ -1,5 +1,5 @@
-"""Opens each page of the built site in a headless browser, and checks links, messages of the console, the search, and that
-no code is wider than its box.
+"""Opens each page of the built site in a headless browser. Checks links, messages of the console, the search, the buttons
+that copy code, the charts of both themes, and that no code is wider than its box.
 
 usage: check.py HTML [--pictures FOLDER]
 The pages are opened as files, so nothing is read from a network: a request for another address is an error, too. With
@@ -11,6 +11,7 @@ import shutil
 import sys
 import urllib.parse
 
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import sync_playwright
 
 KINDS = ["index", "start/first_program", "learn/ownership", "learn/pinned_memory", "howto/rollout", "coming/tensordict",
@@ -76,8 +77,36 @@ def check_search(page, html, wrong):
         page.goto(f"file://{html}/search.html?q={words}")
         try:
             page.wait_for_selector("#search-results ul.search li a", timeout=20000)
-        except Exception:  # the browser's own error says only that the time is over
+        except PlaywrightError:  # the browser's own error says only that the time is over
             wrong.append(f"search: {words!r} has no result")
+
+
+def check_copy(browser, html, wrong):
+    """Clicks the button of the first code of a page and compares what was copied."""
+    window = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = window.new_page()
+    page.goto(f"file://{html}/start/first_program.html")
+    code = page.evaluate("document.querySelector('div.highlight pre').textContent")
+    try:
+        page.locator("button.copy").first.click(timeout=5000)
+        page.locator("button.copy", has_text="Copied").wait_for(timeout=5000)
+        is_copied = page.evaluate("navigator.clipboard.readText()") == code
+    except PlaywrightError:
+        is_copied = False
+    if not is_copied:
+        wrong.append("start/first_program.html: the button does not copy the code")
+    window.close()
+
+
+def check_charts(browser, html, wrong):
+    """Checks that dark pages show the dark copies of the charts, and light pages the others."""
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme)
+        page.goto(f"file://{html}/figures.html")
+        shown = page.evaluate("[...document.images].filter(i => i.src.endsWith('.svg') && i.offsetWidth).map(i => i.src)")
+        if len(shown) < 4 or any(src.endswith("-dark.svg") != (scheme == "dark") for src in shown):
+            wrong.append(f"figures.html: the {scheme} page shows {shown}")
+        page.close()
 
 
 def take_pictures(browser, html, folder):
@@ -105,6 +134,8 @@ def main():
         for file in sorted(options.html.rglob("*.html")):
             found[file] = visit(page, file, options.html, wrong)
         count = check_links(found, options.html, wrong)
+        check_copy(browser, options.html, wrong)
+        check_charts(browser, options.html, wrong)
         check_search(page, options.html, wrong)
         if options.pictures:
             take_pictures(browser, options.html, options.pictures)

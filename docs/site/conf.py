@@ -16,6 +16,7 @@ html_theme = "furo"
 html_title = f"tdict {release}"
 html_static_path = [str(pathlib.Path(__file__).resolve().parent / "static")]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False

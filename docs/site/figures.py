@@ -17,6 +17,8 @@ CHARTS = [  # file, title, rows, series that are left out
     ("to_host", "4 GB to the host", ["4 GB to the host, existing pages", "4 GB to the host, new memory",
                                      "4 GB to the host, pinned result"], set()),
 ]
+DARK = {"#ffffff": "#131416", "#222222": "#d8d8d8", "#555555": "#a8a8a8", "#cccccc": "#3c3f44", "#111111": "#ffffff",
+        "#1b6ca8": "#4f9fdc", "#7f7f7f": "#8f8f8f", "#d1495b": "#e0667a"}  # colors of a chart, and those of its dark copy
 FIRST = re.compile(r"^\| host memory or file to the GPU .*\n(?:\|.*\n)+\n(?:Medians .*\n(?:.+\n)*)?", re.M)  # and its note
 
 
@@ -64,6 +66,13 @@ def first_chart(root):
                        ["tdict", "torch", "tensordict"])
 
 
+def write_dark_copies(folder):
+    """Writes NAME-dark.svg beside each chart, for readers who prefer dark pages."""
+    for chart in sorted(folder.glob("*.svg")):
+        text = re.sub(r"#[0-9a-f]{6}\b", lambda m: DARK.get(m.group(0), m.group(0)), chart.read_text())
+        chart.with_name(f"{chart.stem}-dark.svg").write_text(text)
+
+
 def write_charts(root, folder):
     folder.mkdir(parents=True, exist_ok=True)
     rows = read_rows((root / "docs/performance.md").read_text())
@@ -71,3 +80,4 @@ def write_charts(root, folder):
         groups = [(row, {who: value for who, value in rows[row].items() if who not in left_out}) for row in wanted]
         note = "milliseconds; lower is better" + ("; JAX is left out, see the table" if left_out else "")
         (folder / f"{name}.svg").write_text(charts.bars(title, note, groups, list(SERIES.values())))
+    write_dark_copies(folder)

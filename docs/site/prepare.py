@@ -18,6 +18,19 @@ import rst
 PROJECT_PAGES = {"CONTRIBUTING.md": "project/contributing.md", "CHANGELOG.md": "project/changelog.md"}
 
 
+IMAGE = "```{{image}} {}.svg\n:alt: {}\n:class: only-{}\n```\n"
+
+
+def charts_of_both_themes(text):
+    """Replaces each chart with a light and a dark copy. The theme shows one of them."""
+
+    def both(match):
+        alt, chart = match.groups()
+        return IMAGE.format(chart, alt, "light") + "\n" + IMAGE.format(f"{chart}-dark", alt, "dark")
+
+    return re.sub(r"^!\[([^\]]*)\]\((\S*figures/\w+)\.svg\)$", both, text, flags=re.M)
+
+
 def program(shown, name):
     return f"{{download}}`{shown} </{name.removeprefix('docs/')}>`"
 
@@ -48,6 +61,7 @@ def adapt(root, page, target, text, labels):
         up = "../" * (len(target.parts) - 1)
         return f"[{rst.title_of(root / match.group(0))}]({up}{match.group(1)})" if (root / match.group(0)).exists() else match.group(0)
 
+    text = charts_of_both_themes(text)
     text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s]*)(#[^)]*)?\)", link, text)
     return re.sub(r"(?<![\w`/(\[])docs/([\w/]+\.md)\b", page_link, text)
 
