@@ -19,7 +19,15 @@ KINDS = ["index", "start/first_program", "learn/ownership", "learn/pinned_memory
 WIDTHS = [390, 1280, 1920]
 SMALL = {"width": 390, "height": 900}
 CODE_WIDTHS = [1280, 1440]  # of windows in which each line of code is visible
-SEARCHES = ["tdict_to_device", "pinned", "ownership"]
+SEARCHES = {  # and the end of the address of one of the first results
+    "tdict_to_device": "transfers.html#c.tdict_to_device",
+    "num_threads": "transfers.html#tdict-transfer-options-num-threads",
+    "tdict_loader_options.seed": "loaders.html#tdict-loader-options-seed",
+    "pinned memory": "learn/pinned_memory.html",
+    "state of a loader": "checkpoints.html#the-state-of-a-loader",
+    "ownership": "learn/ownership.html",
+}
+FIRST_RESULTS = 3
 
 
 def local(url, html):
@@ -72,13 +80,18 @@ def check_links(found, html, wrong):
     return count
 
 
-def check_search(page, html, wrong):
-    for words in SEARCHES:
-        page.goto(f"file://{html}/search.html?q={words}")
-        try:
-            page.wait_for_selector("#search-results ul.search li a", timeout=20000)
-        except PlaywrightError:  # the browser's own error says only that the time is over
-            wrong.append(f"search: {words!r} has no result")
+def check_search(page, found, html, wrong):
+    """Searches, and checks that one of the first results is the wanted place, and that every result has a text and is there."""
+    for query, wanted in SEARCHES.items():
+        page.goto(f"file://{html}/search.html?q={urllib.parse.quote(query)}")
+        results = page.evaluate("""[...document.querySelectorAll('#search-results li')]
+                                   .map(i => [i.querySelector('a').href, i.querySelector('.context').textContent])""")
+        if not any(url.endswith(wanted) for url, _ in results[:FIRST_RESULTS]):
+            wrong.append(f"search: {query!r} does not lead to {wanted}")
+        for url, text in results:
+            path, anchor = local(url, html)
+            if path not in found or (anchor and anchor not in found[path][1]) or not text.strip():
+                wrong.append(f"search: {query!r} has the result {url} with the text {text!r}")
 
 
 def check_copy(browser, html, wrong):
@@ -136,7 +149,7 @@ def main():
         count = check_links(found, options.html, wrong)
         check_copy(browser, options.html, wrong)
         check_charts(browser, options.html, wrong)
-        check_search(page, options.html, wrong)
+        check_search(page, found, options.html, wrong)
         if options.pictures:
             take_pictures(browser, options.html, options.pictures)
         browser.close()

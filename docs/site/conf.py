@@ -2,6 +2,10 @@
 
 import pathlib
 import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import search_index  # noqa: E402
 
 project = "tdict"
 author = "the tdict authors"
@@ -15,12 +19,12 @@ suppress_warnings = ["misc.highlighting_failure"]
 html_theme = "furo"
 html_title = f"tdict {release}"
 html_static_path = [str(pathlib.Path(__file__).resolve().parent / "static")]
+templates_path = [str(pathlib.Path(__file__).resolve().parent / "templates")]
 html_css_files = ["site.css"]
 html_js_files = ["copy.js"]
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
-html_show_search_summary = False  # summaries need a server; the site is also read as files
 pygments_style = "friendly"
 pygments_dark_style = "native"
 highlight_language = "c"
@@ -33,6 +37,7 @@ def leave_out_script(app, page, template, context, tree):
 
 
 def setup(app):
+    app.connect("build-finished", search_index.write)
     # debian/rules sets the tag. Debian's furo has its script as a module, which browsers do not load from files. Without
     # the script, the pages have no button for dark colors, and follow the preference of the browser.
     if app.tags.has("debian"):

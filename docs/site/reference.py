@@ -146,7 +146,8 @@ class Page:
             lines.append(f"   ``{name}_default()`` returns the defaults.\n")
         if members:
             rows = [["member", "meaning"]] + [[f"`{shown}`", meaning] for shown, meaning in members]
-            lines.append(rst.indented(rst.table(rows, self.names), 3) + "\n")
+            targets = [None] + [f"{name}.{field_name(shown)}" for shown, _ in members]
+            lines.append(rst.indented(rst.table(rows, self.names, targets=targets), 3) + "\n")
         return lines
 
     def write_dtypes(self):
@@ -192,6 +193,12 @@ class Page:
         if types:
             self.out += rst.heading("Types and macros", "-") + [line for _, lines in types for line in lines]
         (folder / f"{task.slug}.rst").write_text("\n".join(self.out) + "\n")
+
+
+def field_name(shown):
+    """The name that `int64_t shape[4]` or `void (*free)(void *)` declares."""
+    pointer = re.search(r"\(\*(\w+)\)", shown)
+    return pointer.group(1) if pointer else re.findall(r"\w+", re.sub(r"\[[^\]]*\]", "", shown))[-1]
 
 
 def first_sentence(f):

@@ -94,11 +94,13 @@ def bullet_list(items, names):
     return [f"* {text(item, names)}" for item in items]
 
 
-def table(rows, names, widths=None):
+def table(rows, names, widths=None, targets=None):
+    """A table. `targets` has a name for the first cell of each row, or None. Links and the search can lead to these."""
     lines = [".. list-table::", "   :header-rows: 1"] + ([f"   :widths: {widths}"] if widths else []) + [""]
-    for row in rows:
+    for row, target in zip(rows, targets or [None] * len(rows)):
         for i, cell in enumerate(row):
-            lines.append(("   * - " if i == 0 else "     - ") + text(cell, names))
+            mark = "   * - " if i == 0 else "     - "
+            lines += [f"{mark}.. _{target}:\n", "       " + text(cell, names)] if target and i == 0 else [mark + text(cell, names)]
     return "\n".join(lines)
 
 
