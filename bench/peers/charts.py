@@ -54,7 +54,7 @@ class Canvas:
 
 def bars(title, note, groups, series):
     """Returns an SVG bar chart of groups (name, {series: (milliseconds, spread)}). A group may lack a series."""
-    bar, gap, left, top, high = 36, 30, 60, 70, 260
+    bar, gap, left, top, high = 36, 30, 60, 84, 260
     series = [who for who in series if any(who in values for _, values in groups)]
     widths = [bar * max(1, sum(who in values for who in series)) for _, values in groups]
     width = max(560, left + sum(widths) + gap * (len(groups) + 1) + 20)
