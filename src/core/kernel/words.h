@@ -59,11 +59,15 @@ enum {
   TDICT_UNPACK_BYTES = TDICT_WORD_EXTRA, /* bytes of the elements */
   TDICT_UNPACK_END,
   /* Divisors have two words for a divider after them, as the count of a dimension. Strides are bytes. */
-  TDICT_WINDOW_FIRST = TDICT_WORD_EXTRA, /* the elements [FIRST, LAST) are written; unit 0 is the pixel of FIRST */
+  TDICT_WINDOW_FIRST = TDICT_WORD_EXTRA, /* the elements [FIRST, LAST) are written */
   TDICT_WINDOW_LAST,
-  TDICT_WINDOW_PIXELS, /* pixels of a window */
-  TDICT_WINDOW_WIDTH = TDICT_WINDOW_PIXELS + 3,
-  TDICT_WINDOW_SRC_SAMPLE = TDICT_WINDOW_WIDTH + 3,
+  TDICT_WINDOW_BASE,   /* number of the first unit; unit 0 begins with element 0 */
+  TDICT_WINDOW_GROUPS, /* units of a row */
+  TDICT_WINDOW_HEIGHT = TDICT_WINDOW_GROUPS + 3,
+  TDICT_WINDOW_WIDTH = TDICT_WINDOW_HEIGHT + 3,
+  TDICT_WINDOW_SRC_BEGIN, /* the bytes from here on, up to SRC_END, can be read */
+  TDICT_WINDOW_SRC_END,
+  TDICT_WINDOW_SRC_SAMPLE,
   TDICT_WINDOW_SRC_ROW,
   TDICT_WINDOW_DST_SAMPLE,
   TDICT_WINDOW_DST_ROW,
@@ -72,7 +76,7 @@ enum {
   TDICT_WINDOW_SCALES, /* a word as CONVERT_SCALE for each channel. The place of each window follows, see below */
   TDICT_WINDOW_PLACES = TDICT_WINDOW_SCALES + 4
 };
-enum { TDICT_WINDOW_CHANNELS = 4 }; /* most channels of an image */
+enum { TDICT_WINDOW_CHANNELS = 4, TDICT_WINDOW_GROUP = 4 }; /* most channels of an image; most pixels of a unit */
 /* The place of a window: bit 0: flipped; bits 1 to 31: the first column; bits 32 to 62: the first row. */
 enum { TDICT_PLACE_LEFT = 1, TDICT_PLACE_TOP = 32 };
 /* Count, byte stride of the destination, byte stride of the source, and the two words of the count's divider: a

@@ -403,28 +403,40 @@ tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const v
   return append_entry(work, words, TDICT_UNPACK_END, addresses_of(dst, packed), err);
 }
 
+/* Returns the number of the unit that has an element. A unit has up to TDICT_WINDOW_GROUP pixels of a row. */
+static uint64_t find_window_unit(const tdict_kernel_windows *w, uint64_t element, uint64_t groups) {
+  const uint64_t in_row = w->width * w->channels;
+  return element / in_row * groups + element % in_row / (TDICT_WINDOW_GROUP * w->channels);
+}
+
 tdict_status tdict_kernel_add_windows(tdict_kernel_work *work, const tdict_kernel_windows *w, tdict_error *err) {
   uint64_t words[TDICT_WINDOW_PLACES] = {0};
-  const uint64_t pixels = w->height * w->width, elements = pixels * w->channels, to_bytes = tdict_dtype_bytes(w->to);
   TDICT_ASSERT(work->op == TDICT_KERNEL_WINDOW && w->first < w->last);
   TDICT_ASSERT(w->channels >= 1 && w->channels <= TDICT_WINDOW_CHANNELS);
   /* count from the first sample with an element, so that the work has only the places of the samples that it reads */
-  const uint64_t sample = w->first / elements, num_samples = (w->last - 1) / elements - sample + 1;
-  const uint64_t first = w->first - sample * elements, row = (w->is_cut ? w->width : w->image_width) * w->channels;
+  const uint64_t elements = w->height * w->width * w->channels, sample = w->first / elements;
+  const uint64_t num_samples = (w->last - 1) / elements - sample + 1;
+  const uint64_t first = w->first - sample * elements, last = w->last - sample * elements;
+  const uint64_t row = (w->is_cut ? w->width : w->image_width) * w->channels;
   const uint64_t image = (w->is_cut ? w->height : w->image_height) * row;
   const uint64_t dst = (uint64_t)(uintptr_t)w->dst + sample * w->sample;
   const uint64_t src = (uint64_t)(uintptr_t)w->src + (w->is_cut ? 0 - first : sample * image);
-  const uint64_t strides = dst | w->sample | w->row | w->pixel | w->channel;
+  const uint64_t strides = dst | w->sample | w->row | w->pixel | w->channel, to_bytes = tdict_dtype_bytes(w->to);
   const uint64_t flags = width_of(strides) >= to_bytes ? 0 : TDICT_FLAG_UNALIGNED;
+  const uint64_t groups = divide_up(w->width, TDICT_WINDOW_GROUP);
   words[TDICT_WINDOW_FIRST] = first;
-  words[TDICT_WINDOW_LAST] = w->last - sample * elements;
-  words[TDICT_WORD_UNITS] = divide_up(words[TDICT_WINDOW_LAST], w->channels) - first / w->channels;
+  words[TDICT_WINDOW_LAST] = last;
+  words[TDICT_WINDOW_BASE] = find_window_unit(w, first, groups);
+  words[TDICT_WORD_UNITS] = find_window_unit(w, last - 1, groups) - words[TDICT_WINDOW_BASE] + 1;
   words[TDICT_WORD_FORM] =
       w->channels << TDICT_FORM_NDIM | (uint64_t)type_of(w->to) << TDICT_FORM_TO | flags << TDICT_FORM_FLAGS;
-  words[TDICT_WINDOW_PIXELS] = pixels;
-  write_divider(pixels, &words[TDICT_WINDOW_PIXELS + 1]);
+  words[TDICT_WINDOW_GROUPS] = groups;
+  write_divider(groups, &words[TDICT_WINDOW_GROUPS + 1]);
+  words[TDICT_WINDOW_HEIGHT] = w->height;
+  write_divider(w->height, &words[TDICT_WINDOW_HEIGHT + 1]);
   words[TDICT_WINDOW_WIDTH] = w->width;
-  write_divider(w->width, &words[TDICT_WINDOW_WIDTH + 1]);
+  words[TDICT_WINDOW_SRC_BEGIN] = w->is_cut ? src + first : src;
+  words[TDICT_WINDOW_SRC_END] = w->is_cut ? src + last : src + num_samples * image;
   words[TDICT_WINDOW_SRC_SAMPLE] = image;
   words[TDICT_WINDOW_SRC_ROW] = row;
   words[TDICT_WINDOW_DST_SAMPLE] = w->sample;
