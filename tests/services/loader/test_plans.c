@@ -90,6 +90,27 @@ CASE(balanced_plan_has_each_class_equally_often) {
   check_randomness(&s, tdict_plan_balanced, &o);
 }
 
+/* With any number of classes, each round has each class once. */
+CASE(balanced_plan_has_rounds_of_all_classes) {
+  scoped_yard y = open_yard();
+  setting s = {&y, {LENGTH}, 7};
+  for (int64_t classes = 1; classes <= LENGTH; classes++) {
+    int64_t labels[LENGTH];
+    ticket_epoch found;
+    for (int64_t i = 0; i < LENGTH; i++) labels[i] = i % classes;
+    tdict_balanced_options o = balanced_of(labels, 3 * LENGTH);
+    o.num_classes = classes;
+    scoped_loader l = open_planned(&s, tdict_plan_balanced, &o);
+    take_ticket_epoch(l, &found);
+    for (int64_t i = 0, seen = 0; i < 3 * LENGTH; i++) {
+      if (i % classes == 0) seen = 0;
+      const int64_t bit = INT64_C(1) << labels[found.all[i].index];
+      assert_int_equal(seen & bit, 0);
+      seen |= bit;
+    }
+  }
+}
+
 CASE(balanced_plan_refuses) {
   scoped_yard y = open_yard();
   setting s = {&y, {LENGTH}, 7}, empty = {&y, {0}, 7};
