@@ -31,7 +31,7 @@ typedef struct advise_way {
   double cpu_ms;
   int worked;
   bool narrow;
-  double used_cpu, used_wall; /* sums over all repetitions: processor seconds of the process, and elapsed seconds */
+  double processors; /* as bench_count_processors() counts them */
 } advise_way;
 typedef struct advise_job {
   advise_options o;
@@ -63,10 +63,7 @@ static bool move_sample(void *user, int unused, double *seconds) {
   o.num_threads = way->threads;
   o.narrow = way->narrow;
   o.stats = &stats;
-  const double cpu = bench_cpu_seconds();
   if (!place_move_timed(&s->job->place, s->src, &o, way->name, seconds)) return false;
-  way->used_cpu += bench_cpu_seconds() - cpu;
-  way->used_wall += *seconds;
   way->cpu_ms = stats.cpu_seconds * 1e3 * scale_to_tree(s->job);
   way->worked = stats.num_threads;
   return true;
@@ -75,7 +72,8 @@ static bool move_sample(void *user, int unused, double *seconds) {
 static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way *way) {
   advise_sample s = {job, src, way};
   double seconds;
-  const bool good = bench_medians(&seconds, 1, 1, REPEATS, move_sample, &s);
+  const bool good = bench_medians(&seconds, 1, 1, REPEATS, move_sample, &s) &&
+                    bench_count_processors(&way->processors, move_sample, &s, 0);
   way->ms = good ? seconds * 1e3 * scale_to_tree(job) : 0;
   return good;
 }
@@ -83,7 +81,7 @@ static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way
 /* Measures how long it takes to pin the tree first and then to send the pinned tree, for comparison. */
 static bool measure_pinning(advise_job *job, const tdict_tree *src) {
   tdict_tree *pinned;
-  advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false, 0, 0};
+  advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false, 0};
   tdict_context_trim(job->place.context, tdict_cpu(), 0);
   double begin = bench_now();
   if (!bench_ok("pin_memory", tdict_pin_memory(job->place.context, src, NULL, &pinned, err))) return false;
@@ -95,17 +93,17 @@ static bool measure_pinning(advise_job *job, const tdict_tree *src) {
 }
 
 static bool measure_ways(advise_job *job) {
-  static const advise_way ways[] = {{"auto", TDICT_MODE_AUTO, -1, 0, 0, 0, false, 0, 0},
-                                    {"blocking", TDICT_MODE_BLOCKING, -1, 0, 0, 0, false, 0, 0},
-                                    {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 0, 0, 0, 0, false, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 1, 0, 0, 0, false, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 2, 0, 0, 0, false, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 4, 0, 0, 0, false, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0, false, 0, 0},
-                                    {"auto", TDICT_MODE_AUTO, -1, 0, 0, 0, true, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0, true, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 16, 0, 0, 0, true, 0, 0}};
+  static const advise_way ways[] = {{"auto", TDICT_MODE_AUTO, -1, 0, 0, 0, false, 0},
+                                    {"blocking", TDICT_MODE_BLOCKING, -1, 0, 0, 0, false, 0},
+                                    {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 0, 0, 0, 0, false, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 1, 0, 0, 0, false, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 2, 0, 0, 0, false, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 4, 0, 0, 0, false, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0, false, 0},
+                                    {"auto", TDICT_MODE_AUTO, -1, 0, 0, 0, true, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0, true, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 16, 0, 0, 0, true, 0}};
   check_source source;
   int64_t fitting =
       (int64_t)((place_is_gpu(&job->place) ? sample_bytes_gpu : sample_bytes_sim) / (size_t)job->o.leaf_bytes);
@@ -138,11 +136,6 @@ static bool measure_ways(advise_job *job) {
         job->ways[i].ms <= 1.05 * job->ways[job->best].ms)
       job->best = i;
   return good;
-}
-
-/* Returns how many processors a way uses on average: the CPU time of the whole process divided by the elapsed time. */
-static double count_processors(const advise_way *way) {
-  return way->used_wall > 0 ? way->used_cpu / way->used_wall : 0;
 }
 
 __attribute__((format(printf, 3, 4))) static void add_factor(const advise_job *job, const char *factor,
@@ -232,7 +225,7 @@ static void fill_record(advise_job *job, const tdict_tuning *table) {
     json_array_append_new(ways,
                           json_pack("{s:s, s:b, s:i, s:i, s:f, s:f, s:f}", "mode", w->name, "narrow", (int)w->narrow,
                                     "num_threads", (int)w->threads, "threads_worked", w->worked, "predicted_ms", w->ms,
-                                    "cpu_ms", w->cpu_ms, "processors_used", count_processors(w)));
+                                    "cpu_ms", w->cpu_ms, "processors_used", w->processors));
   }
   const advise_way *best = &job->ways[job->best];
   json_object_update_new(job->record,
@@ -259,7 +252,7 @@ static void print_ways(advise_job *job) {
     table_text(&table, way->name);
     table_threads(&table, way->threads);
     table_number(&table, "%.0f", way->worked);
-    table_number(&table, "%.2f", count_processors(way));
+    table_number(&table, "%.2f", way->processors);
     table_ms(&table, way->ms / 1e3);
     table_ms(&table, way->cpu_ms / 1e3);
     table_text(&table, way->narrow ? "yes" : "no");

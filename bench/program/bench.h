@@ -44,7 +44,7 @@ uint64_t bench_random(uint64_t *state);
 typedef struct bench_samples {
   double *seconds;
   int count, capacity;
-  double cpu_seconds, wall_seconds; /* sums of bench_samples_use(): processor time of the process, and elapsed time */
+  double processors; /* set by bench_count_processors(); 0: not counted */
 } bench_samples;
 /* Allocates space for `capacity` times in each of the `count` elements of `s`. Prints an error and returns false on
  * failure. Call bench_samples_free() even after a failure. */
@@ -60,12 +60,10 @@ bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int r
 enum { BENCH_MOST_MEDIANS = 2 };
 bool bench_medians(double *medians, int count, int warmups, int repeats, bench_once *once, void *user);
 void bench_samples_add(bench_samples *s, double seconds); /* does nothing if the array is full */
-/* The processor time of the process, and the time of the clock. bench_samples_use() adds what has passed since. */
-typedef struct bench_usage {
-  double cpu, wall;
-} bench_usage;
-bench_usage bench_usage_now(void);
-void bench_samples_use(bench_samples *s, bench_usage since);
+/* Repeats a work for at least 20 ms, and writes how many processors the process uses meanwhile: processor time divided
+ * by elapsed time. Other works must not take turns with it, because threads of the library still run for a while after
+ * a transfer. If `once` returns false, stops and returns false. */
+bool bench_count_processors(double *processors, bench_once *once, void *user, int work);
 double bench_samples_median(const bench_samples *s); /* 0 if there is no sample */
 /* Returns the smallest measured time such that at least `percent` % of the times are not longer. Returns 0 if there is
  * no sample. */

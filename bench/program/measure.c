@@ -73,12 +73,24 @@ void bench_samples_add(bench_samples *s, double seconds) {
   if (s->count < s->capacity) s->seconds[s->count++] = seconds;
 }
 
-bench_usage bench_usage_now(void) { return (bench_usage){bench_cpu_seconds(), bench_now()}; }
+/* Sleeps until threads of the library sleep, too. The kernel then knows their processor time. */
+static void rest(void) {
+  const struct timespec time = {0, 2000000};
+  nanosleep(&time, NULL);
+}
 
-void bench_samples_use(bench_samples *s, bench_usage since) {
-  const bench_usage now = bench_usage_now();
-  s->cpu_seconds += now.cpu - since.cpu;
-  s->wall_seconds += now.wall - since.wall;
+bool bench_count_processors(double *processors, bench_once *once, void *user, int work) {
+  static const double least_seconds = 0.02;
+  double seconds;
+  rest();
+  const double cpu = bench_cpu_seconds(), begin = bench_now();
+  do
+    if (!once(user, work, &seconds)) return false;
+  while (bench_now() - begin < least_seconds);
+  const double elapsed = bench_now() - begin;
+  rest();
+  *processors = (bench_cpu_seconds() - cpu) / elapsed;
+  return true;
 }
 
 static int compare_doubles(const void *a, const void *b) {

@@ -30,7 +30,7 @@ void table_put_times(bench_table *t, const table_row *row) {
   table_ms(t, bench_samples_percentile(s, 90));
   table_number(t, "%.2f", get_ratio(rate / 1e9, median));
   table_number(t, "%.1f", get_ratio(100 * rate * line / (double)row->line_bytes, median));
-  table_number(t, "%.2f", get_ratio(s->cpu_seconds, s->wall_seconds));
+  table_number(t, "%.2f", s->processors > 0 ? s->processors : NAN);
   table_number(t, "%.2f", get_ratio(median, driver));
   table_end_row(t);
 }
@@ -44,7 +44,7 @@ static json_t *samples_json(const bench_samples *s) {
   json_t *all = json_pack("{s:f, s:f, s:f, s:f, s:o}", "median_seconds", bench_samples_median(s), "p10_seconds",
                           bench_samples_percentile(s, 10), "p90_seconds", bench_samples_percentile(s, 90),
                           "spread_seconds", bench_samples_spread(s), "seconds", bench_samples_json(s));
-  if (s->wall_seconds > 0) json_object_set_new(all, "processors_used", json_real(s->cpu_seconds / s->wall_seconds));
+  if (s->processors > 0) json_object_set_new(all, "processors_used", json_real(s->processors));
   return all;
 }
 

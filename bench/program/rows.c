@@ -31,17 +31,11 @@ typedef union row_result {
 enum { LINE, DRIVER, LIBRARY };
 
 /* Brings the caches into the state that the row wants and runs a repetition. If the row is small and warm, runs an
- * uncounted repetition immediately before, as bench/peers/compare does. `used` counts the processors that the library
- * uses; NULL: the driver does the work. */
-static bool repetition(bench_job *job, int number, bench_samples *used, double *seconds) {
-  const bool driver = !used;
+ * uncounted repetition immediately before, as bench/peers/compare does. */
+static bool repetition(bench_job *job, int number, bool driver, double *seconds) {
   if (job_is_warm(job) && job->total_bytes <= back_to_back_bytes && !job_sample(job, number + 1, driver, seconds))
     return false;
-  if (!job_settle(job, number)) return false;
-  const bench_usage begin = bench_usage_now();
-  if (!job_sample(job, number, driver, seconds)) return false;
-  if (used) bench_samples_use(used, begin);
-  return true;
+  return job_settle(job, number) && job_sample(job, number, driver, seconds);
 }
 
 static bool has_rate(const bench_kind *kind) { return kind == &kind_h2d || kind == &kind_d2h || kind == &kind_pin_h2d; }
@@ -75,7 +69,6 @@ typedef struct rows_run {
   bench_bar bar;                /* its unit is that of row_weight() */
   double done, weight;          /* weight of the finished rows, and of the current row */
   bench_job *job;               /* the current row */
-  row_result *result;           /* of the current row */
   bench_table table;
   int turn; /* number of library repetitions of this row so far, with warm-ups */
 } rows_run;
@@ -86,17 +79,22 @@ static bool sample_once(void *user, int work, double *seconds) {
   bench_job *job = run->job;
   const int64_t turns = run->options->common.repeats + WARMUPS;
   *seconds = -1;
-  if (work == DRIVER) return !job_has_driver(job) || repetition(job, run->turn, NULL, seconds);
-  if (work == LIBRARY) return repetition(job, run->turn++, &run->result->library, seconds);
+  if (work == DRIVER) return !job_has_driver(job) || repetition(job, run->turn, true, seconds);
+  if (work == LIBRARY) return repetition(job, run->turn++, false, seconds);
   bench_bar_show(&run->bar, run->done + run->weight * (double)run->turn / (double)turns, "%s", job->name);
   return job->row.kind->on_host || place_line(job->place, seconds);
 }
 
+/* Runs a repetition of the library, whatever the state of the caches. */
+static bool sample_alone(void *user, int work, double *seconds) {
+  rows_run *run = user;
+  (void)work;
+  return job_sample(run->job, run->turn++, false, seconds);
+}
+
 static int job_sample_verified(bench_job *job, row_result *out) {
   double seconds;
-  const bench_usage begin = bench_usage_now();
   if (!job_sample(job, 0, false, &seconds)) return BENCH_FAILED;
-  bench_samples_use(&out->library, begin);
   bench_samples_add(&out->library, seconds);
   return job_verify(job);
 }
@@ -124,10 +122,11 @@ static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_
   const int answer = job_verify(job);
   if (answer != BENCH_OK) return answer;
   run->job = job;
-  run->result = out;
   run->turn = 0;
   const int repeats = (int)run->options->common.repeats;
-  return bench_measure_in_turn(out->all, 3, WARMUPS, repeats, sample_once, run) ? BENCH_OK : BENCH_FAILED;
+  const bool good = bench_measure_in_turn(out->all, 3, WARMUPS, repeats, sample_once, run) &&
+                    bench_count_processors(&out->library.processors, sample_alone, run, LIBRARY);
+  return good ? BENCH_OK : BENCH_FAILED;
 }
 
 /* Updates the counts for the notes below the table. */
@@ -196,7 +195,7 @@ static void print_row_notes(const rows_run *run) {
   bench_print_text("Median, p10 and p90 of %" PRId64 "%s%s; %s.", run->options->common.repeats, calls, trees,
                    run->moved ? "the result of every row was verified"
                               : "nothing is moved; the work of every row was verified");
-  bench_print_text("Processors: processor time of the process divided by the elapsed time.");
+  bench_print_text("Processors: processor time of the process divided by the elapsed time, counted without turns.");
   if (run->driver)
     bench_print_text("To driver: the median divided by the time of the same work with plain driver calls.");
   if (run->line)

@@ -229,16 +229,15 @@ static bool measure_once(void *user, int work, double *seconds) {
                  keep ? job->turn - o->warmups : job->turn, keep ? o->common.repeats : o->warmups, w + 1,
                  job->num_ways);
   const tdict_transfer_options options = way_options(job, &job->ways[w]);
-  const bench_usage begin = bench_usage_now();
-  if (!place_move_timed(p, job->source.tree, &options, job->ways[w].name, seconds)) return false;
-  if (keep) bench_samples_use(&job->works[work], begin);
-  return true;
+  return place_move_timed(p, job->source.tree, &options, job->ways[w].name, seconds);
 }
 
 static bool measure_ways(to_device_job *job) {
   const int warmups = (int)job->options.warmups, repeats = (int)job->options.common.repeats;
   job->bar = bench_bar_start(warmups + repeats);
-  const bool good = bench_measure_in_turn(job->works, FIRST_WAY + job->num_ways, warmups, repeats, measure_once, job);
+  bool good = bench_measure_in_turn(job->works, FIRST_WAY + job->num_ways, warmups, repeats, measure_once, job);
+  for (int w = FIRST_WAY; w < FIRST_WAY + job->num_ways && good; w++)
+    good = bench_count_processors(&job->works[w].processors, measure_once, job, w);
   bench_progress_end();
   return good;
 }
@@ -299,7 +298,7 @@ static void print_way_notes(const to_device_job *job) {
   bench_print_text("Median, p10 and p90 of %" PRId64 " after %" PRId64
                    " warm-ups, rows in turn. The result is made and "
                    "released within the time. Threads: num_threads; used: the threads that copied. Processors: "
-                   "processor time of the process divided by the elapsed time.",
+                   "processor time of the process divided by the elapsed time, counted without turns.",
                    job->options.common.repeats, job->options.warmups);
   if (job->works[DRIVER].count)
     bench_print_text("To driver: the median divided by the time of a loop of plain driver copies, leaf by leaf.");
