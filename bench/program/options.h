@@ -50,9 +50,10 @@ typedef struct common_options {
   { name, letter, "FILE", doc, OPTION_OUTPUT, to, 0, 0, NULL, 0, OPTION_ARG_OPTIONAL }
 #define JSON_OPTION(to, what) \
   OUTPUT_OPTION("json", 'j', to, "write " what " as JSON to FILE, or to standard output, which then has no text")
-#define OUTPUT_OPTIONS(o, what)                                                                          \
-  JSON_OPTION(&(o)->json, what), OUTPUT_OPTION("csv", 0, &(o)->csv, "write the table as CSV, likewise"), \
-      OUTPUT_OPTION("markdown", 0, &(o)->markdown, "write the table as Markdown, likewise")
+#define OUTPUT_OPTIONS(o, what)                                                                    \
+  JSON_OPTION(&(o)->json, what),                                                                   \
+      OUTPUT_OPTION("csv", 0, &(o)->csv, "write the table as CSV to FILE, or to standard output"), \
+      OUTPUT_OPTION("markdown", 0, &(o)->markdown, "write the table as Markdown to FILE, or to standard output")
 #define SIZE_OPTIONS(o)                                                                       \
   FLAG_OPTION("full", &(o)->full, "full-size rows on every device (default: on a GPU only)"), \
       FLAG_OPTION("small", &(o)->small, "rows of at most 4 MB on every device")
