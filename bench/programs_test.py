@@ -394,7 +394,7 @@ class Commands(Case):
 
     def test_documented_commands_can_be_run(self):
         found = 0
-        for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines():
+        for line in (ROOT / "docs/testing.md").read_text().splitlines():
             for word in re.findall(r"`([\w./-]*/[\w.-]+)", line.split("|")[1]) if line.startswith("| `") else []:
                 if (ROOT / word).is_file() and not word.startswith(("build/", "src/")):
                     found += 1

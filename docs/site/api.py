@@ -2,7 +2,7 @@
 
 usage: api.py ROOT FILE     writes all of this to FILE as JSON
 The site, the man pages, the cheat sheet and the gates use this module. The headers follow the rules of clang-format and
-of CONTRIBUTING.md, so the module needs no compiler. It reads the C part of `#ifdef __cplusplus`."""
+of docs/adding.md, so the module needs no compiler. It reads the C part of `#ifdef __cplusplus`."""
 
 import dataclasses
 import json

@@ -2,7 +2,7 @@
 """Gate: the public interface does not break its rules in more places, and its headers do not grow.
 
 usage: interface.py ROOT [--list]
-Prints the number of functions in each header. Counts violations of these rules of CONTRIBUTING.md:
+Prints the number of functions in each header. Counts violations of these rules of docs/adding.md:
   default    a struct that begins with struct_size, or whose name ends with _options, has a function _default()
   stream     a stream is passed as a tdict_stream by value, not by a pointer; output parameters for new streams are allowed
   get        a function that fills a caller's struct, or returns something borrowed, has `get` in its name

@@ -4,8 +4,8 @@ usage: pages.py ROOT
 Relative links in *.md and in the pages of docs/, paths in backticks, and included listings must name existing files.
 No page may contain git's conflict markers. Every program of docs/listings/ must have an .out file of the same name.
 README.md must have at most README_LINES lines, and show the code of the function train_step of
-docs/listings/train_step.c in at most PROGRAM_LINES lines. docs/figures/first.svg must be the chart of README's table.
-The table of gates in CONTRIBUTING.md must have a row for each gate of tests/CMakeLists.txt, and no other row."""
+docs/listings/train_step.c in at most PROGRAM_LINES lines. docs/figures/first.svg must be the chart of README's table. The table of gates in
+docs/testing.md must have a row for each gate of tests/CMakeLists.txt, and no other row."""
 
 import pathlib
 import re
@@ -95,15 +95,15 @@ def check_chart(report, root):
 def check_gates(report, root):
     """Checks that the table in the section Gates has one row for each tdict_add_gate line."""
     gates = re.findall(r"^ *tdict_add_gate\((\w+)", (root / "tests/CMakeLists.txt").read_text(), flags=re.M)
-    section = re.search(r"^## Gates\n(.*?)(?=^## |\Z)", (root / "CONTRIBUTING.md").read_text(), flags=re.S | re.M)
+    section = re.search(r"^## Gates\n(.*?)(?=^## |\Z)", (root / "docs/testing.md").read_text(), flags=re.S | re.M)
     rows = re.findall(r"^\| (\w+) \|", section.group(1), flags=re.M)[1:] if section else []  # without the header row
     report.checked(len(gates))
     for name in gates:
         if name not in rows:
-            report.fail("CONTRIBUTING.md", f"the table of gates has no row for {name}")
+            report.fail("docs/testing.md", f"the table of gates has no row for {name}")
     for name in rows:
         if name not in gates:
-            report.fail("CONTRIBUTING.md", f"the table of gates has a row for {name}, which is no gate")
+            report.fail("docs/testing.md", f"the table of gates has a row for {name}, which is no gate")
 
 
 def main():

@@ -153,6 +153,7 @@ FAULTS = [
     ("pages", "CHANGELOG.md", "[planted](docs/planted.md)\n", "links to docs/planted.md"),
     ("pages", "README.md", "```c\nplanted();\n```\n", "shows another program"),
     ("pages", "README.md", "\n" * 120, "README.md: has"),
+    ("folders", "src/planted/planted.c", "\n", "has no row for src/planted/"),
     ("pages", "docs/figures/first.svg", "<!-- planted -->\n", "is not the chart of README's table"),
     ("pages", "tests/CMakeLists.txt", "tdict_add_gate(planted)\n", "has no row for planted"),
 ]
