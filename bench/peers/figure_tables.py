@@ -1,0 +1,296 @@
+"""Makes the tables that pages show from the figures in docs/figures, for figure_pages.py. Each table is a function in
+TABLES, which gets a Figures object and returns Markdown. A row that was not measured is left out."""
+import math
+import re
+import textwrap
+
+SIDES = ("tdict", "driver", "torch", "tensordict")
+NAMES = {"tdict": "tdict", "driver": "driver calls", "torch": "PyTorch", "tensordict": "TensorDict", "NumPy": "NumPy",
+         "TensorDict": "TensorDict"}
+# Rows of bench/peers/compare, with their names on the pages.
+LARGE, SMALL = "tensordict/auto", "non-blocking/best"
+TO_GPU = {LARGE: "1000 x 4 MB", SMALL: "1000 x 4000 B",
+          **{f"batches/{name}": name for name in ("100 x 1 MB", "38.5 MB of 1 leaf", "10.9 MB of 7 leaves", "1.1 MB of 3 leaves",
+                                                  "10,000 x 4000 B", "100,000 x 4000 B")}}
+PAUSED = {key: name for key, name in TO_GPU.items() if "MB of" in name}
+PINNED = {"batches/1000 x 4 MB, pinned": "1000 x 4 MB, pinned, to the GPU",
+          "batches/1000 x 4000 B, pinned": "1000 x 4000 B, pinned, to the GPU",
+          "d2h/4 GB, warm pages": "4 GB to the host, existing pages",
+          "d2h/4 GB, fresh memory": "4 GB to the host, new memory",
+          "d2h/4 GB, pinned result": "4 GB to the host, pinned result",
+          "d2h/10.9 MB of 7 leaves, fresh memory": "10.9 MB of 7 leaves to the host, new memory"}
+LATENCY = {"latency/call returns, 1000 x 4 MB": "`tdict_to_device_async` of 1000 x 4 MB returns",
+           "latency/call returns, 10.9 MB": "`tdict_to_device_async` of 10.9 MB returns",
+           "latency/own copies meanwhile, p50": "the program's own 51 KB copies during 4 GB, p50",
+           "latency/own copies meanwhile, p99": "the program's own 51 KB copies during 4 GB, p99",
+           **{f"cpus/{name}": name for name in ("250 x 4 MB on 1 processor", "250 x 4 MB on 2 processors")}}
+MODES = {LARGE: "default", "tensordict/blocking": "`TDICT_MODE_BLOCKING`", "tensordict/non-blocking": "`TDICT_MODE_NON_BLOCKING`",
+         "tensordict/pin on the caller": "default, `num_threads` 0", "tensordict/pin on 4 threads": "default, `num_threads` 4"}
+PARTS = {"tensordict": "1000 x 4 MB", "threads": "`num_threads`", "synergies": "1000 x 4 MB", "d2h": "to the host",
+         "bandwidth": "one tensor", "non-blocking": "1000 x 4000 B"}  # what a scenario adds to the names of its rows
+LOADS = {"tdict": "tdict", "safetensors": "safetensors `load_file()`", "tensordict": "TensorDict `from_safetensors()`",
+         "pin-loop": "a loop of `pin_memory().to(non_blocking=True)`"}
+HOST = "host, 512 of 8192 rows, 5 leaves: gather"
+READ = ("index_get$", r"idx\]$|index_select")
+DEVICE = (  # row of the record, ways of tdict, ways of the peers, name in the table
+    (HOST, "index_into list", r"idx\]$|index_select|take(?!.*mask)", "host: read by a list into a given tree, 5 leaves"),
+    (HOST, "index_into mask", "mask|compress", "host: read by a mask into a given tree, 5 leaves"),
+    (HOST, "index_set", "= y", "host: write by a list, 5 leaves"),
+    ("device, 512 of 8192 rows, RL batch: gather", *READ, "device: read by a list, RL batch"),
+    ("device, 512 of 8192 rows, 1000 leaves of 64 B: gather", *READ, "the same, 1000 leaves of 64 B a row"),
+    ("device, 512 of 8192 rows, 1 leaf of 7 KB: gather", *READ, "the same, one leaf of 7 KB a row"),
+    ("256 x 3 x 224 x 224 uint8 to bfloat16: convert", "", "", "256 x 3 x 224 x 224 images of bytes, to normalised bfloat16"),
+    ("RL batch: join", " stack$", "stack", "stack, RL batch"),
+    ("RL batch: join", " cat$", "cat", "cat, RL batch"),
+    ("RL batch: clone", "clone_deep$", "", "clone, RL batch"),
+    ("RL batch: to_dtype", "to_dtype$", "", "conversion of the dtype, RL batch"),
+    ("RL batch: fill", "fill$", "", "fill, RL batch"),
+    ("1000 leaves of 64 B a row: join", " stack$", "stack", "stack, 1000 leaves of 64 B a row"),
+    ("1000 leaves of 64 B a row: clone", "clone_deep$", "", "clone, 1000 leaves of 64 B a row"),
+    ("1000 leaves of 64 B a row: fill", "fill$", "", "fill, 1000 leaves of 64 B a row"),
+    ("locked block, 1000 x 4000 B, pageable: transfer", "returns$", "returns$",
+     "`tdict_to_device_async` of a locked tree returns, 1000 x 4000 B"),
+    ("locked block, 100000 x 4000 B, pageable: transfer", "returns$", "returns$",
+     "`tdict_to_device_async` of a locked tree returns, 100,000 x 4000 B"),
+)
+COSTS = {"clone, leaves in trees of 8": "shallow clone, leaves in trees of 8",
+         "index_get [list], 5 tensors": "`tdict_index_get` with a list, 5 tensors",
+         "index_get [mask of 8192], 5 tensors": "`tdict_index_get` with a mask of 8192 elements, 5 tensors",
+         **{name: name for name in ("create a tree, set each key, release", "get a key", "get a path of three keys", "walk",
+                                    "stack, 5 tensors")}}
+
+
+def three_digits(value):
+    """Formats a number with at most three significant digits, without an exponent and without zeros at its end."""
+    text = f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else "0"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def with_spread(figure, factor):
+    value, spread = (factor * one for one in figure)
+    return three_digits(value) + (f" ±{float(f'{spread:.2g}'):g}" if spread else "")
+
+
+def milliseconds(figure):
+    return with_spread(figure, 1e3)
+
+
+def readable(figure):
+    """Formats seconds as us or ms."""
+    return f"{with_spread(figure, 1e3)} ms" if figure[0] >= 1e-3 else f"{with_spread(figure, 1e6)} us"
+
+
+def verdict(ours, theirs):
+    """Returns "tie" if two figures differ by at most the larger spread, else "ahead" or "behind"."""
+    apart = theirs[0] - ours[0]
+    return "tie" if abs(apart) <= max(ours[1], theirs[1]) else "ahead" if apart > 0 else "behind"
+
+
+def table(heads, rows, left=1, words=0):
+    """Returns a table whose first `left` and last `words` columns have text, and the others have numbers."""
+    rule = ["---"] * left + ["---:"] * (len(heads) - left - words) + ["---"] * words
+    lines = ["| " + " | ".join(line).replace("|  |", "| |") + " |" for line in [heads, *rows]]
+    return "\n".join([lines[0], "|" + "|".join(rule) + "|", *lines[1:]]).replace("|  |", "| |") + "\n"
+
+
+def times_table(figures, names, first="work"):
+    """A row has the times of all sides, the part of the line that tdict reaches, and the sides that tie with tdict."""
+    rows = []
+    for key, name in names.items():
+        row = figures.row("compare", key)
+        if not row:
+            continue
+        line = f"{100 * row['line'][0] / row['tdict'][0]:.1f} %" if "line" in row else "-"
+        ties = [NAMES[side] for side in SIDES[1:] if side in row and verdict(row["tdict"], row[side]) == "tie"]
+        rows.append([name, *(milliseconds(row[side]) if side in row else "-" for side in SIDES), line, ", ".join(ties)])
+    return table([first, *(NAMES[side] for side in SIDES), "of the line", "ties with"], rows, words=1)
+
+
+def wrapped(text, indent=""):
+    """Wraps a paragraph at 120 columns, but not inside code."""
+    text = re.sub(r"`[^`]*`", lambda match: match.group().replace(" ", "\0"), text)
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False).replace("\0", " ") + "\n"
+
+
+def ratio(row, side):
+    return "a tie" if verdict(row["tdict"], row[side]) == "tie" else f"{three_digits(row[side][0] / row['tdict'][0])}x"
+
+
+def first_rows(figures):
+    """Returns (name, {side: figure}) for each row of README's table."""
+    batch, file = figures.row("loader", "samples"), figures.row("load", "even, steady")
+    total = f", {file['bytes'][0] / 1e9:.1f} GB" if file else ""
+    rows = [("10,000 tensors of 4000 bytes", figures.row("compare", "batches/10,000 x 4000 B")),
+            ("1000 tensors of 4 MB", figures.row("compare", "tensordict/auto")),
+            ("a shuffled batch of a loader, 256 samples of 7 tensors, 10.9 MB",
+             {"tdict": batch.get("tdict"), "torch": batch.get("DataLoader"), "tensordict": batch.get("TensorDict")}),
+            (f"a safetensors file in the page cache{total}",
+             {"tdict": file.get("tdict"), "torch": file.get("safetensors"), "tensordict": file.get("tensordict")})]
+    rows = [(name, {side: row[side] for side in ("tdict", "torch", "tensordict") if row.get(side)}) for name, row in rows]
+    return [(name, row) for name, row in rows if len(row) == 3]
+
+
+def first(figures):
+    """README's table, and the paragraph below it."""
+    cells = [[name, *(f"{three_digits(1e3 * value)} ms" for value, _ in row.values()),
+              *(f"**{ratio(row, side)}**" for side in ("torch", "tensordict"))] for name, row in first_rows(figures)]
+    heads = ["host memory or file to the GPU", "tdict", "PyTorch", "TensorDict", "PyTorch / tdict", "TensorDict / tdict"]
+    by_hand = figures.row("loader", "samples").get("loop"), figures.row("load", "even, steady").get("pin-loop")
+    loops = [three_digits(1e3 * figure[0]) for figure in by_hand if figure]
+    text = f" Loops over pinned memory, written by hand with PyTorch, take {' and '.join(loops)} ms." if loops else ""
+    return table(heads, cells) + "\n" + wrapped(
+        f"Medians on one {figures.about()}. Each library has the fastest setting that was tried, and rows 3 and 4 are the usual "
+        f"calls (`DataLoader`, `load_file()`, `from_safetensors()`).{text} [Performance](docs/performance.md) has more rows, "
+        "first those in which tdict is slower.")
+
+
+def summary(figures):
+    rows = []
+    for side in SIDES[1:]:
+        found = [verdict(row["tdict"], row[side]) for row in figures.rows("compare").values() if side in row]
+        if found:
+            rows.append([NAMES[side], *(str(found.count(word)) for word in ("ahead", "tie", "behind"))])
+    return table(["against", "rows ahead", "ties", "rows behind"], rows)
+
+
+def behind(figures):
+    """The rows in which tdict is slower, the worst ones first."""
+    rows = []
+    for key, row in figures.rows("compare").items():
+        slower = sorted(((row["tdict"][0] / row[side][0], NAMES[side]) for side in SIDES[1:]
+                         if side in row and verdict(row["tdict"], row[side]) == "behind"), reverse=True)
+        if slower:
+            scenario, name = key.split("/", 1)
+            name = f"{PARTS[scenario]}: {name}" if scenario in PARTS else name
+            parts = ", ".join(f"{part:.{2 if part >= 1.02 else 3}f}" for part, _ in slower)
+            rows.append((-slower[0][0], [name, ", ".join(who for _, who in slower), parts]))
+    cells = [cells for _, cells in sorted(rows)]
+    return table(["row", "slower than", "tdict's time / the other time"], cells, 2) if cells else "There is no such row.\n"
+
+
+def paused(figures):
+    found = [(name, figures.row("compare", key), figures.row("compare", f"{key}, paused")) for key, name in PAUSED.items()]
+    rows = [[name, milliseconds(warm["tdict"]), milliseconds(rested["tdict"])] for name, warm, rested in found if warm and rested]
+    return table(["work", "without a pause", "after a pause of 5 ms"], rows)
+
+
+def sizes(figures):
+    ways = {"in, pageable": "to the GPU, ordinary", "in, pinned": "to the GPU, pinned", "out, pageable": "to the host, new memory",
+            "out, pinned": "to the host, pinned"}
+    rows = []
+    for size in ("4 KiB", "64 KiB", "1 MiB", "16 MiB", "256 MiB", "1 GiB"):
+        found = [figures.row("compare", f"bandwidth/{way}, {size}") for way in ways]
+        if all(found):
+            rows.append([size, *(milliseconds(row["tdict"]) for row in found)])
+    return table(["size", *ways.values()], rows)
+
+
+def latency(figures):
+    rows = []
+    for key, name in LATENCY.items():
+        row = figures.row("compare", key)
+        others = sorted((row[side][0], side) for side in ("torch", "tensordict") if side in row)
+        if others:
+            best = others[0][1]
+            rows.append([name, milliseconds(row["tdict"]), f"{milliseconds(row[best])} ({NAMES[best]})", verdict(row["tdict"], row[best])])
+    return table(["work", "tdict", "best peer", "tdict is"], rows, words=1)
+
+
+def modes(figures):
+    found = [(name, figures.row("compare", key)) for key, name in MODES.items()]
+    rows = [[name, *(milliseconds(row[side]) if side in row else "-" for side in ("tdict", "tensordict"))] for name, row in found if row]
+    return table(["1000 x 4 MB from ordinary memory", "tdict", "TensorDict"], rows)
+
+
+def threads(figures):
+    """The rate for some values of num_threads."""
+    keys = {**{count: f"threads/1000 x 4 MB, {count}" for count in ("0", "1", "2", "4", "8")}, "default": LARGE}
+    found = {name: row for name, key in keys.items() if (row := figures.row("compare", key))}
+    rows = [[NAMES[side], *(three_digits(4 / row[side][0]) if side in row else "-" for row in found.values())]
+            for side in ("tdict", "tensordict")]
+    return table(["GB/s with `num_threads`", *found], rows)
+
+
+def loads(figures):
+    first_calls, later, rows = figures.row("load", "even, first"), figures.row("load", "even, steady"), []
+    for side, name in LOADS.items():
+        if side in first_calls and side in later:
+            rates = [three_digits(1e-9 * row["bytes"][0] / row[side][0]) for row in (first_calls, later)]
+            rows.append([name, *rates, f"{100 * later['line'][0] / later[side][0]:.1f} %" if "line" in later else "-"])
+    total = f"{1e-9 * later['bytes'][0]:.1f} GB, 256 tensors" if later else "way"
+    return table([total, "first call, GB/s", "later calls, GB/s", "later calls, of the line"], rows)
+
+
+def best(row, begin, pattern):
+    """Returns the name and the figure of the fastest way that begins with one of some words and matches a pattern."""
+    found = [(figure, way) for way, figure in row.items() if way.startswith(begin) and re.search(pattern, way)]
+    return min(found)[::-1] if found else (None, None)
+
+
+def device(figures):
+    rows = []
+    for key, ours, theirs, name in DEVICE:
+        row = figures.row("device", key)
+        _, mine = best(row, "tdict:", ours)
+        fastest, other = best(row, ("torch:", "TensorDict:", "NumPy:"), theirs)
+        _, with_dict = best(row, "TensorDict:", theirs)
+        if mine and other:
+            part = "tie" if verdict(mine, other) == "tie" else three_digits(mine[0] / other[0])
+            rows.append([name, readable(mine), f"{readable([other[0], 0])} ({NAMES[fastest.split(':')[0]]})",
+                         readable([with_dict[0], 0]) if with_dict else "-", part])
+    return table(["work", "tdict", "fastest peer", "TensorDict", "tdict / fastest"], rows)
+
+
+def narrow(figures):
+    row = figures.row("device", "int64 ids, 4.3 GB: transfer")
+    names = {"tdict: to_device narrow": "with `narrow`", "tdict: to_device": "without"}
+    rows = [[name, readable(row[way]), three_digits(8e-9 * (64 << 23) / row[way][0])] for way, name in names.items() if way in row]
+    return table(["4.3 GB of int64 token ids below 50,257", "time", "GB/s of leaf bytes"], rows)
+
+
+def pinning(figures):
+    rows = []
+    for size in (1, 4):
+        for piece, name in ((0, "one (default)"), (32, "pieces of 32 MiB")):
+            row = figures.row("pinning", f"{size} GiB, {piece} MiB")
+            if row:
+                rows.append([f"{size} GiB", name, *(three_digits(1e3 * row[key][0]) for key in ("pin", "pin_wait", "unpin", "unpin_wait"))])
+    return table(["block", "registration", "pinning, ms", "wait, ms", "unpinning, ms", "wait, ms"], rows, 2)
+
+
+def loader(figures):
+    names = {"tokens": "64 windows of 1024 tokens (1 MB)", "samples": "256 samples of 7 tensors (10.9 MB)"}
+    sides = {"tdict": "tdict", "DataLoader": "`DataLoader`", "TensorDict": "`DataLoader` of a TensorDict", "loop": "hand-written loop"}
+    found = [(name, figures.row("loader", key)) for key, name in names.items()]
+    rows = [[name, *(f"{1 / row[side][0]:,.0f}" if side in row else "-" for side in sides)] for name, row in found if row]
+    return table(["batches per second", *sides.values()], rows)
+
+
+def costs(figures):
+    found = [(name, figures.row("costs", key)) for key, name in COSTS.items()]
+    rows = [[name, row["unit"], f"{row['instructions'][0]:,.0f}", f"{row['atomics'][0]:.2g}"] for name, row in found if row]
+    return table(["operation", "unit", "instructions", "atomic operations"], rows, 2)
+
+
+def ways(figures):
+    """Three ways to copy 4 GB, for a page that teaches."""
+    row, pinned = figures.row("compare", LARGE), figures.row("compare", "batches/1000 x 4 MB, pinned")
+    found = (("one driver copy for each tensor", row.get("driver"),
+              "one thread of the driver copies into small pinned buffers, and the program waits"),
+             ("threads fill a ring of pinned buffers, the GPU reads the buffers", row.get("tdict"), "`tdict_to_device()`, the default"),
+             ("the tensors are already pinned", pinned.get("tdict"), "the link is the limit"))
+    rows = [[name, f"{milliseconds([one[0], 0])} ms", what] for name, one, what in found if one]
+    return table(["way", "time", "what happens"], rows, words=1)
+
+
+def small(figures):
+    row, pinned = figures.row("compare", SMALL), figures.row("compare", "batches/1000 x 4000 B, pinned")
+    found = (("tdict, ordinary memory", row.get("tdict")), ("driver calls, ordinary memory", row.get("driver")),
+             ("driver calls, pinned memory", pinned.get("driver")), ("PyTorch, ordinary memory", row.get("torch")))
+    return table(["1000 tensors of 4000 bytes", "time, ms"], [[name, milliseconds(one)] for name, one in found if one])
+
+
+TABLES = {"first": first, "summary": summary, "behind": behind, "to-gpu": lambda figures: times_table(figures, TO_GPU),
+          "pinned": lambda figures: times_table(figures, PINNED), "paused": paused, "sizes": sizes, "latency": latency, "modes": modes,
+          "threads": threads, "loads": loads, "device": device, "narrow": narrow, "pinning": pinning, "loader": loader,
+          "costs": costs, "ways": ways, "small": small}
