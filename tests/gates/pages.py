@@ -4,8 +4,8 @@ usage: pages.py ROOT
 Relative links in *.md and in the pages of docs/, paths in backticks, and included listings must name existing files.
 No page may contain git's conflict markers. Every program of docs/listings/ must have an .out file of the same name.
 README.md must have at most README_LINES lines, and show the code of the function train_step of
-docs/listings/train_step.c in at most PROGRAM_LINES lines. docs/figures/first.svg must be the chart of README's table. The table of gates in
-docs/testing.md must have a row for each gate of tests/CMakeLists.txt, and no other row."""
+docs/listings/train_step.c in at most PROGRAM_LINES lines. docs/figures/first.svg must be the chart of README's table.
+The table of gates in docs/testing.md must have a row for each gate of tests/CMakeLists.txt, and no other row."""
 
 import pathlib
 import re
