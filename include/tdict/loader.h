@@ -65,7 +65,9 @@ typedef struct tdict_loader_options {
   /** This process draws the samples at the positions rank, rank + world_size, and so on. All ranks draw the same
    *  number. Default: rank 0, world_size 1. With a `sampler` or a stream, world_size must be 1. */
   int32_t rank, world_size;
-  bool endless; /**< true: tdict_loader_next() returns no NULL batch, but the first batch of the next epoch */
+  bool endless;      /**< true: tdict_loader_next() returns no NULL batch, but the first batch of the next epoch */
+  bool narrow;       /**< true: integers and bools of batches of `collate` in ordinary memory travel in fewer bits */
+  bool keep_objects; /**< true: objects that no hook can move stay on the cpu; false (default): their batch fails */
   /** Path of the tree of masks, as in tdict_pad_sequence(); borrowed. Needs `pad`. NULL (default): none */
   const char *pad_masks;
   /** Packs samples, see tdict_pack_sequence(). Copied, but its strings are borrowed. NULL (default): no packing. */
@@ -76,8 +78,6 @@ typedef struct tdict_loader_options {
   /** Dtypes of tensors of the batches, see tdict/wire.h; borrowed by the loader. */
   const tdict_conversion *conversions;
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */
-  bool narrow;       /**< true: integers and bools of batches of `collate` in ordinary memory travel in fewer bits */
-  bool keep_objects; /**< true: objects that no hook can move stay on the cpu; false (default): their batch fails */
   /** Chooses the samples and batches of each epoch, see tdict/epoch.h. NULL (default): see `shuffle`. Not with
    *  `sampler`, `shuffle`, `max_tokens` or a stream. */
   tdict_plan_epoch plan_epoch;
