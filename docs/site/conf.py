@@ -37,6 +37,8 @@ def leave_out_script(app, page, template, context, tree):
 
 
 def setup(app):
+    # dh_sphinxdoc accepts only a page that loads Sphinx's index of words. The page does not use it.
+    app.connect("html-page-context", lambda app, page, template, context, tree: context.update(is_debian=app.tags.has("debian")))
     app.connect("build-finished", search_index.write)
     # debian/rules sets the tag. Debian's furo has its script as a module, which browsers do not load from files. Without
     # the script, the pages have no button for dark colors, and follow the preference of the browser.

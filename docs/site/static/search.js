@@ -59,14 +59,16 @@ function excerpt(item, text, words) {
   const first = Math.min(...words.map((w) => lower.indexOf(w)).filter((at) => at >= 0), text.length);
   let begin = first < text.length ? Math.max(0, first - BEFORE) : 0;
   if (begin > 0) begin = text.indexOf(" ", begin) + 1 || begin;
-  const shown = text.slice(begin, begin + EXCERPT);
+  let end = begin + EXCERPT < text.length ? text.lastIndexOf(" ", begin + EXCERPT) : text.length;
+  if (end <= begin) end = begin + EXCERPT;
+  const shown = text.slice(begin, end);
   const line = append(item, "p", begin > 0 ? "... " : "", "context");
   const escaped = words.map((w) => w.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  for (const part of shown.split(new RegExp(`(${escaped.join("|")})`, "iu"))) {
-    if (words.includes(part.toLowerCase())) append(line, "mark", part);
+  shown.split(new RegExp(`((?:${escaped.join("|")})\\w*)`, "iu")).forEach((part, i) => {
+    if (i % 2 === 1) append(line, "mark", part); // what the regular expression matches
     else line.append(part);
-  }
-  if (begin + EXCERPT < text.length) line.append(" ...");
+  });
+  if (end < text.length) line.append(" ...");
 }
 
 function show(query) {
