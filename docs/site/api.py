@@ -294,9 +294,9 @@ def first_comment(text):
 
 
 def header_order(root):
-    """The headers in the order of a program: README's table "Functions by task" names them. The others follow."""
-    readme = root / "README.md"
-    table = re.search(r"^## Functions by task\n(.*?)(?=^## |\Z)", readme.read_text() if readme.exists() else "", re.S | re.M)
+    """The headers in the order of a program: docs/functions.md names them. The others follow."""
+    page = root / "docs/functions.md"
+    table = re.search(r"^## Functions by task\n(.*?)(?=^## |\Z)", page.read_text() if page.exists() else "", re.S | re.M)
     named = re.findall(r"include/tdict/(\w+\.h)", table.group(1)) if table else []
     there = sorted(path.name for path in root.glob("include/tdict/*.h"))
     return list(dict.fromkeys([name for name in named if name in there] + there))

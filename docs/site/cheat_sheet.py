@@ -1,4 +1,4 @@
-"""Writes the cheat sheet: one line for each public function, by header, in the order of README's table of functions."""
+"""Writes the cheat sheet: one line for each public function, by header, in the order of docs/functions.md."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Writes the reference of the site: one page for each row of README's table "Functions by task".
+"""Writes the reference of the site: one page for each row of the table "Functions by task" of docs/functions.md.
 
 usage: reference.py ROOT FOLDER"""
 
@@ -45,9 +45,9 @@ class Task:
 
 
 def read_tasks(root, all_headers):
-    """The rows of README's table with their functions. A function belongs to the row that names it, else to the home of
+    """The rows of the table of docs/functions.md with their functions. A function belongs to the row that names it, else to the home of
     its header."""
-    table = re.search(r"^## Functions by task\n(.*?)^## ", (root / "README.md").read_text(), re.S | re.M).group(1)
+    table = re.search(r"^## Functions by task\n(.*?)^## ", (root / "docs/functions.md").read_text(), re.S | re.M).group(1)
     tasks, owner = [], {}
     for row in re.findall(r"^\| (.*?) \|$", table, re.M)[1:]:
         text, names, files = row.split(" | ")

@@ -16,7 +16,7 @@ import source
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/site"))
 import figures  # noqa: E402
 
-README_LINES, PROGRAM_LINES = 120, 20
+README_LINES, PROGRAM_LINES = 90, 20
 
 
 def check_links(report, root, page):

@@ -3,8 +3,7 @@
 usage: reference.py ROOT
 Each public function must have a description. If the function returns a status, its comment or the comment of its header
 must list the errors. One of the comments must say which threads may call the function. A program of docs/listings/,
-examples/ or tests/headers/ must call the function, as an example. README's table "Functions by task" must name its
-header."""
+examples/ or tests/headers/ must call the function, as an example. docs/functions.md must name its header."""
 
 import pathlib
 import re
@@ -62,7 +61,7 @@ def main():
         if not function.example:
             report.fail(where, f"{name} has no example: call the function in a program of docs/listings/")
         if name not in placed:
-            report.fail(where, f"{name} is on no page: name its header in README's table of functions")
+            report.fail(where, f"{name} is on no page: name its header in docs/functions.md")
     check_sheet(report, public)
     check_types(report, public)
     report.end()
