@@ -12,12 +12,14 @@ static int64_t count_images(void *self) {
 }
 
 /* Writes an image as it is stored, and the window that this epoch takes of it. */
-static tdict_status fetch(void *self, const tdict_fetch_info *info, int64_t image, tdict_tree *batch, int64_t row,
-                          tdict_error *err) {
+static tdict_status fetch(void *self, const tdict_fetch_info *info, int64_t image,
+                          tdict_tree *batch, int64_t row, tdict_error *err) {
   tdict_random random = tdict_random_from(tdict_sample_seed(info, image));
-  unsigned char *pixel = (unsigned char *)tdict_data(batch, "image") + row * HEIGHT * WIDTH * CHANNELS;
+  unsigned char *pixel =
+      (unsigned char *)tdict_data(batch, "image") + row * HEIGHT * WIDTH * CHANNELS;
   int32_t *window = (int32_t *)tdict_data(batch, "window") + row * 3;
-  for (int64_t i = 0; i < HEIGHT * WIDTH * CHANNELS; i++) /* a real program would decode a file */
+  /* a real program would decode a file */
+  for (int64_t i = 0; i < HEIGHT * WIDTH * CHANNELS; i++)
     pixel[i] = (unsigned char)(image * 16 + i % CHANNELS);
   window[0] = (int32_t)tdict_random_below(&random, HEIGHT - CROP + 1); /* top */
   window[1] = (int32_t)tdict_random_below(&random, WIDTH - CROP + 1);  /* left */
@@ -27,8 +29,9 @@ static tdict_status fetch(void *self, const tdict_fetch_info *info, int64_t imag
 }
 
 static tdict_status make_dataset(tdict_dataset **out, tdict_error *err) {
-  static const tdict_field fields[] = {TDICT_FIELD("image", TDICT_U8, HEIGHT, WIDTH, CHANNELS),
-                                       TDICT_FIELD("window", TDICT_I32, 3)};
+  static const tdict_field fields[] = {
+      TDICT_FIELD("image", TDICT_U8, HEIGHT, WIDTH, CHANNELS),
+      TDICT_FIELD("window", TDICT_I32, 3)};
   tdict_dataset_table table = tdict_dataset_table_default();
   table.fields = fields;
   table.num_fields = 2;
@@ -39,7 +42,8 @@ static tdict_status make_dataset(tdict_dataset **out, tdict_error *err) {
 
 int main(void) {
   /* mean and standard deviation of the channels of ImageNet, for bytes from 0 to 255 */
-  static const float mean[CHANNELS] = {0.485f, 0.456f, 0.406f}, deviation[CHANNELS] = {0.229f, 0.224f, 0.225f};
+  static const float mean[CHANNELS] = {0.485f, 0.456f, 0.406f},
+                     deviation[CHANNELS] = {0.229f, 0.224f, 0.225f};
   float scales[CHANNELS], offsets[CHANNELS];
   for (int c = 0; c < CHANNELS; c++) {
     scales[c] = 1 / (255 * deviation[c]);
@@ -78,8 +82,8 @@ int main(void) {
     tdict_tensor *pixels = NULL;
     TDICT_TRY(tdict_get(batch, "image", &pixels, &err)); /* normalized, on the device */
     const int64_t *shape = tdict_tensor_shape(pixels);
-    printf("%s [%d, %d, %d, %d]\n", tdict_dtype_name(tdict_tensor_dtype(pixels)), (int)shape[0], (int)shape[1],
-           (int)shape[2], (int)shape[3]);
+    printf("%s [%d, %d, %d, %d]\n", tdict_dtype_name(tdict_tensor_dtype(pixels)),
+           (int)shape[0], (int)shape[1], (int)shape[2], (int)shape[3]);
     tdict_release(batch);
   }
 done:

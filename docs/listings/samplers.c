@@ -5,8 +5,10 @@
 
 enum { SAMPLES = 24, BATCH = 4 };
 
-/* Plans a curriculum over samples that are sorted by difficulty. Each epoch has six more samples than the last one. */
-static tdict_status plan_curriculum(void *user, const tdict_epoch_info *info, tdict_epoch *epoch, tdict_error *err) {
+/* Plans a curriculum over samples that are sorted by difficulty.
+ * Each epoch has six more samples than the last one. */
+static tdict_status plan_curriculum(void *user, const tdict_epoch_info *info,
+                                    tdict_epoch *epoch, tdict_error *err) {
   const int64_t count = info->epoch < 3 ? 6 * (info->epoch + 1) : info->num_indices;
   int64_t order[SAMPLES];
   tdict_random random = tdict_random_from(info->seed);
@@ -22,21 +24,23 @@ static int print_epoch(const char *name, tdict_loader *loader) {
   tdict_batch_info info = tdict_batch_info_default();
   tdict_tree *batch = NULL;
   tdict_error err = {0};
-  printf("%-20s", name);
+  printf("%-10s", name);
   do {
     TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &batch, &err));
     TDICT_TRY(tdict_loader_get_batch_info(loader, &info, &err));
     const int64_t *x = batch ? tdict_const_data(batch, "x") : NULL;
     for (int64_t i = 0; i < info.num_samples; i++) printf(" %d", (int)x[i]);
-    printf(batch ? " |" : "\n");
+    printf(batch ? "," : "\n");
     tdict_release(batch);
   } while (batch);
 done:
   return err.status != TDICT_OK;
 }
 
-/* Prints two epochs of one rank. Then two ranks take one batch each of the second epoch, and one rank the others. */
-static int use_plan(tdict_context *context, tdict_dataset *data, const char *name, tdict_plan_epoch plan, void *user) {
+/* Prints two epochs of one rank. Then two ranks take one
+ * batch each of the second epoch, and one rank the others. */
+static int use_plan(tdict_context *context, tdict_dataset *data, const char *name,
+                    tdict_plan_epoch plan, void *user) {
   tdict_loader_options options = tdict_loader_options_default();
   tdict_loader_state state = tdict_loader_state_default();
   tdict_loader *all = NULL, *half = NULL;
@@ -58,7 +62,7 @@ static int use_plan(tdict_context *context, tdict_dataset *data, const char *nam
   tdict_release(batch);
   TDICT_TRY(tdict_loader_get_state(half, &state, &err));
   TDICT_TRY(tdict_loader_set_state(all, &state, &err));
-  print_epoch("  its batches from 2", all);
+  print_epoch("  from 2", all);
 done:
   tdict_loader_destroy(all);
   tdict_loader_destroy(half);
@@ -66,8 +70,10 @@ done:
 }
 
 int main(void) {
-  static const int64_t lengths[SAMPLES] = {3, 9, 4, 1, 7, 7, 2, 8, 5, 3, 6, 1, 9, 9, 2, 4, 8, 5, 6, 3, 7, 1, 2, 5};
-  static const int64_t labels[SAMPLES] = {0, 0, 0, 0, 1, 1, 2}; /* the other samples have class 0 */
+  static const int64_t lengths[SAMPLES] = {3, 9, 4, 1, 7, 7, 2, 8, 5, 3, 6, 1,
+                                           9, 9, 2, 4, 8, 5, 6, 3, 7, 1, 2, 5};
+  /* the other samples have class 0 */
+  static const int64_t labels[SAMPLES] = {0, 0, 0, 0, 1, 1, 2};
   static const int64_t parts[2] = {16, 8};
   static const double weights[2] = {1, 3};
   tdict_context_options options = tdict_context_options_default();
