@@ -13,7 +13,7 @@ import records
 Mistake = records.Mistake
 BLOCK = re.compile(r"<!-- figures: (\S+) -->\n(.*?)<!-- end -->\n", re.S)
 KINDS = ("versions", "commits", "dates")
-STAMP = re.compile(r"\b(?:tdict|version|library \|) (0\.\d+\.\d+)\b|\bcommit `?([0-9a-f]{7,40})\b|\b(20\d\d-\d\d-\d\d)\b")
+STAMP = re.compile(r"\b(?:tdict|version|library \|)\s+(0\.\d+\.\d+)\b|\bcommit\s+`?([0-9a-f]{7,40})\b|\b(20\d\d-\d\d-\d\d)\b")
 CHARTS = {  # file: title, rows of the record, series
     "large": ("1000 tensors of 4 MB, ordinary memory, to the GPU", {"tensordict/auto": "1000 x 4 MB"}),
     "batches": ("Batches in ordinary memory, to the GPU",
@@ -40,6 +40,10 @@ class Figures:
 
     def row(self, record, key):
         return self.rows(record).get(key, {})
+
+    def mark(self):
+        """Returns the mark of the footnote of the records that were used last."""
+        return f"[^{list(self.used)[-1]}]" if self.used else ""
 
     def about(self):
         """Returns a text that says where the records that were used last come from, and which command made them."""

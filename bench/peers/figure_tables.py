@@ -26,7 +26,7 @@ LATENCY = {"latency/call returns, 1000 x 4 MB": "`tdict_to_device_async` of 1000
            **{f"cpus/{name}": name for name in ("250 x 4 MB on 1 processor", "250 x 4 MB on 2 processors")}}
 MODES = {LARGE: "default", "tensordict/blocking": "`TDICT_MODE_BLOCKING`", "tensordict/non-blocking": "`TDICT_MODE_NON_BLOCKING`",
          "tensordict/pin on the caller": "default, `num_threads` 0", "tensordict/pin on 4 threads": "default, `num_threads` 4"}
-PARTS = {"tensordict": "1000 x 4 MB", "threads": "`num_threads`", "synergies": "1000 x 4 MB", "d2h": "to the host",
+PARTS = {"tensordict": "1000 x 4 MB", "synergies": "1000 x 4 MB", "d2h": "to the host",
          "bandwidth": "one tensor", "non-blocking": "1000 x 4000 B"}  # what a scenario adds to the names of its rows
 LOADS = {"tdict": "tdict", "safetensors": "safetensors `load_file()`", "tensordict": "TensorDict `from_safetensors()`",
          "pin-loop": "a loop of `pin_memory().to(non_blocking=True)`"}
@@ -39,7 +39,7 @@ DEVICE = (  # row of the record, ways of tdict, ways of the peers, name in the t
     ("device, 512 of 8192 rows, RL batch: gather", *READ, "device: read by a list, RL batch"),
     ("device, 512 of 8192 rows, 1000 leaves of 64 B: gather", *READ, "the same, 1000 leaves of 64 B a row"),
     ("device, 512 of 8192 rows, 1 leaf of 7 KB: gather", *READ, "the same, one leaf of 7 KB a row"),
-    ("256 x 3 x 224 x 224 uint8 to bfloat16: convert", "", "", "256 x 3 x 224 x 224 images of bytes, to normalised bfloat16"),
+    ("256 x 3 x 224 x 224 uint8 to bfloat16: convert", "", "", "256 x 3 x 224 x 224 images of bytes, to normalized bfloat16"),
     ("RL batch: join", " stack$", "stack", "stack, RL batch"),
     ("RL batch: join", " cat$", "cat", "cat, RL batch"),
     ("RL batch: clone", "clone_deep$", "", "clone, RL batch"),
@@ -53,11 +53,11 @@ DEVICE = (  # row of the record, ways of tdict, ways of the peers, name in the t
     ("locked block, 100000 x 4000 B, pageable: transfer", "returns$", "returns$",
      "`tdict_to_device_async` of a locked tree returns, 100,000 x 4000 B"),
 )
-COSTS = {"clone, leaves in trees of 8": "shallow clone, leaves in trees of 8",
+COSTS = {**{name: name for name in ("create a tree, set each key, release", "get a key", "get a path of three keys", "walk",
+                                    "stack, 5 tensors")},
+         "clone, leaves in trees of 8": "shallow clone, leaves in trees of 8",
          "index_get [list], 5 tensors": "`tdict_index_get` with a list, 5 tensors",
-         "index_get [mask of 8192], 5 tensors": "`tdict_index_get` with a mask of 8192 elements, 5 tensors",
-         **{name: name for name in ("create a tree, set each key, release", "get a key", "get a path of three keys", "walk",
-                                    "stack, 5 tensors")}}
+         "index_get [mask of 8192], 5 tensors": "`tdict_index_get` with a mask of 8192 elements, 5 tensors"}
 
 
 def three_digits(value):
@@ -109,7 +109,8 @@ def times_table(figures, names, first="work"):
 def wrapped(text, indent=""):
     """Wraps a paragraph at 120 columns, but not inside code."""
     text = re.sub(r"`[^`]*`", lambda match: match.group().replace(" ", "\0"), text)
-    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False).replace("\0", " ") + "\n"
+    filled = textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return filled.replace("\0", " ") + "\n"
 
 
 def ratio(row, side):
@@ -130,18 +131,36 @@ def first_rows(figures):
     return [(name, row) for name, row in rows if len(row) == 3]
 
 
-def first(figures):
-    """README's table, and the paragraph below it."""
+def first_table(figures):
+    """README's table without its paragraph, for other pages."""
     cells = [[name, *(f"{three_digits(1e3 * value)} ms" for value, _ in row.values()),
               *(f"**{ratio(row, side)}**" for side in ("torch", "tensordict"))] for name, row in first_rows(figures)]
     heads = ["host memory or file to the GPU", "tdict", "PyTorch", "TensorDict", "PyTorch / tdict", "TensorDict / tdict"]
+    return table(heads, cells)
+
+
+def first(figures):
+    """README's table, and the paragraph below it."""
+    rows = first_table(figures)
     by_hand = figures.row("loader", "samples").get("loop"), figures.row("load", "even, steady").get("pin-loop")
     loops = [three_digits(1e3 * figure[0]) for figure in by_hand if figure]
     text = f" Loops over pinned memory, written by hand with PyTorch, take {' and '.join(loops)} ms." if loops else ""
-    return table(heads, cells) + "\n" + wrapped(
+    return rows + "\n" + wrapped(
         f"Medians on one {figures.about()}. Each library has the fastest setting that was tried, and rows 3 and 4 are the usual "
         f"calls (`DataLoader`, `load_file()`, `from_safetensors()`).{text} [Performance](docs/performance.md) has more rows, "
         "first those in which tdict is slower.")
+
+
+def start(figures):
+    """The paragraph of the start page."""
+    rows = [{side: f"{three_digits(1e3 * value)} ms" for side, (value, _) in row.items()} for _, row in first_rows(figures)[:2]]
+    if len(rows) < 2:
+        return "[Performance](performance.md) has the figures.\n"
+    small, large = rows
+    return wrapped(
+        f"On one GPU, a tree of 10,000 tensors of 4000 bytes arrives in {small['tdict']}, while PyTorch needs {small['torch']} and "
+        f"TensorDict {small['tensordict']}. For 1000 tensors of 4 MB, it is {large['tdict']} against {large['torch']} and "
+        f"{large['tensordict']}.{figures.mark()} [Performance](performance.md) also has the rows in which tdict is slower.")
 
 
 def summary(figures):
@@ -175,14 +194,14 @@ def paused(figures):
 
 
 def sizes(figures):
-    ways = {"in, pageable": "to the GPU, ordinary", "in, pinned": "to the GPU, pinned", "out, pageable": "to the host, new memory",
-            "out, pinned": "to the host, pinned"}
-    rows = []
-    for size in ("4 KiB", "64 KiB", "1 MiB", "16 MiB", "256 MiB", "1 GiB"):
-        found = [figures.row("compare", f"bandwidth/{way}, {size}") for way in ways]
-        if all(found):
-            rows.append([size, *(milliseconds(row["tdict"]) for row in found)])
-    return table(["size", *ways.values()], rows)
+    names = {"in, pageable": "to the GPU, ordinary", "in, pinned": "to the GPU, pinned", "out, pageable": "to the host, new memory",
+             "out, pinned": "to the host, pinned"}
+    found = {size: {way: row for way in names if (row := figures.row("compare", f"bandwidth/{way}, {size}"))}
+             for size in ("4 KiB", "64 KiB", "1 MiB", "16 MiB", "256 MiB", "1 GiB")}
+    found = {size: rows for size, rows in found.items() if rows}
+    ways = [way for way in names if any(way in rows for rows in found.values())]
+    cells = [[size, *(milliseconds(rows[way]["tdict"]) if way in rows else "-" for way in ways)] for size, rows in found.items()]
+    return table(["size", *(names[way] for way in ways)], cells)
 
 
 def latency(figures):
@@ -191,20 +210,22 @@ def latency(figures):
         row = figures.row("compare", key)
         others = sorted((row[side][0], side) for side in ("torch", "tensordict") if side in row)
         if others:
-            best = others[0][1]
-            rows.append([name, milliseconds(row["tdict"]), f"{milliseconds(row[best])} ({NAMES[best]})", verdict(row["tdict"], row[best])])
+            side = others[0][1]
+            rows.append([name, milliseconds(row["tdict"]), f"{milliseconds(row[side])} ({NAMES[side]})",
+                         verdict(row["tdict"], row[side])])
     return table(["work", "tdict", "best peer", "tdict is"], rows, words=1)
 
 
 def modes(figures):
     found = [(name, figures.row("compare", key)) for key, name in MODES.items()]
-    rows = [[name, *(milliseconds(row[side]) if side in row else "-" for side in ("tdict", "tensordict"))] for name, row in found if row]
+    rows = [[name, *(milliseconds(row[side]) if side in row else "-" for side in ("tdict", "tensordict"))]
+            for name, row in found if row]
     return table(["1000 x 4 MB from ordinary memory", "tdict", "TensorDict"], rows)
 
 
 def threads(figures):
     """The rate for some values of num_threads."""
-    keys = {**{count: f"threads/1000 x 4 MB, {count}" for count in ("0", "1", "2", "4", "8")}, "default": LARGE}
+    keys = {**{count: f"threads/1000 x 4 MB, num_threads {count}" for count in ("0", "1", "2", "4", "8")}, "default": LARGE}
     found = {name: row for name, key in keys.items() if (row := figures.row("compare", key))}
     rows = [[NAMES[side], *(three_digits(4 / row[side][0]) if side in row else "-" for row in found.values())]
             for side in ("tdict", "tensordict")]
@@ -254,7 +275,8 @@ def pinning(figures):
         for piece, name in ((0, "one (default)"), (32, "pieces of 32 MiB")):
             row = figures.row("pinning", f"{size} GiB, {piece} MiB")
             if row:
-                rows.append([f"{size} GiB", name, *(three_digits(1e3 * row[key][0]) for key in ("pin", "pin_wait", "unpin", "unpin_wait"))])
+                times = [three_digits(1e3 * row[key][0]) for key in ("pin", "pin_wait", "unpin", "unpin_wait")]
+                rows.append([f"{size} GiB", name, *times])
     return table(["block", "registration", "pinning, ms", "wait, ms", "unpinning, ms", "wait, ms"], rows, 2)
 
 
@@ -290,7 +312,7 @@ def small(figures):
     return table(["1000 tensors of 4000 bytes", "time, ms"], [[name, milliseconds(one)] for name, one in found if one])
 
 
-TABLES = {"first": first, "summary": summary, "behind": behind, "to-gpu": lambda figures: times_table(figures, TO_GPU),
-          "pinned": lambda figures: times_table(figures, PINNED), "paused": paused, "sizes": sizes, "latency": latency, "modes": modes,
-          "threads": threads, "loads": loads, "device": device, "narrow": narrow, "pinning": pinning, "loader": loader,
-          "costs": costs, "ways": ways, "small": small}
+TABLES = {"first": first, "first-table": first_table, "start": start, "summary": summary, "behind": behind, "paused": paused, "sizes": sizes,
+          "to-gpu": lambda figures: times_table(figures, TO_GPU), "pinned": lambda figures: times_table(figures, PINNED),
+          "latency": latency, "modes": modes, "threads": threads, "loads": loads, "device": device, "narrow": narrow,
+          "pinning": pinning, "loader": loader, "costs": costs, "ways": ways, "small": small}

@@ -9,15 +9,14 @@ import shutil
 import sys
 
 import classes
-import figures
 import headers
 import man
 import reference
 import rst
 
 PROJECT_PAGES = {"CONTRIBUTING.md": "project/contributing.md", "CHANGELOG.md": "project/changelog.md"}
-
-
+DARK = {"#ffffff": "#131416", "#222222": "#d8d8d8", "#555555": "#a8a8a8", "#cccccc": "#3c3f44", "#111111": "#ffffff",
+        "#1b6ca8": "#4f9fdc", "#7f7f7f": "#8f8f8f", "#d1495b": "#e0667a"}  # colors of a chart, and those of its dark copy
 IMAGE = "```{{image}} {}.svg\n:alt: {}\n:class: only-{}\n```\n"
 
 
@@ -29,6 +28,13 @@ def charts_of_both_themes(text):
         return IMAGE.format(chart, alt, "light") + "\n" + IMAGE.format(f"{chart}-dark", alt, "dark")
 
     return re.sub(r"^!\[([^\]]*)\]\((\S*figures/\w+)\.svg\)$", both, text, flags=re.M)
+
+
+def write_dark_copies(folder):
+    """Writes NAME-dark.svg beside each chart, for readers who prefer dark pages."""
+    for chart in sorted(folder.glob("*.svg")):
+        text = re.sub(r"#[0-9a-f]{6}\b", lambda m: DARK.get(m.group(0), m.group(0)), chart.read_text())
+        chart.with_name(f"{chart.stem}-dark.svg").write_text(text)
 
 
 def program(shown, name):
@@ -107,7 +113,7 @@ def main():
         (source / target).write_text(adapt(root, root / name, pathlib.Path(target), (root / name).read_text(), labels))
     (source / "listings").symlink_to(root / "docs/listings")
     (source / "examples").symlink_to(root / "examples")
-    figures.write_charts(root, source / "figures")
+    write_dark_copies(source / "figures")
     with (source / "reference/cpp.md").open("a") as page:
         page.write("\n" + link_names(classes.markdown(root), names))
     reference.write_reference(root, source / "reference", all_headers)

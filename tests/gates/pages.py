@@ -4,17 +4,12 @@ usage: pages.py ROOT
 Relative links in *.md and in the pages of docs/, paths in backticks, and included listings must name existing files.
 No page may contain git's conflict markers. Every program of docs/listings/ must have an .out file of the same name.
 README.md must have at most README_LINES lines, and show the code of the function train_step of
-docs/listings/train_step.c in at most PROGRAM_LINES lines. docs/figures/first.svg must be the chart of README's table.
-The table of gates in docs/testing.md must have a row for each gate of tests/CMakeLists.txt, and no other row."""
+docs/listings/train_step.c in at most PROGRAM_LINES lines. The table of gates in docs/testing.md must have a row for each
+gate of tests/CMakeLists.txt, and no other row."""
 
-import pathlib
 import re
-import sys
 
 import source
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/site"))
-import figures  # noqa: E402
 
 README_LINES, PROGRAM_LINES = 90, 20
 
@@ -25,9 +20,6 @@ def check_links(report, root, page):
         if re.match(r"[a-z]+:", target):
             continue
         report.checked()
-        chart = re.search(r"figures/(\w+)\.svg$", target)  # the site's build draws this chart
-        if chart and page.name != "README.md" and f'"{chart.group(1)}"' in (root / "docs/site/figures.py").read_text():
-            continue
         if not (page.parent / target).exists():
             report.fail(page.relative_to(root), f"links to {target}, which does not exist")
 
@@ -81,17 +73,6 @@ def check_program(report, root):
         report.fail("README.md", f"shows a program of more than {PROGRAM_LINES} lines")
 
 
-def check_chart(report, root):
-    """Checks that the chart shows the numbers in README's table."""
-    report.checked()
-    chart = root / "docs/figures/first.svg"
-    try:
-        if not chart.exists() or chart.read_text() != figures.first_chart(root):
-            report.fail("docs/figures/first.svg", "is not the chart of README's table: run bench/peers/first-screen")
-    except figures.NoTable as mistake:
-        report.fail("README.md", str(mistake))
-
-
 def check_gates(report, root):
     """Checks that the table in the section Gates has one row for each tdict_add_gate line."""
     gates = re.findall(r"^ *tdict_add_gate\((\w+)", (root / "tests/CMakeLists.txt").read_text(), flags=re.M)
@@ -117,7 +98,6 @@ def main():
         if page.name != "CHANGELOG.md":  # the changelog also names things that were removed
             check_paths(report, root, page)
     check_program(report, root)
-    check_chart(report, root)
     check_gates(report, root)
     report.end()
 

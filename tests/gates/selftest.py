@@ -154,7 +154,10 @@ FAULTS = [
     ("pages", "README.md", "```c\nplanted();\n```\n", "shows another program"),
     ("pages", "README.md", "\n" * 120, "README.md: has"),
     ("folders", "src/planted/planted.c", "\n", "has no row for src/planted/"),
-    ("pages", "docs/figures/first.svg", "<!-- planted -->\n", "is not the chart of README's table"),
+    ("figures", "docs/figures/first.svg", "<!-- planted -->\n", "docs/figures/first.svg: does not show the figures"),
+    ("figures", "docs/tuning.md", "Measured on 2020-01-01 with commit 0123abc.\n", "docs/tuning.md: shows figures of different commits",
+     "docs/tuning.md: shows figures of different dates"),
+    ("figures", "docs/container.md", "Measured with tdict 0.0.1.\n", "docs/container.md: shows figures of different versions"),
     ("pages", "tests/CMakeLists.txt", "tdict_add_gate(planted)\n", "has no row for planted"),
 ]
 if source.newest_clang():
