@@ -153,9 +153,9 @@ def first(figures):
     small, large, batch, file = (three_digits(1e3 * figure[0]) if figure else "?" for figure in by_hand)
     return first_table(figures) + "\n" + wrapped(
         f"Medians on one {figures.about()}. *The link alone* is one copy of the same bytes from one pinned buffer, which no program "
-        "can beat. The peers have their fastest settings in rows 1 and 2, and their usual calls in rows 3 and 4. A loop by hand "
-        f"takes {small} and {large} ms (a driver copy for each tensor), and {batch} and {file} ms (in PyTorch, pinned). "
-        "[Performance](docs/performance.md) also has the rows in which tdict is slower.")
+        "can beat. PyTorch and TensorDict use their fastest settings in rows 1 and 2, and their usual calls in rows 3 and 4. A "
+        f"hand-written loop takes {small} and {large} ms in rows 1 and 2 (one driver copy per tensor), and {batch} and {file} ms in "
+        "rows 3 and 4 (PyTorch, pinned memory). [Performance](docs/performance.md) starts with the rows where tdict is slower.")
 
 
 def start(figures):
