@@ -82,11 +82,13 @@ static tdict_status add_entry(tdict_kernel_work *work, size_t layout, addresses 
 }
 
 /* Appends a layout and an entry. words[TDICT_WORD_UNITS] is the number of units. Chooses the number of batches of a
- * block. A block of a large entry has several batches, because finding the entry takes about as long as a batch. */
+ * block, unless words[TDICT_WORD_FORM] has it. A block of a large entry has several batches, because finding the entry
+ * takes about as long as a batch. */
 static tdict_status append_entry(tdict_kernel_work *work, uint64_t *words, size_t num_words, addresses at,
                                  tdict_error *err) {
   const uint64_t batches = divide_up(words[TDICT_WORD_UNITS], TDICT_KERNEL_BLOCK_UNITS), many = batches / MANY_BLOCKS;
-  const uint64_t per_block = many < 1 ? 1 : many < MAX_BATCHES ? many : MAX_BATCHES;
+  const uint64_t given = words[TDICT_WORD_FORM] >> TDICT_FORM_BATCHES & 0xff;
+  const uint64_t per_block = given ? given : many < 1 ? 1 : many < MAX_BATCHES ? many : MAX_BATCHES;
   const uint64_t blocks = divide_up(batches, per_block);
   words[TDICT_WORD_FORM] |= per_block << TDICT_FORM_BATCHES;
   if (!reserve_words(work, num_words)) return no_memory(err);
@@ -403,6 +405,14 @@ tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const v
   return append_entry(work, words, TDICT_UNPACK_END, addresses_of(dst, packed), err);
 }
 
+/* Returns the batches of a block, or 0 to let append_entry() choose. If the source is in host memory, HOST_BLOCKS
+ * blocks read as fast as the link allows, and the other processors of the GPU stay free for the program. */
+static uint64_t choose_window_batches(const tdict_kernel_windows *w, uint64_t units) {
+  enum { HOST_BLOCKS = 64, MOST = 255 };
+  const uint64_t batches = divide_up(divide_up(units, TDICT_KERNEL_BLOCK_UNITS), HOST_BLOCKS);
+  return !w->is_on_host ? 0 : batches < MOST ? batches : MOST;
+}
+
 /* Returns the number of the unit that has an element. A unit has up to TDICT_WINDOW_GROUP pixels of a row. */
 static uint64_t find_window_unit(const tdict_kernel_windows *w, uint64_t element, uint64_t groups) {
   const uint64_t in_row = w->width * w->channels;
@@ -428,8 +438,9 @@ tdict_status tdict_kernel_add_windows(tdict_kernel_work *work, const tdict_kerne
   words[TDICT_WINDOW_LAST] = last;
   words[TDICT_WINDOW_BASE] = find_window_unit(w, first, groups);
   words[TDICT_WORD_UNITS] = find_window_unit(w, last - 1, groups) - words[TDICT_WINDOW_BASE] + 1;
-  words[TDICT_WORD_FORM] =
-      w->channels << TDICT_FORM_NDIM | (uint64_t)type_of(w->to) << TDICT_FORM_TO | flags << TDICT_FORM_FLAGS;
+  words[TDICT_WORD_FORM] = w->channels << TDICT_FORM_NDIM | (uint64_t)type_of(w->to) << TDICT_FORM_TO |
+                           flags << TDICT_FORM_FLAGS |
+                           choose_window_batches(w, words[TDICT_WORD_UNITS]) << TDICT_FORM_BATCHES;
   words[TDICT_WINDOW_GROUPS] = groups;
   write_divider(groups, &words[TDICT_WINDOW_GROUPS + 1]);
   words[TDICT_WINDOW_HEIGHT] = w->height;

@@ -126,11 +126,12 @@ tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const v
  * adjacent in the source. The elements of the windows are numbered by sample, row, column and channel. Strides of the
  * destination are in bytes. */
 typedef struct tdict_kernel_windows {
-  void *dst;                              /* the first element of the result */
-  const void *src;                        /* the first image; if is_cut is true, the element number `first` */
-  tdict_dtype to;                         /* TDICT_F16, TDICT_BF16 or TDICT_F32 */
-  bool is_cut;                            /* true: the source has only the elements of the windows, without gaps */
-  size_t first, last;                     /* the elements [first, last) are written */
+  void *dst;          /* the first element of the result */
+  const void *src;    /* the first image; if is_cut is true, the element number `first` */
+  tdict_dtype to;     /* TDICT_F16, TDICT_BF16 or TDICT_F32 */
+  bool is_cut;        /* true: the source has only the elements of the windows, without gaps */
+  bool is_on_host;    /* true: the source is in host memory. Few blocks then read it, because the link is slow */
+  size_t first, last; /* the elements [first, last) are written */
   uint64_t channels, height, width;       /* of a window; 1 to TDICT_WINDOW_CHANNELS channels */
   uint64_t image_height, image_width;     /* not used if is_cut is true */
   uint64_t sample, row, pixel, channel;   /* strides of the destination */

@@ -262,12 +262,13 @@ static tdict_item_cast make_packed(tdict_dtype dtype) {
 }
 
 /* Returns true if a kernel should read the source itself. Then neither a thread nor the driver copies it. A kernel
- * needs aligned elements. */
+ * needs aligned elements. Images of any size are read, because few blocks read them and only the windows travel. */
 static bool is_read_by_kernel(const tdict_plan *plan, const tdict_item_cast *c, const tdict_item *item) {
   const size_t from_bytes = tdict_dtype_bytes(c->cast.from), count = item->bytes / tdict_dtype_bytes(c->cast.to);
   return c->rule && item->way == TDICT_WAY_STAGE_IN && c->by_device && !c->by_host && item->src_plain &&
          (uintptr_t)item->src_data % from_bytes == 0 &&
-         count <= (TDICT_READ_PINNED_BYTES - plan->wire->pinned_bytes) / from_bytes;
+         (c->images || (plan->wire->pinned_bytes < TDICT_READ_PINNED_BYTES &&
+                        count <= (TDICT_READ_PINNED_BYTES - plan->wire->pinned_bytes) / from_bytes));
 }
 
 tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, tdict_item *item, bool narrow,

@@ -272,12 +272,17 @@ tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error 
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
-    /* Without a limit: pageable copies whole, direct chunks up to 16 MiB, others up to chunk_bytes. */
-    const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN, unsplit = pageable && !cut->max_copy_bytes;
+    /* Without a limit: pageable copies and images whole, direct chunks up to 16 MiB, others up to chunk_bytes. */
+    const tdict_item_cast *cast = plan->wire ? tdict_plan_cast(plan, i) : NULL;
+    const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN;
+    /* one launch converts all images, because each launch ends with idle blocks */
+    const bool large_images =
+        item->way == TDICT_WAY_DIRECT && cast && cast->images && item->bytes > most_direct_bytes(cut);
+    const bool unsplit = (pageable || large_images) && !cut->max_copy_bytes;
     const bool direct = item->way == TDICT_WAY_DIRECT || (pageable && !unsplit);
-    end = pageable ? i + 1
-          : direct ? direct_end(plan, cut, i, tdict_plan_stretch_end(plan, i))
-                   : group_end(plan, cut, i);
+    end = pageable || large_images ? i + 1
+          : direct                 ? direct_end(plan, cut, i, tdict_plan_stretch_end(plan, i))
+                                   : group_end(plan, cut, i);
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
     size_t most = unsplit ? SIZE_MAX / 2 : direct ? most_direct_bytes(cut) : cut->chunk_bytes;

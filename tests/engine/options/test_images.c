@@ -60,6 +60,30 @@ GPU_CASE(images_of_large_leaves_use_many_slots) {
   }
 }
 
+/* One launch reads the images of a pinned leaf, even if the result is larger than the largest driver copy. */
+GPU_CASE(images_in_pinned_memory_need_one_launch) {
+  enum { IMAGES = 29, SIDE = 230, CROP = 224 };
+  scoped_place w = open_place();
+  image_set s = {.height = SIDE, .width = SIDE, .channels = 3, .num_images = IMAGES, .dtype = TDICT_F32};
+  s.image = td_with(tdict_image, height = CROP, width = CROP, window_array = s.windows, num_windows = IMAGES);
+  s.rule = td_with(tdict_conversion, pattern = "image", dtype = TDICT_F32, image = &s.image);
+  for (int c = 0; c < 3; c++) s.scales[c] = 1;
+  for (int k = 0; k < IMAGES; k++) s.windows[k] = (tdict_window){k % 7, k % 5, k % 2};
+  scoped_tree src = new_tree();
+  tdict_tensor *images = td_put(src, "image", make_images(&w, &s, 2));
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  tdict_transfer_options o = converting(&s.rule, 1, &stats);
+  for (int limited = 0; limited < 2; limited++) {
+    o.max_queued_bytes = limited ? 4 << 20 : 0;
+    scoped_tree out = move_with(&w, src, w.device, &o);
+    check_images(&w, &s, images, td_leaf(out, "image"));
+    assert_int_equal(stats.staged_bytes, 0);
+    assert_int_equal(stats.wire_bytes, IMAGES * CROP * CROP * 3);
+    if (limited) assert_true(stats.num_chunks > 4);
+    if (!limited) assert_int_equal(stats.num_chunks, 1);
+  }
+}
+
 /* Without windows, the middle of each image is taken. Scale and offset of the conversion hold for all channels. */
 DEVICE_CASE(images_without_windows_are_cut_in_the_middle) {
   scoped_place w = open_place();
