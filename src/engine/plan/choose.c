@@ -115,6 +115,16 @@ static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction dir
   if (is_even) c->row.first_bytes = c->row.chunk_bytes;
 }
 
+/* One thread fills a slot that kernels convert, so the link would wait long for a large first slot. Makes the first
+ * chunks small. For other transfers of this size, several threads fill a slot together. */
+static void shrink_for_kernels(const tdict_wire *wire, tdict_tuning_row *row) {
+  enum { FIRST = 256 << 10, CHUNK = 1 << 20, SLOTS = 4 };
+  if (!wire->uses_kernels || wire->packs || row->chunk_bytes <= CHUNK) return;
+  row->chunk_bytes = CHUNK;
+  row->first_bytes = FIRST;
+  if (row->slots < SLOTS) row->slots = SLOTS;
+}
+
 const tdict_tuning_row *tdict_choose_row(const tdict_tuning *tuning, tdict_tuning_direction direction, size_t bytes) {
   const tdict_tuning_row *row = tuning->rows[direction];
   while (row->up_to_bytes < bytes) row++;
@@ -128,6 +138,7 @@ tdict_choice tdict_choose(const tdict_choice_request *r) {
   const size_t together = r->rows ? bytes / (size_t)r->rows->count * (size_t)r->rows->all : bytes;
   const bool is_small = bytes <= SPIN_MAX_BYTES;
   tdict_choice c = {.row = *tdict_choose_row(r->tuning, direction, together), .num_strips = 1};
+  if (r->plan->wire && direction == TDICT_TUNING_IN && is_small) shrink_for_kernels(r->plan->wire, &c.row);
   c.how = (tdict_how){.mode = r->mode,
                       .max_slots = c.row.slots,
                       .stores = c.row.streaming ? r->best_stores : TDICT_STREAM_PLAIN,

@@ -7,14 +7,15 @@
 #include "support/cpus.h"
 #include "support/threads.h"
 
-/* HALF: a transfer of half of the rows. INTO_KEPT: a transfer into the memory of an earlier result. */
-typedef enum source_kind { MEMORY, FILES, PACKED, HALF, INTO_KEPT } source_kind;
-/* Returns the choice for a plan of `bytes` bytes that is never run. */
+/* CONVERTED: kernels convert the leaves. HALF: a transfer of half of the rows. INTO_KEPT: a transfer into the memory of
+ * an earlier result. */
+typedef enum source_kind { MEMORY, FILES, PACKED, CONVERTED, HALF, INTO_KEPT } source_kind;
+/* Returns the choice for a plan of `bytes` bytes. The plan is never run. */
 static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
                                source_kind kind) {
   const tdict_source_rows half = {0, 5, 10};
-  tdict_wire wire = {.slot_bytes = bytes, .packs = true};
-  tdict_plan plan = {.line_bytes = bytes, .wire = kind == PACKED ? &wire : NULL};
+  tdict_wire wire = {.slot_bytes = bytes, .packs = kind == PACKED, .uses_kernels = true};
+  tdict_plan plan = {.line_bytes = bytes, .wire = kind == PACKED || kind == CONVERTED ? &wire : NULL};
   plan.way_bytes[by] = bytes;
   const tdict_engine *e = tdict_context_engine(w->c);
   const tdict_choice_request r = {.plan = &plan,
@@ -59,7 +60,24 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
     }
 }
 
-/* Pages of kept memory are already mapped, so a new result in kept memory uses the tuning rows for existing results. */
+/* If kernels convert the elements, one thread fills a slot, so the first chunks are small. */
+GPU_CASE(choose_small_first_chunks_for_kernels) {
+  scoped_place w = place_sized(64 << 20, -1);
+  const size_t bytes = (size_t)40 << 20;
+  const tdict_choice plain = choose_for(&w, TDICT_WAY_STAGE_IN, bytes, -1, true, MEMORY);
+  const tdict_choice packed = choose_for(&w, TDICT_WAY_STAGE_IN, bytes, -1, true, PACKED);
+  const tdict_choice converted = choose_for(&w, TDICT_WAY_STAGE_IN, bytes, -1, true, CONVERTED);
+  const tdict_choice out = choose_for(&w, TDICT_WAY_STAGE_OUT, bytes, -1, true, CONVERTED);
+  const tdict_choice large = choose_for(&w, TDICT_WAY_STAGE_IN, bytes << 4, -1, true, CONVERTED);
+  assert_true(plain.row.first_bytes > (1 << 20) && packed.row.first_bytes > (1 << 20));
+  assert_int_equal(converted.row.first_bytes, 256 << 10);
+  assert_int_equal(converted.row.chunk_bytes, 1 << 20);
+  assert_int_equal(converted.how.max_slots, 4);
+  assert_int_equal(out.how.max_slots, choose_for(&w, TDICT_WAY_STAGE_OUT, bytes, -1, true, MEMORY).how.max_slots);
+  assert_true(large.row.chunk_bytes > (1 << 20));
+}
+
+/* A new result in kept memory, whose pages are already mapped, uses the tuning rows for existing results. */
 SIM_CASE(choose_row_of_existing_memory_for_kept_memory) {
   scoped_place w = open_place();
   tdict_tuning *tuning = &tdict_context_engine(w.c)->tuning;
