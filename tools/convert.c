@@ -6,6 +6,7 @@
 
 #include "progress.h"
 #include "tdict/convert.h"
+#include "tdict/nontensor.h"
 #include "tool.h"
 
 typedef struct options {
@@ -135,6 +136,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
+/* Without --plain, metadata has a text "format", because transformers 4 refuses files without it. */
+static tdict_status complete_metadata(const options *o, tdict_tree *metadata, tdict_error *err) {
+  if (!metadata || o->save.without_structure || tdict_has(metadata, "format")) return TDICT_OK;
+  return tdict_set_text(metadata, "format", "pt", err);
+}
+
 static int convert(options *o) {
   const char *in = o->input.arguments[0], *out = o->input.arguments[1];
   const bool has_metadata = o->save.format == TDICT_FORMAT_SAFETENSORS;
@@ -147,7 +154,8 @@ static int convert(options *o) {
     o->save.metadata = metadata;
   else if (metadata && tdict_num_keys(metadata) > (size_t)tdict_has(metadata, "format"))
     fprintf(stderr, "tdict: %s: the metadata is left out; only safetensors files hold metadata\n", out);
-  if (convert_floats(o, &tree, &err) != TDICT_OK) {
+  if (convert_floats(o, &tree, &err) != TDICT_OK ||
+      (has_metadata && complete_metadata(o, metadata, &err) != TDICT_OK)) {
     tdict_release(metadata);
     tdict_release(tree);
     return tool_fail(in, &err);
@@ -178,7 +186,8 @@ static int run(int argc, char **argv) {
       {"add-prefix", 'a', "PATH", 0, "add this path before all keys, after --strip-prefix", 0},
       {"dtype", 'd', "DTYPE", 0,
        "convert floats to float64, float32, float16, bfloat16, float8_e4m3fn or float8_e5m2; other tensors stay", 0},
-      {"plain", 'p', NULL, 0, "leave out TensorDict's entry, which holds batch sizes, text and numbers", 0},
+      {"plain", 'p', NULL, 0,
+       "leave out TensorDict's entry, which holds batch sizes, text and numbers, and add no format to metadata", 0},
       {0}};
   static const struct argp argp = {
       table,

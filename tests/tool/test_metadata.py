@@ -28,19 +28,33 @@ def tool_convert_keeps_metadata():
     write_pair()
     for name in ("a", "b", "none"):
         tensors, wanted = read_file(f"{name}.safetensors")
-        for options in ((), ("--plain",), ("--flat", "--plain")):
+        for options in ((), ("--flat",), ("--plain",), ("--flat", "--plain")):
             run("convert", *options, f"{name}.safetensors", "out.safetensors")
             found, metadata = read_file("out.safetensors")
-            assert ("tensordict" in metadata) == (not options)
+            assert ("tensordict" in metadata) == ("--plain" not in options)
             metadata.pop("tensordict", None)
-            equal((found, metadata), (tensors, wanted))
-            equal(run("diff", f"{name}.safetensors", "out.safetensors"), "")
+            adds_format = name == "none" and "--plain" not in options
+            equal((found, metadata), (tensors, {"format": "pt"} if adds_format else wanted))
+            equal(run("diff", f"{name}.safetensors", "out.safetensors", status=int(adds_format)),
+                  "__metadata__.format: only in B\n" if adds_format else "")
     run("convert", "--shard-bytes", "1", "a.safetensors", "out.safetensors.index.json")
     equal(run_json("inspect", "out.safetensors.index.json")["metadata"], run_json("inspect", "a.safetensors")["metadata"])
     run("convert", "a.safetensors", "a.npz", stderr="a.npz: the metadata is left out")
     run("convert", "a.npz", "from_npz.safetensors")
     equal(read_file("from_npz.safetensors")[1].pop("format"), "pt")
     run("convert", "from_npz.safetensors", "again.npz")  # no warning, because the metadata has only the format
+
+
+def tool_convert_adds_format_to_metadata():
+    """transformers 4 refuses files whose metadata lacks "format"."""
+    write_file("a.safetensors", {"x": ("U8", [1], b"1")}, metadata={"step": "5"})
+    run("convert", "a.safetensors", "out.safetensors")
+    metadata = read_file("out.safetensors")[1]
+    equal((metadata["format"], metadata["step"]), ("pt", "5"))
+    run("convert", "--plain", "a.safetensors", "out.safetensors")
+    equal(read_file("out.safetensors")[1], {"step": "5"})
+    run("convert", "--shard-bytes", "1", "a.safetensors", "out.safetensors.index.json")
+    equal(run_json("inspect", "out.safetensors.index.json")["metadata"], {"format": "pt", "step": "5"})
 
 
 def tool_diff_compares_metadata():
