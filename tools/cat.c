@@ -1,8 +1,11 @@
 /* tdict cat: prints the elements of one entry. Thread rule: one thread. */
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "elements.h"
 #include "leaves.h"
+#include "tdict/path.h"
 
 enum { MOST_ELEMENTS = 1000 }; /* without --head and --all */
 
@@ -145,8 +148,20 @@ static int cat_values(const options *o, const leaf *l) {
   return TOOL_OK;
 }
 
-static int cat_entry(const options *o, const tdict_tree *tree) {
-  const char *path = o->input.arguments[0], *key = o->input.arguments[1];
+/* Returns the path that the argument KEY means, which the caller frees. Of a flat tree, KEY is a name in the file, or
+ * else a path. Returns NULL if memory is exhausted. */
+static char *path_of_key(const options *o, const tdict_tree *tree) {
+  const char *key = o->input.arguments[1];
+  const size_t bytes = tdict_path_escape(key, NULL, 0) + 1;
+  char *path = malloc(bytes);
+  if (!path) return NULL;
+  tdict_path_escape(key, path, bytes);
+  if (!o->input.open.flat || (!tdict_has(tree, path) && tdict_has(tree, key))) strcpy(path, key);
+  return path;
+}
+
+static int cat_entry(const options *o, const tdict_tree *tree, const char *key) {
+  const char *path = o->input.arguments[0];
   tdict_entry entry;
   tdict_error err;
   leaf l;
@@ -192,7 +207,7 @@ static int run(int argc, char **argv) {
       "PATH KEY",
       "Prints the elements of the entry KEY of the file or folder PATH. Each line has the "
       "elements of one row, which is the last dimension. Of a ragged entry, each line has one row of "
-      "the entry. Write a backslash before each dot and backslash of a key.\v"
+      "the entry. Write a backslash before each dot and backslash of a key. With --flat, KEY is the name in the file.\v"
       "Exit status: 0 success, 1 PATH or KEY cannot be read, 2 wrong usage.",
       tool_input_child,
       NULL,
@@ -201,7 +216,9 @@ static int run(int argc, char **argv) {
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   tdict_tree *tree = tool_open(o.input.arguments[0], &o.input.open);
   if (!tree) return TOOL_FAILED;
-  const int status = cat_entry(&o, tree);
+  char *key = path_of_key(&o, tree);
+  const int status = key ? cat_entry(&o, tree, key) : tool_fail_memory();
+  free(key);
   tdict_release(tree);
   return status;
 }

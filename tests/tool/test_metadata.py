@@ -90,7 +90,15 @@ def tool_reads_names_that_are_no_path():
     write_file("y.safetensors", {"m.a": names["a"]})
     for command in ("inspect", "verify"):
         run(command, "--flat", "y.safetensors")
-    equal(run("cat", "--flat", "y.safetensors", "m\\.a"), "0\n")
+    for key in ("m.a", "m\\.a"):  # the name in the file, and the path that inspect prints
+        equal(run("cat", "--flat", "y.safetensors", key), "0\n")
+    run("cat", "--flat", "y.safetensors", "m.b", status=1, stderr="'m.b' is not a key")
+    write_file("z.safetensors", {"m.a": names["a"], "m\\.a": names["a.b"]})
+    equal(run("cat", "--flat", "z.safetensors", "m.a"), "0\n")
+    equal(run("cat", "--flat", "z.safetensors", "m\\.a"), "1\n")  # the name goes before the path
+    equal(run("cat", "--flat", "z.safetensors", "m\\\\\\.a"), "1\n")
+    run("convert", "--flat", "--plain", "--keys", "m.a", "z.safetensors", "out.safetensors")
+    equal(list(read_file("out.safetensors")[0]), ["m.a"])
     equal(run("diff", "--flat", "y.safetensors", "y.safetensors"), "")
     equal([e["path"] for e in run_json("inspect", "--flat", "y.safetensors")["entries"]], ["m\\.a"])
 
