@@ -382,7 +382,7 @@ class Batches(Case):
 
     def test_short_help(self):
         for words in ("", "to-device ", "doctor "):
-            self.assertEqual(self.expect(f"{words}-h", 0, "Usage: ").stdout, self.expect(f"{words}--help", 0, "").stdout)
+            self.assertEqual(self.expect(f"{words}-h", 0, "\n  -h").stdout, self.expect(f"{words}--help", 0, "").stdout)
 
 
 class Commands(Case):

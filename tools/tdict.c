@@ -152,8 +152,8 @@ static error_t parse_input(int key, char *arg, struct argp_state *state) {
 
 static const struct argp_option input_table[] = {
     {"follow-links", 'L', NULL, 0, "open shards that are symbolic links, as in the cache of huggingface_hub", 0},
-    {NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0},
     {"flat", 'F', NULL, 0, "read each tensor as one key of the root, with the name in the file as its key", 0},
+    {NULL, 'h', NULL, 0, "the same as --help", -1},
     {0}};
 static const struct argp input_argp = {input_table, parse_input, NULL, NULL, NULL, NULL, NULL};
 const struct argp_child tool_input_child[] = {{&input_argp, 0, NULL, 0}, {0}};

@@ -100,16 +100,18 @@ static error_t parse_key(int key, char *arg, struct argp_state *state) {
 
 int options_parse(int argc, char **argv, const char *doc, const bench_option *options,
                   void (*check)(struct argp_state *state, void *input), void *input) {
-  struct argp_option shown[MOST_OPTIONS + 2] = {{.key = 'h', .flags = OPTION_HIDDEN}};
+  struct argp_option shown[MOST_OPTIONS + 2] = {{0}};
   char count_doc[64];
   parse_input p = {options, check, input, NULL};
-  for (int i = 0; options[i].name && i < MOST_OPTIONS; i++) {
+  int i = 0;
+  for (; options[i].name && i < MOST_OPTIONS; i++) {
     const bench_option *o = &options[i];
-    shown[i + 1] = (struct argp_option){o->name, key_of(options, i), o->arg, o->flags, o->doc, o->group};
+    shown[i] = (struct argp_option){o->name, key_of(options, i), o->arg, o->flags, o->doc, o->group};
     if (o->kind != OPTION_COUNT) continue;
     snprintf(count_doc, sizeof count_doc, "%s (default %" PRId64 ")", o->doc, *(const int64_t *)o->to);
-    shown[i + 1].doc = count_doc;
+    shown[i].doc = count_doc;
   }
+  shown[i] = (struct argp_option){.key = 'h', .doc = "the same as --help", .group = -1};
   const struct argp argp = {shown, parse_key, NULL, doc, NULL, NULL, NULL};
   argp_err_exit_status = BENCH_USAGE;
   return argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &p) == 0 ? BENCH_OK : BENCH_USAGE;

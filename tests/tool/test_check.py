@@ -347,6 +347,7 @@ def tool_refuses_wrong_usage():
             run(command, "in.safetensors", "x", "y", status=2, stderr="unexpected argument")
         equal(run(command, "-h"), run(command, "--help"))
         assert "Exit status: 0" in run(command, "--help"), command
+        assert "\n  -h   " in run(command, "-h"), command
     run("inspect", "--sort", "size", "in.safetensors", status=2, stderr="--sort: 'size' is unknown, wanted bytes or name")
     run("cat", "--head", "-1", "in.safetensors", "x", status=2, stderr="--head")
     run("nope", status=2, stderr="unknown command 'nope'")
