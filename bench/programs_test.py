@@ -317,6 +317,15 @@ class Batches(Case):
         self.expect("bandwidth --device sim --repeat 1 --full --match=16", 0, "\nin, pageable, 16 MiB")
         self.assertIn("\n2 MiB, again", self.expect("alloc --device sim --repeat 1 --match again", 0, "").stdout)
 
+    def test_reduced_rows_have_different_names(self):
+        for words, size in (("bandwidth --match=pageable", "in, pageable, 2 MiB"), ("alloc --match=none", "2 MiB, none kept")):
+            done = self.expect(f"{words} --device sim --small --repeat 1 --json", 0, "")
+            names = [row["name"] for row in json.loads(done.stdout)["rows"]]
+            self.assertIn(size, names)
+            self.assertEqual(len(names), len(set(names)), names)
+        done = self.run_it([PROGRAM, "bandwidth", "--match=in, pageable, 1 GiB", "--device=sim", "--small", "--repeat=1", "--json"])
+        self.assertEqual([row["name"] for row in json.loads(done.stdout)["rows"]], ["in, pageable, 2 MiB"])
+
     def test_every_table_has_every_form(self):
         for name in ("container", "pin", "tune", "advise", "pinning", "loader", "load"):
             for option, start in (("--csv", r"\w+[\w ]*,"), ("--markdown", r"\| \w+")):

@@ -211,12 +211,16 @@ json_t *place_describe(const bench_place *p) {
   return d;
 }
 
+static size_t bytes_of(const bench_row *row) {
+  size_t bytes = 0;
+  for (int g = 0; g < BENCH_MAX_GROUPS; g++) bytes += (size_t)row->groups[g].leaves * row->groups[g].leaf_bytes;
+  return bytes;
+}
+
 /* Reduces a row to at most 4 MB. Halves leaf sizes down to 16 KiB, then the numbers of leaves. */
 static void shrink_row(bench_row *row) {
-  size_t total = 0;
   for (int pass = 0; pass < 64; pass++) {
-    total = 0;
-    for (int g = 0; g < BENCH_MAX_GROUPS; g++) total += (size_t)row->groups[g].leaves * row->groups[g].leaf_bytes;
+    const size_t total = bytes_of(row);
     if (total <= 4000000) return;
     for (int g = 0; g < BENCH_MAX_GROUPS; g++) {
       check_group *group = &row->groups[g];
@@ -243,17 +247,17 @@ static const char *number_before(const char *name, const char *end) {
 
 /* Writes the name of a row that was reduced: its first size, as in "10.9 MB of 7 leaves" or "1000 x 4 MB, cold", is
  * replaced with the measured size. */
-static void name_reduced(bench_job *job) {
-  const char *name = job->row.name, *at = name;
+static void name_reduced(const bench_row *row, char *out) {
+  const char *name = row->name, *at = name;
   char size[32], count[32] = "";
   while (*at && !(at[0] == ' ' && at > name && isdigit((unsigned char)at[-1]) && unit_length(at + 1))) at++;
   if (!*at) return;
   const char *from = number_before(name, at);
-  double bytes = (double)job->total_bytes;
+  double bytes = (double)bytes_of(row);
   if (from - name > 4 && strncmp(from - 3, " x ", 3) == 0) {
     from = number_before(name, from - 3);
-    bytes = (double)job->row.groups[0].leaf_bytes;
-    snprintf(count, sizeof count, "%lld x ", (long long)job->row.groups[0].leaves);
+    bytes = (double)row->groups[0].leaf_bytes;
+    snprintf(count, sizeof count, "%lld x ", (long long)row->groups[0].leaves);
   }
   const bool is_binary = unit_length(at + 1) == 3; /* such as MiB */
   const double kilo = is_binary ? 1024 : 1000;
@@ -263,8 +267,7 @@ static void name_reduced(bench_job *job) {
     snprintf(size, sizeof size, "%.4g %s", bytes / kilo, is_binary ? "KiB" : "KB");
   else
     snprintf(size, sizeof size, "%.3g %s", bytes / kilo / kilo, is_binary ? "MiB" : "MB");
-  snprintf(job->name, sizeof job->name, "%.*s%s%s%s", (int)(from - name), name, count, size,
-           at + 1 + unit_length(at + 1));
+  snprintf(out, BENCH_NAME_BYTES, "%.*s%s%s%s", (int)(from - name), name, count, size, at + 1 + unit_length(at + 1));
 }
 
 static const char *or_first(const char *text, const char *first) { return text ? text : first; }
@@ -285,9 +288,13 @@ static bench_row complete(const bench_place *p, const bench_row *row) {
 
 double row_weight(const bench_place *p, const bench_row *row) {
   const bench_row r = complete(p, row);
-  double bytes = 16 << 20;
-  for (int g = 0; g < BENCH_MAX_GROUPS; g++) bytes += (double)r.groups[g].leaves * (double)r.groups[g].leaf_bytes;
-  return bytes;
+  return (double)(16 << 20) + (double)bytes_of(&r);
+}
+
+void row_measured_name(const bench_place *p, const bench_row *row, char name[BENCH_NAME_BYTES]) {
+  const bench_row r = complete(p, row);
+  snprintf(name, BENCH_NAME_BYTES, "%s", row->name);
+  if (memcmp(r.groups, row->groups, sizeof row->groups) != 0) name_reduced(&r, name);
 }
 
 bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row) {
@@ -295,10 +302,8 @@ bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario
   job->place = place;
   job->scenario = scenario->name;
   job->row = complete(place, row);
-  for (int g = 0; g < BENCH_MAX_GROUPS; g++)
-    job->total_bytes += (size_t)job->row.groups[g].leaves * job->row.groups[g].leaf_bytes;
-  snprintf(job->name, sizeof job->name, "%s", row->name);
-  if (memcmp(job->row.groups, row->groups, sizeof row->groups) != 0) name_reduced(job);
+  job->total_bytes = bytes_of(&job->row);
+  row_measured_name(place, row, job->name);
   const bench_kind *kind = job->row.kind;
   if (place->device.type == TDICT_DEVICE_CPU && !kind->on_host) {
     bench_print_error("%s/%s needs a device: %s", scenario->name, row->name,

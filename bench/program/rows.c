@@ -204,8 +204,21 @@ static void print_row_notes(const rows_run *run) {
                                                                 : "");
 }
 
-static bool is_wanted(const rows_run *run, const bench_row *row) {
+static bool is_matched(const rows_run *run, const bench_row *row) {
   return !run->options->match || strstr(row->name, run->options->match);
+}
+
+/* Reduced rows that differ only in their size can get the same size, and so the same name. Only the first of them is
+ * measured. */
+static bool is_wanted(const rows_run *run, const bench_row *row) {
+  char name[BENCH_NAME_BYTES], earlier[BENCH_NAME_BYTES];
+  if (!is_matched(run, row)) return false;
+  row_measured_name(&run->place, row, name);
+  for (const bench_row *other = run->scenario->rows; other < row; other++) {
+    row_measured_name(&run->place, other, earlier);
+    if (is_matched(run, other) && strcmp(name, earlier) == 0) return false;
+  }
+  return true;
 }
 
 static int run_rows(rows_run *run) {

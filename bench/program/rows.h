@@ -27,7 +27,7 @@ typedef struct bench_kind {
   json_t *(*more)(bench_job *job); /* returns further results as a new object; NULL: none */
 } bench_kind;
 
-enum { BENCH_MAX_GROUPS = 3, BENCH_TREES = 4 };
+enum { BENCH_MAX_GROUPS = 3, BENCH_TREES = 4, BENCH_NAME_BYTES = 96 };
 
 /* Defines the scenario bench_ID, whose rows are the array `rows`. */
 #define BENCH_SCENARIO(id, name, rows, summary) \
@@ -117,7 +117,7 @@ struct bench_job {
   bench_place *place;
   bench_row row;
   const char *scenario;
-  char name[96]; /* the row's name, with the sizes that are measured */
+  char name[BENCH_NAME_BYTES]; /* see row_measured_name() */
   size_t total_bytes, poisoned_bytes, verified_bytes;
   tdict_tree *device_trees[BENCH_TREES]; /* for copies to the host: the sources on the device */
   check_source targets[BENCH_TREES];     /* for copies to the host: existing destinations */
@@ -128,6 +128,8 @@ struct bench_job {
 };
 /* Returns about how long a row takes, in any unit: its bytes plus a constant. */
 double row_weight(const bench_place *p, const bench_row *row);
+/* Writes the name of a row, with the sizes that are measured. */
+void row_measured_name(const bench_place *p, const bench_row *row, char name[BENCH_NAME_BYTES]);
 bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row);
 int job_verify(bench_job *job);
 /* job_sample() runs a repetition on source tree `number` % place->num_sources. job_settle(), called before it, brings
