@@ -5,10 +5,10 @@
  *
  *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is not a key of the tree; keys: state
  *
- * Then it leaves the calling function, which must have a `tdict_error err = {0};` and pass `&err` to the call. Calls
- * write `err` only on failure, so the function can end with `done: ... return (tdict_status)err.status;`. For a failure
- * that the program can handle, pass another error struct or NULL, and use no macro. In C++, a goto must not skip an
- * initialization: declare variables at the top, or use TDICT_TRY_RETURN(). */
+ * Then it leaves the calling function, which must have a `tdict_error err = {0};`, in C++ `{}`, and pass `&err` to the
+ * call. Calls write `err` only on failure, so the function can end with `done: ... return (tdict_status)err.status;`.
+ * For a failure that the program can handle, pass another error struct or NULL, and use no macro. In C++, a goto must
+ * not skip an initialization: declare variables at the top, or use TDICT_TRY_RETURN(). */
 #ifndef TDICT_TRY_H
 #define TDICT_TRY_H
 
@@ -27,10 +27,10 @@
     }                                                      \
   } while (0)
 
-/** @brief Sets err.status to a call's status. If it fails, prints the error with file and line, and jumps to `done`. */
+/** @brief If a call fails, sets `err.status`, prints `err` and jumps. Needs a `tdict_error err` and a label `done`. */
 #define TDICT_TRY(call) tdict_try_(call, goto done)
 
-/** @brief Evaluates a call. If it fails, prints the error like TDICT_TRY(), and returns `value` from the function. */
+/** @brief Does the same as TDICT_TRY(), but returns `value` from the function instead, and needs no label. */
 #define TDICT_TRY_RETURN(call, value) tdict_try_(call, return value)
 
 #endif
