@@ -30,7 +30,7 @@ class Function:
     parameters: list  # (name, direction, text)
     result: str
     errors: list = dataclasses.field(default_factory=list)  # (text, what follows)
-    common_errors: str = ""
+    common_errors: list = dataclasses.field(default_factory=list)  # blocks
     thread: str = ""
     example: tuple = ()  # (file, text)
 
@@ -67,12 +67,13 @@ def thread_rule(paragraphs):
 
 
 def common_errors(paragraphs):
-    """The sentences about errors, if the comment says the errors of all functions of the header."""
+    """The blocks about errors, if the comment says the errors of all functions of the header."""
     listed = [m.group() for p in paragraphs if (m := re.search(r"\bErrors\s+of\s+all\s+functions.*", p, re.S))]
     if listed:
-        return " ".join(" ".join(listed).split())
+        lines = "\n\n".join(listed).split("\n")
+        return api.parse_comment("\n * ".join(["/**", *lines]) + "\n */").blocks
     found = [s for p in paragraphs for s in sentences(p) if STATUS.search(s)]
-    return " ".join(found) if any(re.match(r"(All|The) functions", s) for s in found) else ""
+    return [api.Block("text", " ".join(found))] if any(re.match(r"(All|The) functions", s) for s in found) else []
 
 
 def definitions(text):
@@ -178,7 +179,8 @@ class Headers:
     def says_errors(self, function):
         """True if the function's comment says its errors, or the header's comment says those of all functions."""
         text = " ".join([b.text for b in function.brief + function.blocks] + [function.result])
-        return bool(STATUS.search(text) or re.search(r"\berrors\b", text, re.I) or STATUS.search(function.common_errors))
+        common = " ".join(text for b in function.common_errors for text in (b.text, *b.items))
+        return bool(STATUS.search(text) or re.search(r"\berrors\b", text, re.I) or STATUS.search(common))
 
 
 def is_dtype(value):

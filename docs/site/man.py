@@ -23,6 +23,9 @@ PAGES = [  # (section, name, summary, page)
 
 def roff(text):
     text = text.replace("\\", "\\e").replace("-", "\\-")
+    parts = re.split(r"(`[^`]+`)", text)  # a star in code is a pointer
+    parts[::2] = [re.sub(r"(?<![\w*])\*(?![\s*])([^*]+)(?<!\s)\*(?![\w*])", r"\\fI\1\\fR", part) for part in parts[::2]]
+    text = "".join(parts)
     text = re.sub(r"`([^`]+)`", r"\\fB\1\\fR", text)
     text = re.sub(r"\*\*([^*]+)\*\*", r"\\fB\1\\fR", text)
     text = re.sub(r"\b(tdict_\w+)\(\)", r"\\fB\1\\fR(3)", text)
@@ -74,7 +77,7 @@ def function_page(f, task, version):
     elif f.result:
         out += [".SH RETURN VALUE", roff(f.result[:1].upper() + f.result[1:])]
     if f.common_errors:
-        out += [".SH ERRORS OF THE HEADER", roff(f.common_errors)]
+        out += [".SH ERRORS OF THE HEADER"] + body(f.common_errors)
     if f.thread:
         out += [".SH THREADS", roff(f.thread)]
     if f.example:
@@ -128,14 +131,14 @@ def type_page(d, all_headers, version):
     described = body(d.comment.brief + d.comment.blocks)
     if default in all_headers.defaults:
         described += ([".PP"] if described else []) + [roff(f"{default}() returns the defaults.").replace("(3)", "()")]
-    out += described or [roff(f"See the functions below and the comment of tdict/{d.header}.")]
+    named = sorted({f.name for f in users})[:12]
+    out += described or [roff(f"See {'the functions below and ' if named else ''}the comment of tdict/{d.header}.")]
     members = dtypes_of(all_headers) if d.name == "tdict_dtype" else d.members
     if members:
         out.append(".SH FIELDS" if d.kind == "struct" else ".SH VALUES")
     for shown, _, comment in members:
         out += [".TP", ".B " + shown.replace("\\", "\\e").replace("-", "\\-")]
         out += body(comment.brief + comment.blocks) or ["\\&"]
-    named = sorted({f.name for f in users})[:12]
     out += [".SH SEE ALSO", ",\n".join([f".BR {name} (3)" for name in named] + [".BR tdict (7)"]).replace(",\n", " ,\n").replace("(3) ,", '"(3)," ')]
     return finish(out)
 
@@ -149,6 +152,17 @@ def has_page(d):
     if d.kind == "macro":
         return bool(d.comment.text()) and not headers.is_dtype(d.value) and d.name.startswith("TDICT_")
     return d.kind in ("struct", "enum", "type") and d.name.startswith("tdict_")
+
+
+def described_types(api):
+    """{name: declaration} of the structs, enums, types and macros that have a page. The fields of a struct go before its
+    forward declarations, and a declaration with a comment goes before one without."""
+    found = {}
+    for d in filter(has_page, api.declarations):
+        old = found.get(d.name)
+        if not old or (d.kind == "struct", bool(d.comment.text())) > (old.kind == "struct", bool(old.comment.text())):
+            found[d.name] = d
+    return found
 
 
 def markdown_page(name, section, summary, text, version):
@@ -187,11 +201,7 @@ def write_pages(root, folder, all_headers):
     for task in reference.read_tasks(root, all_headers):
         for f in task.functions:
             (folder / "man3" / f"{f.name}.3").write_text(function_page(f, task, version))
-    pages = {}  # an opaque type can be declared by several headers
-    for d in filter(has_page, all_headers.api.declarations):
-        if d.name not in pages or (d.comment.text() and not pages[d.name].comment.text()):
-            pages[d.name] = d
-    for name, d in pages.items():
+    for name, d in described_types(all_headers.api).items():
         (folder / "man3" / f"{name}.3").write_text(type_page(d, all_headers, version))
     for page in (root / "docs/man").glob("*.1"):
         (folder / "man1" / page.name).write_text(page.read_text().replace("@VERSION@", version[0]).replace("@DATE@", version[1]))

@@ -32,9 +32,10 @@ def check_sheet(report, public):
 
 
 def check_types(report, public):
-    """Checks that the man page of each struct or enum lists its fields or values."""
+    """Checks that the man page of each struct or enum lists its fields or values, also if another header only names it."""
+    chosen = man.described_types(public.api)
     for d in filter(man.has_page, public.api.declarations):
-        page = man.type_page(d, public, ("0.0.0", "2000-01-01"))
+        page = man.type_page(chosen[d.name], public, ("0.0.0", "2000-01-01"))
         report.checked()
         for shown, name, _ in d.members:
             if not re.search(rf"^\.B .*\b{name}\b", page, re.M):
