@@ -15,8 +15,8 @@ typedef enum tree_kind {
   TREE_STRIDED, /* permuted, stepped, backwards and repeated leaves */
   TREE_ODD,     /* all dtypes, scalars, leaves without elements, an empty tree, a deep tree */
   TREE_SHARED,  /* leaves with two keys, a tree at two paths, views of one storage */
-  TREE_PINNED, /* pinned leaves of many sizes; two tensors with TDICT_DESC_PINNED, one of them pageable */
-  TREE_MIXED,  /* leaves alternately in pinned and in pageable memory */
+  TREE_PINNED,  /* pinned leaves of many sizes; two tensors with TDICT_DESC_PINNED, one of them pageable */
+  TREE_MIXED,   /* leaves alternately in pinned and in pageable memory */
   NUM_TREE_KINDS
 } tree_kind;
 
