@@ -153,9 +153,10 @@ def first(figures):
     small, large, batch, file = (three_digits(1e3 * figure[0]) if figure else "?" for figure in by_hand)
     return first_table(figures) + "\n" + wrapped(
         f"Medians on one {figures.about()}. *The link alone* is one copy of the same bytes from one pinned buffer, which no program "
-        "can beat. PyTorch and TensorDict use their fastest settings in rows 1 and 2, and their usual calls in rows 3 and 4. A "
-        f"hand-written loop takes {small} and {large} ms in rows 1 and 2 (one driver copy per tensor), and {batch} and {file} ms in "
-        "rows 3 and 4 (PyTorch, pinned memory). [Performance](docs/performance.md) starts with the rows where tdict is slower.")
+        "can beat. In rows 1 and 2, PyTorch and TensorDict use the settings that were fastest in a trial; in rows 3 and 4, their usual "
+        f"calls. Hand-written loops take {small} and {large} ms in rows 1 and 2 (C, one driver copy per tensor), and {batch} and "
+        f"{file} ms in rows 3 and 4 (PyTorch, pinned memory). [Performance](docs/performance.md) lists the rows where tdict is "
+        "slower.")
 
 
 def start(figures):
@@ -166,8 +167,8 @@ def start(figures):
     small, large = rows
     return wrapped(
         f"On one GPU, a tree of 10,000 tensors of 4000 bytes arrives in {small['tdict']}, while PyTorch needs {small['torch']} and "
-        f"TensorDict {small['tensordict']}. For 1000 tensors of 4 MB, it is {large['tdict']} against {large['torch']} and "
-        f"{large['tensordict']}.{figures.mark()} [Performance](performance.md) also has the rows in which tdict is slower.")
+        f"TensorDict {small['tensordict']}. For 1000 tensors of 4 MB, the times are {large['tdict']}, {large['torch']} and "
+        f"{large['tensordict']}.{figures.mark()} [Performance](performance.md) also lists the rows in which tdict is slower.")
 
 
 def summary(figures):
