@@ -51,8 +51,10 @@ class Figures:
         if not name:
             return "machine"
         one = self.machines[name]
-        peers = "".join(f", {peer} {version}" for peer, version in one["peers"].items() if peer != "NumPy")
-        return f"{one['machine'].split(',')[0]}, {one['date']}: {self.stamp(name)}{peers}; `bench/peers/pages --measure`"
+        versions = [f"tdict {one['version']} (commit {one['commit']})",
+                    *(f"{peer} {version}" for peer, version in one["peers"].items() if peer != "NumPy")]
+        both = " and ".join([", ".join(versions[:-1]), versions[-1]] if len(versions) > 1 else versions)
+        return f"{one['machine'].split(',')[0]}, measured on {one['date']} by `bench/peers/pages --measure` with {both}"
 
     def stamp(self, machine):
         one = self.machines[machine]

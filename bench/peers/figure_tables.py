@@ -123,7 +123,7 @@ def first_rows(figures):
     total = f", {file['bytes'][0] / 1e9:.1f} GB" if file else ""
     rows = [("10,000 tensors of 4000 bytes", figures.row("compare", "batches/10,000 x 4000 B")),
             ("1000 tensors of 4 MB", figures.row("compare", "tensordict/auto")),
-            ("a shuffled batch of a loader, 256 samples of 7 tensors, 10.9 MB",
+            ("a shuffled batch from a loader, 256 samples of 7 tensors, 10.9 MB",
              {"tdict": batch.get("tdict"), "torch": batch.get("DataLoader"), "tensordict": batch.get("TensorDict")}),
             (f"a safetensors file in the page cache{total}",
              {"tdict": file.get("tdict"), "torch": file.get("safetensors"), "tensordict": file.get("tensordict")})]
@@ -152,11 +152,10 @@ def first(figures):
                figures.row("load", "even, steady").get("pin-loop")]
     small, large, batch, file = (three_digits(1e3 * figure[0]) if figure else "?" for figure in by_hand)
     return first_table(figures) + "\n" + wrapped(
-        f"Medians on one {figures.about()}. *The link alone* is one copy of the same bytes from one pinned buffer, which no program "
+        f"Medians on one {figures.about()}. *The link alone* is one copy of the same bytes from one pinned buffer, which nothing "
         "can beat. In rows 1 and 2, PyTorch and TensorDict use the settings that were fastest in a trial; in rows 3 and 4, their usual "
         f"calls. Hand-written loops take {small} and {large} ms in rows 1 and 2 (C, one driver copy per tensor), and {batch} and "
-        f"{file} ms in rows 3 and 4 (PyTorch, pinned memory). [Performance](docs/performance.md) lists the rows where tdict is "
-        "slower.")
+        f"{file} ms in rows 3 and 4 (PyTorch, pinned memory). [Performance](docs/performance.md) shows where tdict is slower.")
 
 
 def start(figures):

@@ -41,7 +41,7 @@ static tdict_status make_dataset(tdict_dataset **out, tdict_error *err) {
 }
 
 int main(void) {
-  /* mean and standard deviation of the channels of ImageNet, for bytes from 0 to 255 */
+  /* mean and standard deviation of the channels of ImageNet, for values from 0 to 1 */
   static const float mean[CHANNELS] = {0.485f, 0.456f, 0.406f},
                      deviation[CHANNELS] = {0.229f, 0.224f, 0.225f};
   float scales[CHANNELS], offsets[CHANNELS];
