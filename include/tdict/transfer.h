@@ -197,7 +197,7 @@ TDICT_API bool tdict_is_pinned(const tdict_tree *tree);
 /** @brief Records that the work that is already queued on @p stream uses the tree. Never waits.
  *
  *  The library does not free, reuse or overwrite the bytes of the tree before this work is done. That includes tensors
- *  of objects with `flatten`, memory of the program, and imported tensors. On failure, some storages may be recorded.
+ *  of objects with `flatten`, memory of the program, and imported tensors. On failure, wait for the stream instead.
  *  @return #TDICT_EINVAL @p tree is NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a context
  *          allocated on the stream's device or pinned for this device; #TDICT_ECAPTURE @p stream is being captured;
  *          #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM; the status of `flatten`, or #TDICT_EHOOK. */
