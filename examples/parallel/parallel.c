@@ -10,7 +10,30 @@
 #include <stdio.h>
 #include <string.h>
 #include <tdict/comm_nccl.h>
+#include <tdict/sim.h>
 #include <tdict/view.h>
+
+bool parallel_divide_rows(const parallel *p, int64_t *rows) {
+  if (*rows % p->world == 0) {
+    *rows /= p->world;
+    return true;
+  }
+  fprintf(stderr, "%s: %lld rows cannot be divided equally among %lld processes\n", p->program, (long long)*rows,
+          (long long)p->world);
+  return false;
+}
+
+tdict_status parallel_open_context(parallel *p, const char *device,
+                                   void (*log)(void *user, int32_t level, const char *text), tdict_error *err) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  o.log = log;
+  tdict_status status = tdict_device_parse(device, &o.device, err);
+  if (status != TDICT_OK) return status;
+  if (p->kind && strcmp(device, "cuda") == 0) o.device.index = (int32_t)p->local;
+  if (o.device.type == TDICT_DEVICE_SIM || o.device.type == TDICT_DEVICE_AUTO) o.sim = &sim;
+  return tdict_context_create(&o, &p->context, err);
+}
 
 static tdict_status add_leaf(tdict_tree *tree, const tdict_tensor *array, const parallel_leaf *leaf, tdict_error *err) {
   tdict_tensor_desc layout = tdict_tensor_desc_default();

@@ -44,6 +44,12 @@ typedef struct parallel {
 
 /* Checks the options, and initializes MPI. Returns false after a message. */
 bool parallel_begin(parallel *p, int *argc, char ***argv);
+/* Divides the rows of a batch by the number of ranks. Returns false after a message if a rest remains. */
+bool parallel_divide_rows(const parallel *p, int64_t *rows);
+/* Creates the context `p->context` for a device as text. With nccl or MPI, "cuda" is another GPU for each rank of a
+ * host. `log` may be NULL. */
+tdict_status parallel_open_context(parallel *p, const char *device,
+                                   void (*log)(void *user, int32_t level, const char *text), tdict_error *err);
 /* Makes a tree of the parameters, with the leaf "loss" if `with_loss` is true, over an array on `device`. The tree does
  * not own the array. */
 tdict_status parallel_make_tree(const parallel_layout *layout, float *array, tdict_device device, bool with_loss,

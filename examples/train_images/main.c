@@ -270,18 +270,6 @@ static bool run(trainer *t) {
 
 /* ---- the program ---- */
 
-/* Sets the rows of a batch that this process trains on. */
-static bool divide_rows(trainer *t) {
-  const int64_t world = t->part.world;
-  if (t->rows % world == 0) {
-    t->rows /= world;
-    return true;
-  }
-  fprintf(stderr, "train_images: %lld rows cannot be divided equally among %lld processes\n", (long long)t->rows,
-          (long long)world);
-  return false;
-}
-
 /* Prints which images the loader skips. */
 static void print_warning(void *user, int32_t level, const char *text) {
   (void)user;
@@ -289,13 +277,8 @@ static void print_warning(void *user, int32_t level, const char *text) {
 }
 
 static bool open_place(trainer *t) {
-  tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
-  o.log = print_warning;
-  if (!ok(tdict_device_parse(t->device, &o.device, &err), "--device")) return false;
-  if (t->part.kind && strcmp(t->device, "cuda") == 0) o.device.index = (int32_t)t->part.local;
-  if (o.device.type == TDICT_DEVICE_SIM || o.device.type == TDICT_DEVICE_AUTO) o.sim = &sim;
-  tdict_status status = tdict_context_create(&o, &t->context, &err);
+  tdict_status status = parallel_open_context(&t->part, t->device, print_warning, &err);
+  t->context = t->part.context;
   t->skipped = status == TDICT_ENODEVICE;
   if (!ok(status, "the context")) return false;
   t->place = tdict_context_device(t->context, NULL);
@@ -306,7 +289,6 @@ static bool open_place(trainer *t) {
   if (t->place.type == TDICT_DEVICE_CUDA) t->place = tdict_cpu(); /* the images could go there, the model cannot */
 #endif
   t->part.layout = &layout;
-  t->part.context = t->context;
   t->part.device = t->maker == &net_cpu ? tdict_cpu() : t->place;
   return t->place.type == TDICT_DEVICE_CPU ||
          ok(tdict_stream_create(t->context, t->place, &t->stream, &err), "a stream");
@@ -383,7 +365,7 @@ int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "--help") == 0) return usage(stdout);
   if (!read_arguments(&t, argc, argv)) return usage(stderr);
   setvbuf(stdout, NULL, _IOLBF, 0); /* so that a reader sees each line at once */
-  bool good = parallel_begin(&t.part, &argc, &argv) && divide_rows(&t) && open_place(&t);
+  bool good = parallel_begin(&t.part, &argc, &argv) && parallel_divide_rows(&t.part, &t.rows) && open_place(&t);
   if (good) print_settings(&t);
   good = good && run(&t);
   if (t.context && t.stream.handle) tdict_stream_destroy(t.context, t.stream);

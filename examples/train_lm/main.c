@@ -174,7 +174,6 @@ static bool new_model(trainer *t) {
   if (!t->model || !t->part.kind) return t->model != NULL;
   const lm_arrays *arrays = t->maker->arrays(t->model);
   t->part.layout = &layout;
-  t->part.context = t->context;
   t->part.device = t->maker == &lm_cpu ? tdict_cpu() : t->place;
   return ok(parallel_connect(&t->part, arrays->parameters, arrays->gradients, &err), "--comm");
 }
@@ -379,25 +378,9 @@ static bool is_like_one(const trainer *given, const result *r) {
   return false;
 }
 
-/* The rows of a batch that this process trains on. */
-static bool divide_rows(trainer *t) {
-  const int64_t world = t->part.world;
-  if (t->rows % world == 0) {
-    t->rows /= world;
-    return true;
-  }
-  fprintf(stderr, "train_lm: %lld rows cannot be divided equally among %lld processes\n", (long long)t->rows,
-          (long long)world);
-  return false;
-}
-
 static bool open_place(trainer *t) {
-  tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
-  if (!ok(tdict_device_parse(t->device, &o.device, &err), "--device")) return false;
-  if (t->part.kind && strcmp(t->device, "cuda") == 0) o.device.index = (int32_t)t->part.local;
-  if (o.device.type == TDICT_DEVICE_SIM || o.device.type == TDICT_DEVICE_AUTO) o.sim = &sim;
-  tdict_status status = tdict_context_create(&o, &t->context, &err);
+  tdict_status status = parallel_open_context(&t->part, t->device, NULL, &err);
+  t->context = t->part.context;
   t->skipped = status == TDICT_ENODEVICE;
   if (!ok(status, "the context")) return false;
   t->place = tdict_context_device(t->context, NULL);
@@ -520,7 +503,7 @@ int main(int argc, char **argv) {
   result r = {0};
   if (argc == 2 && strcmp(argv[1], "--help") == 0) return usage(stdout);
   if (!read_arguments(&t, argc, argv)) return usage(stderr);
-  bool good = parallel_begin(&t.part, &argc, &argv) && divide_rows(&t) && open_place(&t);
+  bool good = parallel_begin(&t.part, &argc, &argv) && parallel_divide_rows(&t.part, &t.rows) && open_place(&t);
   if (good && t.like_one >= 0) good = (r.losses = calloc((size_t)t.steps, sizeof *r.losses)) != NULL;
   good = good && train(&t, &r);
   free(r.losses);

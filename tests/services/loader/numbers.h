@@ -156,6 +156,28 @@ static inline tdict_status create_loader_of(tdict_context *c, const tdict_datase
   if (status == TDICT_OK) status = tdict_loader_create(c, d, o, out, err);
   return status;
 }
+/* Lets each allocation fail while a loader is created and delivers two epochs. Each failure must be TDICT_ENOMEM. */
+static inline void expect_no_memory_in_two_epochs(const yard *y, const tdict_dataset_table *table,
+                                                  const tdict_loader_options *o) {
+  int64_t n = 0;
+  for (bool failed = true; failed; n++) {
+    tdict_loader *l = NULL;
+    tdict_error error = {0};
+    td_fail_alloc(n, false);
+    tdict_status status = create_loader_of(y->c, table, o, &l, &error);
+    for (int epoch = 0; status == TDICT_OK && epoch < 2; epoch++) {
+      tdict_tree *batch = NULL;
+      do {
+        td_release(batch);
+        status = tdict_loader_next(l, tdict_no_stream(), &batch, &error);
+      } while (status == TDICT_OK && batch);
+    }
+    failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    tdict_loader_destroy(l);
+  }
+  assert_true(n > 20);
+}
 static inline tdict_loader *open_loader(const yard *y, const tdict_dataset_table *table,
                                         const tdict_loader_options *o) {
   return td_made(loader, create_loader_of(y->c, table, o, &made, err));

@@ -408,21 +408,5 @@ CASE(loader_token_batches_need_memory) {
   o.num_workers = 0;
   o.shuffle = true;
   tdict_dataset_table set = documents_dataset(&d);
-  int64_t n = 0;
-  for (bool failed = true; failed; n++) {
-    scoped_loader l = NULL;
-    tdict_error error = {0};
-    td_fail_alloc(n, false);
-    tdict_status status = create_loader_of(y.c, &set, &o, &l, &error);
-    for (int epoch = 0; status == TDICT_OK && epoch < 2; epoch++) {
-      tdict_tree *batch = NULL;
-      do {
-        td_release(batch);
-        status = tdict_loader_next(l, tdict_no_stream(), &batch, &error);
-      } while (status == TDICT_OK && batch);
-    }
-    failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-  }
-  assert_true(n > 20);
+  expect_no_memory_in_two_epochs(&y, &set, &o);
 }
