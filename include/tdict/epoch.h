@@ -3,8 +3,8 @@
  * batch b to rank b % world_size, see docs/howto/samplers.md.
  *
  * A plan must depend only on the tdict_epoch_info and on data that does not change. All ranks and a resumed program
- * then plan the same epoch. A loader keeps one plan, which has 8 bytes for each sample of all ranks. The options and
- * arrays of the functions must outlive the loader.
+ * then plan the same epoch. A loader keeps one plan, and the last one while it makes another. A plan has 8 to 16
+ * bytes for each sample of all ranks. The options and arrays of the functions must outlive the loader.
  * Thread rule: a tdict_epoch belongs to the call of the function that plans it. */
 #ifndef TDICT_EPOCH_H
 #define TDICT_EPOCH_H
@@ -31,8 +31,9 @@ static inline tdict_epoch_info tdict_epoch_info_default(void) {
 }
 
 /** Plans an epoch: calls tdict_epoch_add() for each sample of all ranks together. Reports errors as the functions of a
- *  dataset do (tdict/dataset.h). One thread of a loader calls the function at a time. This is the program's thread in
- *  tdict_loader_create() and tdict_loader_set_state(), and a worker, if there is one, for later epochs. */
+ *  dataset do (tdict/dataset.h). Called on the program's thread in
+ *  tdict_loader_create() and tdict_loader_set_state(), else on a worker, if there is one. Only set_state may call it
+ *  while a worker calls it, too. */
 typedef tdict_status (*tdict_plan_epoch)(void *user, const tdict_epoch_info *info, tdict_epoch *epoch,
                                          tdict_error *err);
 /** @brief Adds a sample, which may already be in the epoch. After `batch_size` samples, a new batch begins.

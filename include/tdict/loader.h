@@ -47,7 +47,8 @@ typedef struct tdict_loader_options {
                               0 (default): two for each worker. No effect without workers */
   size_t prefetch_bytes; /**< no batch begins while prefetched batches have this many bytes or more; 0 (default): no
                               limit. A batch that is being made counts with the size of the last one */
-  bool drop_last;        /**< true: leaves out the last batch of an epoch if it has fewer than `batch_size` samples */
+  bool drop_last;        /**< true: leaves out the last batch of an epoch if it has fewer than `batch_size` samples and
+                              `plan_epoch` has not ended it */
   bool shuffle;          /**< true: random order by `seed`; false (default): by index. Not with `sampler` or a stream */
   uint64_t seed;         /**< of `shuffle`, and of tdict_sample_seed() */
   /** Gives the order of samples; retained. NULL (default): see `shuffle`. If `length_varies`, each epoch uses the
@@ -63,7 +64,8 @@ typedef struct tdict_loader_options {
   int32_t on_error;   /**< a tdict_on_error; default TDICT_ON_ERROR_FAIL */
   int64_t timeout_ns; /**< longest wait for a worker, and without a stream for the device; 0 (default): no limit */
   /** This process draws the samples at the positions rank, rank + world_size, and so on. All ranks draw the same
-   *  number. Default: rank 0, world_size 1. With a `sampler` or a stream, world_size must be 1. */
+   *  number. With `max_tokens` or `plan_epoch`, both hold for batches. Default: rank 0, world_size 1. With a `sampler`
+   *  or a stream, world_size must be 1. */
   int32_t rank, world_size;
   bool endless;      /**< true: tdict_loader_next() returns no NULL batch, but the first batch of the next epoch */
   bool narrow;       /**< true: integers and bools of batches of `collate` in ordinary memory travel in fewer bits */
@@ -182,7 +184,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *load
  *  If `length_varies`, `dataset_length` may differ from the current length. An epoch with a `batch` above 0 continues
  *  with `dataset_length` samples, which the dataset must have. With `plan_epoch`, another number of ranks may continue
  *  the epoch if it divides the number of batches that all ranks have taken.
- *  @param[in] state  from tdict_loader_get_state(). A program may change the fields `epoch` and `batch`.
+ *  @param[in] state  from tdict_loader_get_state(). A program may change the fields `epoch` and `batch`. If it changes
+ *                    `epoch`, it must also set `plan_hash` to 0.
  *  @return #TDICT_OK; #TDICT_EINVAL another version saved the state; the order of samples differs (the message says
  *          how); the epoch is negative or has fewer batches; or a sample is longer than `max_tokens`; errors of
  *          `plan_epoch`. */

@@ -1,7 +1,8 @@
 /* Declares conversions: during its copies, a transfer converts tensors to other dtypes.
  *
  * tdict_transfer_options.conversions is an array of conversions. The first one whose pattern matches a tensor is used.
- * The results are those of tdict_to_dtype(). Converted tensors are always copied, and consolidated trees leaf by leaf.
+ * Except for images, the results are those of tdict_to_dtype(). Converted tensors are always copied, and consolidated
+ * trees leaf by leaf.
  * Errors of the call, in addition to those of tdict/transfer.h:
  * - #TDICT_ENOTSUP: docs/elements.md has no conversion for the dtypes, or a kernel is needed but cannot run.
  * - #TDICT_EDTYPE: an unknown dtype.
@@ -31,7 +32,9 @@ typedef struct tdict_window {
  *  - #TDICT_EDTYPE: another dtype; `windows` has no integers.
  *  - #TDICT_ESHAPE: another shape, a window larger than the images, or not as many windows as images.
  *  - #TDICT_EINVAL: a window that is partly outside its image; an option that the message names.
- *  - #TDICT_EWRONGDEVICE: `windows` is on a device. #TDICT_ENOTSUP: from a device to the host, or a leaf in a file. */
+ *  - #TDICT_EWRONGDEVICE: `windows` is on a device.
+ *  - #TDICT_ENOTFOUND, #TDICT_ETYPE: `windows` names no tensor. #TDICT_EOVERFLOW: a position does not fit into int64.
+ *  - #TDICT_ENOTSUP: from a device to the host or to another device, a strided tensor on a device, a leaf in a file. */
 typedef struct tdict_image {
   size_t struct_size;
   int64_t height, width;         /**< of all windows; default 0: those of the images */
@@ -59,7 +62,7 @@ typedef struct tdict_conversion {
   double scale, offset;   /**< x * scale + offset, of integers and bools to floats of 16 to 64 bits; default 1 and 0.
                              One pair for the whole tensor, except with `image` */
   tdict_dtype wire_dtype; /**< on the link, even if it loses information. 0 (default): the narrower of both dtypes */
-  /** Not NULL: the tensors are images. Borrowed for the call, as what it points to. Default: NULL */
+  /** Not NULL: the tensors are images. It, and what it points to, must live as long as the conversion. Default: NULL */
   const tdict_image *image;
 } tdict_conversion;
 static inline tdict_conversion tdict_conversion_default(void) {

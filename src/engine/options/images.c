@@ -178,7 +178,7 @@ static void set_sizes(tdict_images *m, const tdict_image *image, const tdict_ten
   const int64_t shape[] = {(int64_t)m->channels, (int64_t)m->height, (int64_t)m->width, (int64_t)m->channels};
   memcpy(m->dims, t->dims, (size_t)outer * sizeof *m->dims);
   memcpy(m->dims + outer, m->channels_first ? shape : shape + 1, 3 * sizeof *m->dims);
-  m->like = (tdict_tensor){.dtype = t->dtype, .ndim = t->ndim, .numel = 1, .dims = m->dims};
+  m->like = (tdict_tensor){.dtype = t->dtype, .ndim = t->ndim, .numel = t->numel > 0, .dims = m->dims};
   for (int i = 0; i < t->ndim; i++) m->like.numel *= m->dims[i];
 }
 

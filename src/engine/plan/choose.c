@@ -121,7 +121,7 @@ static void shrink_for_kernels(const tdict_wire *wire, tdict_tuning_row *row) {
   enum { FIRST = 256 << 10, CHUNK = 1 << 20, SLOTS = 4 };
   if (!wire->uses_kernels || wire->packs || row->chunk_bytes <= CHUNK) return;
   row->chunk_bytes = CHUNK;
-  row->first_bytes = FIRST;
+  if (row->first_bytes > FIRST) row->first_bytes = FIRST;
   if (row->slots < SLOTS) row->slots = SLOTS;
 }
 

@@ -62,8 +62,10 @@ tdict_status tdict_epoch_call_program(tdict_epoch_plan *plan, tdict_division *di
     status = (tdict_status)why.status;
   }
   plan->indices = epoch.indices;
-  plan->hash = hash_plan(division, epoch.indices);
-  if (status == TDICT_OK) return TDICT_OK;
+  if (status == TDICT_OK) {
+    plan->hash = hash_plan(division, epoch.indices);
+    return TDICT_OK;
+  }
   tdict_fail_native(err, status, why.native, "loader: plan_epoch for epoch %lld: %.160s", (long long)plan->epoch,
                     why.message);
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;

@@ -44,7 +44,12 @@ static void sift_down(pool *heap, size_t count, size_t at) {
 TDICT_FLOAT_ENV_BODY static void draw_from_pools(pool *pools, size_t count, int64_t *items, int64_t num_samples,
                                                  uint64_t seed, tdict_epoch *epoch) {
   tdict_random random = tdict_random_from(seed);
-  for (size_t i = 0; i < count; i++) set_due(&pools[i], &random);
+  double largest = 0;
+  for (size_t i = 0; i < count; i++) largest = pools[i].weight > largest ? pools[i].weight : largest;
+  for (size_t i = 0; i < count; i++) {
+    pools[i].weight /= largest; /* a draw divided by a tiny weight would be infinite */
+    set_due(&pools[i], &random);
+  }
   for (size_t i = count; i > 0; i--) sift_down(pools, count, i - 1);
   for (int64_t i = 0; i < num_samples; i++) {
     pool *p = &pools[0];

@@ -221,7 +221,7 @@ void tdict_loader_seek(tdict_loader *l, tdict_batch_position to) {
   l->epoch_ended = false;
   l->next_to_begin = l->next_to_take = to;
   memset(&l->failure, 0, sizeof l->failure);
-  l->plan.epoch = -1; /* A plan that failed may succeed now. */
+  if (l->plan.failure.status != 0) l->plan.epoch = -1; /* a plan that failed may succeed now */
   l->is_paused = false;
   pthread_cond_broadcast(&l->can_begin);
 }
