@@ -66,6 +66,18 @@ GPU_CASE(split_and_gather_on_two_devices) {
   check_ways(&s, odd, 0, (const int64_t[]){101, 0}, (const int64_t[]){101, 0});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){16, 15});
 }
+/* The only part is the whole tree, with and without counts. */
+GPU_CASE(split_over_one_device) {
+  scoped_several s = several_open(1, TDICT_SIM_PEERS_ALL);
+  scoped_tree odd = rows_tree(101, NULL), grid = grid_tree(12, 31, NULL);
+  check_ways(&s, odd, 0, NULL, (const int64_t[]){101});
+  check_ways(&s, odd, 0, (const int64_t[]){101}, (const int64_t[]){101});
+  check_ways(&s, grid, 1, NULL, (const int64_t[]){31});
+  const tdict_spread wrong = tdict_spread_split(s.devices, 1, 5);
+  tdict_future *f = NULL;
+  td_fails(TDICT_EINVAL, "dim", tdict_to_devices_async(s.c, odd, &wrong, NULL, &f, err));
+}
+
 /* A batch of rows whose tensors have storages of their own. The transfers cut the rows of such a tree themselves. */
 static tdict_tree *separate_tree(int64_t rows, int64_t num_leaves, tdict_memory *memory) {
   tdict_tree *td = td_made(tree, tdict_create(1, &rows, &made, err));
