@@ -97,6 +97,51 @@ CASE(hpp_tree_holds_what_is_set) {
   assert_int_equal(freed, 1);
 }
 
+CASE(hpp_tree_sets_numbers) {
+  tdict::tree tree = tdict::tree::create({4});
+  tree.set("steps", std::size_t(7) << 40);
+  tree.set("rate", 0.5f);
+  tree.set("done", true);
+  tree.set("least", INT64_MIN);
+  tree.set("huge", 1e300);
+  tdict_value value;
+  td_ok(tdict_get_value(tree.raw(), "steps", -1, &value, err));
+  CHECK(value.kind == TDICT_VALUE_INTEGER && value.integer == int64_t(7) << 40);
+  td_ok(tdict_get_value(tree.raw(), "rate", -1, &value, err));
+  CHECK(value.kind == TDICT_VALUE_REAL && value.real == 0.5);
+  td_ok(tdict_get_value(tree.raw(), "done", -1, &value, err));
+  CHECK(value.kind == TDICT_VALUE_BOOL && value.integer == 1);
+  td_ok(tdict_get_value(tree.raw(), "least", -1, &value, err));
+  CHECK(value.kind == TDICT_VALUE_INTEGER && value.integer == INT64_MIN);
+  td_ok(tdict_get_value(tree.raw(), "huge", -1, &value, err));
+  CHECK(value.kind == TDICT_VALUE_REAL && value.real > 9e299);
+  check_throws(TDICT_EOVERFLOW, "steps", "greater than INT64_MAX", [&] { tree.set("steps", UINT64_MAX); });
+  td_ok(tdict_get_value(tree.raw(), "steps", -1, &value, err));
+  CHECK(value.integer == int64_t(7) << 40);
+}
+
+CASE(hpp_elements_are_written) {
+  tdict::tree tree = random_batch(5), before = tree.clone_deep(),
+              row = tree.index(TDICT_INDEX(TDICT_AT(9))).clone_deep();
+  row.fill(nullptr, 3);
+  row.fill("obs", 2.5);
+  tree.index_set(TDICT_INDEX(TDICT_AT(4)), row);
+  const float *now = tree.data<const float>("obs.state"), *old = before.data<const float>("obs.state");
+  for (int i = 0; i < ROWS * STATE; i++) CHECK(i / STATE == 4 ? now[i] == 2.5f : memcmp(now + i, old + i, 4) == 0);
+  for (int i = 0; i < ROWS; i++)
+    CHECK(tree["action"].data<int64_t>()[i] == (i == 4 ? 3 : before["action"].data<int64_t>()[i]));
+  check_throws(TDICT_ENOTFOUND, "none", "", [&] { tree["none"]; });
+  check_throws(TDICT_EOVERFLOW, "action", "", [&] { tree.fill("action", 1e30); });
+  std::FILE *file = std::tmpfile();
+  assert_non_null(file);
+  tree.print(file);
+  std::string text(static_cast<std::size_t>(std::ftell(file)), '\0');
+  std::rewind(file);
+  assert_int_equal(std::fread(&text[0], 1, text.size(), file), text.size());
+  assert_int_equal(std::fclose(file), 0);
+  CHECK(text.find("tree batch=[128]") == 0 && text.find("float32") != std::string::npos);
+}
+
 CASE(hpp_for_walks_the_entries) {
   tdict::tree tree = random_batch(1);
   std::string keys;

@@ -10,6 +10,7 @@
 #include "tdict/hpp/tensor.hpp"
 #include "tdict/index.h"
 #include "tdict/nontensor.h"
+#include "tdict/write.h"
 
 TDICT_HPP_BEGIN
 
@@ -87,6 +88,8 @@ public:
 
   /** Returns the tensor at a path, borrowed from the tree. */
   outcome<tensor_ref> get(const char *path) const { return call<tensor_ref>(tdict_get, raw_, path); }
+  /** Does the same: `batch["obs.state"]`. */
+  outcome<tensor_ref> operator[](const char *path) const { return get(path); }
   /** Returns the tree at a path, borrowed from the tree. */
   outcome<tree_ref> get_tree(const char *path) const { return call<tree_ref>(tdict_get_tree, raw_, path); }
   /** Returns the address of the first element of the tensor at a path, as tdict_data() does. If T is const, calls
@@ -108,6 +111,26 @@ public:
   outcome<void> set(const char *path, tree_ref child) const { return run(tdict_set_tree, raw_, path, child.raw()); }
   /** Sets the text at a path; see tdict/nontensor.h. */
   outcome<void> set(const char *path, const char *text) const { return run(tdict_set_text, raw_, path, text); }
+  /** Sets a number or a bool for the whole tree; see tdict/nontensor.h. Fails with #TDICT_EOVERFLOW if an integer is
+   *  greater than INT64_MAX. */
+  template <class T, class = typename std::enable_if<std::is_arithmetic<T>::value>::type>
+  outcome<void> set(const char *path, T number) const {
+    tdict_value value = tdict_value();
+    value.kind = std::is_floating_point<T>::value ? TDICT_VALUE_REAL : TDICT_VALUE_INTEGER;
+    if (std::is_same<T, bool>::value) value.kind = TDICT_VALUE_BOOL;
+    if (std::is_integral<T>::value) value.integer = static_cast<int64_t>(number);
+    value.real = static_cast<double>(number);
+    tdict_error err;
+    if (number > T() && value.integer < 0)
+      return detail::give(detail::fail(err, TDICT_EOVERFLOW, path, "set: the integer is greater than INT64_MAX"), err);
+    return run(tdict_set_values, raw_, path, &value, TDICT_WHOLE_TREE);
+  }
+  /** Writes a number to every element at and below a path. NULL: the whole tree; see tdict_fill(). */
+  outcome<void> fill(const char *path, double value) const { return run(tdict_fill, raw_, path, value, nullptr); }
+  /** Writes the elements that an index selects: `buffer.index_set(TDICT_INDEX(TDICT_AT(3)), row)`. */
+  outcome<void> index_set(const tdict_indices *index, tree_ref value) const {
+    return run(tdict_index_set, nullptr, raw_, index, value.raw(), nullptr);
+  }
   /** Removes the value at a path; see tdict_delete(). */
   outcome<void> remove(const char *path) const { return run(tdict_delete, raw_, path); }
 
@@ -121,6 +144,8 @@ public:
   outcome<tree> index(tdict_context *context, const tdict_indices *index, const tdict_run &run) const;
   /** Returns a new reference. */
   tree share() const;
+  /** Writes a line for each key; see tdict_print(). */
+  outcome<void> print(std::FILE *file = stdout) const { return run(tdict_print, raw_, file); }
   /** Returns the text of tdict_format(). */
   std::string format() const {
     std::string text(tdict_format(raw_, nullptr, 0), '\0');
