@@ -1,9 +1,9 @@
 """Draws bar charts of records as SVG. The same record always yields the same chart. Needs only the standard library."""
 import math
 
-COLOURS = {"tdict": "#1b6ca8", "driver": "#7f7f7f", "torch": "#d1495b", "tensordict": "#edae49", "jax": "#66a182",
+COLOURS = {"tdict": "#1b6ca8", "driver": "#7f7f7f", "torch": "#d1495b", "tensordict": "#edae49",
            "line": "#333333"}
-NAMES = {"tdict": "tdict", "driver": "plain driver calls", "torch": "PyTorch", "tensordict": "TensorDict", "jax": "JAX",
+NAMES = {"tdict": "tdict", "driver": "plain driver calls", "torch": "PyTorch", "tensordict": "TensorDict",
          "line": "pinned line"}
 FONT = 'font-family="Helvetica, Arial, sans-serif"'
 

@@ -9,13 +9,19 @@ import sys
 import threading
 import time
 
+import records
+
 TURN_SECONDS = 0.01  # the repetitions of a turn take about this long together, but there are at most --samples of them
 WARM, WARM_SECONDS = 4, 0.02  # limits on the number and total time of uncounted repetitions before a turn of a warm row
 PAUSED, PAUSED_SECONDS = 3, 0.06  # fewest repetitions in a turn of a "paused" row, unless they take longer than this
 # (longest wall time of one repetition in seconds, number of turns); contenders with longer repetitions get LEAST_TURNS
 TURNS = ((0.1, 11), (0.2, 7), (0.4, 5))
-LEAST_TURNS = 3      # total for both sittings
+LEAST_TURNS = 3
 LONG_SECONDS = 0.4   # if a repetition takes longer than this, the warm-up counts as a turn
+
+# replaces taskset; arguments: PROCESSORS PROGRAM ARGUMENTS...
+ON_FEW = ("import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); "
+          "os.execvp(sys.argv[2], sys.argv[2:])")
 
 
 class Failed(Exception):
@@ -103,6 +109,44 @@ class Team:
         close_all([self.library, *self.peers.values()])
 
 
+def start_team(options, command, names, cpus, place):
+    """Starts workers that may use `cpus` processors each, and sends them "hello". If possible, they use different
+    processors, so that they start in parallel."""
+    mine = sorted(os.sched_getaffinity(0))
+    if len(mine) < cpus:
+        return Failed(f"there are {len(mine)} processors here")
+
+    def start(number, name, what):
+        some = [str(mine[(number * cpus + i) % len(mine)]) for i in range(cpus)]
+        worker = Worker(name, [sys.executable, "-c", ON_FEW, ",".join(some), *what])
+        worker.send(op="hello", device=place)
+        return worker
+
+    library = start(0, records.LIBRARY, command + ["--bare"])
+    peers = {name: start(i + 1, name, peer_command(options, name)) for i, name in enumerate(names)}
+    return Team(f"{cpus} processors", library, peers)
+
+
+def few_processors_teams(options, command, names, wanted, place):
+    """Returns a dict that maps each number of processors to its team, or to a Failed if the team cannot be started."""
+    teams = {cpus: start_team(options, command, names, cpus, place) for cpus in wanted}
+    for cpus, team in teams.items():
+        if isinstance(team, Failed):
+            continue
+        for name, peer in list(team.peers.items()):
+            try:
+                peer.receive()
+            except Failed:
+                peer.close()
+                del team.peers[name]
+        try:
+            team.library.receive()
+        except Failed as failed:
+            team.close()
+            teams[cpus] = failed
+    return teams
+
+
 class Contender:
     """A worker that takes turns while a row is measured, and the fields of its "run" requests."""
 
@@ -124,14 +168,6 @@ class Contender:
             self.add_turn(seconds, cpu)
         return seconds, wall
 
-    def warm_up(self, worker):
-        """Warms up before a second sitting. `worker` may have been restarted since the first sitting."""
-        self.worker = worker
-        if self.most_turns == LEAST_TURNS:
-            self.first_run()
-        else:
-            self.run(1, WARM if self.warm else 0)
-
     def plan(self, wall, most, cache="warm"):
         """Chooses the repetitions per turn and the number of turns from `wall`, the time of one repetition."""
         if wall <= LONG_SECONDS:
@@ -142,9 +178,9 @@ class Contender:
         self.warm = min(WARM, int(WARM_SECONDS / wall)) if cache == "warm" else 0
         self.most_turns = next((turns for limit, turns in TURNS if wall <= limit), LEAST_TURNS)
 
-    def sit_down(self, sitting, sittings):
-        """Sets how many more turns the contender takes until the end of this sitting."""
-        self.owed = max(0, -(-self.most_turns * (sitting + 1) // sittings) - len(self.turns))
+    def sit_down(self):
+        """Sets how many more turns the contender takes in this row."""
+        self.owed = max(0, self.most_turns - len(self.turns))
 
     def has_turn(self, turn, turns):
         """Returns whether the contender runs in turn number `turn`. If it needs fewer than `turns` turns, they are

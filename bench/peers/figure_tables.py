@@ -26,8 +26,8 @@ LATENCY = {"latency/call returns, 1000 x 4 MB": "`tdict_to_device_async` of 1000
            **{f"cpus/{name}": name for name in ("250 x 4 MB on 1 processor", "250 x 4 MB on 2 processors")}}
 MODES = {LARGE: "default", "tensordict/blocking": "`TDICT_MODE_BLOCKING`", "tensordict/non-blocking": "`TDICT_MODE_NON_BLOCKING`",
          "tensordict/pin on the caller": "default, `num_threads` 0", "tensordict/pin on 4 threads": "default, `num_threads` 4"}
-PARTS = {"tensordict": "1000 x 4 MB", "synergies": "1000 x 4 MB", "d2h": "to the host",
-         "bandwidth": "one tensor", "non-blocking": "1000 x 4000 B"}  # what a scenario adds to the names of its rows
+PARTS = {"tensordict": "1000 x 4 MB", "synergies": "1000 x 4 MB", "d2h": "to the host", "bandwidth": "one tensor",
+         "non-blocking": "1000 x 4000 B", "threads": "", "batches": "", "latency": "", "cpus": ""}  # begin the names of rows
 LOADS = {"tdict": "tdict", "safetensors": "safetensors `load_file()`", "tensordict": "TensorDict `from_safetensors()`",
          "pin-loop": "a loop of `pin_memory().to(non_blocking=True)`"}
 HOST = "host, 512 of 8192 rows, 5 leaves: gather"
@@ -196,7 +196,7 @@ def behind(figures):
                          if side in row and verdict(row["tdict"], row[side]) == "behind"), reverse=True)
         if slower:
             scenario, name = key.split("/", 1)
-            name = f"{PARTS[scenario]}: {name}" if scenario in PARTS else name
+            name = f"{PARTS.get(scenario, scenario)}: {name}" if PARTS.get(scenario, 1) else name
             parts = ", ".join(f"{part:.{2 if part >= 1.02 else 3}f}" for part, _ in slower)
             rows.append((-slower[0][0], [name, ", ".join(who for _, who in slower), parts]))
     cells = [cells for _, cells in sorted(rows)]

@@ -89,16 +89,6 @@ def line_seconds(row):
     return middle(line) * total_bytes(row) / line["bytes"]
 
 
-def verdict(row, other):
-    """Returns "even" if the library and `other` differ by at most the larger spread, else "ahead" or "behind"."""
-    results = measured(row)
-    ours, theirs = results[LIBRARY], results[other]
-    apart = middle(theirs) - middle(ours)
-    if abs(apart) <= max(spread(ours), spread(theirs)):
-        return "even"
-    return "ahead" if apart > 0 else "behind"
-
-
 def ratios(row):
     """Returns a dict that maps each other result of the row, and the line, to a pair: the library's time divided by the
     time of this result, and the sum of both relative spreads."""
@@ -112,32 +102,3 @@ def ratios(row):
         relative = spread(ours) / middle(ours) + spread(result) / middle(result)
         found[who] = (middle(ours) / theirs, relative)
     return found
-
-
-def earlier(record, row):
-    """Returns the number of the run that measured the row, counted from 1, or None if it is the last run."""
-    return row["run"] + 1 if row["run"] + 1 < len(record["runs"]) else None
-
-
-def merge(records):
-    """Merges records of the same device. A row that several records have comes from the last that reached it."""
-    merged = None
-    for record in records:
-        if merged is None:
-            merged = dict(record, rows=list(record["rows"]), runs=list(record["runs"]))
-            continue
-        for word in ("device", "contenders", "simulated", "full"):
-            if merged[word] != record[word]:
-                raise Mistake(f"two records do not agree on {word}: {merged[word]} and {record[word]}")
-        base = len(merged["runs"])
-        merged["runs"] += record["runs"]
-        merged["date"] = record["date"]
-        places = {key(row): i for i, row in enumerate(merged["rows"])}
-        for row in record["rows"]:
-            row = dict(row, run=row["run"] + base)
-            place = places.get(key(row))
-            if place is None:
-                merged["rows"].append(row)
-            elif row["reached"] or not merged["rows"][place]["reached"]:
-                merged["rows"][place] = row
-    return merged

@@ -25,8 +25,6 @@ class TensorDictPeer(TorchPeer):
         ("h2d", "pinned"): {"blocking": ["non_blocking=False"], "non_blocking": ["default"],
                             "best": ["default", "non_blocking=False"]},
         ("pin", None): {"any": ["pin_memory", "pin_memory num_threads=4"]},
-        ("first", None): {"any": ["default", pin_name(0)]},
-        ("pin_first", None): {"any": ["pin_memory", "pin_memory, register"]},
         ("pin_h2d", None): {"blocking": ["pin_memory, non_blocking=False"], "non_blocking": ["pin_memory, default"]},
         ("d2h", "fresh"): {"any": ["non_blocking=False"]},
         ("d2h", "warm"): {"any": ["copy_", "copy_ non_blocking"]},

@@ -46,15 +46,12 @@ def release_memory(gpu):
 
 class TorchPeer(worker.Peer):
     name = "torch"
-    allocation_seconds = 0.0
     # maps (do, result or source) to the settings for each value of "calls"
     TABLE = {
         ("h2d", "pageable"): {"blocking": ["to"], "non_blocking": ["to non_blocking"],
                               "best": ["to", "to non_blocking", "pin_memory, to non_blocking"]},
         ("h2d", "pinned"): {"blocking": ["to"], "non_blocking": ["to non_blocking"], "best": ["to", "to non_blocking"]},
         ("pin", None): {"any": ["pin_memory"]},
-        ("first", None): {"any": ["to non_blocking", "pin_memory, to non_blocking"]},
-        ("pin_first", None): {"any": ["pin_memory", "pin_memory, register"]},
         ("pin_h2d", None): {"blocking": ["pin_memory, to"], "non_blocking": ["pin_memory, to non_blocking"]},
         ("d2h", "fresh"): {"any": ["to"]},
         ("d2h", "warm"): {"any": ["copy_", "copy_ non_blocking"]},
@@ -118,7 +115,7 @@ class TorchPeer(worker.Peer):
             self.measure_cycles()
 
     def finish_row(self):
-        self.on_device, self.targets, self.kept_result = [], [], None
+        self.on_device, self.targets = [], []
 
     def make_targets(self):
         many = 1 if worker.total_bytes(self.work) > 512 << 20 else len(self.sources)
@@ -184,8 +181,6 @@ class TorchPeer(worker.Peer):
         if do == "overlap":
             made = self.sources[0][0].to(self.device, non_blocking=True)
             made = [made]
-        elif do in ("first", "pin_first"):
-            made = self.kept_result
         else:
             made = self.transfer(setting, 0)
         self.wait()
@@ -312,31 +307,6 @@ class TorchPeer(worker.Peer):
         register(False)
         self.release()
         return max(times)
-
-    # Rows in which each repetition runs in a new process.
-    def sample_first(self, setting, tree):
-        if self.kept_result is None and self.gpu:
-            begin = clock()
-            block = torch.empty(worker.total_bytes(self.work), dtype=torch.uint8, device=self.device)
-            self.wait()
-            self.allocation_seconds = clock() - begin
-            del block
-        begin = clock()
-        made = self.transfer(setting, tree)
-        self.wait()
-        seconds = clock() - begin
-        self.keep(made)
-        return seconds
-
-    def sample_pin_first(self, setting, tree):
-        register(self.gpu and setting.endswith("register"))
-        begin = clock()
-        self.kept_result = self.transfer(setting, tree)
-        return clock() - begin
-
-    def more(self):
-        more = super().more()
-        return more and dict(more, allocation_seconds=self.allocation_seconds)
 
     def measure_cycles(self):
         """Sets self.cycles to the argument with which torch.cuda._sleep() takes kernel_seconds."""

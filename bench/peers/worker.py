@@ -5,11 +5,11 @@ Reads a JSON request from each line of standard input, and replies with a line o
     {"op": "hello", "device": D}          opens the device; returns name, versions and device
     {"op": "settings", "work": W}         returns the settings that this library documents for such a row
     {"op": "prepare", "work": W}          makes the sources
-    {"op": "verify", "setting": S}        runs the row once, and compares the result (or the row's kept result) with its
-                                          source; returns approximate seconds
+    {"op": "verify", "setting": S}        runs the row once, and compares the result with its source; returns
+                                          approximate seconds
     {"op": "run", "setting": S, "warm": K, "count": N}   returns the seconds of N repetitions after K uncounted ones, and
                                           the processor seconds of all threads during these N
-    {"op": "finish"}                      ends the row and returns further results; keeps the sources for the next row
+    {"op": "finish"}                      ends the row; keeps the sources for the next row
     {"op": "drop"}                        releases the kept sources
     {"op": "quit"}                        ends the program
 
@@ -25,7 +25,6 @@ import gc
 import json
 import os
 import resource
-import statistics
 import sys
 import time
 import traceback
@@ -58,15 +57,13 @@ def fill(words, number, block):
         numpy.bitwise_xor(block[:len(part)], mark, out=part)
 
 
-def checksum(words, kind=numpy.int64):
-    """Returns the sum of `words`, reinterpreted as integers of type `kind`. Overflow wraps around."""
-    return numpy.sum(words.view(kind), dtype=kind)
+def checksum(words):
+    """Returns the sum of `words`, reinterpreted as 64-bit integers. Overflow wraps around."""
+    return numpy.sum(words.view(numpy.int64), dtype=numpy.int64)
 
 
 class Peer:
     name = "none"
-    steady = 5  # number of repetitions after the first, in a "first" row
-    sum_kind = numpy.int64  # the type of the summed words and of the sum; leaf sizes are multiples of 8 bytes
 
     def __init__(self, device):
         self.device = device
@@ -76,7 +73,7 @@ class Peer:
         self.known_sums = {}  # maps the index of a source tree to the checksums of its leaves
         self.next_tree = 0
         self.evict = None
-        self.work = self.kept_result = self.first_setting = None
+        self.work = None
         self.threads = concurrent.futures.ThreadPoolExecutor(min(8, len(os.sched_getaffinity(0))))
         self.block = numpy.random.default_rng(12345).integers(0, 1 << 32, BLOCK_WORDS, numpy.uint32)
 
@@ -113,17 +110,6 @@ class Peer:
         raise NotImplementedError
 
     # Functions that all peers share.
-    def keep(self, made):
-        """Keeps the first result of a row, which is verified after the measurement."""
-        self.kept_result = made if self.kept_result is None else self.kept_result
-
-    def more(self):
-        """Returns a dict of further results at the end of a row, or None."""
-        if self.work["do"] != "first" or self.kept_result is None:
-            return None
-        times = [self.sample(self.first_setting, 0) for _ in range(self.steady + 1)]
-        return {"steady_seconds": statistics.median(times[1:])}
-
     def drop_sources(self):
         self.sources, self.words, self.kept, self.known_sums = [], [], None, {}
         gc.collect()
@@ -156,13 +142,11 @@ class Peer:
     def sums(self, tree=0):
         """Returns the checksum of each leaf of source tree `tree`. Computes them only once."""
         if tree not in self.known_sums:
-            found = self.side_by_side(lambda words: checksum(words, self.sum_kind), self.words[tree],
-                                      total_bytes(self.work))
-            self.known_sums[tree] = numpy.array(found, self.sum_kind)
+            self.known_sums[tree] = numpy.array(self.side_by_side(checksum, self.words[tree], total_bytes(self.work)))
         return self.known_sums[tree]
 
     def compare_sums(self, found):
-        wanted, arrived = self.sums(), numpy.array(found, self.sum_kind)
+        wanted, arrived = self.sums(), numpy.array(found, numpy.int64)
         if wanted.shape != arrived.shape:
             raise AssertionError(f"{len(arrived)} leaves arrived of {len(wanted)}")
         for i in numpy.flatnonzero(wanted != arrived):
@@ -204,7 +188,6 @@ class Peer:
             self.next_tree += 1
             if self.work["cache"] != "warm":
                 outside += self.settle(tree)
-            self.first_setting = setting
             seconds.append(self.sample(setting, tree))
         return seconds, cpu_seconds() - begin - outside
 
@@ -219,7 +202,6 @@ class Peer:
             self.make_sources(self.work)
             if self.work["cache"] == "cold":
                 self.empty_caches()  # allocates its memory now, not during a measurement
-            self.kept_result = None
             self.prepare_row()
             return {}
         if op == "verify":
@@ -230,9 +212,8 @@ class Peer:
             seconds, cpu = self.run(request["setting"], request["count"])
             return {"seconds": seconds, "cpu_seconds": cpu}
         if op in ("finish", "quit"):
-            more = self.more() if op == "finish" and self.work else None
             self.finish_row()
-            return {"more": more} if more else {}
+            return {}
         if op == "drop":
             self.finish_row()
             self.drop_sources()

@@ -1,6 +1,6 @@
-/* tdict-bench fresh: measures the first transfer and the first pinning of a process. bench/peers/compare starts a new
- * process for each repetition. `tdict-bench fresh` itself only opens a new context for each repetition. The job keeps
- * the first result until the end of the row, because it is verified after the measurement. Thread rule: one thread. */
+/* tdict-bench fresh: measures the first transfer and the first pinning of a context. Opens a new context for each
+ * repetition. The job keeps the first result until the end of the row, because it is verified after the measurement.
+ * Thread rule: one thread. */
 #include <stdlib.h>
 
 #include "rows.h"

@@ -50,8 +50,8 @@ typedef struct bench_row {
   int32_t worth;         /* priority: 1 is measured first, then 2, then 3; 0 means 2 */
   int64_t kernel_ns;     /* overlap: how long the kernel runs */
   int32_t trees;         /* number of source trees, which repetitions use in turn; 0: BENCH_TREES */
-  /* 0: all repetitions run in one process. Otherwise, bench/peers/compare runs this many repetitions, each in a new
-   * process. `verify` is then called after `sample` and checks the result that `sample` kept. */
+  /* 0: all repetitions use one context. Otherwise, each repetition opens a new one, and `verify` checks the result that
+   * the `sample` before it kept. bench/peers/compare leaves out such a row. */
   int32_t processes;
   bool no_driver; /* do not measure the driver: another row has the same driver loop, or it takes too long */
   int32_t cpus;   /* number of processors that the processes may use; 0: all */
