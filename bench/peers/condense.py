@@ -57,9 +57,25 @@ def load(record):
     return rows
 
 
+def own_copies(row):
+    """Returns figures of the program's own copies for each value of max_queued_bytes: "p50 8388608", and so on."""
+    found = {f"{key} alone": [short(row["alone"][key]), 0] for key in ("p50", "p99")}
+    for limit, turns in row["limits"].items():
+        found.update({f"{key} {limit}": of([turn[key] for turn in turns]) for key in ("p50", "p99", "transfer_seconds")})
+    if row["line_bytes"]:
+        found["line"] = [short(statistics.median(row["lines"]) * row["total_bytes"] / row["line_bytes"]), 0]
+    return found
+
+
 def device(record):
-    return {f"{row['row']}: {row['work']['work']}": {way: of_turns(result) for way, result in row["results"].items()}
-            for row in record["rows"] if row.get("results")}
+    rows = {}
+    for row in record["rows"]:
+        name = f"{row['row']}: {row['work']['work']}" if "work" in row else row["row"]
+        if row.get("limits"):
+            rows[name] = own_copies(row)
+        elif row.get("results"):
+            rows[name] = {way: of_turns(result) for way, result in row["results"].items()}
+    return rows
 
 
 def pinning(record):
@@ -91,25 +107,28 @@ def machine_text(record):
 
 def peers_of(record):
     """Returns a dict that maps the names of other libraries to their versions."""
-    names = {"torch": "PyTorch", "tensordict": "TensorDict", "numpy": "NumPy"}
+    names = {"torch": "PyTorch", "tensordict": "TensorDict", "numpy": "NumPy", "torchvision": "torchvision"}
     found = {}
     for versions in [*record.get("contenders", {}).values(), record.get("peers"), record.get("peer")]:
         versions = (versions or {}).get("versions", versions or {})
-        found.update({names[key]: str(value).split("+")[0] for key, value in versions.items() if key in names and value})
+        found.update({names[key]: str(value).split("+")[0] for key, value in versions.items() if key in names and str(value)[:1].isdigit()})
     return found
 
 
 def condense(folder, small):
-    """Returns the content of docs/figures/NAME.json. Raises Mistake if the records are simulated or of two versions."""
+    """Returns the content of docs/figures/NAME.json, and a list of the records that are missing, with reasons. Raises
+    Mistake if the records are simulated or of two versions."""
     about = json.loads((folder / "about.json").read_text())
     result = {"format": records.FORMAT, "commit": about["commit"], "date": about["date"], "version": None, "machine": None,
               "peers": {}, "records": {}}
+    missing = []
     for name, command in about["commands"].items():
         path = pathlib.Path(folder / f"{name}.json")
         if not path.exists():
-            raise Mistake(f"{path} is missing: `{command}` ended with {about['status'].get(name)}")
-        record = json.loads(path.read_text())
+            missing.append(f"{path} is missing: `{command}` ended with {about['status'].get(name)}")
+            continue
         try:
+            record = json.loads(path.read_text())
             rows = READERS[name](record)
             head = record[0] if isinstance(record, list) else record
             if head.get("simulated") and not small:
@@ -122,9 +141,9 @@ def condense(folder, small):
             if "device" in head or result["machine"] is None:
                 result["machine"] = machine_text(head)
             result["records"][name] = {"command": command, "rows": rows}
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise Mistake(f"{path}: no record: {type(error).__name__} {error}") from None
-    return result
+        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+            missing.append(f"{path}: no record: {type(error).__name__} {error}")
+    return result, missing
 
 
 def text_of(figures):

@@ -17,7 +17,7 @@ except ImportError:
     TensorDict = None
 
 SCALE, OFFSET = 0.0078125 * 1.1, -0.9  # the same values as in bench/program/device_moves.c
-RENEW_BYTES = 1 << 30                  # larger sources are filled once, not before each verification
+RENEW_BYTES = 1 << 28                  # larger sources are filled once, not before each verification
 
 
 class Returned:

@@ -52,7 +52,7 @@ class Figures:
             return "machine"
         one = self.machines[name]
         versions = [f"tdict {one['version']} (commit {one['commit']})",
-                    *(f"{peer} {version}" for peer, version in one["peers"].items() if peer != "NumPy")]
+                    *(f"{peer} {version}" for peer, version in one["peers"].items() if peer in ("PyTorch", "TensorDict"))]
         both = " and ".join([", ".join(versions[:-1]), versions[-1]] if len(versions) > 1 else versions)
         return f"{one['machine'].split(',')[0]}, measured on {one['date']} by `bench/peers/pages --measure` with {both}"
 

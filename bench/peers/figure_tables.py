@@ -25,7 +25,9 @@ LATENCY = {"latency/call returns, 1000 x 4 MB": "`tdict_to_device_async` of 1000
            "latency/own copies meanwhile, p99": "the program's own 51 KB copies during 4 GB, p99",
            **{f"cpus/{name}": name for name in ("250 x 4 MB on 1 processor", "250 x 4 MB on 2 processors")}}
 MODES = {LARGE: "default", "tensordict/blocking": "`TDICT_MODE_BLOCKING`", "tensordict/non-blocking": "`TDICT_MODE_NON_BLOCKING`",
-         "tensordict/pin on the caller": "default, `num_threads` 0", "tensordict/pin on 4 threads": "default, `num_threads` 4"}
+         "threads/1000 x 4 MB, num_threads 0": "default, `num_threads` 0",
+         "threads/1000 x 4 MB, num_threads 4": "default, `num_threads` 4"}
+THREADS = {"1000 x 4 MB": (4000, LARGE), "10 x 40 MB": (400, ""), "100 x 1 MB": (100, "batches/100 x 1 MB")}  # MB, default
 PARTS = {"tensordict": "1000 x 4 MB", "synergies": "1000 x 4 MB", "d2h": "to the host", "bandwidth": "one tensor",
          "non-blocking": "1000 x 4000 B", "threads": "", "batches": "", "latency": "", "cpus": ""}  # begin the names of rows
 LOADS = {"tdict": "tdict", "safetensors": "safetensors `load_file()`", "tensordict": "TensorDict `from_safetensors()`",
@@ -50,9 +52,17 @@ DEVICE = (  # row of the record, ways of tdict, ways of the peers, name in the t
     ("1000 leaves of 64 B a row: fill", "fill$", "", "fill, 1000 leaves of 64 B a row"),
     ("locked block, 1000 x 4000 B, pageable: transfer", "returns$", "returns$",
      "`tdict_to_device_async` of a locked tree returns, 1000 x 4000 B"),
-    ("locked block, 100000 x 4000 B, pageable: transfer", "returns$", "returns$",
-     "`tdict_to_device_async` of a locked tree returns, 100,000 x 4000 B"),
 )
+CONTAINER = {"container/build 1000 leaves": "build a tree of 1000 tensors", "container/get each of 1000": "get each of 1000 keys",
+             "container/walk 1000 leaves": "walk over 1000 tensors"}
+ROWS = (("index_get list", r"td\[idx\]$", "`tdict_index_get` with a list of 512 rows, 5 leaves of 8192 rows"),
+        ("index_get mask", r"td\[mask\]$", "the same with a mask"), ("index_set list", "= y", "`tdict_index_set` with the list"))
+IMAGES = {"tdict: to_device image": "tdict",
+          "torch.compile: whole, gather, normalize": "PyTorch with `torch.compile`: whole images, gather, normalize",
+          "torch: whole, gather, normalize": "PyTorch, the same without `torch.compile`",
+          "torchvision v2: whole, crop each": "torchvision (v2), each image cut on the device",
+          "torch: crop on the host, to, normalize": "PyTorch, cut on the host"}
+QUEUED = {"-1": "no limit", "0": "default: 12 MiB", **{str(size << 20): f"{size} MiB" for size in (10, 8, 6, 4, 2)}}
 COSTS = {**{name: name for name in ("create a tree, set each key, release", "get a key", "get a path of three keys", "walk",
                                     "stack, 5 tensors")},
          "clone, leaves in trees of 8": "shallow clone, leaves in trees of 8",
@@ -88,6 +98,8 @@ def verdict(ours, theirs):
 
 def table(heads, rows, left=1, words=0):
     """Returns a table whose first `left` and last `words` columns have text, and the others have numbers."""
+    if not rows:
+        return "This version was not measured.\n"
     rule = ["---"] * left + ["---:"] * (len(heads) - left - words) + ["---"] * words
     lines = ["| " + " | ".join(line).replace("|  |", "| |") + " |" for line in [heads, *rows]]
     return "\n".join([lines[0], "|" + "|".join(rule) + "|", *lines[1:]]).replace("|  |", "| |") + "\n"
@@ -213,7 +225,7 @@ def sizes(figures):
     names = {"in, pageable": "to the GPU, ordinary", "in, pinned": "to the GPU, pinned", "out, pageable": "to the host, new memory",
              "out, pinned": "to the host, pinned"}
     found = {size: {way: row for way in names if (row := figures.row("compare", f"bandwidth/{way}, {size}"))}
-             for size in ("4 KiB", "64 KiB", "1 MiB", "16 MiB", "256 MiB", "1 GiB")}
+             for size in ("4 KiB", "64 KiB", "1 MiB", "16 MiB", "256 MiB")}
     found = {size: rows for size, rows in found.items() if rows}
     ways = [way for way in names if any(way in rows for rows in found.values())]
     cells = [[size, *(milliseconds(rows[way]["tdict"]) if way in rows else "-" for way in ways)] for size, rows in found.items()]
@@ -241,11 +253,12 @@ def modes(figures):
 
 def threads(figures):
     """The rate for some values of num_threads."""
-    keys = {**{count: f"threads/1000 x 4 MB, num_threads {count}" for count in ("0", "1", "2", "4", "8")}, "default": LARGE}
-    found = {name: row for name, key in keys.items() if (row := figures.row("compare", key))}
-    rows = [[NAMES[side], *(three_digits(4 / row[side][0]) if side in row else "-" for row in found.values())]
-            for side in ("tdict", "tensordict")]
-    return table(["GB/s with `num_threads`", *found], rows)
+    counts, rows = ("0", "1", "2", "4", "8"), []
+    for name, (size, default) in THREADS.items():
+        found = [figures.row("compare", key) for key in (*(f"threads/{name}, num_threads {count}" for count in counts), default)]
+        rows += [[f"{name}, {NAMES[side]}", *(three_digits(size / 1e3 / row[side][0]) if side in row else "-" for row in found)]
+                 for side in ("tdict", "tensordict") if any(found[:-1])]
+    return table(["GB/s with `num_threads`", *counts, "default"], rows)
 
 
 def loads(figures):
@@ -279,10 +292,41 @@ def device(figures):
 
 
 def narrow(figures):
-    row = figures.row("device", "int64 ids, 4.3 GB: transfer")
+    key = next((key for key in figures.rows("device") if key.startswith("int64 ids, ")), "")
+    row, size = figures.row("device", key), re.sub(r".*, (\S+) GB.*", r"\1", key)
     names = {"tdict: to_device narrow": "with `narrow`", "tdict: to_device": "without"}
-    rows = [[name, readable(row[way]), three_digits(8e-9 * (64 << 23) / row[way][0])] for way, name in names.items() if way in row]
-    return table(["4.3 GB of int64 token ids below 50,257", "time", "GB/s of leaf bytes"], rows)
+    rows = [[name, readable(row[way]), three_digits(float(size) / row[way][0])] for way, name in names.items() if way in row]
+    return table([f"{size} GB of int64 token ids below 50,257", "time", "GB/s of leaf bytes"], rows)
+
+
+def own_copies(figures):
+    row, rows = figures.row("device", "own copies, pageable: own_copies"), []
+    if "p50 alone" in row:
+        rows = [["no transfer", readable(row["p50 alone"]), readable(row["p99 alone"]), "-"]]
+    for limit, name in QUEUED.items():
+        if f"p50 {limit}" in row:
+            part = f"{100 * row['line'][0] / row[f'transfer_seconds {limit}'][0]:.1f} %" if "line" in row else "-"
+            rows.append([name, readable(row[f"p50 {limit}"]), readable(row[f"p99 {limit}"]), part])
+    return table(["`max_queued_bytes`", "p50", "p99", "transfer, of the line"], rows)
+
+
+def images(figures):
+    sources = [figures.row("device", f"256 images of 256 x 256 x 3, cut to 224 x 224, {source}: images")
+               for source in ("pageable", "pinned")]
+    rows = [[name, *(readable(row[way]) if way in row else "-" for row in sources)] for way, name in IMAGES.items()
+            if any(way in row for row in sources)]
+    return table(["way", "from ordinary memory", "from pinned memory"], rows)
+
+
+def container(figures):
+    """Times of operations on the host, beside TensorDict."""
+    found = [(name, row.get("tdict"), row.get("tensordict")) for key, name in CONTAINER.items() if (row := figures.row("compare", key))]
+    for way, other, name in ROWS:
+        row = figures.row("device", HOST)
+        found.append((name, row.get(f"tdict: {way}"), best(row, "TensorDict:", other)[1]))
+    rows = [[name, readable(ours), readable(theirs), three_digits(theirs[0] / ours[0])] for name, ours, theirs in found
+            if ours and theirs]
+    return table(["operation", "tdict", "TensorDict", "TensorDict / tdict"], rows)
 
 
 def pinning(figures):
@@ -331,4 +375,5 @@ def small(figures):
 TABLES = {"first": first, "first-table": first_table, "start": start, "summary": summary, "behind": behind, "paused": paused, "sizes": sizes,
           "to-gpu": lambda figures: times_table(figures, TO_GPU), "pinned": lambda figures: times_table(figures, PINNED),
           "latency": latency, "modes": modes, "threads": threads, "loads": loads, "device": device, "narrow": narrow,
-          "pinning": pinning, "loader": loader, "costs": costs, "ways": ways, "small": small}
+          "pinning": pinning, "loader": loader, "costs": costs, "ways": ways, "small": small, "own-copies": own_copies,
+          "images": images, "container": container}

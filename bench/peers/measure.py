@@ -4,9 +4,11 @@ bench/peers/compare runs last and gets the time that is left, because it writes 
 words in capitals are replaced before it runs."""
 import datetime
 import json
+import os
 import pathlib
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,21 +17,24 @@ import records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILE_BYTES = 10 << 30  # free space that the folder of loaded files needs
-LAST = 25              # seconds that bench/peers/compare may need after its budget
+LAST = 20              # seconds that bench/peers/compare may need after its budget
+STOP = 5               # seconds that a command may need to end after an interrupt
 OUT = {"pinning": "--json", "costs": "--json"}  # the option for the record, if it is not --out
 HOST = ("costs",)      # counts instructions, needs valgrind; measured only if --only names it
+COMPARED = ("tensordict/(auto|blocking|non-blocking)$", "synergies/pin and copy, non", "batches/(?!.*cold|1000 x 4000 B, paused)",
+            "d2h/(4 GB|10.9 MB of 7 leaves, fresh)", "non-blocking/best", "latency/(call|own copies m)", "cpus/", "container/",
+            "bandwidth/(?!.*1 GiB)", "threads/(?!1000 x 4000)")  # the rows of bench/peers/compare that pages show
 MEASUREMENTS = {       # limit in seconds, command
-    "load": (85, "bench/peers/compare-load --program PROGRAM --folders FOLDER --works even --alone '' --rounds 1 --repeat 5 "
-                 "--peers safetensors,tensordict,pin-loop --budget-seconds 70"),
-    "loader": (115, "bench/peers/compare-loader --program PROGRAM --works samples,tokens --workers 0,8 --rounds 3 "
-                    "--seconds 0.7 --trial 0.3"),
-    "device": (90, "bench/peers/compare-device --program PROGRAM --turns 5 --budget-seconds 60 "
-                   "--match '^[abcei]|^f locked block, 1000 x 4000 B, pageable'"),
+    "load": (80, "bench/peers/compare-load --program PROGRAM --folders FOLDER --works even --alone '' --rounds 1 --repeat 5 "
+                 "--peers safetensors,tensordict,pin-loop --budget-seconds 65"),
+    "loader": (90, "bench/peers/compare-loader --program PROGRAM --works samples,tokens --workers 0,8 --rounds 3 "
+                   "--seconds 0.7 --trial 0.3"),
+    "device": (185, "bench/peers/compare-device --program PROGRAM --turns 5 --budget-seconds 140 "
+                    "--match '^[abceij]|^f locked block, 1000 x 4000 B, pageable|^g own copies, pageable'"),
     "pinning": (35, "bench/costs/pinning --program PROGRAM --repeat 5 --budget-seconds 25"),
     "costs": (120, "scripts/costs BUILD"),
-    "compare": (290, "bench/peers/compare --program PROGRAM --peers torch,tensordict --turns 7 --budget-seconds LEFT --match "
-                     "'^(tensordict|synergies/pin|batches|d2h|non-blocking/best|latency/(call|own copies m)|bandwidth|cpus"
-                     "|threads/(1000 x 4 MB|.* [012]$))'"),
+    "compare": (330, "bench/peers/compare --program PROGRAM --peers torch,tensordict --turns 5 --budget-seconds LEFT "
+                     f"--match '^({'|'.join(COMPARED)})'"),
 }
 
 
@@ -42,12 +47,17 @@ def folder():
 
 
 def run_one(command, limit, log):
-    """Runs a command and appends its output to a file. Returns the exit status, or None if it was stopped at the limit."""
+    """Runs a command and appends its output to a file. Returns the exit status, or None if it was killed."""
     with open(log, "a", encoding="utf-8") as file:
-        try:
-            return subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, timeout=max(1, limit)).returncode
-        except subprocess.TimeoutExpired:
-            return None
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+        for word in (signal.SIGINT, signal.SIGKILL):  # after an interrupt, a command removes its files
+            try:
+                return process.wait(max(1, limit))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, word)
+                limit = STOP
+        process.wait()
+        return None
 
 
 def commit_of(options):
@@ -71,7 +81,7 @@ def run(options):
     shown = {"PROGRAM": "tdict-bench", "BUILD": "build/release"}
     for name in chosen:
         limit, text = MEASUREMENTS[name]
-        limit = min(limit, options.seconds - (time.monotonic() - start) - 5)
+        limit = min(limit, options.seconds - (time.monotonic() - start) - STOP)
         words["LEFT"] = str(int(limit - LAST))
         parts = shlex.split(text)
         about["commands"][name] = " ".join(shlex.quote(shown.get(part, words.get(part, part))) for part in parts)

@@ -1,10 +1,16 @@
-"""Tests condense.py and figure_pages.py with made-up records. Prints OK at the end of a good run."""
+"""Tests bench/peers/pages with made-up records and commands. Prints OK at the end of a good run."""
 import json
+import re
+import shlex
+import sys
+import time
 import unittest
 
 import compare_test
 import condense
 import figure_pages
+import figure_tables
+import measure
 
 PAGE = "# A page\n\nRows.[^one]\n\n<!-- figures: summary -->\n<!-- end -->\n\n<!-- figures: note -->\n<!-- end -->\n"
 
@@ -17,7 +23,7 @@ class Pages(compare_test.Case):
                  "status": {"compare": 0}}
         (self.folder / "compare.json").write_text(json.dumps(record))
         (self.folder / "about.json").write_text(json.dumps(about))
-        text = condense.text_of(condense.condense(self.folder, False))
+        text = condense.text_of(condense.condense(self.folder, False)[0])
         (self.folder / f"docs/figures/{name}.json").write_text(text)
 
     def setUp(self):
@@ -62,6 +68,58 @@ class Pages(compare_test.Case):
         self.page.write_text(PAGE.replace("summary", "absent"))
         with self.assertRaisesRegex(condense.Mistake, "README.md: there is no table absent"):
             figure_pages.write(self.folder)
+
+    def test_records_that_are_missing_are_said(self):
+        about = json.loads((self.folder / "about.json").read_text())
+        about["commands"].update(load="bench/peers/compare-load --out x", device="bench/peers/compare-device --out x")
+        (self.folder / "about.json").write_text(json.dumps(about))
+        (self.folder / "device.json").write_text("{")
+        figures, missing = condense.condense(self.folder, False)
+        self.assertEqual(list(figures["records"]), ["compare"])
+        self.assertRegex("\n".join(missing), r"load.json is missing: `bench.*\n.*device.json: no record: JSONDecodeError")
+
+    def test_own_copies_have_a_row_for_each_limit(self):
+        turns = [{"p50": 1e-4, "p99": 2e-4, "transfer_seconds": 0.1}] * 3
+        row = {"row": "own copies, pageable", "work": {"work": "own_copies"}, "alone": {"p50": 1e-5, "p99": 2e-5},
+               "limits": {"-1": turns, "8388608": turns}, "lines": [0.02] * 3, "line_bytes": 1 << 30, "total_bytes": 4 << 30}
+        figures = figure_pages.Figures(self.folder)
+        figures.machines["one"]["records"]["device"] = {"rows": condense.device({"rows": [row]})}
+        text = figure_tables.own_copies(figures)
+        self.assertIn("| no transfer | 10 us | 20 us | - |", text)
+        self.assertIn("| 8 MiB | 100 us | 200 us | 80.0 % |", text)
+        self.assertNotIn("default", text)
+
+
+class Asked(dict):
+    """Stands for figure_pages.Figures without rows, and keeps the names of the rows of bench/peers/compare that tables ask for."""
+    mark = about = str
+
+    def row(self, record, key):
+        self[record, key] = 1
+        return {}
+
+    def rows(self, _):
+        return {}
+
+
+class Measure(compare_test.Case):
+    def test_all_rows_that_pages_show_are_measured(self):
+        asked = Asked()
+        for table in figure_tables.TABLES.values():
+            table(asked)
+        keys = [key for record, key in asked if record == "compare" and key]
+        self.assertGreater(len(keys), 40)
+        words = shlex.split(measure.MEASUREMENTS["compare"][1])
+        match = words[words.index("--match") + 1]
+        self.assertEqual([key for key in keys if not re.search(match, key)], [])
+
+    def test_a_command_that_takes_too_long_is_stopped(self):
+        log, begin = self.folder / "log.txt", time.monotonic()
+        late = "import time\ntry: time.sleep(60)\nfinally: print('ended')"
+        self.assertNotEqual(measure.run_one([sys.executable, "-c", late], 3, log), 0)
+        self.assertEqual(measure.run_one([sys.executable, "-c", "print('fast')"], 9, log), 0)
+        self.assertRegex(log.read_text(), r"(?s)ended.*fast")
+        self.assertLess(time.monotonic() - begin, 50)
 
 
 if __name__ == "__main__":
