@@ -33,7 +33,7 @@ MEASUREMENTS = {       # limit in seconds, command
                     "--match '^[abceij]|^f locked block, 1000 x 4000 B, pageable|^g own copies, pageable'"),
     "pinning": (35, "bench/costs/pinning --program PROGRAM --repeat 5 --budget-seconds 25"),
     "costs": (120, "scripts/costs BUILD"),
-    "compare": (330, "bench/peers/compare --program PROGRAM --peers torch,tensordict --turns 5 --budget-seconds LEFT "
+    "compare": (330, "bench/peers/compare --program PROGRAM --peers torch,tensordict --turns 7 --budget-seconds LEFT "
                      f"--match '^({'|'.join(COMPARED)})'"),
 }
 
