@@ -168,11 +168,12 @@ tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, td
   return tdict_options_write(out, &s, sizeof s, "loader state", err);
 }
 
-/* Checks the batch of a state. If epochs have plans, first plans the epoch of the state. */
+/* Checks the batch of a state. If epochs have plans, first plans the epoch of the state, except if
+ * tdict_loader_begin_epoch() will begin it with another length. */
 static tdict_status plan_saved_batches(const tdict_loader *l, tdict_loader_state *s, tdict_loader_epoch *epoch,
                                        tdict_epoch_plan *plan, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  if (tdict_loader_has_plans(l)) {
+  if (tdict_loader_has_plans(l) && !(l->table->length_varies && s->batch == 0)) {
     status = tdict_epoch_plan_make(plan, l, epoch->sampler, s->epoch);
     if (status != TDICT_OK && err) *err = plan->failure;
     if (status != TDICT_OK) return status;

@@ -14,6 +14,7 @@ typedef struct documents {
   pthread_mutex_t gate; /* locked by a test: sample_length waits here if `waits` is set */
   atomic_bool waits, at_gate;
   atomic_int asked;
+  _Atomic(int64_t) num_wrong; /* number of calls of sample_length for documents that do not exist */
 } documents;
 
 static inline documents documents_of(uint64_t seed) {
@@ -29,6 +30,7 @@ static inline int64_t documents_length(void *self) { return ((documents *)self)-
 static inline int64_t documents_sample_length(void *self, int64_t index) {
   documents *d = self;
   atomic_fetch_add(&d->asked, 1);
+  if (index >= d->count) atomic_fetch_add(&d->num_wrong, 1);
   if (atomic_load(&d->waits)) {
     atomic_store(&d->at_gate, true);
     pthread_mutex_lock(&d->gate);

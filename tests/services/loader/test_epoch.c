@@ -11,7 +11,8 @@ typedef struct planner {
   bool is_cut;                  /* true: ends batches at random places */
   _Atomic(tdict_status) status; /* what the function returns */
   atomic_int calls;
-  pthread_mutex_t gate; /* held by a test: the function waits here, if `waits` is set */
+  _Atomic(int64_t) num_indices; /* of the last call */
+  pthread_mutex_t gate;         /* held by a test: the function waits here, if `waits` is set */
   atomic_bool waits, at_gate;
 } planner;
 
@@ -22,6 +23,7 @@ static planner planner_of(int64_t num_samples) {
 static tdict_status plan(void *user, const tdict_epoch_info *info, tdict_epoch *epoch, tdict_error *err) {
   planner *p = user;
   atomic_fetch_add(&p->calls, 1);
+  atomic_store(&p->num_indices, info->num_indices);
   if (atomic_load(&p->waits)) {
     atomic_store(&p->at_gate, true);
     pthread_mutex_lock(&p->gate);
@@ -441,6 +443,32 @@ CASE(epoch_plan_follows_the_length) {
     td_ok(tdict_loader_set_state(l, &state, err)); /* the epoch keeps the length that it began with */
     atomic_store(&p.data.length, state.dataset_length - 1);
     td_fails(TDICT_EINVAL, "the epoch has 32 samples", tdict_loader_set_state(l, &state, err));
+  }
+}
+
+/* A state at the beginning of an epoch has the length of the epoch before. The new epoch has the current length, so
+ * nothing is planned for the old one. */
+CASE(epoch_plan_of_a_new_epoch_ignores_the_saved_length) {
+  scoped_yard y = open_yard();
+  for (int32_t workers = 0; workers < 3; workers += 2) {
+    planner p = planner_of(30);
+    tdict_dataset_table table = tickets_dataset(&p.data);
+    table.length_varies = true;
+    const tdict_loader_options o = options_of(&p, workers);
+    scoped_loader l = open_loader(&y, &table, &o);
+    ticket_epoch e;
+    take_ticket_epoch(l, &e);
+    const tdict_loader_state state = state_of(l);
+    assert_true(state.dataset_length == LENGTH && state.epoch == 1 && state.batch == 0);
+    for (int64_t length = 10; length <= 80; length += 70) {
+      const int calls = atomic_load(&p.calls);
+      atomic_store(&p.data.length, length);
+      td_ok(tdict_loader_set_state(l, &state, err));
+      take_ticket_epoch(l, &e);
+      assert_int_equal(atomic_load(&p.num_indices), length);
+      assert_int_equal(atomic_load(&p.calls), calls + 1);
+      assert_int_equal(e.begins[e.num_batches], 30);
+    }
   }
 }
 

@@ -397,6 +397,12 @@ CASE(loader_token_batches_follow_the_length) {
     td_ok(tdict_loader_set_state(l, &s, err));
     assert_int_equal(take_ids(&y, l, ids), count);
     assert_memory_equal(ids, first, (size_t)count * sizeof *ids);
+    /* Sets a state at the beginning of an epoch after the dataset has become shorter. */
+    s.batch = 0;
+    d.count = 20;
+    td_ok(tdict_loader_set_state(l, &s, err));
+    check_epoch(&y, l, &d, divide_epoch(&d, s.epoch, &o));
+    assert_int_equal(atomic_load(&d.num_wrong), 0);
   }
 }
 
