@@ -92,7 +92,7 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
   l->prefetched_bytes -= out->bytes;
 
   /* Advance to the next position. After a stream has ended, restart the workers in the next epoch. If an epoch could
-   * not be planned, let the workers plan it again. */
+   * not be planned, stay at its beginning. With CONTINUE, let the workers plan it again. */
   bool has_last_samples = out->ends_epoch && out->count > 0;
   if (tdict_loader_has_plans(l) && !out->has_no_plan) {
     l->epoch.num_batches = out->epoch_batches;
@@ -100,10 +100,10 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
   }
   if (tdict_loader_is_stream(l) && out->ends_epoch && !has_last_samples)
     tdict_loader_seek(l, (tdict_batch_position){out->position.epoch + 1, 0});
-  else if (out->has_no_plan)
-    tdict_loader_seek(l, out->position);
-  else
+  else if (!out->has_no_plan)
     l->next_to_take = tdict_loader_next_position(out->epoch_batches, out->position);
+  else if (l->options.on_error == TDICT_ON_ERROR_CONTINUE)
+    tdict_loader_seek(l, out->position);
 
   /* Add the end of the epoch. */
   if (has_last_samples) {

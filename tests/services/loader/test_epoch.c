@@ -354,6 +354,34 @@ CASE(epoch_plan_that_fails_loses_nothing) {
     }
 }
 
+/* With on_error FAIL, workers do not plan the epoch again before the program says so. Each round gives a worker the
+ * time in which tdict_loader_next() reports the error. */
+CASE(epoch_plan_that_fails_is_called_once) {
+  enum { ROUNDS = 200 };
+  scoped_yard y = open_yard();
+  for (int32_t workers = 0; workers < 4; workers++) {
+    planner p = planner_of(20);
+    tdict_loader_options o = options_of(&p, workers);
+    o.prefetch = 1;
+    if (workers == 3) o.on_error = TDICT_ON_ERROR_SKIP_BATCH;
+    scoped_loader l = open_planned(&y, &p, &o);
+    tdict_tree *batch = NULL;
+    tdict_loader_state state = state_of(l);
+    state.batch = tdict_loader_length(l); /* the next call ends the epoch */
+    for (int round = 0; round < ROUNDS; round++) {
+      p.status = TDICT_OK;
+      td_ok(tdict_loader_set_state(l, &state, err));
+      p.status = TDICT_EIO;
+      const int calls = atomic_load(&p.calls);
+      assert_int_equal(take_tickets(l, NULL, 0), -1);
+      for (int i = 0; i < 2; i++)
+        td_fails(TDICT_EIO, "the labels are gone", tdict_loader_next(l, tdict_no_stream(), &batch, err));
+      td_rest();
+      assert_int_equal(atomic_load(&p.calls), calls + 1);
+    }
+  }
+}
+
 /* With on_error CONTINUE, each call plans the epoch again, until that succeeds. */
 CASE(epoch_plan_that_fails_is_made_again) {
   scoped_yard y = open_yard();
