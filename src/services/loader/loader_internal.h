@@ -131,7 +131,7 @@ struct tdict_loader {
   size_t last_batch_bytes; /* size of the batch that was completed last */
   int32_t num_busy, num_ready;
   bool is_stopping; /* true: workers must return */
-  bool is_paused;   /* true: tdict_loader_seek() is running, so workers must not begin a batch */
+  bool is_paused;   /* true: tdict_loader_seek() runs, or tdict_loader_set_state() plans, so no batch or plan begins */
   bool is_planning; /* true: a plan is being made without the lock, so no batch begins */
   /* true: a stream has ended or an epoch could not be planned, so no batch begins until the consumer has taken the slot
    * that says so */
@@ -219,8 +219,8 @@ bool tdict_loader_plan_next(tdict_loader *loader);
  * function releases the lock while fetching. Adds the time from `since_ns` to the fetch to the idle time. */
 void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
 /* Ends the batch or plan that a function of the program has left by a C++ exception or a jump, so that the batch fails
- * and no call waits for it. Only a loader without workers can have such a batch. Call on the consumer's thread, at the
- * begin of a call, with the lock. */
+ * and no call waits for it. Only a loader without workers can have such a batch. Also ends a pause that a function left
+ * in this way. Call on the consumer's thread, at the begin of a call, with the lock. */
 void tdict_loader_end_abandoned(tdict_loader *loader);
 /* Waits until no worker is busy, drops all prefetched batches and continues at position `to`. The caller holds the
  * lock. The function releases the lock while waiting. */

@@ -3,6 +3,7 @@
  * names the difference. The functions own no data. Thread rule: thread-safe. */
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "core/base/thread.h"
 #include "services/loader/loader_internal.h"
 #include "services/loader/sampler.h"
 
@@ -168,13 +169,30 @@ tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, td
   return tdict_options_write(out, &s, sizeof s, "loader state", err);
 }
 
+/* Makes the plan of a state's epoch. Until then, workers begin nothing, so that the program does not plan two epochs
+ * at the same time. */
+static tdict_status make_plan_alone(tdict_loader *l, const tdict_sampler *sampler, int64_t epoch,
+                                    tdict_epoch_plan *plan) {
+  pthread_mutex_lock(&l->lock);
+  tdict_loader_end_abandoned(l);
+  l->is_paused = true;
+  while (l->is_planning) tdict_cond_wait(&l->batch_done, &l->lock);
+  pthread_mutex_unlock(&l->lock);
+  const tdict_status status = tdict_epoch_plan_make(plan, l, sampler, epoch);
+  pthread_mutex_lock(&l->lock);
+  l->is_paused = false;
+  pthread_cond_broadcast(&l->can_begin);
+  pthread_mutex_unlock(&l->lock);
+  return status;
+}
+
 /* Checks the batch of a state. If epochs have plans, first plans the epoch of the state, except if
  * tdict_loader_begin_epoch() will begin it with another length. */
-static tdict_status plan_saved_batches(const tdict_loader *l, tdict_loader_state *s, tdict_loader_epoch *epoch,
+static tdict_status plan_saved_batches(tdict_loader *l, tdict_loader_state *s, tdict_loader_epoch *epoch,
                                        tdict_epoch_plan *plan, tdict_error *err) {
   tdict_status status = TDICT_OK;
   if (tdict_loader_has_plans(l) && !(l->table->length_varies && s->batch == 0)) {
-    status = tdict_epoch_plan_make(plan, l, epoch->sampler, s->epoch);
+    status = make_plan_alone(l, epoch->sampler, s->epoch, plan);
     if (status != TDICT_OK && err) *err = plan->failure;
     if (status != TDICT_OK) return status;
     epoch->num_batches = plan->num_batches;

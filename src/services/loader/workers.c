@@ -149,6 +149,10 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
 }
 
 void tdict_loader_end_abandoned(tdict_loader *l) {
+  if (l->is_paused) {
+    l->is_paused = false;
+    pthread_cond_broadcast(&l->can_begin);
+  }
   if (l->options.num_workers > 0) return;
   l->is_planning = false;
   for (int32_t i = 0; i < l->depth; i++) {

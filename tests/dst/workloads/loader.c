@@ -40,7 +40,7 @@ typedef struct stage {
   size_t num_bytes;
   look_on_stream looks[NUM_STEPS];
   int num_looks;
-  _Atomic(int) num_released, num_running;
+  _Atomic(int) num_released, num_running, num_planning;
 } stage;
 
 /* ---- the dataset ---- */
@@ -98,6 +98,7 @@ static tdict_status plan_epoch(void *user, const tdict_epoch_info *info, tdict_e
   stage *s = user;
   (void)err;
   atomic_fetch_add(&s->num_running, 1);
+  if (atomic_fetch_add(&s->num_planning, 1) > 0) dst_fail("two threads plan epochs at the same time");
   if (s->delay_us && dst_roll(2) == 0) usleep((useconds_t)dst_roll(s->delay_us));
   for (int64_t i = 0, batch = 1; i < info->num_indices; i++) {
     if (i == begin_of(s, batch)) {
@@ -107,6 +108,7 @@ static tdict_status plan_epoch(void *user, const tdict_epoch_info *info, tdict_e
     tdict_epoch_add(epoch, tdict_sampler_get(s->order, info->epoch, i));
   }
   tdict_epoch_end_batch(epoch);
+  atomic_fetch_sub(&s->num_planning, 1);
   atomic_fetch_sub(&s->num_running, 1);
   return TDICT_OK;
 }

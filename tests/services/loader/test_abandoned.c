@@ -1,5 +1,5 @@
-/* Tests that a loader without workers survives a callback that leaves with longjmp(): the batch fails, no call hangs,
- * and later batches are correct. Only the main thread runs. */
+/* Tests that a loader survives a callback that leaves with longjmp() on the program's thread: the batch fails, no call
+ * hangs, and later batches are correct. */
 
 #include "numbers.h"
 
@@ -131,4 +131,46 @@ CASE(loader_continues_after_an_abandoned_batch) {
   td_fails(TDICT_EHOOK, "batch 1", tdict_loader_next(l, tdict_no_stream(), &batch, err));
   assert_int_equal(read_epoch(&y, l, ids, 12), 4);
   assert_int_equal(ids[0], 8);
+}
+
+static pthread_t program;
+static tdict_status plan_on_threads(void *user, const tdict_epoch_info *info, tdict_epoch *epoch, tdict_error *err) {
+  (void)user, (void)err;
+  for (int64_t i = 0; i < info->num_indices; i++) tdict_epoch_add(epoch, i);
+  if (pthread_equal(pthread_self(), program)) leave(PLAN_EPOCH);
+  return TDICT_OK;
+}
+static bool state_was_left(tdict_loader *l, const tdict_loader_state *state) {
+  if (setjmp(back)) return true;
+  td_ok(tdict_loader_set_state(l, state, err));
+  return false;
+}
+
+/* Only tdict_loader_set_state() plans on the thread of the program if there are workers. */
+CASE(loader_survives_a_state_whose_plan_does_not_return) {
+  scoped_yard y = open_yard();
+  alarm(20); /* ends the program if a call waits forever */
+  program = pthread_self();
+  for (int call = NEXT; call < CALLS; call++) {
+    int64_t ids[12];
+    numbers n = numbers_of(12);
+    tdict_dataset_table d = dataset_of(&n);
+    give_fields(&d);
+    d.fetch = fetch;
+    left_at = PLAN_EPOCH;
+    calls_until_jump = -1;
+    tdict_loader *l = open_loader(
+        &y, &d, td_options(tdict_loader_options, num_workers = 2, batch_size = 4, plan_epoch = plan_on_threads));
+    const tdict_loader_state start = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
+    if (!SANITIZED) { /* the jump leaks the list of batches */
+      calls_until_jump = 0;
+      assert_true(state_was_left(l, &start));
+    }
+    if (call == RESTART) td_ok(tdict_loader_restart(l, err));
+    if (call == SET_STATE) td_ok(tdict_loader_set_state(l, &start, err));
+    for (int epoch = 0; epoch < 3 && call != DESTROY; epoch++) assert_int_equal(read_epoch(&y, l, ids, 12), 12);
+    tdict_loader_destroy(l);
+    assert_int_equal(n.released, 1);
+  }
+  alarm(0);
 }

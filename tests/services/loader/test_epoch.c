@@ -14,6 +14,7 @@ typedef struct planner {
   _Atomic(int64_t) num_indices; /* of the last call */
   pthread_mutex_t gate;         /* held by a test: the function waits here, if `waits` is set */
   atomic_bool waits, at_gate;
+  atomic_int running, overlaps; /* calls that run now; calls that began while another one ran */
 } planner;
 
 static planner planner_of(int64_t num_samples) {
@@ -23,6 +24,7 @@ static planner planner_of(int64_t num_samples) {
 static tdict_status plan(void *user, const tdict_epoch_info *info, tdict_epoch *epoch, tdict_error *err) {
   planner *p = user;
   atomic_fetch_add(&p->calls, 1);
+  if (atomic_fetch_add(&p->running, 1) > 0) atomic_fetch_add(&p->overlaps, 1);
   atomic_store(&p->num_indices, info->num_indices);
   if (atomic_load(&p->waits)) {
     atomic_store(&p->at_gate, true);
@@ -35,6 +37,7 @@ static tdict_status plan(void *user, const tdict_epoch_info *info, tdict_epoch *
     if (p->is_cut && tdict_random_below(&random, 3) == 0) tdict_epoch_end_batch(epoch);
   }
   const tdict_status status = atomic_load(&p->status);
+  atomic_fetch_sub(&p->running, 1);
   return status == TDICT_OK ? TDICT_OK : tdict_error_set(err, status, "labels.bin", "the labels are gone");
 }
 
@@ -443,6 +446,49 @@ CASE(epoch_plan_that_hangs_is_reported) {
   while (tdict_loader_next(l, tdict_no_stream(), &batch, &error) == TDICT_ETIMEDOUT) continue;
   check_tickets(&want, 0, tdict_const_data(batch, "ticket"), tdict_batch_size(batch)[0]);
   tdict_release(batch);
+}
+
+/* Opens the gate when all other threads sleep. */
+static void *open_planner(void *user) {
+  planner *p = user;
+  td_rest();
+  atomic_store(&p->waits, false);
+  pthread_mutex_unlock(&p->gate);
+  return NULL;
+}
+/* If a worker plans an epoch, tdict_loader_set_state() waits until it has, so the program needs no lock. */
+CASE(epoch_plan_is_called_by_one_thread_at_a_time) {
+  scoped_yard y = open_yard();
+  for (int wrong = 0; wrong < 2; wrong++) {
+    planner p = planner_of(20);
+    pthread_t thread;
+    tdict_loader_options o = options_of(&p, 2);
+    o.prefetch = 1;
+    scoped_loader l = open_planned(&y, &p, &o);
+    tdict_loader_state state = state_of(l);
+    state.batch = tdict_loader_length(l); /* the next call ends the epoch */
+    td_ok(tdict_loader_set_state(l, &state, err));
+    pthread_mutex_lock(&p.gate);
+    atomic_store(&p.waits, true);
+    assert_int_equal(take_tickets(l, NULL, 0), -1);
+    while (!atomic_load(&p.at_gate)) usleep(100); /* a worker plans epoch 1 */
+    assert_int_equal(pthread_create(&thread, NULL, open_planner, &p), 0);
+    state.batch += wrong;
+    if (wrong)
+      td_fails(TDICT_EINVAL, "loader state: batch is", tdict_loader_set_state(l, &state, err));
+    else
+      td_ok(tdict_loader_set_state(l, &state, err));
+    pthread_join(thread, NULL);
+    if (!wrong) assert_int_equal(take_tickets(l, NULL, 0), -1);
+    for (int64_t epoch = 1; epoch < EPOCHS; epoch++) {
+      ticket_epoch found;
+      const ticket_epoch want = expect(&p, 9, epoch);
+      take_ticket_epoch(l, &found);
+      assert_int_equal(found.num_batches, want.num_batches);
+      assert_memory_equal(found.all, want.all, (size_t)want.begins[want.num_batches] * sizeof *want.all);
+    }
+    assert_int_equal(atomic_load(&p.overlaps), 0);
+  }
 }
 
 /* The length of the dataset changes between epochs. */
