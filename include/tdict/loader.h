@@ -182,8 +182,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *load
 /** @brief Moves the loader to a saved position, drops prefetched batches, and clears a failure.
  *
  *  If `length_varies`, `dataset_length` may differ from the current length. An epoch with a `batch` above 0 continues
- *  with `dataset_length` samples, which the dataset must have. With `plan_epoch`, another number of ranks may continue
- *  the epoch if it divides the number of batches that all ranks have taken.
+ *  with `dataset_length` samples, which the dataset must have. Another number of ranks may continue the epoch if it
+ *  divides the number of batches that all ranks have taken.
  *  @param[in] state  from tdict_loader_get_state(). A program may change the fields `epoch` and `batch`. If it changes
  *                    `epoch`, it must also set `plan_hash` to 0.
  *  @return #TDICT_OK; #TDICT_EINVAL another version saved the state; the order of samples differs (the message says

@@ -36,8 +36,7 @@ static tdict_status divide_by_tokens(tdict_division *d, const tdict_dataset_tabl
 static tdict_status take_rank(tdict_epoch_plan *plan, const tdict_division *d, const tdict_sampler *sampler,
                               tdict_error *err) {
   const tdict_sampler_options *order = &sampler->options;
-  bool completes = !order->drop_uneven && d->num_batches % order->world_size != 0;
-  plan->num_batches = d->num_batches / order->world_size + (completes ? 1 : 0);
+  plan->num_batches = tdict_divide(d->num_batches, order->world_size, order->drop_uneven);
   plan->num_batches_of_all = d->num_batches;
   plan->ranges = calloc((size_t)plan->num_batches + 1, sizeof *plan->ranges);
   if (!plan->ranges)

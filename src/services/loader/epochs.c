@@ -39,7 +39,7 @@ static tdict_status count_batches(const tdict_loader *l, tdict_loader_epoch *epo
     return TDICT_OK;
   }
   int64_t drawn = tdict_sampler_length(epoch->sampler);
-  epoch->num_batches = drawn / o->batch_size + (!o->drop_last && drawn % o->batch_size ? 1 : 0);
+  epoch->num_batches = tdict_divide(drawn, o->batch_size, o->drop_last);
   if (o->endless && epoch->num_batches == 0 && !l->table->length_varies)
     return tdict_fail(
         err, TDICT_EINVAL,

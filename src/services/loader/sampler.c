@@ -121,8 +121,8 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   atomic_init(&s->references, 1);
   s->length = length;
   s->num_drawn = o.num_samples ? o.num_samples : length;
-  s->num_per_rank = s->num_drawn / o.world_size + (!o.drop_uneven && s->num_drawn % o.world_size ? 1 : 0);
   s->options = o;
+  s->num_per_rank = tdict_sampler_share(s, o.world_size);
   s->options.weights = NULL;
   s->options.num_weights = 0;
   if (o.kind == TDICT_SAMPLER_SEQUENTIAL) s->options.seed = 0; /* saved states of all seeds are equal */

@@ -25,6 +25,14 @@ struct tdict_sampler {
   uint64_t weights_hash;           /* of the alias table; else 0 */
 };
 
+/* Returns count / by, rounded down if the rest is left out, else up. */
+static inline int64_t tdict_divide(int64_t count, int64_t by, bool leaves_out_rest) {
+  return count / by + (!leaves_out_rest && count % by ? 1 : 0);
+}
+/* Returns the number of samples that each of `world_size` ranks draws in an epoch. */
+static inline int64_t tdict_sampler_share(const tdict_sampler *s, int32_t world_size) {
+  return tdict_divide(s->num_drawn, world_size, s->options.drop_uneven);
+}
 /* Returns the index at position `draw` in an epoch of all ranks. `draw` is from 0 to num_samples - 1. */
 int64_t tdict_sampler_draw(const tdict_sampler *s, int64_t epoch, int64_t draw);
 /* Creates a sampler of another length with the same options. Reduces num_samples if the length is too short. The

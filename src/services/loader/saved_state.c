@@ -54,7 +54,7 @@ static const char *sampler_name(int32_t kind) {
 }
 
 /* Returns TDICT_EINVAL if the two states differ in a setting that changes the order of samples. The rank is not
- * compared, because all ranks can use one saved state. */
+ * compared, because all ranks can use one saved state. continue_with_ranks() handles the number of ranks. */
 static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_loader_state *mine, tdict_error *err) {
   const struct {
     const char *what;
@@ -63,10 +63,8 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
       {"samples", saved->dataset_length, mine->dataset_length},
       {"samples in a batch", saved->batch_size, mine->batch_size},
       {"tokens in a batch", saved->max_tokens, mine->max_tokens},
-      {"ranks", mine->sampler_kind == PLANNED ? mine->world_size : saved->world_size, mine->world_size},
       {"indices to draw from", saved->num_indices, mine->num_indices},
       {"samples drawn in an epoch", saved->num_samples, mine->num_samples},
-      {"samples of each rank", saved->rank_samples, mine->rank_samples},
   };
   if (saved->order_version != mine->order_version)
     return tdict_fail(err, TDICT_EINVAL, "loader state: saved for version %lld of the orders, this library has %lld",
@@ -92,12 +90,27 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
   return TDICT_OK;
 }
 
+/* Returns TDICT_EINVAL if each rank of the state draws another number of samples than it would draw from the sampler,
+ * which is NULL for a stream. `mine` is the state of the loader. */
+static tdict_status check_ranks(const tdict_sampler *sampler, const tdict_loader_state *mine,
+                                const tdict_loader_state *s, tdict_error *err) {
+  if (s->world_size < 1 || (!sampler && s->world_size > 1))
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for %d ranks, wanted 1%s", (int)s->world_size,
+                      sampler ? " or more" : "");
+  const int64_t drawn = mine->rank_samples < 0 ? mine->rank_samples : tdict_sampler_share(sampler, s->world_size);
+  if (s->rank_samples == drawn) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL,
+                    "loader state: saved for %lld samples of each of %d ranks, this loader would draw %lld",
+                    (long long)s->rank_samples, (int)s->world_size, (long long)drawn);
+}
+
 /* Returns TDICT_EINVAL if the state belongs to a loader with another order of samples, or if the epoch in the state is
  * invalid. */
 static tdict_status check_state(const tdict_loader *l, const tdict_loader_epoch *epoch, const tdict_loader_state *state,
                                 tdict_error *err) {
   tdict_loader_state mine = describe_state(l, epoch, (tdict_batch_position){0, 0});
   tdict_status status = compare_orders(state, &mine, err);
+  if (status == TDICT_OK) status = check_ranks(epoch->sampler, &mine, state, err);
   if (status != TDICT_OK) return status;
   if (state->epoch < 0 || state->epoch > MAX_EPOCH)
     return tdict_fail(err, TDICT_EINVAL, "loader state: epoch is %lld, wanted 0 to %lld", (long long)state->epoch,
@@ -115,27 +128,31 @@ static tdict_status check_batch(const tdict_loader *l, int64_t num_batches, cons
   return TDICT_OK;
 }
 
-/* Checks that the plan of an epoch is the plan of the state. If another number of ranks has saved the state, converts
- * the number of its batch: together, these ranks have taken the first batches of the epoch. */
-static tdict_status continue_plan(const tdict_epoch_plan *plan, int32_t world_size, tdict_loader_state *s,
-                                  tdict_error *err) {
-  if (s->plan_hash && s->plan_hash != plan->hash && s->batch > 0)
-    return tdict_fail(err, TDICT_EINVAL, "loader state: plan_epoch planned epoch %lld differently before",
-                      (long long)s->epoch);
-  if (s->world_size == world_size) return TDICT_OK;
-  if (s->world_size < 1)
-    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for %d ranks, wanted 1 or more", (int)s->world_size);
-  const int64_t saved_batches = (plan->num_batches_of_all + s->world_size - 1) / s->world_size;
+/* If another number of ranks has saved the state, converts the number of its batch: together, these ranks have taken
+ * the first batches or samples of the epoch, whose order does not depend on the number of ranks. */
+static tdict_status continue_with_ranks(const tdict_loader *l, const tdict_loader_epoch *epoch,
+                                        const tdict_epoch_plan *plan, tdict_loader_state *s, tdict_error *err) {
+  const tdict_sampler_options *o = &epoch->sampler->options;
+  if (s->world_size == o->world_size || s->batch == 0) return TDICT_OK;
+  const int64_t saved_batches =
+      tdict_loader_has_plans(l)
+          ? tdict_divide(plan->num_batches_of_all, s->world_size, o->drop_uneven)
+          : tdict_divide(tdict_sampler_share(epoch->sampler, s->world_size), s->batch_size, l->options.drop_last);
   if (s->batch < 0 || s->batch > saved_batches)
     return tdict_fail(err, TDICT_EINVAL, "loader state: batch is %lld of %d ranks, wanted 0 to %lld",
                       (long long)s->batch, (int)s->world_size, (long long)saved_batches);
-  const int64_t taken = s->batch * s->world_size;
-  if (s->batch < saved_batches && taken % world_size)
+  if (s->batch == saved_batches) { /* the end of the epoch; with batch 0, the epoch would begin again */
+    s->batch = epoch->num_batches;
+    s->epoch += s->batch == 0;
+    return TDICT_OK;
+  }
+  const int64_t taken = s->batch * s->world_size; /* these are full batches, so the product does not overflow */
+  if (taken % o->world_size)
     return tdict_fail(err, TDICT_EINVAL,
                       "loader state: %d ranks have taken %lld batches of epoch %lld, which is no multiple of the %d "
                       "ranks of this loader",
-                      (int)s->world_size, (long long)taken, (long long)s->epoch, (int)world_size);
-  s->batch = s->batch < saved_batches ? taken / world_size : plan->num_batches;
+                      (int)s->world_size, (long long)taken, (long long)s->epoch, (int)o->world_size);
+  s->batch = taken / o->world_size;
   return TDICT_OK;
 }
 
@@ -198,7 +215,10 @@ static tdict_status plan_saved_batches(tdict_loader *l, tdict_loader_state *s, t
     epoch->num_batches = plan->num_batches;
     epoch->plan_hash = plan->hash;
   }
-  if (l->options.plan_epoch) status = continue_plan(plan, epoch->sampler->options.world_size, s, err);
+  if (l->options.plan_epoch && s->plan_hash && s->plan_hash != plan->hash && s->batch > 0)
+    status = tdict_fail(err, TDICT_EINVAL, "loader state: plan_epoch planned epoch %lld differently before",
+                        (long long)s->epoch);
+  if (status == TDICT_OK && epoch->sampler) status = continue_with_ranks(l, epoch, plan, s, err);
   if (status == TDICT_OK) status = check_batch(l, epoch->num_batches, s, err);
   if (status != TDICT_OK) tdict_epoch_plan_reset(plan);
   return status;

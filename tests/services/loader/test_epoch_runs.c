@@ -6,8 +6,9 @@
 
 enum { EPOCHS = 3, MOST_SAMPLES = 40, MOST_BATCH = 7, MOST_RANKS = 4, CLASSES = 4, LONGEST = 9, BUDGET = 20 };
 
-/* SHUFFLED divides samples over ranks, the other kinds divide batches. The last two kinds have no plan_epoch. */
-typedef enum kind { OWN, BALANCED, BUCKETED, MIXED, TOKENS, SHUFFLED, NUM_KINDS } kind;
+/* ORDER divides samples over ranks, the other kinds divide batches. The last two kinds have a sampler, and no
+ * plan_epoch. */
+typedef enum kind { OWN, BALANCED, BUCKETED, MIXED, TOKENS, ORDER, NUM_KINDS } kind;
 
 typedef struct run {
   rng random;
@@ -21,10 +22,13 @@ typedef struct run {
   tdict_balanced_options balanced;
   tdict_bucketed_options bucketed;
   tdict_mixed_options mixed;
+  double sample_weights[MOST_SAMPLES];
+  tdict_sampler_options order;
   ticket_epoch whole[EPOCHS];     /* what one rank sees */
   int seen[EPOCHS][MOST_TICKETS]; /* how often the ranks saw a position, without repeats that complete a round */
   int32_t world_size;
-  tdict_loader_state state; /* of all ranks */
+  int32_t last_world[EPOCHS]; /* the number of ranks at the end of the epoch */
+  tdict_loader_state state;   /* of all ranks */
 } run;
 
 static int64_t sample_length(void *self, int64_t index) { return (index * 5 + ((run *)self)->length) % LONGEST; }
@@ -63,6 +67,15 @@ static void roll_plan(run *r) {
                      num_samples = r->num_samples);
 }
 
+static void roll_order(run *r) {
+  for (int64_t i = 0; i < r->length; i++) r->sample_weights[i] = (double)pick(&r->random, i > 0 ? 0 : 1, 5);
+  r->order = td_with(tdict_sampler_options, kind = (int32_t)pick(&r->random, 0, TDICT_SAMPLER_WEIGHTED),
+                     seed = next_random(&r->random), weights = r->sample_weights, num_weights = (size_t)r->length,
+                     drop_uneven = pick(&r->random, 0, 2) == 0);
+  const bool repeats = r->order.kind >= TDICT_SAMPLER_WITH_REPLACEMENT;
+  r->order.num_samples = pick(&r->random, 0, repeats ? 2 * MOST_SAMPLES : r->length);
+}
+
 static void roll_run(run *r, uint64_t seed) {
   memset(r, 0, sizeof *r);
   r->random.state = seed;
@@ -71,9 +84,9 @@ static void roll_run(run *r, uint64_t seed) {
   atomic_store(&r->data.length, r->length);
   r->num_samples = pick(&r->random, 0, 2 * MOST_SAMPLES);
   roll_plan(r);
-  r->options =
-      td_with(tdict_loader_options, batch_size = pick(&r->random, 1, MOST_BATCH), seed = next_random(&r->random),
-              shuffle = r->kind >= TOKENS, drop_last = r->kind != SHUFFLED && pick(&r->random, 0, 3) == 0);
+  roll_order(r);
+  r->options = td_with(tdict_loader_options, batch_size = pick(&r->random, 1, MOST_BATCH),
+                       seed = next_random(&r->random), drop_last = pick(&r->random, 0, 3) == 0);
   if (r->kind == TOKENS) r->options.max_tokens = BUDGET;
   static const tdict_plan_epoch plans[] = {plan_own, tdict_plan_balanced, tdict_plan_bucketed, tdict_plan_mixed};
   void *const users[] = {r, &r->balanced, &r->bucketed, &r->mixed};
@@ -85,13 +98,23 @@ static void roll_run(run *r, uint64_t seed) {
 
 static tdict_loader *open_rank(run *r, int32_t rank, int32_t world_size, bool has_workers) {
   tdict_loader_options o = r->options;
+  tdict_sampler_options order = r->order;
+  scoped_sampler sampler = NULL;
   tdict_dataset_table table = tickets_dataset(&r->data);
   table.self = r;
   table.length = run_length;
   table.fetch = run_fetch;
   table.sample_length = sample_length;
-  o.rank = rank;
-  o.world_size = world_size;
+  order.rank = rank;
+  order.world_size = world_size;
+  if (r->kind >= TOKENS) {
+    td_ok(tdict_sampler_create(r->length, &order, &sampler, err));
+    o.sampler = sampler;
+  } else {
+    o.rank = rank;
+    o.world_size = world_size;
+  }
+  if (world_size == 1 && !has_workers && r->kind == ORDER) o.drop_last = false; /* to see the samples left out */
   o.num_workers = has_workers ? (int32_t)pick(&r->random, 0, 3) : 0;
   o.prefetch = (int32_t)pick(&r->random, 0, 5);
   o.prefetch_bytes = pick(&r->random, 0, 3) ? 0 : (size_t)pick(&r->random, 1, 300);
@@ -100,14 +123,25 @@ static tdict_loader *open_rank(run *r, int32_t rank, int32_t world_size, bool ha
 
 /* ---- what a rank must see ---- */
 
-static int64_t divide_up(int64_t count, int64_t parts) { return (count + parts - 1) / parts; }
+static int64_t divide(int64_t count, int64_t parts, bool drops) { return (drops ? count : count + parts - 1) / parts; }
 static int64_t num_samples_of(const ticket_epoch *e) { return e->begins[e->num_batches]; }
 
 /* Returns the number of batches that each of `world_size` ranks takes in an epoch. */
 static int64_t num_batches_of(const run *r, int64_t epoch, int32_t world_size) {
   const ticket_epoch *e = &r->whole[epoch];
-  if (r->kind != SHUFFLED) return divide_up(e->num_batches, world_size);
-  return divide_up(divide_up(num_samples_of(e), world_size), r->options.batch_size);
+  const bool drops = r->kind >= TOKENS && r->order.drop_uneven;
+  if (r->kind != ORDER) return divide(e->num_batches, world_size, drops);
+  return divide(divide(num_samples_of(e), world_size, drops), r->options.batch_size, r->options.drop_last);
+}
+/* Returns the number of positions that the ranks must see in an epoch. */
+static int64_t num_positions_of(const run *r, int64_t epoch) {
+  const ticket_epoch *e = &r->whole[epoch];
+  const int32_t world_size = r->last_world[epoch];
+  const int64_t places = num_batches_of(r, epoch, world_size) * world_size, all = num_samples_of(e);
+  if (r->kind != ORDER) return e->begins[places < e->num_batches ? places : e->num_batches];
+  const int64_t drawn = divide(all, world_size, r->order.drop_uneven) * world_size;
+  const int64_t most = r->options.drop_last ? places * r->options.batch_size : drawn;
+  return most < all ? most : all;
 }
 
 /* A loader of a rank, and the batch that it must deliver next. */
@@ -123,8 +157,9 @@ static int64_t expect_batch(run *r, const reader *at, ticket *out, bool marks) {
   const ticket_epoch *e = &r->whole[at->epoch];
   const int64_t size = r->options.batch_size, all = num_samples_of(e), world = r->world_size;
   int64_t count = 0;
-  if (r->kind == SHUFFLED) {
-    for (int64_t i = at->batch * size; i < (at->batch + 1) * size && i < divide_up(all, world); i++) {
+  if (r->kind == ORDER) {
+    const int64_t most = divide(all, world, r->order.drop_uneven);
+    for (int64_t i = at->batch * size; i < (at->batch + 1) * size && i < most; i++) {
       const int64_t position = i * world + at->rank;
       out[count] = e->all[position % all];
       out[count++].position = position;
@@ -149,6 +184,7 @@ static void take_steps(run *r, reader *at, int64_t steps, bool marks) {
     const int64_t count = take_tickets(at->loader, found, MOST_BATCH);
     if (at->batch == num_batches_of(r, at->epoch, r->world_size)) {
       assert_int_equal(count, -1);
+      if (at->batch == 0 && marks) r->last_world[at->epoch] = r->world_size;
       at->epoch++;
       at->batch = 0;
       continue;
@@ -156,6 +192,7 @@ static void take_steps(run *r, reader *at, int64_t steps, bool marks) {
     assert_int_equal(count, expect_batch(r, at, want, marks));
     assert_memory_equal(found, want, (size_t)count * sizeof *found);
     at->batch++;
+    if (marks) r->last_world[at->epoch] = r->world_size;
   }
 }
 
@@ -163,18 +200,19 @@ static void take_steps(run *r, reader *at, int64_t steps, bool marks) {
 static void change_ranks(run *r) {
   const int32_t to = (int32_t)pick(&r->random, 1, MOST_RANKS), from = r->world_size;
   const int64_t taken = r->state.batch * from;
-  const bool is_end = r->state.batch == num_batches_of(r, r->state.epoch, from);
+  const bool is_end = r->state.batch > 0 && r->state.batch == num_batches_of(r, r->state.epoch, from);
   if (to == from) return;
   scoped_loader l = open_rank(r, 0, to, true);
-  if (r->kind >= TOKENS) {
-    td_fails(TDICT_EINVAL, "ranks, this loader has", tdict_loader_set_state(l, &r->state, err));
-  } else if (!is_end && taken % to) {
+  if (!is_end && taken % to) {
     td_fails(TDICT_EINVAL, "which is no multiple of", tdict_loader_set_state(l, &r->state, err));
   } else {
+    const int64_t batch = is_end ? num_batches_of(r, r->state.epoch, to) : taken / to;
+    const int64_t epoch = r->state.epoch + (is_end && batch == 0); /* to ranks that take no batch, the epoch is over */
     td_ok(tdict_loader_set_state(l, &r->state, err));
     r->state = state_of(l);
     r->world_size = to;
-    assert_int_equal(r->state.batch, is_end ? num_batches_of(r, r->state.epoch, to) : taken / to);
+    assert_true(r->state.epoch == epoch && r->state.batch == batch);
+    if (!is_end) r->last_world[epoch] = to;
   }
 }
 
@@ -215,7 +253,8 @@ static void check_run(const yard *y, uint64_t seed) {
     run_ranks(&r, false);
   }
   for (int e = 0; e < EPOCHS; e++)
-    for (int64_t i = 0; i < num_samples_of(&r.whole[e]); i++) assert_int_equal(r.seen[e][i], 1);
+    for (int64_t i = 0; i < num_samples_of(&r.whole[e]); i++)
+      assert_int_equal(r.seen[e][i], i < num_positions_of(&r, e));
 }
 
 static int64_t running = -1; /* the seed of the run that has not ended */

@@ -61,13 +61,12 @@ CASE(loader_state_of_another_loader_is_refused) {
   OTHER(plain, batch_size = 4, "saved for 4 samples in a batch, this loader has 3");
   OTHER(plain, seed = 6, "saved for seed 6, this loader has 5");
   OTHER(plain, shuffle = false, "saved for a sequential sampler, this loader has a shuffled sampler");
-  OTHER(plain, world_size = 3, "saved for 3 ranks, this loader has 2");
   int of_plain = count;
   OTHER(weighted, kind = TDICT_SAMPLER_WITH_REPLACEMENT, "a sampler with replacement, this loader has a weighted");
   OTHER(weighted, reversed = true, "other weights");
   OTHER(weighted, num_samples = 31, "saved for 31 samples drawn in an epoch, this loader has 30");
   int of_weighted = count;
-  OTHER(uneven, drop_uneven = true, "saved for 7 samples of each rank, this loader has 8");
+  OTHER(uneven, drop_uneven = true, "saved for 7 samples of each of 4 ranks, this loader would draw 8");
   for (int i = 0; i < count; i++) {
     numbers a, b;
     scoped_loader other = loader_of(&y, &a, &others[i]), l = loader_of(&y, &b,
@@ -96,6 +95,66 @@ CASE(loader_state_serves_all_ranks) {
     td_ok(tdict_loader_set_state(l, &first, err));
     first.epoch = 0;
   }
+}
+
+/* Sets the state of two ranks that have taken `batch` batches each in a loader of `world_size` ranks. */
+static tdict_status set_for_ranks(const yard *y, setup c, int64_t batch, int32_t world_size, tdict_loader_state *out,
+                                  tdict_error *err) {
+  numbers a, b;
+  c.world_size = 2;
+  scoped_loader first = loader_of(y, &a, &c);
+  c.world_size = world_size;
+  scoped_loader second = loader_of(y, &b, &c);
+  tdict_loader_state s = state_of(first);
+  s.batch = batch;
+  const tdict_status status = tdict_loader_set_state(second, &s, err);
+  *out = state_of(second);
+  return status;
+}
+
+CASE(loader_state_of_other_ranks) {
+  scoped_yard y = open_yard();
+  tdict_loader_state s;
+  setup c = {.length = 31, .batch_size = 3, .kind = -1, .seed = 5, .shuffle = true};
+  td_ok(set_for_ranks(&y, c, 3, 1, &s, err));
+  assert_true(s.batch == 6 && s.world_size == 1 && s.rank_samples == 31);
+  td_ok(set_for_ranks(&y, c, 3, 3, &s, err));
+  assert_true(s.batch == 2 && s.world_size == 3 && s.rank_samples == 11);
+  td_fails(TDICT_EINVAL, "2 ranks have taken 6 batches of epoch 0, which is no multiple of the 4 ranks of this loader",
+           set_for_ranks(&y, c, 3, 4, &s, err));
+  td_fails(TDICT_EINVAL, "batch is 7 of 2 ranks, wanted 0 to 6", set_for_ranks(&y, c, 7, 4, &s, err));
+  td_ok(set_for_ranks(&y, c, 6, 4, &s, err)); /* the end of the epoch */
+  assert_int_equal(s.batch, 3);
+  td_ok(set_for_ranks(&y, c, 0, 7, &s, err));
+  assert_int_equal(s.batch, 0);
+
+  /* Such long epochs need the whole range of integers. */
+  c.length = INT64_MAX;
+  td_ok(set_for_ranks(&y, c, (INT64_MAX / 2 + 1 + 2) / 3, 7, &s, err));
+  assert_true(s.batch == (INT64_MAX / 7 + 2) / 3);
+  td_ok(set_for_ranks(&y, c, INT64_MAX / 12, 1, &s, err));
+  assert_true(s.batch == INT64_MAX / 12 * 2);
+
+  /* A state with other settings is refused, too. */
+  numbers n, m = numbers_of(-1);
+  c.length = 31;
+  c.world_size = 2;
+  scoped_loader l = loader_of(&y, &n, &c);
+  s = state_of(l);
+  s.world_size = 3; /* with 16 samples of each rank */
+  td_fails(TDICT_EINVAL, "saved for 16 samples of each of 3 ranks, this loader would draw 11",
+           tdict_loader_set_state(l, &s, err));
+  s.rank_samples = -1;
+  td_fails(TDICT_EINVAL, "saved for -1 samples of each of 3 ranks", tdict_loader_set_state(l, &s, err));
+  s.world_size = 0;
+  td_fails(TDICT_EINVAL, "saved for 0 ranks, wanted 1 or more", tdict_loader_set_state(l, &s, err));
+  tdict_dataset_table d = by_row(&m);
+  scoped_loader stream = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 0));
+  s = state_of(stream);
+  s.rank_samples = 5;
+  td_fails(TDICT_EINVAL, "saved for 5 samples of each of 1 ranks", tdict_loader_set_state(stream, &s, err));
+  s.world_size = 2;
+  td_fails(TDICT_EINVAL, "saved for 2 ranks, wanted 1", tdict_loader_set_state(stream, &s, err));
 }
 
 static void refuse_place(tdict_loader *l, int64_t epoch, int64_t batch, const char *text) {
