@@ -96,6 +96,7 @@ static tdict_status queue_within_devices(const tdict_direct *d, tdict_error *err
 
 tdict_status tdict_direct_queue(const tdict_direct *d, tdict_error *err) {
   if (d->plan->items[d->chunk->first].kind == TDICT_CU_D2D) return queue_within_devices(d, err);
+  const tdict_wire *wire = d->plan->wire;
   tdict_status status = queue_stretches(d, err);
-  return status == TDICT_OK && d->plan->wire && d->plan->wire->pinned_bytes ? queue_casts(d, err) : status;
+  return status == TDICT_OK && wire && (wire->pinned_bytes || wire->images) ? queue_casts(d, err) : status;
 }

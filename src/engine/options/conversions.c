@@ -287,7 +287,8 @@ tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cas
   const bool converts = c.rule || c.is_packed;
   if (pinned && is_read_by_kernel(plan, &c, item)) {
     item->way = TDICT_WAY_DIRECT;
-    wire->pinned_bytes += item->bytes / tdict_dtype_bytes(c.cast.to) * tdict_dtype_bytes(c.cast.from);
+    if (!c.images)
+      wire->pinned_bytes += item->bytes / tdict_dtype_bytes(c.cast.to) * tdict_dtype_bytes(c.cast.from);
   }
   if (!tdict_item_uses_slot(item)) return TDICT_OK;
   wire->slot_bytes += tdict_plan_slot_bytes(converts ? &c : NULL, item->bytes);

@@ -128,7 +128,7 @@ typedef struct tdict_wire {
   tdict_item_cast *casts; /* one for each item */
   size_t cap_casts;
   size_t slot_bytes;   /* bytes that the items copied through slots need in slots, with padding */
-  size_t pinned_bytes; /* bytes that kernels read from pinned sources, see TDICT_READ_PINNED_BYTES */
+  size_t pinned_bytes; /* bytes that kernels read from pinned sources without images, see TDICT_READ_PINNED_BYTES */
   /* true: kernels convert or restore some items. Pieces then lack the line's offsets in slots, and one thread fills a
    * slot */
   bool uses_kernels;

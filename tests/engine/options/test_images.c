@@ -84,6 +84,28 @@ GPU_CASE(images_in_pinned_memory_need_one_launch) {
   }
 }
 
+/* Nothing of pinned images is staged, so they leave the limit for pinned leaves that kernels read to other leaves. */
+GPU_CASE(images_in_pinned_memory_do_not_count) {
+  scoped_place w = open_place();
+  image_set s = {.height = 300, .width = 300, .channels = 3, .num_images = 5, .dtype = TDICT_F16};
+  s.image = td_with(tdict_image, channels_first = true);
+  s.rule = td_with(tdict_conversion, pattern = "image", dtype = TDICT_F16, image = &s.image);
+  for (int c = 0; c < 3; c++) s.scales[c] = 1;
+  scoped_tree src = new_tree();
+  tdict_tensor *images = td_put(src, "image", make_images(&w, &s, 2));
+  tdict_tensor *labels = td_put(src, "labels", random_tensor(TDICT_U8, SHAPE(1 << 20), w.pinned));
+  const tdict_conversion rules[] = {s.rule, to_dtype("labels", TDICT_F32)};
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  const tdict_transfer_options o = converting(rules, 2, &stats);
+  scoped_tree out = move_with(&w, src, w.device, &o);
+  assert_int_equal(stats.staged_bytes, 0);
+  s.image.height = s.image.width = 300;
+  check_images(&w, &s, images, td_leaf(out, "image"));
+  scoped_bytes got = read_elements(&w, td_leaf(out, "labels"));
+  for (int64_t i = 0; i < 1 << 20; i++)
+    if (((float *)(void *)got)[i] != ((unsigned char *)labels->data)[i]) fail_msg("label %d is wrong", (int)i);
+}
+
 /* Without windows, the middle of each image is taken. Scale and offset of the conversion hold for all channels. */
 DEVICE_CASE(images_without_windows_are_cut_in_the_middle) {
   scoped_place w = open_place();
