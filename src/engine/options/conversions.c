@@ -224,6 +224,12 @@ static tdict_status split_cast(tdict_plan *plan, tdict_item_cast *c, const tdict
   return load_kernels(plan, item->gpu, err);
 }
 
+static tdict_status fail_layout(const char *side, const tdict_tensor *t, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOTSUP,
+                    "transfer: images %s a device tensor of shape %s with strides %s, wanted a contiguous one", side,
+                    TDICT_SHAPE_TEXT(t->ndim, t->dims), TDICT_SHAPE_TEXT(t->ndim, tdict_tensor_dims_strides(t)));
+}
+
 /* Divides the conversion of images. Host threads cut windows, and a kernel converts them. Within the host, threads do
  * both, and on one device a kernel does. */
 static tdict_status split_images(tdict_plan *plan, tdict_item_cast *c, const tdict_item *item, tdict_error *err) {
@@ -239,10 +245,15 @@ static tdict_status split_images(tdict_plan *plan, tdict_item_cast *c, const tdi
     return TDICT_OK;
   }
   const bool between = item->way == TDICT_WAY_DIRECT;
-  const bool same = !between || tdict_device_equal(item->src->storage->device, item->gpu->memory.device);
+  const tdict_device from = item->src->storage->device, to = item->gpu->memory.device;
+  if (between && !tdict_device_equal(from, to))
+    return tdict_fail(err, TDICT_ENOTSUP,
+                      "transfer: images on %s are converted on this device, but the result is on %s",
+                      TDICT_DEVICE_TEXT(from), TDICT_DEVICE_TEXT(to));
+  if (between && !item->src_plain) return fail_layout("in", item->src, err);
+  if (!item->dst_plain) return fail_layout("become", item->dst, err);
   c->by_device = true;
   c->device = c->cast;
-  if (!same || !item->dst_plain || (between && !item->src_plain)) return fail_kernel(c, "on one device", err);
   return load_kernels(plan, item->gpu, err);
 }
 
@@ -287,8 +298,7 @@ tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cas
   const bool converts = c.rule || c.is_packed;
   if (pinned && is_read_by_kernel(plan, &c, item)) {
     item->way = TDICT_WAY_DIRECT;
-    if (!c.images)
-      wire->pinned_bytes += item->bytes / tdict_dtype_bytes(c.cast.to) * tdict_dtype_bytes(c.cast.from);
+    if (!c.images) wire->pinned_bytes += item->bytes / tdict_dtype_bytes(c.cast.to) * tdict_dtype_bytes(c.cast.from);
   }
   if (!tdict_item_uses_slot(item)) return TDICT_OK;
   wire->slot_bytes += tdict_plan_slot_bytes(converts ? &c : NULL, item->bytes);

@@ -180,7 +180,7 @@ DEVICE_CASE(images_into_a_destination) {
     copy_tree(&w, src, dst, &v);
     check_images(&w, &s, images, plain);
     if (w.gpu && !tdict_tensor_is_contiguous(td_leaf(strided, "image"))) {
-      td_fails_at(TDICT_ENOTSUP, "wanted contiguous tensors", "image",
+      td_fails_at(TDICT_ENOTSUP, "transfer: images become a device tensor of shape [5, ", "image",
                   tdict_transfer_into(w.c, strided, src, &v.o, err));
     } else {
       copy_tree(&w, src, strided, &v);
@@ -269,6 +269,27 @@ GPU_CASE(images_and_other_options) {
   o.conversions = &plain;
   td_fails_at(TDICT_ENOTSUP, "not from a device to the host", "image",
               tdict_to_device(w.c, there, tdict_cpu(), &o, &back, err));
+}
+
+/* On a device, images must be contiguous and stay on the device. */
+SIM_CASE(images_on_a_device_are_refused) {
+  tdict_context_options co = tdict_context_options_default();
+  co.sim = td_options(tdict_sim_options, num_devices = 2);
+  scoped_place w = place_around(td_context(&co));
+  scoped_tree src = td_tree("image:u8[2,8,9,3]"), there = to_device(&w, src, tdict_sim(0)), turned = new_tree();
+  tdict_tree *out = NULL;
+  const tdict_image image = td_with(tdict_image, height = 4);
+  const tdict_conversion rule = td_with(tdict_conversion, pattern = "image", dtype = TDICT_F16, image = &image);
+  const tdict_transfer_options o = converting(&rule, 1, NULL);
+  td_fails_at(TDICT_ENOTSUP, "transfer: images on sim:0 are converted on this device, but the result is on sim:1",
+              "image", tdict_to_device(w.c, there, tdict_sim(1), &o, &out, err));
+  tdict_tensor *images = td_leaf(there, "image");
+  tdict_tensor_retain(images);
+  td_put(turned, "image", permuted(images, (const int[]){0, 2, 1, 3}));
+  td_fails_at(TDICT_ENOTSUP,
+              "images in a device tensor of shape [2, 9, 8, 3] with strides [216, 3, 27, 1], wanted a contiguous one",
+              "image", tdict_to_device(w.c, turned, tdict_sim(0), &o, &out, err));
+  assert_null(out);
 }
 
 /* The leaf is checked before anything is copied. */
