@@ -253,7 +253,6 @@ static tdict_status split_images(tdict_plan *plan, tdict_item_cast *c, const tdi
   if (between && !item->src_plain) return fail_layout("in", item->src, err);
   if (!item->dst_plain) return fail_layout("become", item->dst, err);
   c->by_device = true;
-  c->device = c->cast;
   return load_kernels(plan, item->gpu, err);
 }
 
