@@ -6,6 +6,7 @@
 
 #include "core/base/array.h"
 #include "core/base/checked.h"
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 
 enum { MAX_WIDTH = 16, MAX_DIMS = TDICT_KERNEL_MAX_NDIM + 2, MANY_BLOCKS = 8192, MAX_BATCHES = 16 };
@@ -282,7 +283,6 @@ static tdict_kernel_type type_of(tdict_dtype dtype) {
 }
 
 static bool is_complex(tdict_dtype dtype) { return dtype == TDICT_C64 || dtype == TDICT_C128; }
-static bool is_integer(tdict_dtype dtype) { return (dtype & 0xffu) <= 1; }
 static bool is_signed(tdict_dtype dtype) { return (dtype & 0xffu) == 0; }
 
 bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from) {
@@ -291,10 +291,10 @@ bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from) {
 }
 
 bool tdict_kernel_cast_can_fail(const tdict_cast *c) {
-  if (!is_integer(c->to)) return false;
+  if (!tdict_dtype_is_integer(c->to)) return false;
   if (c->is_scaled) return true;
   if (c->from == TDICT_BOOL) return false;
-  if (!is_integer(c->from)) return true;
+  if (!tdict_dtype_is_integer(c->from)) return true;
   const size_t to = tdict_dtype_bytes(c->to), from = tdict_dtype_bytes(c->from);
   if (is_signed(c->to) == is_signed(c->from)) return to < from;
   return is_signed(c->from) || to <= from;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/float_env.h"
 #include "core/base/options.h"
@@ -58,7 +59,9 @@ static bool is_close(const tdict_difference_options *o, double a, double b) {
 }
 
 /* Returns true for integers, bool and types of several lanes. */
-static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
+static bool is_exact(tdict_dtype dtype) {
+  return tdict_dtype_is_integer(dtype) || dtype == TDICT_BOOL || dtype >> 16 != 1;
+}
 
 /* Compares two elements. Types of several lanes are compared by bytes. If both tolerances are 0, integers are compared
  * by bytes. All other elements are compared as complex numbers. Two bools that are not 0 are equal. */

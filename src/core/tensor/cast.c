@@ -4,14 +4,15 @@
 
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/tensor/convert.h"
 
-enum { CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4, BLOCK = 1024 };
+enum { CODE_FLOAT = 2, CODE_BFLOAT = 4, BLOCK = 1024 };
 
 bool tdict_cast_scales(tdict_dtype to, tdict_dtype from) {
   const unsigned code = to & 0xffu, bits = to >> 8 & 0xffu;
   const bool to_float = (code == CODE_FLOAT || code == CODE_BFLOAT) && bits >= 16;
-  return to_float && tdict_kernel_converts(to, from) && ((from & 0xffu) <= CODE_UINT || from == TDICT_BOOL);
+  return to_float && tdict_kernel_converts(to, from) && (tdict_dtype_is_integer(from) || from == TDICT_BOOL);
 }
 
 /* Two statements, so that no compiler merges product and sum into an instruction that rounds once. */

@@ -5,14 +5,13 @@
 #include <string.h>
 
 #include "core/base/checked.h"
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/tensor/convert_tensor.h"
 #include "core/tensor/layout.h"
 #include "core/tree/place.h"
 #include "core/tree/text.h"
-
-enum { CODE_UINT = 1 };
 
 static bool are_finite(const float *values, size_t count) {
   bool are = true;
@@ -111,7 +110,7 @@ static tdict_status find_windows(const tdict_tree *tree, const char *path, const
   if (status != TDICT_OK) return status;
   tdict_tensor *found = *out = tdict_leaf_tensor(leaf);
   const bool has_rows = found->ndim == outer + 1 && tdict_sizes_equal(found->dims, t->dims, outer);
-  if ((found->dtype & 0xffu) > CODE_UINT)
+  if (!tdict_dtype_is_integer(found->dtype))
     return tdict_fail(err, TDICT_EDTYPE, "%s are %s, wanted integers", what, TDICT_DTYPE_TEXT(found->dtype));
   if (!has_rows || found->dims[outer] < 2 || found->dims[outer] > 3)
     return tdict_fail(err, TDICT_ESHAPE, "%s have shape %s, wanted %s, then [2] or [3]", what,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/float_env.h"
 #include "core/base/options.h"
@@ -28,7 +29,7 @@ typedef struct summary {
 static number_kind kind_of(tdict_dtype dtype) {
   if (dtype == TDICT_BOOL) return KIND_BOOL;
   if (dtype == TDICT_C64 || dtype == TDICT_C128) return KIND_COMPLEX;
-  return (dtype & 0xffu) <= 1 ? KIND_INTEGER : KIND_FLOAT;
+  return tdict_dtype_is_integer(dtype) ? KIND_INTEGER : KIND_FLOAT;
 }
 
 static void add_element(summary *s, const void *element) {
