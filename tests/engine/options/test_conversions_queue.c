@@ -107,6 +107,21 @@ GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
   check_halves(&w, td_leaf(src, "large"), td_leaf(out, "large"));
 }
 
+/* Each of the eight workers of a transfer of this size may hold four slots, but the smallest ring has only 16. */
+GPU_CASE(conversions_in_the_smallest_ring) {
+  enum { COUNT = (25 << 20) + 77, RING = 64 << 10 };
+  scoped_place w = place_sized(RING, 8);
+  scoped_tree src = new_tree();
+  td_put(src, "large", random_tensor(TDICT_U8, SHAPE(COUNT), NULL));
+  const tdict_conversion rule = scaled("large", TDICT_F32, 0.5, 1);
+  tdict_transfer_stats s = tdict_transfer_stats_default();
+  tdict_transfer_options o = converting(&rule, 1, &s);
+  o.num_threads = 8;
+  scoped_tree out = move_with(&w, src, w.device, &o);
+  assert_true(s.peak_staging_bytes <= RING);
+  check_halves(&w, td_leaf(src, "large"), td_leaf(out, "large"));
+}
+
 /* Kernels need aligned elements, so a pinned leaf at an odd address is staged. */
 GPU_CASE(conversions_of_odd_pinned_addresses) {
   const int64_t count = 1000;
