@@ -68,6 +68,20 @@ static void write_row(row_writer *w, const char *src, size_t bytes) {
   }
 }
 
+/* Collects the bytes of a row whose channels or pixels are not adjacent. */
+static void write_strided(row_writer *w, const row_walk *walk, const row_span *p) {
+  const size_t channels = walk->images->channels;
+  const char *pixel = p->src + (int64_t)(p->begin / channels) * walk->pixel;
+  size_t channel = p->begin % channels;
+  for (size_t i = p->begin; i < p->end; i++) {
+    w->buffer[w->filled++] = pixel[(int64_t)channel * walk->channel];
+    if (w->filled == BUFFER) flush_rows(w);
+    if (++channel < channels) continue;
+    channel = 0;
+    pixel += walk->pixel;
+  }
+}
+
 void tdict_windows_gather(const tdict_item *item, const tdict_images *images, size_t first, size_t count, char *slot,
                           tdict_stream_kind stores) {
   row_walk walk = walk_rows(item, images, first, count);
@@ -80,11 +94,10 @@ void tdict_windows_gather(const tdict_item *item, const tdict_images *images, si
       w.to += bytes;
       continue;
     }
-    if (is_dense) write_row(&w, p.src + p.begin, bytes);
-    for (size_t i = p.begin; i < p.end && !is_dense; i++) {
-      const int64_t pixel = (int64_t)(i / images->channels), channel = (int64_t)(i % images->channels);
-      write_row(&w, p.src + pixel * walk.pixel + channel * walk.channel, 1);
-    }
+    if (is_dense)
+      write_row(&w, p.src + p.begin, bytes);
+    else
+      write_strided(&w, &walk, &p);
   }
   flush_rows(&w);
 }
