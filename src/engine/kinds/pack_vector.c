@@ -11,24 +11,27 @@ enum { ROW = TDICT_PACK_ROW, AHEAD = 32768 };
 /* Takes the lanes of `a` for which the condition is true, and the others of `b`. */
 #define SELECT(condition, a, b) (((a) & (condition)) | ((b) & ~(condition)))
 
-/* Defines two functions. The second is a tdict_pack_rows, which packs the columns of the rows one after another. A
- * column is as wide as a vector of `bytes` bytes. `lane` is the size of the numbers that are shifted, and `ones` has a
- * 1 for each element of a lane. The first function finds the range in a row of lowest and a row of highest elements. If
- * it were inlined, gcc would keep the vectors of the loop in memory. */
-#define PACK(width, lane, ones, bytes, isa, target)                                                           \
-  static __attribute__((noinline))                                                                            \
-  tdict_pack_range range_##width##_##isa(const int##width##_t *lows, const int##width##_t *highs) {           \
-    tdict_pack_range range = {lows[0], highs[0]};                                                             \
-    for (int i = 1; i < ROW * 8 / (width); i++) {                                                             \
-      if (lows[i] < range.low) range.low = lows[i];                                                           \
-      if (highs[i] > range.high) range.high = highs[i];                                                       \
-    }                                                                                                         \
-    return range;                                                                                             \
-  }                                                                                                           \
+/* Defines a function that finds the range in a row of lowest and a row of highest elements. If it were inlined, gcc
+ * would keep the vectors of the calling loop in memory. */
+#define RANGE(width, isa)                                                                           \
+  static __attribute__((noinline))                                                                  \
+  tdict_pack_range range_##width##_##isa(const int##width##_t *lows, const int##width##_t *highs) { \
+    tdict_pack_range range = {lows[0], highs[0]};                                                   \
+    for (int i = 1; i < ROW * 8 / (width); i++) {                                                   \
+      if (lows[i] < range.low) range.low = lows[i];                                                 \
+      if (highs[i] > range.high) range.high = highs[i];                                             \
+    }                                                                                               \
+    return range;                                                                                   \
+  }
+
+/* Defines a tdict_pack_rows for integers, which packs the columns of the rows one after another. A column is as wide as
+ * a vector of `bytes` bytes. */
+#define PACK(width, bytes, isa, target)                                                                       \
+  RANGE(width, isa)                                                                                           \
   target static tdict_pack_range pack_##width##_##isa(char *dst, const char *src, size_t rows, uint64_t flip, \
                                                       uint64_t base, unsigned bits) {                         \
     typedef int##width##_t numbers __attribute__((vector_size(bytes), aligned(1), may_alias));                \
-    typedef uint##lane##_t lanes __attribute__((vector_size(bytes), aligned(1), may_alias));                  \
+    typedef uint##width##_t lanes __attribute__((vector_size(bytes), aligned(1), may_alias));                 \
     int##width##_t lows[ROW * 8 / (width)], highs[ROW * 8 / (width)];                                         \
     for (size_t column = 0; column < ROW; column += bytes) {                                                  \
       const char *from = src + column, *const end = from + ROW * rows;                                        \
@@ -39,7 +42,7 @@ enum { ROW = TDICT_PACK_ROW, AHEAD = 32768 };
       for (; from < end; from += ROW) {                                                                       \
         __builtin_prefetch((const void *)((uintptr_t)from + AHEAD), 0, 2);                                    \
         const numbers found = *(const numbers *)from ^ (int##width##_t)flip;                                  \
-        const lanes difference = *(const lanes *)from - (uint##lane##_t)((uint##width##_t)base * (ones));     \
+        const lanes difference = *(const lanes *)from - (uint##width##_t)base;                                \
         low = SELECT(found < low, found, low);                                                                \
         high = SELECT(found > high, found, high);                                                             \
         word |= difference << filled;                                                                         \
@@ -57,11 +60,46 @@ enum { ROW = TDICT_PACK_ROW, AHEAD = 32768 };
     return range_##width##_##isa(lows, highs);                                                                \
   }
 
-#define ALL(bytes, isa, target)                                 \
-  PACK(8, 64, UINT64_C(0x0101010101010101), bytes, isa, target) \
-  PACK(16, 16, 1, bytes, isa, target)                           \
-  PACK(32, 32, 1, bytes, isa, target)                           \
-  PACK(64, 64, 1, bytes, isa, target)                           \
+/* Defines a tdict_pack_rows for bools. Each row of bits enters at the top of the bytes of `word`, and the rows before
+ * it move down. If all bools are 0 or 1, AND and OR give the lowest and the highest one. Otherwise no bool is outside
+ * the range that they give. */
+#define PACK_BOOLS(bytes, isa, target)                                                                               \
+  RANGE(8, isa)                                                                                                      \
+  target static tdict_pack_range pack_8_##isa(char *dst, const char *src, size_t rows, uint64_t flip, uint64_t base, \
+                                              unsigned bits) {                                                       \
+    typedef uint64_t lanes __attribute__((vector_size(bytes), aligned(1), may_alias));                               \
+    const uint64_t ones = UINT64_C(0x0101010101010101);                                                              \
+    int8_t lows[ROW], highs[ROW];                                                                                    \
+    for (size_t column = 0; column < ROW; column += bytes) {                                                         \
+      const char *from = src + column, *const end = from + ROW * rows;                                               \
+      char *to = dst + column;                                                                                       \
+      lanes all = *(const lanes *)from, any = all, word = {0};                                                       \
+      unsigned filled = 0;                                                                                           \
+      for (; from < end; from += ROW) {                                                                              \
+        __builtin_prefetch((const void *)((uintptr_t)from + AHEAD), 0, 2);                                           \
+        const lanes found = *(const lanes *)from;                                                                    \
+        all &= found;                                                                                                \
+        any |= found;                                                                                                \
+        word = word >> 1 | (found - (uint8_t)base * ones) << 7;                                                      \
+        filled += bits;                                                                                              \
+        if (filled < 8) continue;                                                                                    \
+        *(lanes *)to = word;                                                                                         \
+        to += ROW;                                                                                                   \
+        word = (lanes){0};                                                                                           \
+        filled = 0;                                                                                                  \
+      }                                                                                                              \
+      if (filled > 0) *(lanes *)to = word >> (8 - filled);                                                           \
+      *(lanes *)(lows + column) = all ^ (uint8_t)flip * ones;                                                        \
+      *(lanes *)(highs + column) = any ^ (uint8_t)flip * ones;                                                       \
+    }                                                                                                                \
+    return range_8_##isa(lows, highs);                                                                               \
+  }
+
+#define ALL(bytes, isa, target)  \
+  PACK_BOOLS(bytes, isa, target) \
+  PACK(16, bytes, isa, target)   \
+  PACK(32, bytes, isa, target)   \
+  PACK(64, bytes, isa, target)   \
   static const tdict_pack_rows pack_##isa[] = {pack_8_##isa, pack_16_##isa, pack_32_##isa, pack_64_##isa};
 
 ALL(16, any, )

@@ -14,7 +14,8 @@ typedef struct tdict_pack_range {
 
 /* Packs at least one row of TDICT_PACK_ROW bytes, for elements of one size, and returns the range of the elements.
  * Writes the elements minus `base` as rows of lanes, see words.h. `bits` is at least 1 and less than an element has.
- * For elements of 1 byte, it is 1. If a difference does not fit into `bits` bits, all differences are unspecified. */
+ * If a difference does not fit into `bits` bits, all differences are unspecified. Elements of 1 byte are bools, for
+ * which `bits` is 1. If they are not all 0 or 1, the range can be larger than theirs. */
 typedef tdict_pack_range (*tdict_pack_rows)(char *dst, const char *src, size_t rows, uint64_t flip, uint64_t base,
                                             unsigned bits);
 

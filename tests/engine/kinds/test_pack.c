@@ -86,9 +86,9 @@ GPU_CASE(unpack_restores_every_element) {
     for (int kind = 0; kind < PV_KINDS; kind++) {
       const unsigned item = pv_item(pv_dtypes[d]);
       const size_t whole = (size_t)pick(&r, 1, 3) * PV_BLOCK / item;
-      const size_t counts[] = {(size_t)pick(&r, 1, 40), whole - (size_t)pick(&r, 1, 9), whole,
-                               whole + (size_t)pick(&r, 1, 40)};
-      for (int c = 0; c < 4; c++) {
+      const size_t counts[] = {(size_t)pick(&r, 1, 40), (size_t)pick(&r, 41, 2000), whole - (size_t)pick(&r, 1, 9),
+                               whole, whole + (size_t)pick(&r, 1, 40)};
+      for (int c = 0; c < 5; c++) {
         pv_fill(&r, pv_dtypes[d], data, counts[c], (pv_kind)kind);
         check_unpacked(&a, pv_dtypes[d], data, counts[c] * item, 0);
         check_unpacked(&a, pv_dtypes[d], data, counts[c] * item, (size_t)pick(&r, 1, 17));
