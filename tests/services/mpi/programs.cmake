@@ -7,7 +7,7 @@ function(tdict_add_mpi_program kind file)
   string(REGEX REPLACE "^test_" "test_mpi_" program ${stem}_${kind})
   string(TOUPPER TDICT_${kind} found)
   # The sources of src/services/mpi are part of the program, so that its allocations and calls of MPI can fail.
-  add_executable(${program} ${file} services/mpi/job.c ${tdict_mpi_sources} $<TARGET_OBJECTS:tdict_test_support>)
+  add_executable(${program} ${file} services/mpi/job.c services/mpi/yield.c ${tdict_mpi_sources} $<TARGET_OBJECTS:tdict_test_support>)
   tdict_compile(${program})
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/services/mpi)
   target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
@@ -44,9 +44,6 @@ foreach(kind openmpi mpich)
         file(APPEND ${PROJECT_BINARY_DIR}/tests/cases_mpi.txt "tests/services/mpi/${program} ${case} ${kind}\n")
       endif()
       set_tests_properties(${case}@${kind} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 480)
-      if(kind STREQUAL "mpich") # its processes do not yield; those of Open MPI do, and mostly wait for the start of the job
-        set_property(TEST ${case}@${kind} PROPERTY PROCESSORS 2)
-      endif()
       tdict_test_environment(${case}@${kind})
       tdict_label_case(${case}@${kind} ${has_single_thread} services mpi host)
       if(TDICT_SANITIZE MATCHES "address") # MPI keeps memory until the process ends
