@@ -13,7 +13,7 @@ typedef struct planner {
   atomic_int calls;
   _Atomic(int64_t) num_indices; /* of the last call */
   pthread_mutex_t gate;         /* held by a test: the function waits here, if `waits` is set */
-  atomic_bool waits, at_gate;
+  atomic_bool waits, at_gate, is_entered;
   atomic_int running, overlaps; /* calls that run now; calls that began while another one ran */
 } planner;
 
@@ -448,9 +448,12 @@ CASE(epoch_plan_that_hangs_is_reported) {
   tdict_release(batch);
 }
 
-/* Opens the gate when all other threads sleep. */
-static void *open_planner(void *user) {
+/* Closes the gate. When `is_entered` is set and all other threads sleep, opens the gate. */
+static void *close_for_a_while(void *user) {
   planner *p = user;
+  pthread_mutex_lock(&p->gate);
+  atomic_store(&p->waits, true);
+  while (!atomic_load(&p->is_entered)) usleep(100);
   td_rest();
   atomic_store(&p->waits, false);
   pthread_mutex_unlock(&p->gate);
@@ -468,12 +471,12 @@ CASE(epoch_plan_is_called_by_one_thread_at_a_time) {
     tdict_loader_state state = state_of(l);
     state.batch = tdict_loader_length(l); /* the next call ends the epoch */
     td_ok(tdict_loader_set_state(l, &state, err));
-    pthread_mutex_lock(&p.gate);
-    atomic_store(&p.waits, true);
+    assert_int_equal(pthread_create(&thread, NULL, close_for_a_while, &p), 0);
+    while (!atomic_load(&p.waits)) usleep(100);
     assert_int_equal(take_tickets(l, NULL, 0), -1);
     while (!atomic_load(&p.at_gate)) usleep(100); /* a worker plans epoch 1 */
-    assert_int_equal(pthread_create(&thread, NULL, open_planner, &p), 0);
     state.batch += wrong;
+    atomic_store(&p.is_entered, true);
     if (wrong)
       td_fails(TDICT_EINVAL, "loader state: batch is", tdict_loader_set_state(l, &state, err));
     else
