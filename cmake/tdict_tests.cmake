@@ -44,7 +44,7 @@ endfunction()
 set(TDICT_TEST_TIMEOUT 300 CACHE STRING "Seconds until CTest stops a case")
 
 # The label `threads` is on what the build with ThreadSanitizer runs: each case, except those of the files of this list.
-file(STRINGS ${PROJECT_SOURCE_DIR}/tests/single_thread.txt tdict_single_thread_files REGEX "^[a-z_/]+\\.(c|cpp)$")
+file(STRINGS ${PROJECT_SOURCE_DIR}/tests/single_thread.txt tdict_single_thread_files REGEX "^[a-z_/]+\\.(c|cpp|py)$")
 foreach(file ${tdict_single_thread_files})
   if(NOT EXISTS ${PROJECT_SOURCE_DIR}/tests/${file})
     message(FATAL_ERROR "tests/single_thread.txt names ${file}, which is not there")

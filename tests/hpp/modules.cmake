@@ -2,6 +2,9 @@
 # compiles each header alone.
 
 target_compile_options(test_hpp_results PRIVATE -fno-exceptions)
+if(TDICT_SANITIZE MATCHES "thread") # the build with AddressSanitizer compiles the same
+  return()
+endif()
 foreach(standard 17 20)
   foreach(file classes bind data results)
     set(name hpp_${file}_${standard})
