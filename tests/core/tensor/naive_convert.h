@@ -1,5 +1,5 @@
-/* Converts single elements slowly, for comparison. Values are held exactly in a long double. The nearest float is found
- * by a binary search among all numbers of its dtype. Uses no library code. Thread rule: one thread. */
+/* Converts single elements slowly, for comparison. Values are held exactly in a long double. The nearest float is one
+ * of the two beside the value. Uses no library code. Thread rule: one thread. */
 #ifndef TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
 #define TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
 
@@ -65,19 +65,18 @@ static inline long double naive_value(const naive_dtype *d, uint64_t bits) {
 /* Returns the bits of the nearest float. At a tie, returns the even float. */
 static inline uint64_t naive_float(const naive_dtype *d, long double value) {
   const uint64_t sign = signbit(value) ? (uint64_t)1 << (d->bits - 1) : 0, top = naive_top(d);
-  uint64_t low = 0, high = top; /* `value` is at least the float with bits `low` and less than that with bits `high` */
+  const int bias = (1 << (d->bits - 2 - d->mantissa)) - 1;
+  int exponent;
   if (isnan(value)) return ((uint64_t)1 << (d->bits - 1)) - 1;
   if (value < 0) value = -value;
   if (value >= naive_magnitude(d, top)) return sign | top;
-  while (high - low > 1) {
-    const uint64_t middle = low + (high - low) / 2;
-    if (naive_magnitude(d, middle) <= value)
-      low = middle;
-    else
-      high = middle;
-  }
-  const long double below = value - naive_magnitude(d, low), above = naive_magnitude(d, high) - value;
-  return sign | (below < above || (below == above && low % 2 == 0) ? low : high);
+  frexpl(value, &exponent);
+  if (exponent < 2 - bias || value == 0) exponent = 2 - bias; /* the floats below have the same distance */
+  const uint64_t units = (uint64_t)(value / naive_power(exponent - 1 - d->mantissa));
+  const uint64_t low = ((uint64_t)(exponent - 2 + bias) << d->mantissa) + units;
+  const long double below = value - naive_magnitude(d, low), above = naive_magnitude(d, low + 1) - value;
+  assert_true(below >= 0 && above > 0);
+  return sign | (below < above || (below == above && low % 2 == 0) ? low : low + 1);
 }
 
 /* Converts the bits of one element. Returns false if the destination cannot hold the value. */
