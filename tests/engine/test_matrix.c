@@ -22,7 +22,7 @@ enum {
   NUM_SOURCES = 3,
   NUM_WRITERS = 4,
   MAX_PENDING = 5,
-  SECONDS = 6,
+  SECONDS = 3,
   PATIENCE = 40,
   ANY = 0,
   NONE = -2
