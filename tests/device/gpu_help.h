@@ -56,13 +56,6 @@ static inline void fixture_give(const fixture *b, tdict_block *block) {
   b->d->ops->stream_synchronize(b->d, b->gpu->free_stream);
 }
 
-static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
-  const unsigned char *c = p;
-  for (size_t i = 0; i < bytes; i++)
-    if (c[i] != value) return false;
-  return true;
-}
-
 static inline tdict_sim_options small_sim(void) { return td_with(tdict_sim_options, memory_bytes = (size_t)256 << 20); }
 static inline tdict_driver *open_sim(void) {
   tdict_sim_options o = small_sim();

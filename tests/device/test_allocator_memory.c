@@ -106,12 +106,12 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
   td_ok(tdict_tensor_zeros(TDICT_U8, 1, &count, m, &t, err));
   tdict_memory_release(m);
   td_ok(tdict_tensor_clone(t, NULL, &host, err));
-  assert_true(all_bytes(host->data, 1000, 0));
+  assert_true(td_all_bytes(host->data, 1000, 0));
   memset(host->data, 9, 1000);
   td_ok(tdict_tensor_copy(t, host, err));
   tdict_tensor_release(host);
   td_ok(tdict_tensor_clone(t, NULL, &host, err));
-  assert_true(all_bytes(host->data, 1000, 9));
+  assert_true(td_all_bytes(host->data, 1000, 9));
   td_release(host, t);
   assert_int_equal(atomic_load(&o.live), 0);
   assert_int_equal(atomic_load(&o.allocated), atomic_load(&o.released));

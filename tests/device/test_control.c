@@ -72,7 +72,7 @@ SIM_CASE(stream_destroy_lets_queued_work_run) {
   CU(SUCCESS, copy_h2d_async, block.data, host, 4096, stream.handle);
   tdict_stream_destroy(b.context, stream);
   raw_read(raw, found, block.data, 4096);
-  assert_true(all_bytes(found, 4096, 0xA5));
+  assert_true(td_all_bytes(found, 4096, 0xA5));
   td_ok(tdict_sim_step(b.context, 1, err));
   raw_read(raw, found, block.data, 4096);
   assert_memory_equal(found, host, 4096);

@@ -274,7 +274,7 @@ GPU_CASE(gpu_memory_copies_to_host_in_pieces) {
       const unsigned char *at = found + (int64_t)row * r->dst_pitch;
       assert_memory_equal(at, source + (int64_t)row * r->src_pitch, r->width);
       size_t gap = row + 1 < r->height ? (size_t)r->dst_pitch - r->width : 1;
-      assert_true(all_bytes(at + r->width, gap, 0xA5));
+      assert_true(td_all_bytes(at + r->width, gap, 0xA5));
     }
   }
   assert_true(fixture_counts(&b).pinned_bytes <= TDICT_GPU_BOUNCE_BYTES);
@@ -447,7 +447,7 @@ GPU_CASE(gpu_memory_fills) {
   raw_fill(raw, block.data, 0xA5, BYTES);
   td_ok(b.memory->ops->fill(b.memory, (char *)block.data + 1, 0x3C, BYTES - 2, err));
   raw_read(raw, found, block.data, BYTES);
-  assert_true(all_bytes(found + 1, BYTES - 2, 0x3C));
+  assert_true(td_all_bytes(found + 1, BYTES - 2, 0x3C));
   assert_int_equal(found[0], 0xA5);
   assert_int_equal(found[BYTES - 1], 0xA5);
   fixture_give(&b, &block);

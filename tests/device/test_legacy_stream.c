@@ -21,7 +21,7 @@ SIM_CASE(gpu_memory_fills_after_the_legacy_stream) {
   td_ok(b.memory->ops->fill(b.memory, block.data, 9, BYTES, err));
   end_blocked_stream(&b, &blocked);
   raw_read(raw, found, block.data, BYTES);
-  assert_true(all_bytes(found, BYTES, 9));
+  assert_true(td_all_bytes(found, BYTES, 9));
   CU(SUCCESS, host_free, host, BYTES);
   raw_close(raw);
   fixture_give(&b, &block);

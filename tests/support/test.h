@@ -97,6 +97,10 @@ int64_t td_number(const char *name, int64_t otherwise);
 
 /* Fills bytes with a random sequence. Different seeds make different sequences. */
 void td_fill_random(void *bytes, size_t count, uint64_t seed);
+/* Returns true if all bytes have this value. */
+static inline bool td_all_bytes(const void *p, size_t bytes, unsigned char value) {
+  return bytes == 0 || (*(const unsigned char *)p == value && memcmp(p, (const char *)p + 1, bytes - 1) == 0);
+}
 
 enum { TD_UNWRITTEN = -1 };
 /* Makes a call, which must succeed and must not write to its error. The call may use `err`. */

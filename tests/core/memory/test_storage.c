@@ -5,13 +5,6 @@
 #include "core/memory/fakes.h"
 #include "support/threads.h"
 
-static bool all_bytes(const void *p, size_t bytes, unsigned char value) {
-  const unsigned char *c = p;
-  for (size_t i = 0; i < bytes; i++)
-    if (c[i] != value) return false;
-  return true;
-}
-
 CASE(storage_plain_is_aligned_and_zeroed) {
   static const size_t sizes[] = {
       1, 63, 64, 65, 4096, 65535, 65536, 100003, (4 << 20) + 1, 9000001, (size_t)32 << 20, 40000003};
@@ -22,7 +15,7 @@ CASE(storage_plain_is_aligned_and_zeroed) {
       assert_int_equal(s->bytes, sizes[i]);
       assert_true(tdict_device_equal(s->device, tdict_cpu()));
       assert_int_equal(s->flags, 0);
-      assert_true(all_bytes(s->data, sizes[i], 0));
+      assert_true(td_all_bytes(s->data, sizes[i], 0));
       memset(s->data, 0xA5, sizes[i]);
     }
   tdict_storage_release(NULL);
@@ -99,11 +92,11 @@ CASE(storage_zeroes_by_the_memory_that_can) {
   assert_ptr_equal(memory.filled, s->data);
   assert_int_equal(memory.filled_bytes, 500);
   assert_int_equal(memory.filled_byte, 0);
-  assert_true(all_bytes(s->data, 500, 0xA5)); /* the memory's own fill was called, so the host wrote nothing */
+  assert_true(td_all_bytes(s->data, 500, 0xA5)); /* the memory's own fill was called, so the host wrote nothing */
   tdict_storage_release(s);
   fake_memory_init(&memory, false);
   td_ok(tdict_storage_create(&memory.memory, 500, true, &s, err));
-  assert_true(all_bytes(s->data, 500, 0));
+  assert_true(td_all_bytes(s->data, 500, 0));
   assert_int_equal(((unsigned char *)s->data)[500], 0xA5);
 }
 

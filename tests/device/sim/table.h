@@ -83,12 +83,6 @@ static inline unsigned char *make_pageable(size_t bytes, uint64_t seed) {
   if (seed) td_fill_random(p, bytes, seed);
   return p;
 }
-static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
-  const unsigned char *c = p;
-  for (size_t i = 0; i < bytes; i++)
-    if (c[i] != value) return false;
-  return true;
-}
 static inline tdict_stream public_stream(tdict_cu_stream s) { return (tdict_stream){tdict_sim(0), s}; }
 
 /* Blocks the stream, and the engine that runs functions on its device, until open_gate() is called. */

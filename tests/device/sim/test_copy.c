@@ -26,7 +26,7 @@ CASE(sim_copies_move_the_bytes) {
     CU(SUCCESS, copy_d2d_async, far + at, twin + at, n, s);
     CU(SUCCESS, copy_d2h_async, to_pageable + at, far + at, n, s); /* returns when the copy is complete */
     assert_memory_equal(to_pageable + at, pinned + at, n);
-    assert_true(all_bytes(to_pageable, at, 0xA5));
+    assert_true(td_all_bytes(to_pageable, at, 0xA5));
     CU(SUCCESS, copy_h2d_async, dev + at, pageable + at, n, s);
     CU(SUCCESS, copy_d2h_async, to_pinned + at, dev + at, n, s);
     CU(SUCCESS, stream_synchronize, s);
@@ -251,6 +251,6 @@ CASE(sim_work_on_freed_memory_is_an_error) {
   assert_ptr_equal(again, dev);
   open_gate(&g);
   CU(ILLEGAL_ADDRESS, stream_synchronize, a);
-  assert_true(all_bytes(back, BYTES, 0xA5));
+  assert_true(td_all_bytes(back, BYTES, 0xA5));
   CU(ILLEGAL_ADDRESS, copy_h2d_async, again, host, BYTES, b);
 }

@@ -70,7 +70,7 @@ CASE(sim_launch_runs_at_its_step) {
   for (int64_t step = 1; step <= 3; step++) {
     td_ok(tdict_driver_sim_step(d, 1, err));
     assert_int_equal(num_finished(d), step); /* a launch counts as one operation */
-    if (step < 3) assert_true(all_bytes(out, BYTES, 0xA5));
+    if (step < 3) assert_true(td_all_bytes(out, BYTES, 0xA5));
   }
   assert_memory_equal(out, in, BYTES);
   tdict_driver_sim_resume(d);
@@ -90,7 +90,7 @@ CASE(sim_launch_waits_for_its_stream) {
   CU(SUCCESS, stream_wait_event, b, e);
   assert_int_equal(launch_copy(d, &k, out, in, b), TDICT_CU_SUCCESS);
   td_rest();
-  assert_true(all_bytes(out, BYTES, 0xA5));
+  assert_true(td_all_bytes(out, BYTES, 0xA5));
   CU(NOT_READY, stream_query, b);
   open_gate(&g);
   CU(SUCCESS, stream_synchronize, b);
@@ -114,7 +114,7 @@ CASE(sim_launch_on_freed_memory_is_an_error) {
   CU(SUCCESS, stream_synchronize, b);
   open_gate(&g);
   CU(ILLEGAL_ADDRESS, stream_synchronize, a);
-  assert_true(all_bytes(out, BYTES, 0xA5));
+  assert_true(td_all_bytes(out, BYTES, 0xA5));
   CU(SUCCESS, module_unload, k.module);
 }
 

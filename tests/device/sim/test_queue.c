@@ -16,11 +16,11 @@ CASE(sim_unfinished_destination_holds_old_bytes) {
   td_rest();
   CU(NOT_READY, stream_query, s);
   assert_memory_equal(tdict_sim_host_pointer(public_stream(s), dev), old, BYTES);
-  assert_true(all_bytes(back, BYTES, 0xA5));
+  assert_true(td_all_bytes(back, BYTES, 0xA5));
   td_ok(tdict_driver_sim_step(d, 1, err));
   assert_memory_equal(tdict_sim_host_pointer(public_stream(s), dev), new, BYTES);
   td_rest();
-  assert_true(all_bytes(back, BYTES, 0xA5));
+  assert_true(td_all_bytes(back, BYTES, 0xA5));
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, s);
   assert_memory_equal(back, new, BYTES);
@@ -35,13 +35,13 @@ CASE(sim_running_copy_has_not_written_yet) {
   void *dev = make_device(d, BYTES);
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, s);
   td_rest();
-  bool old = all_bytes(back, BYTES, 0xA5);
+  bool old = td_all_bytes(back, BYTES, 0xA5);
   CU(NOT_READY, stream_query, s);
   assert_true(old);
   tdict_driver_sim_hold(d);
   td_ok(tdict_driver_sim_step(d, 1, err));
   CU(SUCCESS, stream_synchronize, s);
-  assert_false(all_bytes(back, BYTES, 0xA5));
+  assert_false(td_all_bytes(back, BYTES, 0xA5));
 }
 
 CASE(sim_source_changed_before_its_copy_shows) {
@@ -116,7 +116,7 @@ CASE(sim_recorded_event_orders_two_streams) {
   assert_memory_equal(other, src, BYTES);
   td_rest();
   CU(NOT_READY, stream_query, b);
-  assert_true(all_bytes(back, BYTES, 0xA5));
+  assert_true(td_all_bytes(back, BYTES, 0xA5));
   open_gate(&g);
   CU(SUCCESS, stream_synchronize, b);
   assert_memory_equal(back, src, BYTES);
@@ -154,7 +154,7 @@ static void check_waits(tdict_driver *d, tdict_cu_stream blocked, tdict_cu_strea
   if (wanted) {
     td_rest();
     CU(NOT_READY, stream_query, s);
-    assert_true(all_bytes(back, BYTES, 0xA5));
+    assert_true(td_all_bytes(back, BYTES, 0xA5));
     open_gate(&g);
   }
   CU(SUCCESS, stream_synchronize, s);
@@ -195,7 +195,7 @@ CASE(sim_blocking_streams_wait_for_the_legacy_stream) {
   CU(SUCCESS, stream_synchronize, loose);
   assert_memory_equal(back[2], src, BYTES);
   td_rest();
-  assert_true(all_bytes(back[0], BYTES, 0xA5) && all_bytes(back[1], BYTES, 0xA5));
+  assert_true(td_all_bytes(back[0], BYTES, 0xA5) && td_all_bytes(back[1], BYTES, 0xA5));
   CU(NOT_READY, stream_query, second);
   open_gate(&g);
   CU(SUCCESS, stream_synchronize, second);
@@ -233,7 +233,7 @@ CASE(sim_stream_is_first_in_first_out) {
     if (i % 10 != 9) continue;
     CU(SUCCESS, stream_synchronize, s);
     assert_memory_equal(back, i % 2 ? a : b, BYTES);
-    assert_true(all_bytes(back + BYTES, BYTES, (unsigned char)i));
+    assert_true(td_all_bytes(back + BYTES, BYTES, (unsigned char)i));
   }
 }
 

@@ -96,7 +96,7 @@ SIM_CASE(nccl_table_writes_no_more_than_the_size) {
   u.t.struct_size = sizeof u - kept; /* without `destroy` */
   td_ok(tdict_nccl_create_table(w.ranks[0].context, &o, &u.t, err));
   assert_int_equal(u.t.struct_size, sizeof u - kept);
-  assert_true(all_bytes(u.bytes + sizeof u - kept, kept, 0xA5));
+  assert_true(td_all_bytes(u.bytes + sizeof u - kept, kept, 0xA5));
   /* A second table is complete, so its `destroy` can also destroy the first. */
   td_ok(tdict_nccl_create_id(w.library, &o.id, err));
   tdict_comm_table whole = td_filled(tdict_comm_table, tdict_nccl_create_table(w.ranks[0].context, &o, &made, err));
