@@ -30,6 +30,17 @@ static inline tdict_tree *rig_tree(const rig *r, const m_tree *t) {
   return td;
 }
 
+/* Makes a tensor of random bytes on the device under test. */
+static inline tdict_tensor *tensor_on(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {
+  static uint64_t seed = 900;
+  tdict_tensor *host = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err)), *t = NULL;
+  td_fill_random(tdict_tensor_data(host), tdict_tensor_bytes(host), ++seed);
+  if (!r->memory) return host;
+  td_ok(tdict_tensor_clone(host, r->memory, &t, err));
+  tdict_tensor_release(host);
+  return t;
+}
+
 static inline tdict_status rig_to_host(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
   (void)user;
   return tdict_tensor_clone(at->tensors[0], NULL, out, err);

@@ -3,17 +3,7 @@
 #include "rig.h"
 #include "tdict/debug.h"
 
-/* Makes a tensor of random bytes on the device under test. */
-static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {
-  static uint64_t seed = 4000;
-  tdict_tensor *host = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err)), *t = NULL;
-  td_fill_random(tdict_tensor_data(host), tdict_tensor_bytes(host), ++seed);
-  if (!r->memory) return host;
-  td_ok(tdict_tensor_clone(host, r->memory, &t, err));
-  tdict_tensor_release(host);
-  return t;
-}
-#define NEW(r, ...) new_tensor(r, TDICT_F32, COUNTS(__VA_ARGS__))
+#define NEW(r, ...) tensor_on(r, TDICT_F32, COUNTS(__VA_ARGS__))
 
 /* Returns the address of a tensor's elements, even in device memory. */
 static const void *address(const tdict_tree *td, const char *path) {

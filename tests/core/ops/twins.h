@@ -91,16 +91,6 @@ typedef struct twins {
   tdict_tree *td, *plain;
 } twins;
 
-static inline tdict_tensor *tensor_on(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {
-  static uint64_t seed = 900;
-  tdict_tensor *host = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err)), *t = NULL;
-  td_fill_random(tdict_tensor_data(host), tdict_tensor_bytes(host), ++seed);
-  if (!r->memory) return host;
-  td_ok(tdict_tensor_clone(host, r->memory, &t, err));
-  tdict_tensor_release(host);
-  return t;
-}
-
 static inline twins make_twins(const rig *r, const tdict_type *type) {
   const int64_t shape[] = {2, 3, 2};
   tdict_tensor *t = tensor_on(r, TDICT_I32, 2, shape), *a = tensor_on(r, TDICT_I64, 3, shape);
