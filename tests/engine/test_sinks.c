@@ -229,15 +229,9 @@ DEVICE_CASE(sinks_without_memory) {
            tdict_storage_create_sink(&(tdict_storage_writer){bin_write, NULL, NULL}, SIZE_MAX, &made, err));
   assert_null(made);
   td_ok(tdict_transfer_into(w.c, t->tree, there, &o, err));
-  for (int64_t n = 0;; n++) {
-    tdict_error err;
+  TD_SWEEP(s) {
     bin_clear(&t->b);
-    td_fail_alloc(n, false);
-    const tdict_status status = tdict_transfer_into(w.c, t->tree, there, &o, &err);
-    const bool failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed && status != TDICT_OK ? TDICT_ENOMEM : TDICT_OK);
-    if (status == TDICT_OK) check_bin(t);
-    if (!failed) break;
+    if (td_sweep_call(s, tdict_transfer_into(w.c, t->tree, there, &o, err)) == TDICT_OK) check_bin(t);
   }
   twin_release(t);
 }

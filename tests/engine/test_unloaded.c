@@ -327,23 +327,13 @@ DEVICE_CASE(unloaded_without_memory) {
   tdict_tree *twin = disk_twin(&d, tree, 100, 1), *out = NULL;
   tdict_transfer_options o = threads(0);
   tdict_release(to_device(&w, twin, w.device)); /* creates the ring, streams and events */
-  for (int64_t n = 0;; n++) {
-    tdict_error err;
-    td_fail_alloc(n, false);
-    const tdict_status status = tdict_to_device(w.c, twin, w.device, &o, &out, &err);
-    if (!td_fail_alloc_stop()) {
-      assert_int_equal(status, TDICT_OK);
-      assert_true(n > 3);
-      break;
-    }
-    if (status == TDICT_OK) { /* some allocations are optional */
-      check_and_release(&w, tree, out);
-      out = NULL;
-      continue;
-    }
-    assert_int_equal(status, TDICT_ENOMEM);
-    assert_null(out);
+  TD_SWEEP(sweep) {
+    out = NULL;
+    if (td_sweep_call(sweep, tdict_to_device(w.c, twin, w.device, &o, &out, err)) == TDICT_OK)
+      check_and_release(&w, tree, out); /* some allocations are optional */
+    else
+      assert_null(out);
+    assert_true(sweep.failed || sweep.n > 3);
   }
-  check_and_release(&w, tree, out);
   tdict_release(twin);
 }

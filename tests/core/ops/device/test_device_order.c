@@ -196,14 +196,10 @@ SIM_CASE(device_index_waits_without_memory) {
   TD_STREAM(stream, w.c, w.device);
   const tdict_run o = td_with(tdict_run, stream = stream);
   int num_waits = 0;
-  bool had_failure = true;
-  for (int64_t n = 0; had_failure; n++) {
+  TD_SWEEP(s) {
     number_rows(&w, few, 21);
-    tdict_error err = {0};
-    td_fail_alloc(n, false);
-    const tdict_status status = tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &o, &err);
-    had_failure = td_fail_alloc_stop();
-    if (status == TDICT_OK && had_failure) {
+    const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
+    if (td_sweep_call(s, tdict_index_into(NULL, few, td, index, &o, err)) == TDICT_OK && s.failed) {
       for (int i = 0; i < 3; i++) check_row(&w, td_leaf(few, "e"), i, 40, 5, list[i]);
       num_waits++;
     }
