@@ -202,29 +202,15 @@ SIM_CASE(replay_refuses_lost_rows) {
 CASE(replay_survives_enomem) {
   scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = NULL;
-  tdict_error why;
   int64_t refused = 0;
-  for (int64_t k = 0;; k++, refused++) {
-    td_fail_alloc(k, false);
-    tdict_status status = tdict_replay_create(tree, 20, &r, &why);
-    if (!td_fail_alloc_stop()) break;
-    assert_int_equal(status, TDICT_ENOMEM);
-    assert_null(r);
-  }
-  assert_true(refused > 3);
+  TD_SWEEP(s) { assert_true(td_refused(s, tdict_replay_create(tree, 20, &r, err)) ? r == NULL : s.n > 3); }
   model m = {.next = 20, .length = 20};
   for (int64_t i = 0; i < CAPACITY; i++) m.ids[i] = i;
-  refused = 0;
   for (int round = 0; round < 3; round++) { /* The first and the last append continue at row 0. */
     scoped_tree rows = rows_from(100 * (round + 1), 12);
-    for (int64_t k = 0;; k++, refused++) {
-      td_fail_alloc(k, false);
-      tdict_status status = tdict_replay_append(r, rows, &why);
-      if (!td_fail_alloc_stop()) {
-        assert_int_equal(status, TDICT_OK);
-        break;
-      }
-      assert_int_equal(status, TDICT_ENOMEM);
+    TD_SWEEP(s) {
+      if (!td_refused(s, tdict_replay_append(r, rows, err))) break;
+      refused++;
       check_model(r, tree, &m);
     }
     for (int64_t i = 0; i < 12; i++) m.ids[(m.next + i) % CAPACITY] = 100 * (round + 1) + i;
