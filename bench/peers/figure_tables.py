@@ -212,6 +212,9 @@ def behind(figures):
             name = f"{PARTS.get(scenario, scenario)}: {name}" if PARTS.get(scenario, 1) else name
             parts = ", ".join(f"{part:.{2 if part >= 1.02 else 3}f}" for part, _ in slower)
             rows.append((-slower[0][0], [name, ", ".join(who for _, who in slower), parts]))
+    for name, mine, other, fastest, _ in device_rows(figures):
+        if verdict(mine, other) == "behind":
+            rows.append((-mine[0] / other[0], [name, fastest, f"{mine[0] / other[0]:.2f}"]))
     cells = [cells for _, cells in sorted(rows)]
     return table(["row", "slower than", "tdict's time / the other time"], cells, 2) if cells else "There is no such row.\n"
 
@@ -278,17 +281,23 @@ def best(row, begin, pattern):
     return min(found)[::-1] if found else (None, None)
 
 
-def device(figures):
+def device_rows(figures):
+    """Returns (name, figure of tdict, figure of the fastest peer, its name, figure of TensorDict) for each row of DEVICE."""
     rows = []
     for key, ours, theirs, name in DEVICE:
         row = figures.row("device", key)
-        _, mine = best(row, "tdict:", ours)
-        fastest, other = best(row, ("torch:", "TensorDict:", "NumPy:"), theirs)
-        _, with_dict = best(row, "TensorDict:", theirs)
+        mine, (fastest, other) = best(row, "tdict:", ours)[1], best(row, ("torch:", "TensorDict:", "NumPy:"), theirs)
         if mine and other:
-            part = "tie" if verdict(mine, other) == "tie" else three_digits(mine[0] / other[0])
-            rows.append([name, readable(mine), f"{readable([other[0], 0])} ({NAMES[fastest.split(':')[0]]})",
-                         readable([with_dict[0], 0]) if with_dict else "-", part])
+            rows.append((name, mine, other, NAMES[fastest.split(":")[0]], best(row, "TensorDict:", theirs)[1]))
+    return rows
+
+
+def device(figures):
+    rows = []
+    for name, mine, other, fastest, with_dict in device_rows(figures):
+        part = "tie" if verdict(mine, other) == "tie" else three_digits(mine[0] / other[0])
+        rows.append([name, readable(mine), f"{readable([other[0], 0])} ({fastest})",
+                     readable([with_dict[0], 0]) if with_dict else "-", part])
     return table(["work", "tdict", "fastest peer", "TensorDict", "tdict / fastest"], rows)
 
 

@@ -56,6 +56,14 @@ class Pages(compare_test.Case):
         self.page.write_text(f"{text}\n2026-01-02, commit 12345678\n")
         self.assertEqual(self.reasons(), [])
 
+    def test_slower_rows_of_devices_come_first(self):
+        figures = figure_pages.Figures(self.folder)
+        ways = {"tdict: fill": [3e-4, 1e-6], "torch: fill": [1e-4, 1e-6], "TensorDict: fill": [2e-4, 1e-6]}
+        figures.machines["one"]["records"]["device"] = {"rows": {"RL batch: fill": ways}}
+        self.assertIn("| fill, RL batch | PyTorch | 3.00 |", figure_tables.behind(figures))
+        ways["tdict: fill"] = [1e-4, 1e-6]
+        self.assertNotIn("fill, RL batch", figure_tables.behind(figures))
+
     def test_machines_of_two_commits_are_found(self):
         self.add_machine("two", "12345678")
         self.assertEqual(self.reasons(), [])
