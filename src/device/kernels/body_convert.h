@@ -64,6 +64,8 @@ TDICT_BODY void tdict_kernel_store(tdict_kernel_env *env, uint64_t address, unsi
 TDICT_BODY int tdict_convert_element(const tdict_type_pair *c, uint64_t bits, uint64_t *out) {
   switch (c->to << 8 | c->from) {
     TDICT_CONVERT_PAIR(TDICT_KERNEL_F32, TDICT_KERNEL_U8)
+    TDICT_CONVERT_PAIR(TDICT_KERNEL_F16, TDICT_KERNEL_U8)
+    TDICT_CONVERT_PAIR(TDICT_KERNEL_BF16, TDICT_KERNEL_U8)
     TDICT_CONVERT_PAIR(TDICT_KERNEL_F32, TDICT_KERNEL_F16)
     TDICT_CONVERT_PAIR(TDICT_KERNEL_F32, TDICT_KERNEL_BF16)
     TDICT_CONVERT_PAIR(TDICT_KERNEL_F16, TDICT_KERNEL_F32)
