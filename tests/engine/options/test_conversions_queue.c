@@ -7,8 +7,8 @@
 #include "engine/options/conversions.h"
 #include "engine/plan/collect.h"
 
-static int num_launches, num_copies;
-static size_t num_entries; /* summed over all launches */
+static atomic_int num_launches, num_copies;
+static atomic_size_t num_entries; /* summed over all launches */
 
 tdict_status __real_tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream s, tdict_error *err);
 tdict_status __wrap_tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream s, tdict_error *err);
@@ -38,7 +38,8 @@ tdict_status __wrap_tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, c
 
 /* Moves the tree to the device with one thread, and counts the queued copies and launches. */
 static tdict_tree *move_counted(const place *w, const tdict_tree *src, tdict_transfer_options *o) {
-  num_launches = num_copies = 0;
+  num_launches = 0;
+  num_copies = 0;
   num_entries = 0;
   o->num_threads = 1;
   poison(w, w->memory, 4 << 20);
