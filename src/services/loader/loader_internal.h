@@ -133,8 +133,8 @@ struct tdict_loader {
   bool is_stopping; /* true: workers must return */
   bool is_paused;   /* true: tdict_loader_seek() runs, or tdict_loader_set_state() plans, so no batch or plan begins */
   bool is_planning; /* true: a plan is being made without the lock, so no batch begins */
-  /* true: a stream has ended or an epoch could not be planned, so no batch begins until the consumer has taken the slot
-   * that says so */
+  /* true: a stream has ended or an epoch could not be planned, so no batch begins. After a stream, and with CONTINUE,
+   * until the consumer has taken the slot that says so; otherwise until tdict_loader_seek() */
   bool epoch_ended;
   /* true: the length of the dataset varies, and the last slot of the epoch has begun or no epoch has begun. No batch
    * begins until tdict_loader_begin_epoch() */

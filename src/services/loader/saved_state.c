@@ -54,7 +54,8 @@ static const char *sampler_name(int32_t kind) {
 }
 
 /* Returns TDICT_EINVAL if the two states differ in a setting that changes the order of samples. The rank is not
- * compared, because all ranks can use one saved state. continue_with_ranks() handles the number of ranks. */
+ * compared, because all ranks can use one saved state. check_ranks() and continue_with_ranks() handle the number of
+ * ranks. */
 static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_loader_state *mine, tdict_error *err) {
   const struct {
     const char *what;
@@ -91,7 +92,8 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
 }
 
 /* Returns TDICT_EINVAL if each rank of the state draws another number of samples than it would draw from the sampler,
- * which is NULL for a stream. `mine` is the state of the loader. */
+ * which is NULL for a stream. Also returns TDICT_EINVAL if the number of ranks is below 1, or above 1 for a stream.
+ * `mine` is the state of the loader. */
 static tdict_status check_ranks(const tdict_sampler *sampler, const tdict_loader_state *mine,
                                 const tdict_loader_state *s, tdict_error *err) {
   if (s->world_size < 1 || (!sampler && s->world_size > 1))
@@ -186,8 +188,15 @@ tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, td
   return tdict_options_write(out, &s, sizeof s, "loader state", err);
 }
 
-/* Makes the plan of a state's epoch. Until then, workers begin nothing, so that the program does not plan two epochs
- * at the same time. */
+static void end_pause(tdict_loader *l) {
+  pthread_mutex_lock(&l->lock);
+  l->is_paused = false;
+  pthread_cond_broadcast(&l->can_begin);
+  pthread_mutex_unlock(&l->lock);
+}
+
+/* Makes the plan of a state's epoch. From then on, workers begin nothing until end_pause() or tdict_loader_seek(), so
+ * that the program does not plan two epochs at the same time. */
 static tdict_status make_plan_alone(tdict_loader *l, const tdict_sampler *sampler, int64_t epoch,
                                     tdict_epoch_plan *plan) {
   pthread_mutex_lock(&l->lock);
@@ -195,32 +204,28 @@ static tdict_status make_plan_alone(tdict_loader *l, const tdict_sampler *sample
   l->is_paused = true;
   while (l->is_planning) tdict_cond_wait(&l->batch_done, &l->lock);
   pthread_mutex_unlock(&l->lock);
-  const tdict_status status = tdict_epoch_plan_make(plan, l, sampler, epoch);
-  pthread_mutex_lock(&l->lock);
-  l->is_paused = false;
-  pthread_cond_broadcast(&l->can_begin);
-  pthread_mutex_unlock(&l->lock);
-  return status;
+  return tdict_epoch_plan_make(plan, l, sampler, epoch);
 }
 
 /* Checks the batch of a state. If epochs have plans, first plans the epoch of the state, except if
- * tdict_loader_begin_epoch() will begin it with another length. */
+ * tdict_loader_begin_epoch() will begin it with another length. After a plan, workers are still paused. */
 static tdict_status plan_saved_batches(tdict_loader *l, tdict_loader_state *s, tdict_loader_epoch *epoch,
                                        tdict_epoch_plan *plan, tdict_error *err) {
-  tdict_status status = TDICT_OK;
-  if (tdict_loader_has_plans(l) && !(l->table->length_varies && s->batch == 0)) {
-    status = make_plan_alone(l, epoch->sampler, s->epoch, plan);
-    if (status != TDICT_OK && err) *err = plan->failure;
-    if (status != TDICT_OK) return status;
+  const bool plans = tdict_loader_has_plans(l) && !(l->table->length_varies && s->batch == 0);
+  tdict_status status = plans ? make_plan_alone(l, epoch->sampler, s->epoch, plan) : TDICT_OK;
+  if (status != TDICT_OK && err) *err = plan->failure;
+  if (status == TDICT_OK && plans) {
     epoch->num_batches = plan->num_batches;
     epoch->plan_hash = plan->hash;
   }
-  if (l->options.plan_epoch && s->plan_hash && s->plan_hash != plan->hash && s->batch > 0)
+  if (status == TDICT_OK && l->options.plan_epoch && s->plan_hash && s->plan_hash != plan->hash && s->batch > 0)
     status = tdict_fail(err, TDICT_EINVAL, "loader state: plan_epoch planned epoch %lld differently before",
                         (long long)s->epoch);
   if (status == TDICT_OK && epoch->sampler) status = continue_with_ranks(l, epoch, plan, s, err);
   if (status == TDICT_OK) status = check_batch(l, epoch->num_batches, s, err);
-  if (status != TDICT_OK) tdict_epoch_plan_reset(plan);
+  if (status == TDICT_OK) return TDICT_OK;
+  tdict_epoch_plan_reset(plan);
+  if (plans) end_pause(l);
   return status;
 }
 
