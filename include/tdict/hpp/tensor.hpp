@@ -156,7 +156,7 @@ namespace detail {
 inline tdict_status fail(tdict_error &err, tdict_status status, const char *path, const char *message) {
   err = tdict_error();
   err.status = static_cast<int32_t>(status);
-  std::snprintf(err.path, sizeof err.path, "%s", path);
+  std::snprintf(err.path, sizeof err.path, "%s", path ? path : "");
   std::snprintf(err.message, sizeof err.message, "%s", message);
   return status;
 }

@@ -113,7 +113,7 @@ public:
   outcome<void> set(const char *path, const char *text) const { return run(tdict_set_text, raw_, path, text); }
   /** Sets a number or a bool for the whole tree; see tdict/nontensor.h. Fails with #TDICT_EOVERFLOW if an integer is
    *  greater than INT64_MAX. */
-  template <class T, class = typename std::enable_if<std::is_arithmetic<T>::value>::type>
+  template <class T, class = typename std::enable_if<std::is_arithmetic<T>::value && sizeof(T) <= 8>::type>
   outcome<void> set(const char *path, T number) const {
     tdict_value value = tdict_value();
     value.kind = std::is_floating_point<T>::value ? TDICT_VALUE_REAL : TDICT_VALUE_INTEGER;
