@@ -109,9 +109,20 @@ static inline void pv_fill(rng *r, tdict_dtype dtype, void *data, size_t count, 
 }
 
 static inline size_t pv_round(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
-/* Returns the number of bits that each packed element of a block needs. */
+/* Returns the number of bits that each packed element of a block needs. For bools, AND and OR of each of the 64 columns
+ * stand for the lowest and highest element. The last row is filled up with element 0. */
 static inline unsigned pv_bits(tdict_dtype dtype, const void *data, size_t count) {
   long double low = pv_value(dtype, data, 0), high = low;
+  for (size_t column = 0; column < 64 && dtype == TDICT_BOOL; column++) {
+    unsigned all = 0xff, any = 0;
+    for (size_t i = column; i < pv_round(count, 64); i += 64) {
+      const unsigned value = ((const unsigned char *)data)[i < count ? i : 0];
+      all &= value;
+      any |= value;
+    }
+    low = all < low ? all : low;
+    high = any > high ? any : high;
+  }
   for (size_t i = 1; i < count; i++) {
     const long double value = pv_value(dtype, data, i);
     low = value < low ? value : low;
