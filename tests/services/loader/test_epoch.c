@@ -66,6 +66,12 @@ static tdict_loader *open_planned(const yard *y, planner *p, const tdict_loader_
   const tdict_dataset_table table = tickets_dataset(&p->data);
   return open_loader(y, &table, o);
 }
+static tdict_loader *open_varying(const yard *y, planner *p, int32_t workers) {
+  tdict_dataset_table table = tickets_dataset(&p->data);
+  table.length_varies = true;
+  const tdict_loader_options o = options_of(p, workers);
+  return open_loader(y, &table, &o);
+}
 static tdict_loader *open_rank(const yard *y, planner *p, int32_t workers, int32_t rank, int32_t world_size) {
   tdict_loader_options o = options_of(p, workers);
   o.rank = rank;
@@ -499,10 +505,7 @@ CASE(epoch_plan_follows_the_length) {
   scoped_yard y = open_yard();
   for (int32_t workers = 0; workers < 3; workers += 2) {
     planner p = planner_of(60);
-    tdict_dataset_table table = tickets_dataset(&p.data);
-    table.length_varies = true;
-    const tdict_loader_options o = options_of(&p, workers);
-    scoped_loader l = open_loader(&y, &table, &o);
+    scoped_loader l = open_varying(&y, &p, workers);
     tdict_loader_state state = {0};
     ticket found[BATCH];
     for (int64_t length = 4; length < 40; length *= 2) {
@@ -529,10 +532,7 @@ CASE(epoch_plan_of_a_new_epoch_ignores_the_saved_length) {
   scoped_yard y = open_yard();
   for (int32_t workers = 0; workers < 3; workers += 2) {
     planner p = planner_of(30);
-    tdict_dataset_table table = tickets_dataset(&p.data);
-    table.length_varies = true;
-    const tdict_loader_options o = options_of(&p, workers);
-    scoped_loader l = open_loader(&y, &table, &o);
+    scoped_loader l = open_varying(&y, &p, workers);
     ticket_epoch e;
     take_ticket_epoch(l, &e);
     const tdict_loader_state state = state_of(l);
