@@ -31,9 +31,8 @@ static inline tdict_epoch_info tdict_epoch_info_default(void) {
 }
 
 /** Plans an epoch: calls tdict_epoch_add() for each sample of all ranks together. Reports errors as the functions of a
- *  dataset do (tdict/dataset.h). Called on the program's thread in
- *  tdict_loader_create() and tdict_loader_set_state(), else on a worker, if there is one. A loader calls it on one
- *  thread at a time. */
+ *  dataset do (tdict/dataset.h). One thread of a loader calls it at a time: the program's thread in
+ *  tdict_loader_create() and tdict_loader_set_state(), and a worker, if there is one, otherwise. */
 typedef tdict_status (*tdict_plan_epoch)(void *user, const tdict_epoch_info *info, tdict_epoch *epoch,
                                          tdict_error *err);
 /** @brief Adds a sample, which may already be in the epoch. After `batch_size` samples, a new batch begins.
