@@ -78,6 +78,21 @@ def device(record):
     return rows
 
 
+def devices(record):
+    """Returns the copies to all devices, the messages between them ("broadcast, 4000 B", and so on), and the time that one
+    link needs for the bytes of the large tree."""
+    names = {"samples": "tdict", "plain_samples": "each", "torch_samples": "torch", "tensordict_samples": "tensordict",
+             "one_buffer_samples": "buffer", "leaf_by_leaf_samples": "leaves"}
+
+    def sides(row):
+        return {names[key]: of(seconds) for key, seconds in row.items() if key in names}
+
+    rows = {row["work"]: sides(row) for row in record["rows"] if row["devices"] == record["devices"]}
+    large = next(row["delivered_bytes"] for row in record["rows"] if row["work"] == "split, pinned")
+    rows["link"] = {"driver": [short(large / record["plain_1"]["lines"]), 0]}
+    return {**rows, **{f"{row['work']}, {row['bytes'] / row['leaves']:.0f} B": sides(row) for row in record["comm"]}}
+
+
 def pinning(record):
     rows = {}
     for one in record:
@@ -92,14 +107,16 @@ def costs(record):
             for row in record["rows"]}
 
 
-READERS = {"compare": compare, "loader": loader, "load": load, "device": device, "pinning": pinning, "costs": costs}
+READERS = {"compare": compare, "loader": loader, "load": load, "device": device, "pinning": pinning, "costs": costs,
+           "devices": devices}
 
 
 def machine_text(record):
     """Returns a text that names the GPU, its driver, the processor and the kernel of a record."""
     device = record.get("device", {"kind": "cpu"})
     machine = (record["runs"][-1] if "runs" in record else record)["machine"]
-    parts = [device["name"]] if device["kind"] != "cpu" else []
+    several = f"{record['devices']} x " if "devices" in record else ""
+    parts = [several + device["name"]] if device["kind"] != "cpu" else []
     if device.get("driver_version"):
         parts.append(f"CUDA driver {device['driver_version'] // 1000}.{device['driver_version'] % 1000 // 10}")
     return ", ".join([*parts, machine["cpu"].replace("(R)", ""), f"{machine['cores']} processors", machine["kernel"].split("-")[0]])
@@ -107,7 +124,7 @@ def machine_text(record):
 
 def peers_of(record):
     """Returns a dict that maps the names of other libraries to their versions."""
-    names = {"torch": "PyTorch", "tensordict": "TensorDict", "numpy": "NumPy", "torchvision": "torchvision"}
+    names = {"torch": "PyTorch", "tensordict": "TensorDict", "numpy": "NumPy", "torchvision": "torchvision", "nccl": "NCCL"}
     found = {}
     for versions in [*record.get("contenders", {}).values(), record.get("peers"), record.get("peer")]:
         versions = (versions or {}).get("versions", versions or {})

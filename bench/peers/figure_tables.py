@@ -62,6 +62,11 @@ IMAGES = {"tdict: to_device image": "tdict",
           "torch: whole, gather, normalize": "PyTorch, the same without `torch.compile`",
           "torchvision v2: whole, crop each": "torchvision (v2), each image cut on the device",
           "torch: crop on the host, to, normalize": "PyTorch, cut on the host"}
+COPIES = {f"{work}, {kind}": f"{work}, {name}" for kind, name in
+          (("pinned", "4 GB, pinned"), ("ordinary", "4 GB, ordinary"), ("small leaves", "4 MB, ordinary"))
+          for work in ("replicate", "split")}
+CALLS = {f"`tdict_comm_{name}_async`": name for name in ("broadcast", "broadcast_into", "all_reduce", "all_gather_stack",
+                                                        "all_gather", "gather", "scatter", "send")}
 QUEUED = {"-1": "no limit", "0": "default: 12 MiB", **{str(size << 20): f"{size} MiB" for size in (10, 8, 6, 4, 2)}}
 COSTS = {**{name: name for name in ("create a tree, set each key, release", "get a key", "get a path of three keys", "walk",
                                     "stack, 5 tensors")},
@@ -341,6 +346,26 @@ def container(figures):
     return table(["operation", "tdict", "TensorDict", "TensorDict / tdict"], rows)
 
 
+def devices(figures):
+    """Copies of a tree to two GPUs, and the time of one link."""
+    found = [(name, figures.row("devices", key)) for key, name in COPIES.items()]
+    rows = [[name, *(milliseconds(row[side]) if side in row else "-" for side in ("tdict", "each", "torch", "tensordict"))]
+            for name, row in found if row]
+    text = table(["1000 leaves, times in ms", "tdict", "one tdict transfer for each GPU", "PyTorch", "TensorDict"], rows)
+    link = figures.row("devices", "link")
+    return text + (f"\nOne copy of 4 GB from pinned memory to one GPU takes {milliseconds(link['driver'])} ms.\n" if link else "")
+
+
+def comm(figures):
+    """Messages between two GPUs, beside plain calls of NCCL."""
+    rows = []
+    for text, name in CALLS.items():
+        found = [figures.row("devices", f"{name}, {size} B") for size in (1000000, 4000)]
+        if all(found):
+            rows.append([text, *(three_digits(1e3 * row[side][0]) for row in found for side in ("tdict", "buffer", "leaves"))])
+    return table(["times in ms", "1000 x 1 MB", "one buffer", "leaf by leaf", "1000 x 4000 B", "one buffer", "leaf by leaf"], rows)
+
+
 def pinning(figures):
     rows = []
     for size in (1, 4):
@@ -388,4 +413,4 @@ TABLES = {"first": first, "first-table": first_table, "start": start, "summary":
           "to-gpu": lambda figures: times_table(figures, TO_GPU), "pinned": lambda figures: times_table(figures, PINNED),
           "latency": latency, "modes": modes, "threads": threads, "loads": loads, "device": device, "narrow": narrow,
           "pinning": pinning, "loader": loader, "costs": costs, "ways": ways, "small": small, "own-copies": own_copies,
-          "images": images, "container": container}
+          "images": images, "container": container, "devices": devices, "comm": comm}

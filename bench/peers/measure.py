@@ -20,7 +20,8 @@ FILE_BYTES = 10 << 30  # free space that the folder of loaded files needs
 LAST = 20              # seconds that bench/peers/compare may need after its budget
 STOP = 5               # seconds that a command may need to end after an interrupt
 OUT = {"pinning": "--json", "costs": "--json"}  # the option for the record, if it is not --out
-HOST = ("costs",)      # counts instructions, needs valgrind; measured only if --only names it
+WHOLE = ("pinning", "costs", "devices")         # have no option --small
+NAMED = ("costs", "devices")  # measured only if --only names them: one needs valgrind, the other needs two GPUs
 COMPARED = ("tensordict/(auto|blocking|non-blocking)$", "synergies/pin and copy, non", "batches/(?!.*cold|1000 x 4000 B, paused)",
             "d2h/(4 GB|10.9 MB of 7 leaves, fresh)", "non-blocking/best", "latency/(call|own copies m)", "cpus/", "container/",
             "bandwidth/(?!.*1 GiB)", "threads/(?!1000 x 4000)")  # the rows of bench/peers/compare that pages show
@@ -33,6 +34,7 @@ MEASUREMENTS = {       # limit in seconds, command
                     "--match '^[abceij]|^f locked block, 1000 x 4000 B, pageable|^g own copies, pageable'"),
     "pinning": (35, "bench/costs/pinning --program PROGRAM --repeat 5 --budget-seconds 25"),
     "costs": (120, "scripts/costs BUILD"),
+    "devices": (300, "bench/peers/compare-devices --program PROGRAM --devices 2"),
     "compare": (330, "bench/peers/compare --program PROGRAM --peers torch,tensordict --turns 7 --budget-seconds LEFT "
                      f"--match '^({'|'.join(COMPARED)})'"),
 }
@@ -73,7 +75,7 @@ def commit_of(options):
 def run(options):
     """Runs the chosen measurements and writes their records to options.measure. Returns 1 if one of them failed."""
     target, start = options.measure.resolve(), time.monotonic()
-    chosen = options.only.split(",") if options.only else [name for name in MEASUREMENTS if name not in HOST]
+    chosen = options.only.split(",") if options.only else [name for name in MEASUREMENTS if name not in NAMED]
     target.mkdir(parents=True, exist_ok=True)
     about = {"format": records.FORMAT, "commit": commit_of(options), "commands": {}, "status": {},
              "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")}
@@ -87,7 +89,7 @@ def run(options):
         about["commands"][name] = " ".join(shlex.quote(shown.get(part, words.get(part, part))) for part in parts)
         command = [sys.executable, str(ROOT / parts[0]), *(words.get(part, part) for part in parts[1:]),
                    OUT.get(name, "--out"), str(target / f"{name}.json")]
-        if options.small and name not in OUT:
+        if options.small and name not in WHOLE:
             command.append("--small")
         begin = time.monotonic()
         about["status"][name] = run_one(command, limit, target / "log.txt")

@@ -97,6 +97,23 @@ class Pages(compare_test.Case):
         self.assertIn("| 8 MiB | 100 us | 200 us | 80.0 % |", text)
         self.assertNotIn("default", text)
 
+    def test_copies_to_two_devices_have_all_sides(self):
+        def copies(work, devices, milliseconds):
+            return {"work": work, "devices": devices, "delivered_bytes": 4e9, "samples": [1e-3 * milliseconds] * 3,
+                    "plain_samples": [0.08] * 3, "torch_samples": [0.09] * 3}
+
+        record = {"devices": 2, "plain_1": {"lines": 5e10},
+                  "rows": [copies("replicate, pinned", 1, 70), copies("replicate, pinned", 2, 40), copies("split, pinned", 2, 38)],
+                  "comm": [{"work": "send", "leaves": 1000, "bytes": 1000 * size, "samples": [5e-9 * size] * 3,
+                            "one_buffer_samples": [4e-9 * size] * 3, "leaf_by_leaf_samples": [0.01] * 3} for size in (4000, 1000000)]}
+        figures = figure_pages.Figures(self.folder)
+        figures.machines["one"]["records"]["devices"] = {"rows": condense.devices(record)}
+        text = figure_tables.devices(figures)
+        self.assertIn("| replicate, 4 GB, pinned | 40 | 80 | 90 | - |", text)
+        self.assertIn("to one GPU takes 80 ms", text)
+        self.assertIn("| `tdict_comm_send_async` | 5 | 4 | 10 | 0.02 | 0.016 | 10 |", figure_tables.comm(figures))
+        self.assertNotIn("broadcast", figure_tables.comm(figures))
+
 
 class Asked(dict):
     """Stands for figure_pages.Figures without rows, and keeps the names of the rows of bench/peers/compare that tables ask for."""

@@ -130,10 +130,30 @@ static bool run_once(void *user, int w, double *seconds) {
   return good;
 }
 
-/* Measures the ways `run` and `plain` of a row in turn. Writes the median of each in seconds. */
-static bool measure(devices_job *job, const devices_row *row, double medians[2]) {
+/* Measures the ways `run` and `plain` of a row in turn. */
+static bool measure(devices_job *job, const devices_row *row, bench_samples samples[2]) {
+  const int repeats = (int)job->common.repeats * (row->is_small ? 20 : 1);
   job->row = row;
-  return bench_medians(medians, 2, 2, (int)job->common.repeats * (row->is_small ? 20 : 1), run_once, job);
+  return bench_samples_reserve(samples, 2, repeats) && bench_measure_in_turn(samples, 2, 2, repeats, run_once, job);
+}
+
+/* Prints a row and adds it to the record. `one_device` is as in measure_row(). */
+static void put_row(devices_job *job, const devices_row *row, const bench_samples samples[2], double one_device,
+                    json_t *list) {
+  const double seconds = bench_samples_median(&samples[0]), plain = bench_samples_median(&samples[1]);
+  const double delivered = (double)job->source.total_bytes * (row->is_split ? 1 : job->count);
+  table_text(&job->table, row->name);
+  table_number(&job->table, "%.0f", job->count);
+  table_number(&job->table, "%.0f", (double)job->source.bytes[0]);
+  table_ms(&job->table, seconds);
+  table_number(&job->table, "%.1f", delivered / seconds / 1e9);
+  table_number(&job->table, "%.2f", plain / seconds);
+  table_number(&job->table, "%.2f", one_device > 0 ? seconds / one_device : 1);
+  table_end_row(&job->table);
+  json_array_append_new(list,
+                        json_pack("{s:s, s:i, s:f, s:f, s:f, s:o, s:o}", "work", row->name, "devices", job->count,
+                                  "seconds", seconds, "plain_seconds", plain, "delivered_bytes", delivered, "samples",
+                                  bench_samples_json(&samples[0]), "plain_samples", bench_samples_json(&samples[1])));
 }
 
 /* Makes the source of a row. Its leaves have one dimension, the batch dimension, so that the tree can be split. */
@@ -149,25 +169,14 @@ static bool make_source(devices_job *job, const devices_row *row) {
 /* Verifies and measures a row with job->count devices, and prints it. `one_device`: the time of this row with one
  * device in seconds; 0: not measured yet. */
 static int measure_row(devices_job *job, const devices_row *row, double one_device, double *seconds, json_t *list) {
-  double medians[2];
+  bench_samples samples[2] = {{0}};
   int answer = verify(job, row, row->run);
   if (answer == BENCH_OK) answer = verify(job, row, row->plain);
-  if (answer == BENCH_OK && !measure(job, row, medians)) answer = BENCH_FAILED;
-  if (answer != BENCH_OK) return answer;
-  const double delivered = (double)job->source.total_bytes * (row->is_split ? 1 : job->count);
-  table_text(&job->table, row->name);
-  table_number(&job->table, "%.0f", job->count);
-  table_number(&job->table, "%.0f", (double)job->source.bytes[0]);
-  table_ms(&job->table, medians[0]);
-  table_number(&job->table, "%.1f", delivered / medians[0] / 1e9);
-  table_number(&job->table, "%.2f", medians[1] / medians[0]);
-  table_number(&job->table, "%.2f", one_device > 0 ? medians[0] / one_device : 1);
-  table_end_row(&job->table);
-  *seconds = medians[0];
-  json_array_append_new(list,
-                        json_pack("{s:s, s:i, s:f, s:f, s:f}", "work", row->name, "devices", job->count, "seconds",
-                                  medians[0], "plain_seconds", medians[1], "delivered_bytes", delivered));
-  return BENCH_OK;
+  if (answer == BENCH_OK && !measure(job, row, samples)) answer = BENCH_FAILED;
+  if (answer == BENCH_OK) put_row(job, row, samples, one_device, list);
+  *seconds = bench_samples_median(&samples[0]);
+  bench_samples_free(samples, 2);
+  return answer;
 }
 
 static int measure_table(devices_job *job, json_t *list) {
@@ -285,6 +294,9 @@ int devices_main(int argc, char **argv) {
     if (!job.megabytes) job.megabytes = job.is_gpu ? 4000 : 8;
     if (!job.is_gpu) printf("SIMULATED devices: no figure here is a GPU's\n");
     if (!job.is_gpu || measure_plain(&job, record)) answer = measure_table(&job, list);
+    const bench_place first = {.device = job.devices[0], .check = job.places[0]};
+    json_object_set_new(record, "simulated", json_boolean(!job.is_gpu));
+    json_object_set_new(record, "device", place_describe(&first));
     json_object_set_new(record, "rows", list);
     answer = bench_sink_end(&job.sink, answer, record);
   }
