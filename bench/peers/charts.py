@@ -2,9 +2,9 @@
 import math
 
 COLOURS = {"tdict": "#1b6ca8", "driver": "#7f7f7f", "torch": "#d1495b", "tensordict": "#edae49",
-           "line": "#333333"}
+           "hand": "#7f7f7f", "line": "#333333"}
 NAMES = {"tdict": "tdict", "driver": "plain driver calls", "torch": "PyTorch", "tensordict": "TensorDict",
-         "line": "pinned line"}
+         "hand": "by hand", "line": "pinned line"}
 FONT = 'font-family="Helvetica, Arial, sans-serif"'
 
 

@@ -30,6 +30,8 @@ def compare(record):
     for row in record["rows"]:
         if row["reached"]:
             found = {side: of_turns(result) for side, result in records.measured(row).items()}
+            if row["work"]["calls"] == "by hand" and "driver" in found:
+                found["hand"] = found.pop("driver")
             line = records.line_seconds(row)
             rows[f"{row['scenario']}/{row['row']}"] = dict(found, line=[short(line), 0]) if line else found
     return rows

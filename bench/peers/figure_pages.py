@@ -102,11 +102,11 @@ def draw(figures):
     """Returns a dict that maps file names to charts."""
     figures.used, charts_of = {}, {}
 
-    def chart(name, title, unit, groups):
+    def chart(name, title, unit, groups, sides=figure_tables.SIDES):
         if groups:
             machine = list(figures.used)[-1]
             text = f"{unit}; lower is better; {figures.machines[machine]['machine'].split(',')[0]}, {figures.stamp(machine)}"
-            charts_of[f"{name}.svg"] = charts.bars(title, text, groups, list(figure_tables.SIDES))
+            charts_of[f"{name}.svg"] = charts.bars(title, text, groups, list(sides))
 
     for name, (title, rows) in CHARTS.items():
         found = [(text, figures.row("compare", key)) for key, text in rows.items()]
@@ -114,8 +114,8 @@ def draw(figures):
             (text, {side: (1e3 * row[side][0], 1e3 * row[side][1]) for side in figure_tables.SIDES if side in row})
             for text, row in found if row])
     chart("first", "Time until the tensors are on the GPU", "percent of PyTorch's time", [
-        (name.split(",")[0] if "loader" in name else name, {side: (100 * row[side][0] / row["torch"][0], 0) for side in row})
-        for name, row in figure_tables.first_rows(figures)])
+        (name.split(",")[0] if "loader" in name else name, {side: (100 * row[side][0] / row["torch"][0], 0) for side in figure_tables.FIRST})
+        for name, row in figure_tables.first_rows(figures)], figure_tables.FIRST)
     return charts_of
 
 

@@ -5,8 +5,10 @@ import re
 import textwrap
 
 SIDES = ("tdict", "driver", "torch", "tensordict")
+OTHERS = (*SIDES[1:], "hand")                      # hand: threads that fill pinned buffers
+FIRST = ("tdict", "hand", "torch", "tensordict")  # the sides of README's table
 NAMES = {"tdict": "tdict", "driver": "driver calls", "torch": "PyTorch", "tensordict": "TensorDict", "NumPy": "NumPy",
-         "TensorDict": "TensorDict"}
+         "TensorDict": "TensorDict", "hand": "threads by hand"}
 # Rows of bench/peers/compare, with their names on the pages.
 LARGE, SMALL = "tensordict/auto", "non-blocking/best"
 TO_GPU = {LARGE: "1000 x 4 MB", SMALL: "1000 x 4000 B",
@@ -30,7 +32,8 @@ MODES = {LARGE: "default", "tensordict/blocking": "`TDICT_MODE_BLOCKING`", "tens
 THREADS = {"1000 x 4 MB": (4000, LARGE), "10 x 40 MB": (400, ""), "100 x 1 MB": (100, "batches/100 x 1 MB")}  # MB, default
 PARTS = {"tensordict": "1000 x 4 MB", "synergies": "1000 x 4 MB", "d2h": "to the host", "bandwidth": "one tensor",
          "non-blocking": "1000 x 4000 B", "threads": "", "batches": "", "latency": "", "cpus": ""}  # begin the names of rows
-LOADS = {"tdict": "tdict", "safetensors": "safetensors `load_file()`", "tensordict": "TensorDict `from_safetensors()`",
+LOADS = {"tdict": "tdict", "safetensors": "safetensors `load_file()`", "fastsafetensors": "fastsafetensors `fastsafe_open()`",
+         "instanttensor-mmap": "InstantTensor with `Backend.MMAP`", "tensordict": "TensorDict `from_safetensors()`",
          "pin-loop": "a loop of `pin_memory().to(non_blocking=True)`"}
 HOST = "host, 512 of 8192 rows, 5 leaves: gather"
 READ = ("index_get$", r"idx\]$|index_select")
@@ -149,30 +152,29 @@ def first_rows(figures):
     """Returns (name, {side: figure}) for each row of README's table."""
     batch, file = figures.row("loader", "samples"), figures.row("load", "even, steady")
     total = f", {file['bytes'][0] / 1e9:.1f} GB" if file else ""
-    rows = [("10,000 tensors of 4000 bytes", figures.row("compare", "batches/10,000 x 4000 B")),
-            ("1000 tensors of 4 MB", {**figures.row("compare", LARGE), **fastest_peers(figures)}),
-            ("a shuffled batch from a loader, 256 samples of 7 tensors, 10.9 MB",
-             {"tdict": batch.get("tdict"), "torch": batch.get("DataLoader"), "tensordict": batch.get("TensorDict")}),
+
+    def with_hand(key, row):
+        return {**row, "hand": figures.row("compare", f"batches/{key}, by hand").get("hand")}
+
+    packages = [file[side] for side in ("safetensors", "fastsafetensors", "instanttensor-mmap") if side in file]
+    rows = [("10,000 tensors of 4000 bytes", with_hand("10,000 x 4000 B", figures.row("compare", "batches/10,000 x 4000 B"))),
+            ("1000 tensors of 4 MB", with_hand("1000 x 4 MB", {**figures.row("compare", LARGE), **fastest_peers(figures)})),
+            ("a batch of a loader that works ahead, 256 shuffled samples of 7 tensors, 10.9 MB",
+             {"tdict": batch.get("tdict"), "hand": batch.get("loop"), "torch": batch.get("DataLoader"),
+              "tensordict": batch.get("TensorDict"), "line": figures.row("compare", "batches/10.9 MB of 7 leaves, pinned").get("line")}),
             (f"a safetensors file in the page cache{total}",
-             {"tdict": file.get("tdict"), "torch": file.get("safetensors"), "tensordict": file.get("tensordict")})]
-    rows = [(name, {side: row[side] for side in ("tdict", "torch", "tensordict") if row.get(side)}) for name, row in rows]
-    return [(name, row) for name, row in rows if len(row) == 3]
+             {"tdict": file.get("tdict"), "hand": file.get("pin-loop"), "torch": min(packages, default=None),
+              "tensordict": file.get("tensordict"), "line": file.get("line")})]
+    return [(name, row) for name, row in rows if all(row.get(side) for side in FIRST)]
 
 
 def first_table(figures):
     """README's table without its paragraph, for other pages."""
-    small, large, file = (figures.row(*key) for key in (("compare", "batches/10,000 x 4000 B"), ("compare", LARGE),
-                                                        ("load", "even, steady")))
-    lines = [small.get("line"), large.get("line"), figures.row("compare", "batches/10.9 MB of 7 leaves, pinned").get("line"),
-             file.get("line")]
-    loops = [small.get("driver"), large.get("driver"), figures.row("loader", "samples").get("loop"), file.get("pin-loop")]
     cells = []
-    for (name, row), line, loop in zip(first_rows(figures), lines, loops):
-        times = [line, row["tdict"], loop, row["torch"], row["tensordict"]]
-        best_other = min(figure for figure in times[2:] if figure)
-        cells.append([name, *(f"{three_digits(1e3 * figure[0])} ms" if figure else "" for figure in times),
-                      f"**{ratio(row['tdict'], best_other)}**"])
-    heads = ["host memory or file to the GPU", "the link alone", "tdict", "a loop", "PyTorch", "TensorDict", "best of the three / tdict"]
+    for name, row in first_rows(figures):
+        times = [f"{three_digits(1e3 * row[side][0])} ms" if row.get(side) else "" for side in ("line", *FIRST)]
+        cells.append([name, *times, f"**{ratio(row['tdict'], min(row[side] for side in FIRST[1:]))}**"])
+    heads = ["host memory or file to the GPU", "the link alone", "tdict", "by hand", "PyTorch", "TensorDict", "best of the three / tdict"]
     return table(heads, cells)
 
 
@@ -181,15 +183,15 @@ def first(figures):
     text = first_table(figures)
     tie = "In *a tie*, the medians differ by no more than the spread. " if "a tie" in text else ""
     return text + "\n" + wrapped(
-        f"Medians on one {figures.about()}. *The link alone* is a single copy of the same bytes from one pinned buffer. *A loop* is "
-        "hand-written: in rows 1 and 2, C with one driver copy per tensor from pageable memory, and in rows 3 and 4, PyTorch with "
-        "pinned memory. PyTorch and TensorDict run with their fastest settings in rows 1 and 2, and with their usual calls in rows 3 "
-        f"and 4. {tie}[Performance](docs/performance.md) has the spreads, and shows where tdict is slower.")
+        f"Medians on one {figures.about()}. *The link alone* is a single copy of the same bytes from one pinned buffer. *By hand* is "
+        "what an expert would write: in rows 1 and 2, threads in C that pack pinned buffers, and in rows 3 and 4, PyTorch with pinned "
+        f"buffers. PyTorch and TensorDict run with the fastest settings and packages that were found. {tie}"
+        "[Performance](docs/performance.md) has the spreads, and shows where tdict is slower.")
 
 
 def start(figures):
     """The paragraph of the start page."""
-    rows = [{side: f"{three_digits(1e3 * value)} ms" for side, (value, _) in row.items()} for _, row in first_rows(figures)[:2]]
+    rows = [{side: f"{three_digits(1e3 * row[side][0])} ms" for side in FIRST} for _, row in first_rows(figures)[:2]]
     if len(rows) < 2:
         return "[Performance](performance.md) has the figures.\n"
     small, large = rows
@@ -199,9 +201,16 @@ def start(figures):
         f"{large['tensordict']}.{figures.mark()} [Performance](performance.md) also shows where tdict is slower.")
 
 
+def hand(figures):
+    """Transfers beside threads that fill pinned buffers, as an expert would write them."""
+    found = [(key.split("/")[1].removesuffix(", by hand"), row) for key, row in figures.rows("compare").items() if "hand" in row]
+    rows = [[name, milliseconds(row["tdict"]), milliseconds(row["hand"]), verdict(row["tdict"], row["hand"])] for name, row in found]
+    return table(["to the GPU, ordinary memory", "tdict", "by hand", "tdict is"], rows, words=1)
+
+
 def summary(figures):
     rows = []
-    for side in SIDES[1:]:
+    for side in OTHERS:
         found = [verdict(row["tdict"], row[side]) for row in figures.rows("compare").values() if side in row]
         if found:
             rows.append([NAMES[side], *(str(found.count(word)) for word in ("ahead", "tie", "behind"))])
@@ -212,7 +221,7 @@ def behind(figures):
     """The rows in which tdict is slower, the worst ones first."""
     rows = []
     for key, row in figures.rows("compare").items():
-        slower = sorted(((row["tdict"][0] / row[side][0], NAMES[side]) for side in SIDES[1:]
+        slower = sorted(((row["tdict"][0] / row[side][0], NAMES[side]) for side in OTHERS
                          if side in row and verdict(row["tdict"], row[side]) == "behind"), reverse=True)
         if slower:
             scenario, name = key.split("/", 1)
@@ -409,7 +418,7 @@ def small(figures):
     return table(["1000 tensors of 4000 bytes", "time, ms"], [[name, milliseconds(one)] for name, one in found if one])
 
 
-TABLES = {"first": first, "first-table": first_table, "start": start, "summary": summary, "behind": behind, "paused": paused, "sizes": sizes,
+TABLES = {"first": first, "hand": hand, "first-table": first_table, "start": start, "summary": summary, "behind": behind, "paused": paused, "sizes": sizes,
           "to-gpu": lambda figures: times_table(figures, TO_GPU), "pinned": lambda figures: times_table(figures, PINNED),
           "latency": latency, "modes": modes, "threads": threads, "loads": loads, "device": device, "narrow": narrow,
           "pinning": pinning, "loader": loader, "costs": costs, "ways": ways, "small": small, "own-copies": own_copies,

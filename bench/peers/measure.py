@@ -26,8 +26,8 @@ COMPARED = ("tensordict/(auto|blocking|non-blocking)$", "synergies/pin and copy,
             "d2h/(4 GB|10.9 MB of 7 leaves, fresh)", "non-blocking/best", "latency/(call|own copies m)", "cpus/", "container/",
             "bandwidth/(?!.*1 GiB)", "threads/(?!1000 x 4000)")  # the rows of bench/peers/compare that pages show
 MEASUREMENTS = {       # limit in seconds, command
-    "load": (80, "bench/peers/compare-load --program PROGRAM --folders FOLDER --works even --alone '' --rounds 1 --repeat 5 "
-                 "--peers safetensors,tensordict,pin-loop --budget-seconds 65"),
+    "load": (105, "bench/peers/compare-load --program PROGRAM --folders FOLDER --works even --alone '' --rounds 1 --repeat 5 "
+                 "--peers safetensors,fastsafetensors,instanttensor-mmap,tensordict,pin-loop --budget-seconds 90"),
     "loader": (90, "bench/peers/compare-loader --program PROGRAM --works samples,tokens --workers 0,8 --rounds 3 "
                    "--seconds 0.7 --trial 0.3"),
     "device": (185, "bench/peers/compare-device --program PROGRAM --turns 5 --budget-seconds 140 "

@@ -8,8 +8,8 @@
 #include "tdict/shape.h"
 #include "tdict/sim.h"
 
-#include "devices_plain.h"
 #include "options.h"
+#include "plain.h"
 #include "rows.h"
 #include "support/take.h"
 

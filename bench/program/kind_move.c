@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plain.h"
 #include "rows.h"
 #include "tdict/devices.h"
 
@@ -97,6 +98,7 @@ bool h2d_make(bench_job *job, int tree, tdict_tree **out) {
 
 static bool h2d_driver(bench_job *job, int tree, double *seconds) {
   const bool waits = is_equal(job->row.calls, "blocking");
+  if (is_equal(job->row.calls, "by hand")) return plain_leaves(&job->place->sources[tree], job->raw_device, seconds);
   return place_copy_leaves(job->place, &job->place->sources[tree], job->raw_device, waits, seconds) ||
          driver_failed(job);
 }

@@ -42,9 +42,11 @@ typedef struct bench_row {
   /* "warm": nothing changes the CPU caches between repetitions. "cold": the CPU caches are emptied before each
    * repetition. "paused": before each repetition, the source is read, and the program sleeps. */
   const char *cache;
-  const char *result;    /* "device"; for results on the host "fresh", "warm", "pinned", "into_pinned" */
-  const char *calls;     /* "best": each library's fastest documented setting; or one setting, such as "blocking" */
-  const char *peers;     /* "all", or the libraries to compare with, separated by commas */
+  const char *result; /* "device"; for results on the host "fresh", "warm", "pinned", "into_pinned" */
+  /* "best": each library's fastest documented setting; or one setting, such as "blocking". "by hand": instead of driver
+   * calls for each leaf, threads pack leaves into pinned buffers, see plain_leaves(). */
+  const char *calls;
+  const char *peers;     /* "all", "none", or the libraries to compare with, separated by commas */
   const char *statistic; /* "time"; for latency rows "p50", "p99" or "longest" */
   int32_t mode, threads; /* the options mode and num_threads of tdict's calls */
   int32_t worth;         /* priority: 1 is measured first, then 2, then 3; 0 means 2 */

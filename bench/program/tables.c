@@ -11,6 +11,7 @@
 #define BLOCKING .calls = "blocking", .mode = TDICT_MODE_BLOCKING, .threads = -1
 #define NON_BLOCKING .calls = "non_blocking", .mode = TDICT_MODE_NON_BLOCKING, .threads = -1
 #define PIN_ON(n) .calls = "pin_" #n, .mode = TDICT_MODE_NON_BLOCKING_PIN, .threads = n, .no_driver = true
+#define BY_HAND .calls = "by hand", .threads = -1, .peers = "none"
 #define TENSORDICT .peers = "tensordict"
 #define PINNED .source = "pinned"
 #define COLD .cache = "cold"
@@ -64,6 +65,8 @@ static const bench_row batches_rows[] = {
     {.name = "1000 x 4000 B, paused", MANY(1000), PAUSED, .worth = 2},
     {.name = "1000 x 4000 B, pinned", MANY(1000), PINNED, .worth = 1},
     {.name = "10,000 x 4000 B", MANY(10000), .worth = 1},
+    {.name = "10,000 x 4000 B, by hand", H2D, LEAVES(10000, 4000), BY_HAND, .worth = 1},
+    {.name = "1000 x 4 MB, by hand", H2D, LEAVES(1000, 4000000), BY_HAND, .worth = 1},
     {.name = "100,000 x 4000 B", MANY(100000), .peers = "torch,tensordict", .worth = 2},
 };
 SCENARIO(batches, "batches", "copies batches of training loops, with warm and cold caches")
