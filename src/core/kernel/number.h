@@ -1,7 +1,8 @@
 /* Converts numbers from one element type to another. The kernels and the host compile this header, so the results have
  * equal bits. Floats are unpacked, rounded and packed with integer arithmetic, so the results do not depend on how a
- * processor treats subnormal numbers. Only the scaling of elements computes with floats. The kernels are compiled as
- * CUDA C, so this header includes no header of the library except words.h. Pure functions; thread-safe. */
+ * processor treats subnormal numbers. Only the scaling of elements and conversions through float32 compute with floats.
+ * The sums and products of the latter are the same if subnormal numbers of float32 count as 0. The kernels are compiled
+ * as CUDA C, so this header includes no header of the library except words.h. Pure functions; thread-safe. */
 #ifndef TDICT_CORE_KERNEL_NUMBER_H
 #define TDICT_CORE_KERNEL_NUMBER_H
 
@@ -151,19 +152,42 @@ TDICT_BODY int tdict_pack_integer(unsigned type, const tdict_number *n, uint64_t
   return 1;
 }
 
+TDICT_BODY float tdict_f32_of(uint32_t bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+TDICT_BODY uint32_t tdict_f32_bits(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
 /* Computes x * scale + offset in float32, rounded after each operation. */
+TDICT_BODY float tdict_scale_f32(float x, uint64_t scale_offset) {
+  x = x * tdict_f32_of((uint32_t)scale_offset);
+  x = x + tdict_f32_of((uint32_t)(scale_offset >> 32));
+  return x;
+}
 TDICT_BODY tdict_number tdict_scale_number(const tdict_number *x, uint64_t scale_offset) {
   const tdict_float_layout f32 = tdict_layout_of(TDICT_KERNEL_F32);
-  uint32_t bits = (uint32_t)tdict_pack_float(f32, x);
-  const uint32_t scale_bits = (uint32_t)scale_offset, offset_bits = (uint32_t)(scale_offset >> 32);
-  float value, scale, offset;
-  __builtin_memcpy(&value, &bits, sizeof value);
-  __builtin_memcpy(&scale, &scale_bits, sizeof scale);
-  __builtin_memcpy(&offset, &offset_bits, sizeof offset);
-  value = value * scale;
-  value = value + offset;
-  __builtin_memcpy(&bits, &value, sizeof bits);
-  return tdict_unpack_float(f32, bits);
+  const float value = tdict_f32_of((uint32_t)tdict_pack_float(f32, x));
+  return tdict_unpack_float(f32, tdict_f32_bits(tdict_scale_f32(value, scale_offset)));
+}
+
+/* Extends an integer to 64 bits. */
+TDICT_BODY uint64_t tdict_extend_integer(unsigned type, uint64_t bits) {
+  const unsigned unused = 64 - 8 * tdict_type_bytes(type);
+  return tdict_type_is_signed(type) ? (uint64_t)((int64_t)(bits << unused) >> unused) : bits << unused >> unused;
+}
+
+/* Converts an integer or a bool. Returns 0 if the integer type `to` cannot hold the number. */
+TDICT_BODY int tdict_convert_integer(unsigned to, unsigned from, uint64_t bits, uint64_t *out) {
+  const uint64_t number = from == TDICT_KERNEL_BOOL ? bits != 0 : tdict_extend_integer(from, bits);
+  const int is_negative = tdict_type_is_signed(from) && number >> 63;
+  if (tdict_extend_integer(to, number) != number || is_negative != (tdict_type_is_signed(to) && number >> 63)) return 0;
+  *out = number;
+  return 1;
 }
 
 /* A pair of types, and the words of the scale and the flags. */
@@ -172,12 +196,80 @@ typedef struct tdict_type_pair {
   uint64_t scale_offset;
 } tdict_type_pair;
 
+/* Every number of these types is a number of float32. So kernels convert their elements to floats of 16 and 32 bits
+ * through float32. The results are those of tdict_convert_bits(), except for bits of a NaN, in fewer instructions. */
+enum {
+  TDICT_WIDENED_TYPES = 1 << TDICT_KERNEL_I8 | 1 << TDICT_KERNEL_U8 | 1 << TDICT_KERNEL_BOOL | 1 << TDICT_KERNEL_I16 |
+                        1 << TDICT_KERNEL_U16 | 1 << TDICT_KERNEL_F16 | 1 << TDICT_KERNEL_BF16 | 1 << TDICT_KERNEL_F32,
+  TDICT_NARROWED_TYPES = 1 << TDICT_KERNEL_F16 | 1 << TDICT_KERNEL_BF16 | 1 << TDICT_KERNEL_F32
+};
+TDICT_BODY int tdict_goes_through_f32(const tdict_type_pair *c) {
+  return TDICT_WIDENED_TYPES >> c->from & TDICT_NARROWED_TYPES >> c->to & 1 &&
+         (c->to != c->from || c->flags & TDICT_FLAG_SCALED);
+}
+
+TDICT_BODY float tdict_widen_f16(uint32_t bits) {
+  const uint32_t sign = (bits & 0x8000) << 16, magnitude = bits & 0x7fff;
+  const uint32_t normal = (magnitude << 13) + (magnitude < 0x7c00 ? 0x38000000 : 0x70000000); /* or infinity, NaN */
+  const uint32_t subnormal = tdict_f32_bits((float)magnitude * 0x1p-24f);
+  return tdict_f32_of(sign | (magnitude < 0x400 ? subnormal : normal));
+}
+/* Converts an element of TDICT_WIDENED_TYPES to float32. */
+TDICT_BODY float tdict_widen(unsigned from, uint32_t bits) {
+  switch (from) {
+  case TDICT_KERNEL_I8:
+    return (float)(int8_t)bits;
+  case TDICT_KERNEL_U8:
+    return (float)(uint8_t)bits;
+  case TDICT_KERNEL_BOOL:
+    return bits ? 1.0f : 0.0f;
+  case TDICT_KERNEL_I16:
+    return (float)(int16_t)bits;
+  case TDICT_KERNEL_U16:
+    return (float)(uint16_t)bits;
+  case TDICT_KERNEL_F16:
+    return tdict_widen_f16(bits);
+  case TDICT_KERNEL_BF16:
+    return tdict_f32_of(bits << 16);
+  default:
+    return tdict_f32_of(bits);
+  }
+}
+
+TDICT_BODY uint32_t tdict_narrow_to_bf16(float value) {
+  const uint32_t bits = tdict_f32_bits(value);
+  return (value != value ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+TDICT_BODY uint32_t tdict_narrow_to_f16(float value) {
+  const uint32_t bits = tdict_f32_bits(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+  const uint32_t rebased = magnitude - 0x38000000, normal = (rebased + 0xfff + (rebased >> 13 & 1)) >> 13;
+  /* the last bit of a float32 from 0.5 to 1 is worth as much as the last bit of a subnormal float16 */
+  const uint32_t subnormal = tdict_f32_bits(tdict_f32_of(magnitude) + 0.5f) - tdict_f32_bits(0.5f);
+  if (magnitude >= 0x47800000) return sign | (value != value ? 0x7e00 : 0x7c00); /* 65536 or more */
+  return sign | (magnitude < 0x38800000 ? subnormal : normal);
+}
+/* Rounds a float32 to a type of TDICT_NARROWED_TYPES: to nearest, ties to even. Numbers that are too large become
+ * infinite. */
+TDICT_BODY uint32_t tdict_narrow(unsigned to, float value) {
+  return to == TDICT_KERNEL_F32   ? tdict_f32_bits(value)
+         : to == TDICT_KERNEL_F16 ? tdict_narrow_to_f16(value)
+                                  : tdict_narrow_to_bf16(value);
+}
+
+/* Converts an element if tdict_goes_through_f32() returns true. */
+TDICT_BODY uint64_t tdict_convert_through_f32(const tdict_type_pair *c, uint64_t bits) {
+  const float value = tdict_widen(c->from, (uint32_t)bits);
+  return tdict_narrow(c->to, c->flags & TDICT_FLAG_SCALED ? tdict_scale_f32(value, c->scale_offset) : value);
+}
+
 /* Converts the bits of an element. Returns 0 if the integer type `to` cannot hold the number. */
 TDICT_BODY int tdict_convert_bits(const tdict_type_pair *c, uint64_t bits, uint64_t *out) {
   if (c->to == c->from && c->to != TDICT_KERNEL_BOOL && !(c->flags & TDICT_FLAG_SCALED)) {
     *out = bits; /* NaNs keep their bits, too */
     return 1;
   }
+  if (!tdict_type_is_float(c->from) && c->to < TDICT_KERNEL_BOOL && !(c->flags & TDICT_FLAG_SCALED))
+    return tdict_convert_integer(c->to, c->from, bits, out);
   tdict_number n = tdict_type_is_float(c->from) ? tdict_unpack_float(tdict_layout_of(c->from), bits)
                                                 : tdict_unpack_integer(c->from, bits);
   if (c->flags & TDICT_FLAG_SCALED) n = tdict_scale_number(&n, c->scale_offset);

@@ -13,6 +13,8 @@ typedef __UINT8_TYPE__ uint8_t;
 typedef __UINT16_TYPE__ uint16_t;
 typedef __UINT32_TYPE__ uint32_t;
 typedef __UINT64_TYPE__ uint64_t;
+typedef __INT8_TYPE__ int8_t;
+typedef __INT16_TYPE__ int16_t;
 typedef __INT64_TYPE__ int64_t;
 #else
 #include <stdbool.h>
@@ -25,6 +27,7 @@ enum {
   TDICT_KERNEL_BLOCK_UNITS = 256 * 4, /* units of one batch of all threads; a block can handle several batches */
   TDICT_KERNEL_PARAM_WORDS = 509      /* words that fit the parameters of a launch, which are at most 4096 bytes */
 };
+enum { TDICT_QUAD = 4 };                      /* elements of a unit of TDICT_FLAG_QUADS */
 #define TDICT_KERNEL_NO_RESULT (~(uint64_t)0) /* no position or element is bad */
 
 /* The parameters of every kernel, passed by value. */
@@ -106,7 +109,8 @@ enum {
   TDICT_FLAG_SCATTER = 8,   /* set: the lists index the destination; not set: the source */
   TDICT_FLAG_ROWS = 16,     /* the entry has 1 or 2 dimensions, at most one list, and fewer than 2^31 units */
   TDICT_FLAG_CHECKED = 32,  /* the result is the smallest index of a position outside its dimension */
-  TDICT_FLAG_GUARDED = 64   /* each block checks all positions first, and copies nothing if a position is bad */
+  TDICT_FLAG_GUARDED = 64,  /* each block checks all positions first, and copies nothing if a position is bad */
+  TDICT_FLAG_QUADS = 128    /* CONVERT: a unit is a quad of elements, see tdict_convert_quads() */
 };
 
 /* The format of packed elements. The host packs elements (pack.c), and UNPACK restores the elements. Packed elements

@@ -8,6 +8,7 @@
 #include "core/base/checked.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/kernel/number.h"
 
 enum { MAX_WIDTH = 16, MAX_DIMS = TDICT_KERNEL_MAX_NDIM + 2, MANY_BLOCKS = 8192, MAX_BATCHES = 16 };
 __extension__ typedef unsigned __int128 u128;
@@ -300,6 +301,21 @@ bool tdict_kernel_cast_can_fail(const tdict_cast *c) {
   return is_signed(c->from) || to <= from;
 }
 
+/* Returns true if a unit of a conversion can be a quad: if the elements are one row, both sides are aligned, and the
+ * conversion goes through float32. */
+static bool has_quads(const tdict_kernel_move *m, const dims *d, const tdict_type_pair *c) {
+  const uint64_t to = tdict_type_bytes(c->to), from = tdict_type_bytes(c->from);
+  return tdict_goes_through_f32(c) && d->ndim == 1 && d->listed < 0 && d->dst[0] == to && d->src[0] == from &&
+         (uintptr_t)m->dst % (TDICT_QUAD * to) == 0 && (uintptr_t)m->src % (TDICT_QUAD * from) == 0;
+}
+
+/* Returns the batches of a block. A batch of quads is short, so even blocks of an entry of some MB have several. */
+static uint64_t choose_quad_batches(uint64_t elements) {
+  enum { MANY_QUAD_BLOCKS = 512 };
+  const uint64_t many = elements / (TDICT_QUAD * TDICT_KERNEL_BLOCK_UNITS) / MANY_QUAD_BLOCKS;
+  return many < 1 ? 1 : many < MAX_BATCHES ? many : MAX_BATCHES;
+}
+
 tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kernel_move *move, const tdict_cast *cast,
                                       tdict_error *err) {
   dims d;
@@ -318,16 +334,19 @@ tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kerne
   if (parts) add_dim(&d, 2, to_bytes, from_bytes, false);
   const bool is_aligned = width_of(alignment_bits(move, &d, true, false)) >= to_bytes &&
                           width_of(alignment_bits(move, &d, false, true)) >= from_bytes;
-  const uint64_t flags = (cast->is_scaled ? TDICT_FLAG_SCALED : 0) |
-                         (is_complex(cast->to) && !parts ? TDICT_FLAG_COMPLEX : 0) |
-                         (is_aligned ? 0 : TDICT_FLAG_UNALIGNED);
+  tdict_type_pair pair = {.to = type_of(cast->to), .from = type_of(cast->from)};
+  pair.flags = (cast->is_scaled ? TDICT_FLAG_SCALED : 0) | (is_complex(cast->to) && !parts ? TDICT_FLAG_COMPLEX : 0) |
+               (is_aligned ? 0 : TDICT_FLAG_UNALIGNED);
+  const uint64_t batches = has_quads(move, &d, &pair) ? choose_quad_batches(d.count[0]) : 0;
+  if (batches > 0) pair.flags |= TDICT_FLAG_QUADS;
   memcpy(&scale, &cast->scale, sizeof scale);
   memcpy(&offset, &cast->offset, sizeof offset);
   out.words[TDICT_CONVERT_SCALE] = scale | (uint64_t)offset << 32;
   write_layout(move, &d,
-               (uint64_t)type_of(cast->to) << TDICT_FORM_TO | (uint64_t)type_of(cast->from) << TDICT_FORM_FROM |
-                   flags << TDICT_FORM_FLAGS,
+               (uint64_t)pair.to << TDICT_FORM_TO | (uint64_t)pair.from << TDICT_FORM_FROM |
+                   (uint64_t)pair.flags << TDICT_FORM_FLAGS | batches << TDICT_FORM_BATCHES,
                TDICT_CONVERT_DIMS, &out);
+  if (batches > 0) out.words[TDICT_WORD_UNITS] = divide_up(d.count[0], TDICT_QUAD);
   status = append_entry(work, out.words, out.count, addresses_of(move->dst, move->src), err);
   if (status == TDICT_OK) work->has_results |= tdict_kernel_cast_can_fail(cast);
   return status;

@@ -57,42 +57,6 @@ TDICT_BODY void tdict_window_read(tdict_kernel_env *env, const tdict_kernel_span
   g->high = shift ? high >> shift | word[4] << (64 - shift) : high;
 }
 
-/* Rounds a float32 that is not a NaN to the nearest bfloat16 or float16, ties to even. Numbers that are too large
- * become infinite. The results are those of tdict_pack_float(), in fewer instructions. */
-TDICT_BODY uint32_t tdict_window_to_bf16(uint32_t bits) { return (bits + 0x7fff + (bits >> 16 & 1)) >> 16; }
-TDICT_BODY uint32_t tdict_window_to_f16(uint32_t bits) {
-  const uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-  if (magnitude >= 0x47800000) return sign | 0x7c00; /* 65536 or more */
-  if (magnitude >= 0x38800000) {                     /* normal numbers of float16 */
-    const uint32_t rebased = magnitude - 0x38000000;
-    return sign | (rebased + 0xfff + (rebased >> 13 & 1)) >> 13;
-  }
-  /* the last bit of a float32 from 0.5 to 1 is worth as much as the last bit of a subnormal float16 */
-  const float half = 0.5f;
-  float value;
-  uint32_t sum, half_bits;
-  __builtin_memcpy(&value, &magnitude, sizeof value);
-  value = value + half;
-  __builtin_memcpy(&sum, &value, sizeof sum);
-  __builtin_memcpy(&half_bits, &half, sizeof half_bits);
-  return sign | (sum - half_bits);
-}
-
-/* Computes x * scale + offset in float32, rounded after each operation, and converts the result. */
-TDICT_BODY uint32_t tdict_window_convert(unsigned to, uint64_t scale_offset, unsigned byte) {
-  const uint32_t scale_bits = (uint32_t)scale_offset, offset_bits = (uint32_t)(scale_offset >> 32);
-  float value = (float)byte, scale, offset;
-  uint32_t bits;
-  __builtin_memcpy(&scale, &scale_bits, sizeof scale);
-  __builtin_memcpy(&offset, &offset_bits, sizeof offset);
-  value = value * scale;
-  value = value + offset;
-  __builtin_memcpy(&bits, &value, sizeof bits);
-  return to == TDICT_KERNEL_F32   ? bits
-         : to == TDICT_KERNEL_F16 ? tdict_window_to_f16(bits)
-                                  : tdict_window_to_bf16(bits);
-}
-
 /* Writes one channel of a full group whose pixels are adjacent, with one store. Returns 0 if this is not possible. */
 TDICT_BODY int tdict_window_store_all(tdict_kernel_env *env, uint64_t address, unsigned bytes, const uint32_t *result) {
   if (address & (4 * bytes - 1)) return 0;
@@ -126,7 +90,7 @@ TDICT_BODY void tdict_window_write(tdict_kernel_env *env, const tdict_kernel_spa
     const uint64_t scale = l[TDICT_WINDOW_SCALES + c], dst = g->dst + c * l[TDICT_WINDOW_DST_CHANNEL];
     uint32_t result[TDICT_WINDOW_GROUP], reversed[TDICT_WINDOW_GROUP];
     TDICT_UNROLL for (unsigned p = 0; p < TDICT_WINDOW_GROUP; p++) result[p] =
-        tdict_window_convert(to, scale, pixel[p] >> 8 * c & 0xff);
+        tdict_narrow(to, tdict_scale_f32((float)(pixel[p] >> 8 * c & 0xff), scale));
     TDICT_UNROLL for (unsigned p = 0; p < TDICT_WINDOW_GROUP; p++) reversed[p] =
         g->is_flipped ? result[TDICT_WINDOW_GROUP - 1 - p] : result[p];
     const uint64_t lowest = g->is_flipped ? dst + (TDICT_WINDOW_GROUP - 1) * step : dst;

@@ -248,6 +248,76 @@ GPU_CASE(kernel_scales_elements) {
   }
 }
 
+/* Converts one element on the host. Returns false if the dtype cannot hold the number. */
+static bool cast_here(const tdict_cast *cast, void *to, const void *from) {
+  volatile float x; /* volatile, so that no compiler fuses the product and the sum */
+  float single;
+  if (!cast->is_scaled) return tdict_convert_simple(cast->to, to, cast->from, from, 1) == 1;
+  assert_int_equal(tdict_convert_simple(TDICT_F32, &single, cast->from, from, 1), 1);
+  x = single * cast->scale;
+  x = x + cast->offset;
+  single = x;
+  return tdict_convert_simple(cast->to, to, TDICT_F32, &single, 1) == 1;
+}
+
+/* Converts a row of random elements from one address to another, and compares the row and the bytes around it. */
+static void check_row(areas *a, const tdict_cast *cast, size_t count, size_t dst, size_t src) {
+  enum { GUARD = 0x5c, AROUND = 32 };
+  const size_t to = tdict_dtype_bytes(cast->to), from = tdict_dtype_bytes(cast->from), end = dst + count * to;
+  const int64_t shape[] = {(int64_t)count}, dst_strides[] = {(int64_t)to}, src_strides[] = {(int64_t)from};
+  const tdict_kernel_move move = {.dst = (char *)a->dst.data + dst,
+                                  .src = (const char *)a->src.data + src,
+                                  .ndim = 1,
+                                  .shape = shape,
+                                  .dst_strides = dst_strides,
+                                  .src_strides = src_strides};
+  tdict_kernel_work work;
+  scoped_bytes found = malloc(end + AROUND), wanted = malloc(count * to + 1);
+  assert_true(end + AROUND <= AREA_BYTES && src + count * from <= AREA_BYTES);
+  raw_fill(a->raw, a->dst.data, GUARD, end + AROUND);
+  tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
+  td_ok(tdict_kernel_add_convert(&work, &move, cast, err));
+  td_ok(a->b.memory->ops->run(a->b.memory, &work, NULL, err));
+  tdict_kernel_work_reset(&work);
+  raw_read(a->raw, found, a->dst.data, end + AROUND);
+  for (size_t i = 0; i < count; i++) assert_true(cast_here(cast, wanted + i * to, a->model_src + src + i * from));
+  check_elements(tdict_dtype_name(cast->from), cast->to, found + dst, wanted, count);
+  for (size_t i = 0; i < end + AROUND; i++)
+    if ((i < dst || i >= end) && found[i] != GUARD)
+      fail_msg("%zu elements of %s to %s: byte %zu is %d, but the row has the bytes %zu to %zu", count,
+               tdict_dtype_name(cast->from), tdict_dtype_name(cast->to), i, found[i], dst, end);
+}
+
+/* Rows of elements are converted through float32, four elements at once if both sides are aligned. The rows here have
+ * any length and begin at any address, some with a scale. */
+GPU_CASE(kernel_converts_rows_at_any_address) {
+  static const tdict_dtype tos[] = {TDICT_F16, TDICT_BF16, TDICT_F32};
+  static const tdict_dtype froms[] = {TDICT_I8,  TDICT_U8,  TDICT_BOOL, TDICT_I16,
+                                      TDICT_U16, TDICT_F16, TDICT_BF16, TDICT_F32};
+  rng r = {51};
+  scoped_areas a = areas_open(6);
+  for (int f = 0; f < 8; f++)
+    for (int t = 0; t < 3; t++)
+      for (int i = 0; i < 16; i++) {
+        tdict_cast cast = {.to = tos[t], .from = froms[f], .is_scaled = pick(&r, 0, 2) == 0};
+        cast.scale = (float)pick(&r, -99, 99) / 64;
+        cast.offset = (float)pick(&r, -99, 99) / 7;
+        const size_t count = (size_t)(pick(&r, 0, 3) ? pick(&r, 0, 40) : pick(&r, 4000, 9000));
+        const size_t dst = (size_t)(pick(&r, 0, 2) ? 8 * pick(&r, 0, 4) : pick(&r, 0, 32));
+        const size_t src = (size_t)(pick(&r, 0, 2) ? 4 * pick(&r, 0, 8) : pick(&r, 0, 32));
+        check_row(&a, &cast, count, dst, src);
+      }
+}
+
+/* The blocks of a long row convert several batches each. */
+GPU_CASE(kernel_converts_long_rows) {
+  enum { LONG = 2 * 512 * 4096 + 4096 + 7 }; /* the last elements are in the second batch of a block */
+  scoped_areas a = areas_open(1);
+  scoped_bytes bytes = malloc(LONG);
+  td_fill_random(bytes, LONG, 3);
+  check_conversion(&a, TDICT_F16, TDICT_U8, bytes, LONG);
+}
+
 typedef struct convert_model {
   areas *a;
   tdict_dtype to, from;
