@@ -120,6 +120,34 @@ CASE(hpp_tree_sets_numbers) {
   CHECK(value.integer == int64_t(7) << 40);
 }
 
+/* Defines name<T>(0), whose type is std::true_type if set() of a T accepts the value. */
+#define ACCEPTS(name, value_)                                                                               \
+  template <class T> static auto name(int)->decltype(std::declval<T>().set("a", value_), std::true_type()); \
+  template <class T> static std::false_type name(...);
+ACCEPTS(takes_null, NULL)
+ACCEPTS(takes_nullptr, nullptr)
+ACCEPTS(takes_zero, 0)
+
+CASE(hpp_tree_refuses_null) {
+  static_assert(!decltype(takes_null<tdict::tree>(0))::value, "set() accepts NULL");
+  static_assert(!decltype(takes_nullptr<tdict::tree>(0))::value, "set() accepts nullptr");
+  static_assert(decltype(takes_zero<tdict::tree>(0))::value, "set() refuses 0");
+  tdict::tree tree = tdict::tree::create({});
+  long length = 0;
+  const int64_t none = length;
+  tree.set("zero", 0);
+  tree.set("length", length);
+  tree.set("none", none);
+  tree.set("less", length - 1);
+  tdict_value value;
+  for (const char *path : {"zero", "length", "none"}) {
+    td_ok(tdict_get_value(tree.raw(), path, -1, &value, err));
+    CHECK(value.kind == TDICT_VALUE_INTEGER && value.integer == 0);
+  }
+  td_ok(tdict_get_value(tree.raw(), "less", -1, &value, err));
+  CHECK(value.integer == -1);
+}
+
 CASE(hpp_elements_are_written) {
   tdict::tree tree = random_batch(5), before = tree.clone_deep(),
               row = tree.index(TDICT_INDEX(TDICT_AT(9))).clone_deep();
