@@ -51,9 +51,8 @@ tdict_status tdict_images_read(tdict_conversion *rule, tdict_image *image, const
                       (long long)image->height, (long long)image->width);
   if (image->windows && image->window_array)
     return tdict_fail(err, TDICT_EINVAL, "%s: windows and window_array are set, wanted one of the two", what);
-  if (!image->window_array != !image->num_windows)
-    return tdict_fail(err, TDICT_EINVAL, "%s: window_array is %s and num_windows is %zu", what,
-                      image->window_array ? "set" : "NULL", image->num_windows);
+  if (!image->window_array && image->num_windows)
+    return tdict_fail(err, TDICT_EINVAL, "%s: window_array is NULL and num_windows is %zu", what, image->num_windows);
   return check_scales(rule, what, err);
 }
 
