@@ -53,6 +53,7 @@ static uint64_t hash_nth(const tdict_plan *p, uint32_t i) {
   if (!is_in_host_memory(item)) return 0;
   if (!p->block) return hash_item(item);
   const tdict_leaf_span *leaf = &p->block->layout->leaves[i];
+  if (!leaf->bytes) return 0; /* a block of empty leaves has no address */
   return hash_bytes(0, (const unsigned char *)item->src_data + leaf->begin, leaf->bytes);
 }
 

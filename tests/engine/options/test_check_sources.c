@@ -89,6 +89,16 @@ SIM_CASE(check_sources_hashes_elements_only) {
   td_release(whole, src);
 }
 
+/* A consolidated tree whose tensors are all empty has no address. */
+SIM_CASE(check_sources_of_an_empty_block) {
+  scoped_place w = place_sim(2, SLOW, 1);
+  scoped_tree empty = td_tree("[0] a:f32[0,3] b:i64[0]");
+  scoped_tree block = td_made(tree, tdict_consolidate(empty, NULL, &made, err));
+  tdict_transfer_options o = checking(TDICT_MODE_AUTO, 2);
+  scoped_tree out = td_made(tree, tdict_to_device(w.c, block, w.device, &o, &made, err));
+  assert_int_equal(tdict_num_leaves(out), 2);
+}
+
 /* If an earlier transfer writes the source, the check starts only after that transfer ends. */
 SIM_CASE(check_sources_waits_for_an_earlier_writer) {
   scoped_place w = place_sim(2, SLOW, 1);
