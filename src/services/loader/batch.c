@@ -6,6 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/tree/create_from.h"
+#include "core/tree/cursor.h"
 #include "engine/transfer.h"
 #include "services/loader/loader_internal.h"
 #include "services/loader/sampler.h"
@@ -165,9 +166,28 @@ static tdict_status read_packed_lengths(const tdict_loader *l, tdict_loader_slot
   return check_num_tokens(l, slot, slot->num_tokens);
 }
 
+/* Returns the length of a padded sample: its batch size, or without batch dimensions that of its longest tensor. */
+static tdict_status measure_sample(const tdict_tree *sample, int64_t *length, tdict_error *err) {
+  tdict_cursor cursor;
+  *length = 0;
+  if (sample->batch_ndim) return *length = sample->batch_size[0], TDICT_OK;
+  tdict_cursor_init(&cursor, sample, false);
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next_leaf(&cursor)) != 0;) {
+    const tdict_tensor *t = tdict_leaf_tensor(leaf);
+    if (t && t->dims[0] > *length) *length = t->dims[0];
+  }
+  return tdict_cursor_end(&cursor, "loader", TDICT_OK, err);
+}
+
 static tdict_status read_padded_lengths(const tdict_loader *l, tdict_loader_slot *slot) {
-  for (int64_t i = 0; i < slot->count; i++) slot->num_tokens += tdict_batch_size(slot->samples[i])[0];
-  slot->max_seqlen = tdict_batch_size(slot->tree)[1];
+  for (int64_t i = 0; i < slot->count; i++) {
+    int64_t length;
+    const tdict_status status = measure_sample(slot->samples[i], &length, &slot->error);
+    if (status != TDICT_OK) return status;
+    slot->num_tokens += length;
+    if (length > slot->max_seqlen) slot->max_seqlen = length;
+  }
+  if (!slot->samples[0]->batch_ndim) return TDICT_OK; /* `sample_length` may count the elements of any tensor */
   return check_num_tokens(l, slot, slot->count * slot->max_seqlen);
 }
 

@@ -130,6 +130,41 @@ DEVICE_CASE(loader_pads_ragged_samples) {
   }
 }
 
+/* Sample i has no batch dimension, 1 + i % 4 words and 5 letters. */
+static tdict_status two_lengths(void *user, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                tdict_error *err) {
+  tdict_tree *td = NULL;
+  tdict_tensor *words = NULL, *letters = NULL;
+  (void)info;
+  (void)user;
+  tdict_status status = tdict_create(0, NULL, &td, err);
+  if (status == TDICT_OK) status = tdict_tensor_zeros(TDICT_I32, TDICT_SHAPE(1 + index % 4), NULL, &words, err);
+  if (status == TDICT_OK) status = tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(index ? 5 : 0), NULL, &letters, err);
+  if (status == TDICT_OK) status = tdict_set(td, "text.words", words, err);
+  if (status == TDICT_OK) status = tdict_set(td, "letters", letters, err);
+  tdict_tensor_release(words);
+  tdict_tensor_release(letters);
+  *out = td;
+  return status;
+}
+static int64_t six(void *self) { return self ? 0 : 6; }
+static int64_t one_token(void *self, int64_t index) { return self ? 0 : index >= 0; }
+
+/* Without batch dimensions, the longest tensor gives the length of a sample, whatever `sample_length` counts. */
+CASE(loader_measures_samples_without_batch_dimensions) {
+  scoped_yard y = open_yard();
+  tdict_dataset_table set =
+      td_with(tdict_dataset_table, length = six, fetch_sample = two_lengths, sample_length = one_token);
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = 3, pad = true, max_tokens = 3);
+  scoped_loader l = open_loader(&y, &set, &o);
+  for (int i = 0; i < 2; i++) {
+    tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
+    tdict_batch_info info = td_filled(tdict_batch_info, tdict_loader_get_batch_info(l, &made, err));
+    assert_int_equal(info.num_tokens, i ? 15 : 11);
+    assert_int_equal(info.max_seqlen, 5);
+  }
+}
+
 /* Collates the ids of samples, and their negations, into an object. */
 static tdict_status collate_thing(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
                                   size_t count, tdict_tree **out, tdict_error *err) {
