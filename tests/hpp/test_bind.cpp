@@ -60,6 +60,7 @@ CASE(hpp_pack_and_unpack_refuse) {
   tree.set("obs.image", tdict::tensor::zeros(TDICT_U8, {ROWS, 4}));
   check_throws(TDICT_ESHAPE, "obs.image", "fewer dimensions", [&] { tdict::unpack<transition>(tree); });
   check_throws(TDICT_EINVAL, "obs.image", "", [] { tdict::make<transition>({ROWS}); }); /* a size cannot be -1 */
+  check_throws(TDICT_EINVAL, "", "tree is NULL", [] { tdict::unpack<transition>(tdict::tree()); });
 }
 
 struct pair {

@@ -88,7 +88,7 @@ template <class S> tdict_status pack(const S &value, tree &out, tdict_error &err
 
 /* Sets the members of `out` to the tensors of a tree. */
 template <class S> tdict_status unpack(tree_ref from, S &out, tdict_error &err) {
-  const int batch_ndim = tdict_batch_ndim(from.raw());
+  const int batch_ndim = from ? tdict_batch_ndim(from.raw()) : 0;
   for (const member<S> &m : binding<S>::members()) {
     tdict_tensor *found = nullptr;
     int leading = 0;
