@@ -113,6 +113,7 @@ GPU_CASE(hpp_bound_struct_may_be_incomplete) {
   tdict::tree pinned = context.pin_memory(tree);
   const pair *q = tdict::get_object<pair>(pinned, "pair");
   CHECK(q->a.is_pinned() && !q->b && tdict_is_pinned(pinned.raw()));
+  check_throws(TDICT_EINVAL, "pair", "b: bind: the member has no tensor", [&] { tree.clone_deep(); });
 }
 
 CASE(hpp_bound_objects_refuse) {

@@ -151,10 +151,12 @@ template <class S> struct hooks {
     tree made;
     tdict_error failure;
     tdict_status status = pack(*of(self), made, failure);
+    char text[sizeof failure.message]; /* the path of the member, because the library sets that of the object */
+    std::snprintf(text, sizeof text, "%.100s: %.150s", failure.path, failure.message);
     if (status == TDICT_OK)
       *out = made.detach();
     else if (err)
-      *err = failure;
+      fail(*err, status, "", text);
     return status;
   }
   static tdict_status unflatten(const void *, const tdict_tree *from, void **out, tdict_error *err) {
