@@ -40,7 +40,10 @@ static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user
     tdict_tree *child = tdict_leaf_tree(leaf);
     if (t && t->storage != last) status = fn(user, t->storage, err);
     if (t) last = t->storage;
-    if (tdict_leaf_box(leaf)) status = each_object_storage(tdict_leaf_box(leaf), fn, user, err);
+    if (tdict_leaf_box(leaf)) {
+      status = each_object_storage(tdict_leaf_box(leaf), fn, user, err);
+      if (status != TDICT_OK) tdict_cursor_fail(&cursor, NULL, status, err);
+    }
     if (child && !tdict_cursor_enter(&cursor, child))
       status = tdict_fail(err, TDICT_ENOMEM, "record_stream: no host memory to go through the tree");
   }

@@ -254,6 +254,7 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   if (step->action == TDICT_OBJECT_HOOK) return TDICT_OK;
   status = c->request->dst ? tdict_flatten_pair(box, other, &step->flat, &other_flat, err)
                            : tdict_flatten_object(box, &step->flat, err);
+  if (status != TDICT_OK && err) err->path[0] = 0; /* the path of the object replaces that of the hook */
   if (status == TDICT_OK && other_flat) status = tdict_destination_check_keys(cursor, step->flat, other_flat, err);
   if (status == TDICT_OK && other_flat) { /* the step keeps the destination's tensors alive while the tree is read */
     step->moved = other_flat;

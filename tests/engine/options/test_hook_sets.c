@@ -248,3 +248,24 @@ GPU_CASE(hook_sets_fail_after_the_pin_hook) {
     td_fails_at(TDICT_EFORMAT, "unflatten of type pair", "n.bad", tdict_to_device(w.c, src, w.device, &o, &out, err));
   }
 }
+
+/* A flatten hook that fails at a path of its own tree. */
+static tdict_status flatten_at_path(const void *self, tdict_tree **out, tdict_error *err) {
+  (void)self, (void)out;
+  return tdict_error_set(err, TDICT_EIO, "good", "the first tensor is gone");
+}
+GPU_CASE(hook_sets_name_the_object_that_fails) {
+  static const tdict_type bad = PAIR_TYPE(.flatten = flatten_at_path, .unflatten = no_unflatten);
+  scoped_place w = place_open(2);
+  scoped_probe p = {0};
+  scoped_tree src = numbered_tree(&w, NULL, 20), dst = numbered_tree(&w, NULL, 20);
+  tdict_tree *out = NULL;
+  put_pair(src, "n.bad", &bad, &p, 1);
+  put_pair(dst, "n.bad", &bad, &p, 2);
+#define FAILS(call) td_fails_at(TDICT_EIO, "the first tensor is gone", "n.bad", call)
+  FAILS(tdict_to_device(w.c, src, w.device, NULL, &out, err));
+  FAILS(tdict_transfer_into(w.c, dst, src, NULL, err));
+  FAILS(tdict_pin_memory(w.c, src, NULL, &out, err));
+  FAILS(tdict_record_stream(src, (tdict_stream){w.device, NULL}, err));
+#undef FAILS
+}
