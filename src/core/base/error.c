@@ -98,6 +98,10 @@ tdict_status tdict_fail_null(tdict_error *err, const char *what, const char *nam
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
 }
 
+tdict_status tdict_fail_null_at(tdict_error *err, const char *what, const char *path, const char *name) {
+  return tdict_error_at(err, tdict_fail_null(err, what, name), path);
+}
+
 bool tdict_status_is_known(tdict_status status) {
   return (int)status >= (int)TDICT_OK && (int)status <= (int)TDICT_ENOTSUP;
 }

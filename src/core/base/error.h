@@ -14,6 +14,8 @@ tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t na
     TDICT_PRINTF(4, 5);
 /* Fills *err with TDICT_EINVAL and the message "<what>: <name> is NULL". Returns TDICT_EINVAL. */
 tdict_status tdict_fail_null(tdict_error *err, const char *what, const char *name);
+/* Does the same, and sets err->path unless `path` is NULL. */
+tdict_status tdict_fail_null_at(tdict_error *err, const char *what, const char *path, const char *name);
 /* Sets err->path. If the path is too long, replaces the middle of the path with "...". If `err` or `path` is NULL,
  * writes nothing. Returns `status`, so a function can end with `return tdict_error_at(err, status, path)`. */
 tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path);

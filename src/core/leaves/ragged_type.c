@@ -290,7 +290,8 @@ static const tdict_builtin ragged_type = {.type = {.struct_size = sizeof ragged_
 const tdict_type *tdict_ragged_type(void) { return &ragged_type.type; }
 
 tdict_status tdict_set_ragged(tdict_tree *tree, const char *path, tdict_ragged *ragged, tdict_error *err) {
-  if (!tree || !path || !ragged) return tdict_fail_null(err, "set_ragged", !tree ? "tree" : !path ? "path" : "ragged");
+  if (!tree || !path || !ragged)
+    return tdict_fail_null_at(err, "set_ragged", path, !tree ? "tree" : !path ? "path" : "ragged");
   return tdict_object_set("set_ragged", tree, path, &ragged_type.type, tdict_ragged_retain(ragged), err);
 }
 

@@ -128,7 +128,7 @@ const tdict_type *tdict_unbatched_type(void) { return &unbatched_builtin.type; }
 
 tdict_status tdict_set_unbatched(tdict_tree *tree, const char *path, tdict_tensor *tensor, tdict_error *err) {
   static const char what[] = "set_unbatched";
-  if (!tree || !path || !tensor) return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : "tensor");
+  if (!tree || !path || !tensor) return tdict_fail_null_at(err, what, path, !tree ? "tree" : !path ? "path" : "tensor");
   tdict_place place;
   tdict_status status = tdict_place_find(&place, tree, path, what, err);
   if (status != TDICT_OK) return status;

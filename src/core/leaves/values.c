@@ -112,7 +112,7 @@ static tdict_status set_column(const char *what, tdict_tree *tree, const char *p
 
 tdict_status tdict_set_text(tdict_tree *tree, const char *path, const char *text, tdict_error *err) {
   static const char what[] = "set_text";
-  if (!tree || !path || !text) return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : "text");
+  if (!tree || !path || !text) return tdict_fail_null_at(err, what, path, !tree ? "tree" : !path ? "path" : "text");
   const tdict_value value = {.kind = TDICT_VALUE_TEXT, .text = text, .length = strlen(text)};
   return set_one(what, tree, path, &value, err);
 }
@@ -122,7 +122,7 @@ tdict_status tdict_set_values(tdict_tree *tree, const char *path, const tdict_va
   static const char what[] = "set_values";
   given g = {.values = values};
   if (!tree || !path || (!values && count))
-    return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : "values");
+    return tdict_fail_null_at(err, what, path, !tree ? "tree" : !path ? "path" : "values");
   return count == TDICT_WHOLE_TREE ? set_one(what, tree, path, values, err)
                                    : set_column(what, tree, path, &g, count, err);
 }
@@ -139,7 +139,8 @@ tdict_status tdict_set_texts(tdict_tree *tree, const char *path, const char *con
                              tdict_error *err) {
   static const char what[] = "set_texts";
   given g = {.texts = texts};
-  if (!tree || !path || (!texts && count)) return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : "texts");
+  if (!tree || !path || (!texts && count))
+    return tdict_fail_null_at(err, what, path, !tree ? "tree" : !path ? "path" : "texts");
   return set_column(what, tree, path, &g, count, err);
 }
 

@@ -64,7 +64,8 @@ static tdict_status write_indexed(tdict_tensor *to, const tdict_indices *index, 
 tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_indices *index, const tdict_tensor *value,
                          tdict_error *err) {
   tdict_tensor *to = NULL;
-  if (!tree || !path || !value) return tdict_fail_null(err, "write", !tree ? "tree" : !path ? "path" : "value");
+  if (!tree || !path || !value)
+    return tdict_fail_null_at(err, "write", path, !tree ? "tree" : !path ? "path" : "value");
   tdict_status status = tdict_get(tree, path, &to, err);
   if (status != TDICT_OK) return status;
   status = index ? write_indexed(to, index, value, err) : write_whole(to, value, err);

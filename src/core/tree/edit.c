@@ -49,7 +49,7 @@ static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path,
 
 static TDICT_COLD tdict_status set_tensor_slow(tdict_tree *td, const char *path, tdict_tensor *tensor,
                                                tdict_error *err) {
-  if (!td || !path || !tensor) return tdict_fail_null(err, "set", !td ? "tree" : !path ? "path" : "tensor");
+  if (!td || !path || !tensor) return tdict_fail_null_at(err, "set", path, !td ? "tree" : !path ? "path" : "tensor");
   tdict_place place;
   tdict_status status = tdict_place_find(&place, td, path, "set", err);
   if (status != TDICT_OK) return status;
@@ -87,7 +87,8 @@ static tdict_status set_child_at_place(tdict_place *place, tdict_tree *child, td
 }
 
 tdict_status tdict_set_tree(tdict_tree *tree, const char *path, tdict_tree *child, tdict_error *err) {
-  if (!tree || !path || !child) return tdict_fail_null(err, "set_tree", !tree ? "tree" : !path ? "path" : "child");
+  if (!tree || !path || !child)
+    return tdict_fail_null_at(err, "set_tree", path, !tree ? "tree" : !path ? "path" : "child");
   tdict_place place;
   tdict_status status = tdict_place_find(&place, tree, path, "set_tree", err);
   if (status != TDICT_OK) return status;

@@ -42,7 +42,7 @@ static tdict_status set_object_at_place(const char *what, tdict_place *place, gi
 static tdict_status set_object(const char *what, tdict_tree *tree, const char *path, given_object *given,
                                tdict_error *err) {
   if (!tree || !path || !given->type || !given->self)
-    return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : !given->type ? "type" : "self");
+    return tdict_fail_null_at(err, what, path, !tree ? "tree" : !path ? "path" : !given->type ? "type" : "self");
   tdict_place place;
   tdict_status status = tdict_type_check(what, given->type, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);

@@ -1,5 +1,9 @@
 /* Tests setting, deleting, popping and renaming entries, and the errors of these calls. */
 #include "help.h"
+#include "tdict/nontensor.h"
+#include "tdict/ragged.h"
+#include "tdict/unbatched.h"
+#include "tdict/write.h"
 
 CASE(tree_set_makes_nodes) {
   const tdict_device cpu = tdict_cpu();
@@ -59,6 +63,24 @@ CASE(tree_set_refuses_path_through_leaf) {
   td_fails_at(TDICT_ETYPE, "'leaf' is a tensor", "n.leaf.x", tdict_set(td, "n.leaf.x", t, err));
   td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_set(td, "n.leaf.x.y.z", t, err));
   td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_set_tree(td, "n.leaf.x", child, err));
+  help_unchanged(td, before);
+}
+
+/* If a value is NULL, the error has the path, as for other errors of the call. */
+CASE(tree_set_of_null_names_the_path) {
+  scoped_tree td = TREE(4);
+  char *before = help_snapshot(td);
+#define FAILS(name, call) td_fails_at(TDICT_EINVAL, name " is NULL", "n.x", call)
+  FAILS("tensor", tdict_set(td, "n.x", NULL, err));
+  FAILS("child", tdict_set_tree(td, "n.x", NULL, err));
+  FAILS("self", tdict_set_object(td, "n.x", tdict_nontensor_type(), NULL, err));
+  FAILS("text", tdict_set_text(td, "n.x", NULL, err));
+  FAILS("texts", tdict_set_texts(td, "n.x", NULL, 4, err));
+  FAILS("values", tdict_set_values(td, "n.x", NULL, 4, err));
+  FAILS("ragged", tdict_set_ragged(td, "n.x", NULL, err));
+  FAILS("tensor", tdict_set_unbatched(td, "n.x", NULL, err));
+  FAILS("value", tdict_write(td, "n.x", NULL, NULL, err));
+#undef FAILS
   help_unchanged(td, before);
 }
 
