@@ -97,7 +97,7 @@ static tdict_status fetch_sample(const tdict_loader *l, tdict_loader_slot *slot,
   tdict_status status = t->fetch_sample(t->self, &slot->info, slot->indices[i], &sample, &slot->error);
   status = tdict_callback_status(status, "fetch_sample", &slot->error);
   if (status == TDICT_OK && !sample)
-    status = tdict_fail(&slot->error, TDICT_EINVAL, "fetch_sample returned TDICT_OK and no tree");
+    status = tdict_fail(&slot->error, TDICT_EHOOK, "fetch_sample returned TDICT_OK and no tree");
   if (status == TDICT_OK) slot->samples[slot->num_fetched++] = sample;
   return status;
 }
@@ -204,7 +204,7 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
     status = l->options.collate(l->options.user, &slot->info, samples, (size_t)slot->count, &made, &slot->error);
     status = tdict_callback_status(status, "collate", &slot->error);
     if (status == TDICT_OK && !made)
-      status = tdict_fail(&slot->error, TDICT_EINVAL, "collate returned TDICT_OK and no tree");
+      status = tdict_fail(&slot->error, TDICT_EHOOK, "collate returned TDICT_OK and no tree");
     if (status == TDICT_OK) slot->tree = made;
   } else if (l->options.pack) {
     status = tdict_pack_sequence(samples, (size_t)slot->count, &l->pack, &run, &slot->tree, &slot->error);

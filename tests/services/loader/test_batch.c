@@ -359,11 +359,26 @@ static tdict_status collate_number(void *user, const tdict_fetch_info *info, con
   (void)user, (void)samples, (void)count, (void)info->memory, (void)out, (void)err;
   return (tdict_status)NO_STATUS;
 }
-CASE(loader_rejects_unknown_statuses) {
-  static const char *const names[] = {"fetch returned", "fetch_batch returned", "fetch_sample returned",
-                                      "collate returned"};
+static tdict_status fetch_no_sample(void *self, const tdict_fetch_info *info, int64_t index, tdict_tree **out,
+                                    tdict_error *err) {
+  (void)info;
+  (void)self, (void)index, (void)out, (void)err;
+  return TDICT_OK;
+}
+static tdict_status collate_nothing(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
+                                    size_t count, tdict_tree **out, tdict_error *err) {
+  (void)user, (void)samples, (void)count, (void)info->memory, (void)out, (void)err;
+  return TDICT_OK;
+}
+CASE(loader_rejects_invalid_results) {
+  static const char *const names[] = {"fetch returned",
+                                      "fetch_batch returned",
+                                      "fetch_sample returned",
+                                      "collate returned",
+                                      "fetch_sample returned TDICT_OK and no tree",
+                                      "collate returned TDICT_OK and no tree"};
   scoped_yard y = open_yard();
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 6; i++) {
     numbers n = numbers_of(4);
     tdict_dataset_table d = i < 2 ? by_row(&n) : by_sample(&n);
     tdict_tree *batch = NULL;
@@ -372,6 +387,8 @@ CASE(loader_rejects_unknown_statuses) {
     if (i == 1) d.fetch_batch = fetch_batch_number;
     if (i == 2) d.fetch_sample = fetch_sample_number;
     if (i == 3) o.collate = collate_number;
+    if (i == 4) d.fetch_sample = fetch_no_sample;
+    if (i == 5) o.collate = collate_nothing;
     scoped_loader l = open_loader(&y, &d, &o);
     td_fails(TDICT_EHOOK, names[i], tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_null(batch);
