@@ -63,7 +63,7 @@ TDICT_API tdict_device tdict_sim(int index);
 /** @brief Returns true if the devices have the same type and the same index. */
 TDICT_API bool tdict_device_equal(tdict_device a, tdict_device b);
 /** @brief Reads a device from a text: "cpu", "auto", "cuda" or "sim". In a text such as "cuda:1" or "sim:0", a colon
- *  and an index of up to 3 digits follow the type. If the text has no index, the index is 0.
+ *  and an index of up to 4 digits follow the type. If the text has no index, the index is 0.
  *  @param[out] out  Written only on success.
  *  @return #TDICT_OK; #TDICT_EINVAL for any other text, or if an argument is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error *err);

@@ -105,8 +105,8 @@ CASE(device_parse_accepts) {
   static const struct {
     const char *text;
     tdict_device device;
-  } known[] = {{"cpu", {1, 0}},  {"cuda", {2, 0}},   {"cuda:0", {2, 0}}, {"cuda:1", {2, 1}},  {"cuda:12", {2, 12}},
-               {"sim", {12, 0}}, {"sim:1", {12, 1}}, {"auto", {0, 0}},   {"sim:007", {12, 7}}};
+  } known[] = {{"cpu", {1, 0}},  {"cuda", {2, 0}},   {"cuda:0", {2, 0}}, {"cuda:1", {2, 1}},   {"cuda:12", {2, 12}},
+               {"sim", {12, 0}}, {"sim:1", {12, 1}}, {"auto", {0, 0}},   {"sim:0007", {12, 7}}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     tdict_device device = {-5, -5};
     td_ok(tdict_device_parse(known[i].text, &device, err));
@@ -115,17 +115,9 @@ CASE(device_parse_accepts) {
 }
 
 CASE(device_parse_refuses) {
-  static const char *bad[] = {"",        "c",
-                              "cp",      "cpux",
-                              "cpu:",    "cpu:0",
-                              "cpu:1",   "cuda:",
-                              "cuda:x",  "cuda:1x",
-                              "cuda1",   "cuda:-1",
-                              "cuda: 1", "CUDA",
-                              " cuda",   "cuda ",
-                              "gpu",     "sim:",
-                              "sim:1:2", "auto:0",
-                              "autos",   "cuda:99999999999999999999"};
+  static const char *bad[] = {
+      "",        "c",       "cp",   "cpux",  "cpu:",  "cpu:0", "cpu:1", "cuda:",   "cuda:x", "cuda:1x", "cuda1",
+      "cuda:-1", "cuda: 1", "CUDA", " cuda", "cuda ", "gpu",   "sim:",  "sim:1:2", "auto:0", "autos",   "cuda:10000"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     tdict_device device = {-5, -6};
     td_fails(TDICT_EINVAL, bad[i], tdict_device_parse(bad[i], &device, err));
