@@ -35,7 +35,8 @@ tdict_status tdict_share_send(int socket, const tdict_tree *tree, tdict_error *e
   if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", send_what);
   const tdict_segment *segment = tdict_segment_of(tree);
   if (!segment || segment->layout.kind != TDICT_SEGMENT_TREE)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the tree is not shared: call tdict_share_create() first", send_what);
+    return tdict_fail(err, TDICT_EINVAL, "%s: the tree is not shared, or was unlocked; wanted one of share_create()",
+                      send_what);
   const tdict_message message = {.kind = TDICT_SEGMENT_TREE, .num_fds = 1, .fds = {segment->fd}};
   return tdict_message_send(send_what, socket, &message, err);
 }
