@@ -124,14 +124,14 @@ CASE(hpp_tree_sets_numbers) {
 #define ACCEPTS(name, value_)                                                                               \
   template <class T> static auto name(int)->decltype(std::declval<T>().set("a", value_), std::true_type()); \
   template <class T> static std::false_type name(...);
-ACCEPTS(takes_null, NULL)
 ACCEPTS(takes_nullptr, nullptr)
 ACCEPTS(takes_zero, 0)
+ACCEPTS(takes_long_zero, 0L)
 
-CASE(hpp_tree_refuses_null) {
-  static_assert(!decltype(takes_null<tdict::tree>(0))::value, "set() accepts NULL");
+CASE(hpp_tree_refuses_nullptr) {
   static_assert(!decltype(takes_nullptr<tdict::tree>(0))::value, "set() accepts nullptr");
   static_assert(decltype(takes_zero<tdict::tree>(0))::value, "set() refuses 0");
+  static_assert(decltype(takes_long_zero<tdict::tree>(0))::value, "set() refuses 0L");
   tdict::tree tree = tdict::tree::create({});
   long length = 0;
   const int64_t none = length;

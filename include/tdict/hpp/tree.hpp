@@ -64,14 +64,6 @@ private:
   std::size_t i_;
 };
 
-namespace detail {
-/* A number that is converted from a long. */
-struct long_number {
-  long value;
-  long_number(long number) noexcept : value(number) {}
-};
-} // namespace detail
-
 /** Borrows a tree. A function that has the name of a C function follows its rules. */
 class tree_ref : public borrowed<tdict_tree> {
 public:
@@ -119,18 +111,21 @@ public:
   outcome<void> set(const char *path, tree_ref child) const { return run(tdict_set_tree, raw_, path, child.raw()); }
   /** Sets the text at a path; see tdict/nontensor.h. */
   outcome<void> set(const char *path, const char *text) const { return run(tdict_set_text, raw_, path, text); }
-  /** The compiler refuses `nullptr` and `NULL`, which could be a text, a tensor or a tree. It also refuses `0L`,
-   *  and with gcc `int64_t(0)`, which C++ cannot tell from `NULL`. For the number 0, write `0`. */
   outcome<void> set(const char *path, std::nullptr_t) const = delete;
   /** Sets a number or a bool for the whole tree; see tdict/nontensor.h. Fails with #TDICT_EOVERFLOW if an integer is
-   *  greater than INT64_MAX. */
-  template <class T, class = typename std::enable_if<std::is_arithmetic<T>::value && sizeof(T) <= 8 &&
-                                                     !std::is_same<T, long>::value>::type>
+   *  greater than INT64_MAX. The compiler refuses `nullptr`, but takes `NULL` for the number 0. */
+  template <class T, class = typename std::enable_if<std::is_arithmetic<T>::value && sizeof(T) <= 8>::type>
   outcome<void> set(const char *path, T number) const {
-    return set_number(path, number);
+    tdict_value value = tdict_value();
+    value.kind = std::is_floating_point<T>::value ? TDICT_VALUE_REAL : TDICT_VALUE_INTEGER;
+    if (std::is_same<T, bool>::value) value.kind = TDICT_VALUE_BOOL;
+    if (std::is_integral<T>::value) value.integer = static_cast<int64_t>(number);
+    value.real = static_cast<double>(number);
+    tdict_error err;
+    if (number > T() && value.integer < 0)
+      return detail::give(detail::fail(err, TDICT_EOVERFLOW, path, "set: the integer is greater than INT64_MAX"), err);
+    return run(tdict_set_values, raw_, path, &value, TDICT_WHOLE_TREE);
   }
-  /** Does the same for a `long`, the type of `NULL`. For `NULL`, the conversion makes this overload the worst one. */
-  outcome<void> set(const char *path, detail::long_number number) const { return set_number(path, number.value); }
   /** Writes a number to every element at and below a path. NULL: the whole tree; see tdict_fill(). */
   outcome<void> fill(const char *path, double value) const { return run(tdict_fill, raw_, path, value, nullptr); }
   /** Writes the elements that an index selects: `buffer.index_set(TDICT_INDEX(TDICT_AT(3)), row)`. */
@@ -160,17 +155,6 @@ public:
   }
 
 private:
-  template <class T> outcome<void> set_number(const char *path, T number) const {
-    tdict_value value = tdict_value();
-    value.kind = std::is_floating_point<T>::value ? TDICT_VALUE_REAL : TDICT_VALUE_INTEGER;
-    if (std::is_same<T, bool>::value) value.kind = TDICT_VALUE_BOOL;
-    if (std::is_integral<T>::value) value.integer = static_cast<int64_t>(number);
-    value.real = static_cast<double>(number);
-    tdict_error err;
-    if (number > T() && value.integer < 0)
-      return detail::give(detail::fail(err, TDICT_EOVERFLOW, path, "set: the integer is greater than INT64_MAX"), err);
-    return run(tdict_set_values, raw_, path, &value, TDICT_WHOLE_TREE);
-  }
   template <class T> T *data_as(const char *path, T *) const { return static_cast<T *>(tdict_data(raw_, path)); }
   template <class T> const T *data_as(const char *path, const T *) const {
     return static_cast<const T *>(tdict_const_data(raw_, path));
