@@ -102,7 +102,9 @@ static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction dir
     if (fitting <= slot && c->row.chunk_bytes < fitting) c->row.chunk_bytes = fitting;
     if (fitting <= slot && c->row.first_bytes < fitting) c->row.first_bytes = fitting;
   }
-  if (c->row.chunk_bytes > slot && r->plan->way_bytes[TDICT_WAY_HOST] < bytes) c->row.chunk_bytes = slot / step * step;
+  /* also if `bytes` has no slots, because tdict_plan_stage_small() can send more leaves through slots */
+  const bool is_on_host = r->plan->way_bytes[TDICT_WAY_HOST] == tdict_plan_bytes(r->plan);
+  if (c->row.chunk_bytes > slot && !is_on_host) c->row.chunk_bytes = slot / step * step;
   if (r->max_copy_bytes && c->row.chunk_bytes > r->max_copy_bytes) c->row.chunk_bytes = r->max_copy_bytes;
   bool is_even = c->row.first_bytes >= c->row.chunk_bytes;
   size_t line_bytes = r->plan->line_bytes - tdict_plan_bytes(r->plan) + bytes; /* includes the padding between leaves */

@@ -60,6 +60,23 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
     }
 }
 
+/* Small leaves that share the pinned storage of a large leaf are not counted in advance, but also go through slots.
+ * Their chunks fit into the small slots. */
+GPU_CASE(choose_chunks_of_uncounted_leaves_fit_into_slots) {
+  enum { SMALL = 60000, LARGE = 100000, LEAVES = 9 };
+  scoped_place w = place_sized(64 << 10, -1);
+  const size_t slot = tdict_context_engine(w.c)->rings.slot_bytes;
+  assert_in_range(choose(&w, TDICT_WAY_DIRECT, 1 << 20, -1, true).row.chunk_bytes, 256, slot);
+  scoped_tensor all = random_tensor(TDICT_U8, SHAPE(SMALL * LEAVES + LARGE), w.pinned);
+  scoped_tree src = new_tree();
+  for (int64_t i = LEAVES; i >= 0; i--) { /* backwards, so that no copy covers two leaves */
+    const tdict_tensor_range range = {0, i * SMALL, i == LEAVES ? LARGE : SMALL, 1};
+    td_put(src, td_text("leaf%d", (int)i), sliced(tdict_tensor_retain(all), range));
+  }
+  poison(&w, w.memory, line_bytes(src));
+  check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
+}
+
 /* If kernels convert the elements, one thread fills a slot, so the first chunks are small. */
 GPU_CASE(choose_small_first_chunks_for_kernels) {
   scoped_place w = place_sized(64 << 20, -1);
