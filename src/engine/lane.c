@@ -409,7 +409,7 @@ static tdict_status prepare(tdict_lane *lane, submission *s, tdict_cu_event *eve
   const tdict_transfer *t = lane->worker->transfer;
   tdict_status status = begin_stream(lane, err);
   while (!s->slot && lane->count >= TDICT_DIRECT_IN_FLIGHT && status == TDICT_OK) status = wait_oldest(lane, err);
-  if (s->slot && t->plan.wire && t->plan.wire->uses_kernels && status == TDICT_OK)
+  if (s->slot && t->plan.wire && t->plan.wire->slots_differ && status == TDICT_OK)
     status = find_scratch(lane, s->slot, s->chunk, &s->scratch, err);
   *out = true;
   if (t->pace && status == TDICT_OK) *out = tdict_pace_wait_for_chunk(lane->worker, s->bytes);

@@ -58,7 +58,7 @@ static void set_casts(const tdict_plan *plan, walk *w, piece *p) {
     p->wire_begin = p->begin / to * wire;
     p->wire_end = p->end / to * wire;
   }
-  if (p->item->way != TDICT_WAY_STAGE_OUT && (p->item->way != TDICT_WAY_STAGE_IN || !plan->wire->uses_kernels)) return;
+  if (p->item->way != TDICT_WAY_STAGE_OUT && (p->item->way != TDICT_WAY_STAGE_IN || !plan->wire->slots_differ)) return;
   p->at = next_place(w->filled);
   if (c && c->is_packed && w->slot) p->wire_end = p->wire_begin + tdict_pack_size(w->slot + p->at);
   w->filled = p->at + p->wire_end - p->wire_begin;
@@ -222,14 +222,14 @@ tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chun
                                  uint32_t *error_item, tdict_error *err) {
   walk w = {chunk->first, 0, NULL};
   /* if slots can have elements of other sizes than the line, all pieces with their padding fit into the slot */
-  const bool uses_kernels = plan->wire && plan->wire->uses_kernels;
-  const size_t room = uses_kernels ? SIZE_MAX : chunk->end - chunk->begin;
+  const bool differs = plan->wire && plan->wire->slots_differ;
+  const size_t room = differs ? SIZE_MAX : chunk->end - chunk->begin;
   size_t filled = 0;
   tdict_status status = TDICT_OK;
   piece p, following;
   for (bool more = next_piece(plan, chunk, &w, &p); more; p = following) {
     more = next_piece(plan, chunk, &w, &following);
-    if (uses_kernels) p.at = next_place(filled);
+    if (differs) p.at = next_place(filled);
     if (p.at > filled) memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.wire_end - p.wire_begin);
     if (p.host) {
@@ -250,7 +250,7 @@ tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chun
     *error_item = (uint32_t)(p.item - plan->items);
     break;
   }
-  if (!uses_kernels) memset(slot + filled, 0, room - filled);
+  if (!differs) memset(slot + filled, 0, room - filled);
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
   return status;
 }
@@ -408,7 +408,7 @@ static tdict_status queue_launches(const tdict_plan *plan, const tdict_chunk *ch
 
 bool tdict_pieces_as_copy(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_copy *out) {
   const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D,
-             arena = in && !plan->writes_existing && !(plan->wire && plan->wire->uses_kernels);
+             arena = in && !plan->writes_existing && !(plan->wire && plan->wire->slots_differ);
   walk w = {chunk->first, 0, slot};
   stretch run = {0};
   for (piece p; next_piece(plan, chunk, &w, &p);) {
@@ -463,7 +463,7 @@ static tdict_status queue_copies(const tdict_plan *plan, const tdict_chunk *chun
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                  tdict_error *err) {
   const bool in = q->kind == TDICT_CU_H2D;
-  if (!plan->wire || !plan->wire->uses_kernels) return queue_copies(plan, chunk, q, err);
+  if (!plan->wire || !plan->wire->slots_differ) return queue_copies(plan, chunk, q, err);
   tdict_status status = in ? queue_copies(plan, chunk, q, err) : queue_launches(plan, chunk, q, err);
   if (status != TDICT_OK) return status;
   return in ? queue_launches(plan, chunk, q, err) : queue_copies(plan, chunk, q, err);

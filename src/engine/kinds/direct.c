@@ -52,7 +52,7 @@ static tdict_status queue_stretches(const tdict_direct *d, tdict_error *err) {
     size_t from = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
     size_t to = p->items[end - 1].offset + p->items[end - 1].bytes;
     if (to > chunk->end) to = chunk->end;
-    if (to <= item->offset + from || tdict_plan_cast(p, i)) continue; /* an empty leaf needs no copy */
+    if (to <= item->offset + from || item->is_cast) continue; /* an empty leaf needs no copy */
     copies[count++] = (tdict_cu_copy){item->dst_data + from, item->src_data + from, to - item->offset - from};
   }
   if (count == 0) return TDICT_OK;
@@ -74,7 +74,7 @@ static tdict_status queue_within_devices(const tdict_direct *d, tdict_error *err
   const tdict_chunk *chunk = d->chunk;
   const tdict_item *item = &d->plan->items[chunk->first];
   device_copy b = {.to = d};
-  if (tdict_plan_cast(d->plan, chunk->first)) return queue_casts(d, err);
+  if (item->is_cast) return queue_casts(d, err);
   tdict_status status = tdict_devices_gpu(d->devices, item->src->storage->device, &b.from, err);
   if (status != TDICT_OK) return status;
   if (item->src_plain && item->dst_plain) {

@@ -294,13 +294,15 @@ tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cas
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u conversions", plan->num_items + 1);
   wire->casts[plan->num_items] = c;
   wire->packs |= c.is_packed;
-  const bool converts = c.rule || c.is_packed;
+  item->is_cast = c.rule || c.is_packed;
   if (pinned && is_read_by_kernel(plan, &c, item)) {
     item->way = TDICT_WAY_DIRECT;
     if (!c.images) wire->pinned_bytes += item->bytes / tdict_dtype_bytes(c.cast.to) * tdict_dtype_bytes(c.cast.from);
   }
+  /* one launch converts all images of a leaf, because each launch ends with idle blocks */
+  item->is_whole = c.rule && c.images && item->way == TDICT_WAY_DIRECT;
   if (!tdict_item_uses_slot(item)) return TDICT_OK;
-  wire->slot_bytes += tdict_plan_slot_bytes(converts ? &c : NULL, item->bytes);
-  wire->uses_kernels |= converts && c.by_device;
+  wire->slot_bytes += tdict_plan_slot_bytes(item->is_cast ? &c : NULL, item->bytes);
+  wire->slots_differ |= item->is_cast && c.by_device;
   return TDICT_OK;
 }

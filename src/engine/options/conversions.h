@@ -33,9 +33,10 @@ bool tdict_item_can_pack(tdict_plan *plan, const tdict_item *item);
 /* Divides the conversion of an item, whose way is chosen, into the parts that host threads and a kernel do. Appends the
  * conversion to the plan. If `narrow` is true and the item has the way TDICT_WAY_STAGE_IN and no conversion, the item
  * is packed if possible. If the source is pinned, and small or images, and a kernel does the whole conversion, the way
- * becomes TDICT_WAY_DIRECT: the kernel reads the source. `pinned` is true if the device can read the source. The caller
- * then appends the item. Returns TDICT_ENOTSUP if the conversion needs a kernel that cannot run, other errors of
- * tdict_gpu_load_kernels(), or TDICT_ENOMEM. On failure, the plan is unchanged. */
+ * becomes TDICT_WAY_DIRECT: the kernel reads the source. `pinned` is true if the device can read the source. Also sets
+ * item->is_cast and item->is_whole. The caller then appends the item. Returns TDICT_ENOTSUP if the conversion needs a
+ * kernel that cannot run, other errors of tdict_gpu_load_kernels(), or TDICT_ENOMEM. On failure, the plan is
+ * unchanged. */
 tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, tdict_item *item, bool narrow,
                                     bool pinned, tdict_error *err);
 

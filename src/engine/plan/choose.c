@@ -4,12 +4,10 @@
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
 /* in larger transfers, the time to wake a thread is negligible */
 #define SPIN_MAX_BYTES ((size_t)80 << 20)
-/* Threads for a transfer of more than SPIN_MAX_BYTES that reads files, which needs more than memory does. With an H200,
- * one read 8 GB/s from the page cache, and eight 54 GB/s, about the speed of PCIe 5. */
-enum { FILE_WORKERS = 16 };
-/* The same for a transfer that packs elements. The threads limit it, and not the link. With an H200 and 16 processors,
- * 16 threads were faster than 12. */
-enum { PACK_WORKERS = 16 };
+/* Threads for a transfer of more than SPIN_MAX_BYTES that reads files or packs elements: the threads limit it, and not
+ * the link. With an H200, one thread read 8 GB/s from the page cache, and eight 54 GB/s, about the speed of PCIe 5. For
+ * packing, 16 threads were faster than 12, with 16 processors. */
+enum { SLOW_WORKERS = 16 };
 /* Number of slots that a thread of a transfer with a pace may hold: one to fill while the other is copied. */
 enum { SLOTS_WITH_PACE = 2 };
 
@@ -21,7 +19,7 @@ static size_t packed_bytes(const tdict_plan *p) {
     const tdict_item *item = &p->items[i];
     if (item->way != TDICT_WAY_DIRECT || item->kind != TDICT_CU_H2D || item->bytes >= TDICT_SMALL_DIRECT_BYTES)
       continue;
-    if (tdict_plan_cast(p, i)) continue; /* a kernel reads this leaf */
+    if (item->is_cast) continue; /* no thread reads this leaf */
     if (i > 0 && item[-1].src->storage == item->src->storage) continue;
     bytes += item->bytes;
   }
@@ -76,8 +74,8 @@ static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction
   bool caller_helps = r->caller_waits && r->num_threads < 0 && c->row.caller && !has_hooks && !builds_result;
   /* Memory bandwidth limits copies within the host, so a processor is left for the program. */
   bool spares_cpu = direction == TDICT_TUNING_HOST;
-  const bool packs = r->plan->wire && r->plan->wire->packs;
-  const int least = bytes <= SPIN_MAX_BYTES ? 0 : r->reads_files ? FILE_WORKERS : packs ? PACK_WORKERS : 0;
+  const tdict_wire *wire = r->plan->wire;
+  const int least = bytes > SPIN_MAX_BYTES && (r->reads_files || (wire && wire->packs)) ? SLOW_WORKERS : 0;
   int chosen = c->row.workers < least ? least : c->row.workers;
   chosen = at_most(chosen, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
   how->num_workers = single_threaded || r->num_threads == 0 ? 1 : r->num_threads > 0 ? r->num_threads : chosen;
@@ -117,11 +115,10 @@ static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction dir
   if (is_even) c->row.first_bytes = c->row.chunk_bytes;
 }
 
-/* One thread fills a slot that kernels convert, so the link would wait long for a large first slot. Makes the first
- * chunks small. For other transfers of this size, several threads fill a slot together. */
-static void shrink_for_kernels(const tdict_wire *wire, tdict_tuning_row *row) {
+/* Makes the first chunks small, for a small transfer in which one thread fills a slot. */
+static void shrink_chunks(tdict_tuning_row *row) {
   enum { FIRST = 256 << 10, CHUNK = 1 << 20, SLOTS = 4 };
-  if (!wire->uses_kernels || wire->packs || row->chunk_bytes <= CHUNK) return;
+  if (row->chunk_bytes <= CHUNK) return;
   row->chunk_bytes = CHUNK;
   if (row->first_bytes > FIRST) row->first_bytes = FIRST;
   if (row->slots < SLOTS) row->slots = SLOTS;
@@ -140,7 +137,12 @@ tdict_choice tdict_choose(const tdict_choice_request *r) {
   const size_t together = r->rows ? bytes / (size_t)r->rows->count * (size_t)r->rows->all : bytes;
   const bool is_small = bytes <= SPIN_MAX_BYTES;
   tdict_choice c = {.row = *tdict_choose_row(r->tuning, direction, together), .num_strips = 1};
-  if (r->plan->wire && direction == TDICT_TUNING_IN && is_small) shrink_for_kernels(r->plan->wire, &c.row);
+  const tdict_wire *wire = r->plan->wire;
+  /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the
+   * first slot. If they cannot, the first chunks are small. In a larger transfer each thread fills its own slots, which
+   * takes less time in total. */
+  const bool starts_early = direction == TDICT_TUNING_IN && is_small;
+  if (starts_early && wire && wire->slots_differ && !wire->packs) shrink_chunks(&c.row);
   c.how = (tdict_how){.mode = r->mode,
                       .max_slots = c.row.slots,
                       .stores = c.row.streaming ? r->best_stores : TDICT_STREAM_PLAIN,
@@ -149,10 +151,7 @@ tdict_choice tdict_choose(const tdict_choice_request *r) {
   if (r->max_workers) c.how.max_slots = at_most(c.how.max_slots, SLOTS_WITH_PACE);
   choose_threads(r, direction, bytes, &c);
   fit_chunks(r, direction, bytes, &c);
-  /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the
-   * first slot. In a larger transfer each thread fills its own slots, which takes less time in total. */
-  if (c.how.num_workers > 1 && direction == TDICT_TUNING_IN && is_small &&
-      !(r->plan->wire && r->plan->wire->uses_kernels))
+  if (starts_early && c.how.num_workers > 1 && !(wire && wire->slots_differ))
     c.num_strips = tdict_strips_of_bytes(c.row.chunk_bytes);
   c.wakes_in_chain = !r->caller_waits && !is_small;
   return c;

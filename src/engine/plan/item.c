@@ -162,9 +162,8 @@ tdict_status tdict_item_append(tdict_item_maker *m, tdict_item *item, tdict_erro
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
   if (p->num_items == p->cap && !tdict_plan_reserve(p, 1))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its plan");
-  const bool wire = p->wire != NULL, converts = wire && m->cast.rule;
-  const bool pinned = converts && item->way == TDICT_WAY_STAGE_IN && tdict_item_is_pinned(m, item->gpu, item->src);
-  tdict_status status = wire ? tdict_plan_append_cast(p, &m->cast, item, m->request->narrow, pinned, err) : TDICT_OK;
+  const bool pinned = m->cast.rule && item->way == TDICT_WAY_STAGE_IN && tdict_item_is_pinned(m, item->gpu, item->src);
+  tdict_status status = p->wire ? tdict_plan_append_cast(p, &m->cast, item, m->request->narrow, pinned, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   retain_source(m, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);

@@ -125,7 +125,8 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t) {
 /* Returns true if one driver copy can continue from item a into item b. On both sides, the items must lie in one
  * storage, at the same distance as on the line. The bytes between the items must belong to no tensor. */
 static bool continues_stretch(const tdict_item *a, const tdict_item *b) {
-  if (!b->shares_storage || b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
+  if (a->is_cast || b->is_cast || !b->shares_storage) return false;
+  if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
   if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain) return false;
   if (!a->dst != !b->dst || (a->dst && a->dst->storage != b->dst->storage)) return false;
   const size_t step = b->offset - a->offset;
@@ -137,16 +138,14 @@ static bool continues_stretch(const tdict_item *a, const tdict_item *b) {
 
 uint32_t tdict_plan_stretch_end(const tdict_plan *plan, uint32_t first) {
   uint32_t end = plan->is_one_stretch ? plan->num_items : first + 1;
-  while (end < plan->num_items && !tdict_plan_cast(plan, end - 1) && !tdict_plan_cast(plan, end) &&
-         continues_stretch(&plan->items[end - 1], &plan->items[end]))
-    end++;
+  while (end < plan->num_items && continues_stretch(&plan->items[end - 1], &plan->items[end])) end++;
   return end;
 }
 
 void tdict_plan_stage_small(tdict_plan *plan) {
   for (uint32_t i = 0, end; i < plan->num_items; i = end) {
     end = i + 1;
-    if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D || tdict_plan_cast(plan, i))
+    if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D || plan->items[i].is_cast)
       continue;
     end = tdict_plan_stretch_end(plan, i);
     /* Store whether one stretch covers all items. In this case, tdict_plan_stretch_end() need not compare items. */
@@ -272,17 +271,13 @@ tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error 
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
-    /* Without a limit: pageable copies and images whole, direct chunks up to 16 MiB, others up to chunk_bytes. */
-    const tdict_item_cast *cast = plan->wire ? tdict_plan_cast(plan, i) : NULL;
+    /* Without a limit: pageable and whole items unsplit, direct chunks up to 16 MiB, others up to chunk_bytes. */
     const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN;
-    /* one launch converts all images, because each launch ends with idle blocks */
-    const bool large_images =
-        item->way == TDICT_WAY_DIRECT && cast && cast->images && item->bytes > most_direct_bytes(cut);
-    const bool unsplit = (pageable || large_images) && !cut->max_copy_bytes;
+    const bool unsplit = (pageable || item->is_whole) && !cut->max_copy_bytes;
     const bool direct = item->way == TDICT_WAY_DIRECT || (pageable && !unsplit);
-    end = pageable || large_images ? i + 1
-          : direct                 ? direct_end(plan, cut, i, tdict_plan_stretch_end(plan, i))
-                                   : group_end(plan, cut, i);
+    end = pageable ? i + 1
+          : direct ? direct_end(plan, cut, i, tdict_plan_stretch_end(plan, i))
+                   : group_end(plan, cut, i);
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
     size_t most = unsplit ? SIZE_MAX / 2 : direct ? most_direct_bytes(cut) : cut->chunk_bytes;

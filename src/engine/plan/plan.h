@@ -78,6 +78,8 @@ typedef struct tdict_item {
   uint8_t kind;         /* a tdict_cu_kind; not used if `gpu` is NULL */
   bool src_plain : 1, dst_plain : 1; /* true: the elements are in memory, in C order without gaps */
   bool shares_storage : 1;           /* true: the source is in the storage of the previous item's source */
+  bool is_cast : 1;                  /* true: the elements are converted or packed, see tdict_plan_cast() */
+  bool is_whole : 1;                 /* true: not divided between chunks, unless driver copies are limited */
 } tdict_item;
 
 typedef struct tdict_chunk {
@@ -129,9 +131,9 @@ typedef struct tdict_wire {
   size_t cap_casts;
   size_t slot_bytes;   /* bytes that the items copied through slots need in slots, with padding */
   size_t pinned_bytes; /* bytes that kernels read from pinned sources without images, see TDICT_READ_PINNED_BYTES */
-  /* true: kernels convert or restore some items. Pieces then lack the line's offsets in slots, and one thread fills a
-   * slot */
-  bool uses_kernels;
+  /* true: kernels convert or restore what is in slots. Pieces then lack the line's offsets in slots, and one thread
+   * fills a slot */
+  bool slots_differ;
   bool packs;           /* true: some items are packed, so chunks are smaller than slots */
   tdict_images *images; /* owned; a list; NULL: no conversion of images */
   tdict_gpu *runner;    /* borrowed; the last GPU whose kernels were loaded for this plan, or NULL */
@@ -202,8 +204,7 @@ static inline bool tdict_item_uses_slot(const tdict_item *item) {
 }
 /* Returns the conversion of an item, or NULL if the item is neither converted nor packed. */
 static inline const tdict_item_cast *tdict_plan_cast(const tdict_plan *plan, uint32_t item) {
-  const tdict_item_cast *c = plan->wire ? &plan->wire->casts[item] : NULL;
-  return c && (c->rule || c->is_packed) ? c : NULL;
+  return plan->items[item].is_cast ? &plan->wire->casts[item] : NULL;
 }
 /* Returns a tensor with the shape of the result of a conversion. `t` is the source. */
 static inline const tdict_tensor *tdict_item_cast_like(const tdict_item_cast *cast, const tdict_tensor *t) {
@@ -226,7 +227,8 @@ void tdict_plan_stage_small(tdict_plan *plan);
 /* How the line is cut. first_bytes and chunk_bytes must be multiples of 256. */
 typedef struct tdict_cut {
   size_t first_bytes, chunk_bytes; /* a chunk that is copied through slots or on the host has at most chunk_bytes */
-  /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, pageable copies are also divided */
+  /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, pageable and whole items are also
+   * divided */
   size_t max_copy_bytes;
   bool one_by_one;      /* true: each driver copy covers one leaf or one stretch, see tdict_plan_stretch_end() */
   uint32_t num_uniform; /* see tdict_collected */

@@ -1,6 +1,8 @@
 /* Tests conversions of images: windows are cut, normalized by channel and permuted. A naive model in engine/images.h
  * computes the expected elements. */
+#include "engine/engine.h"
 #include "engine/images.h"
+#include "engine/plan/collect.h"
 #include "support/float_env.h"
 #include "support/rest.h"
 #include "support/threads.h"
@@ -82,6 +84,40 @@ GPU_CASE(images_in_pinned_memory_need_one_launch) {
     if (limited) assert_true(stats.num_chunks > 4);
     if (!limited) assert_int_equal(stats.num_chunks, 1);
   }
+}
+
+/* A large leaf of images that is pinned or on the device is one chunk, unless driver copies are limited. Images in
+ * ordinary memory, and large conversions of other leaves, are divided. */
+GPU_CASE(images_of_one_leaf_are_one_chunk) {
+  static const size_t most = (size_t)1 << 20;
+  scoped_place w = open_place();
+  const tdict_image image = tdict_image_default();
+  const tdict_conversion rules[] = {
+      td_with(tdict_conversion, pattern = "image", dtype = TDICT_F32, image = &image), /* 19,044,000 bytes */
+      to_dtype("other", TDICT_F32),                                                    /* 20 MiB */
+  };
+  tdict_conversions *conversions = NULL;
+  td_ok(tdict_conversions_create("test", rules, 2, &conversions, err));
+  enum { PAGEABLE, PINNED, ON_DEVICE };
+  for (int i = 0; i < 6; i++) {
+    const int memory = i / 2, limited = i % 2;
+    scoped_tree host = td_tree_in(memory == PINNED ? w.pinned : NULL, "image:u8[30,230,230,3] other:u8[5242880]");
+    scoped_tree src = memory == ON_DEVICE ? to_device(&w, host, w.device) : tdict_retain(host);
+    const tdict_plan_request request = {.devices = tdict_context_engine(w.c)->config.devices,
+                                        .device = w.device,
+                                        .mode = TDICT_MODE_NON_BLOCKING_PIN,
+                                        .conversions = conversions};
+    const tdict_cut cut = {.first_bytes = most, .chunk_bytes = most, .max_copy_bytes = limited ? most : 0};
+    tdict_plan p;
+    td_ok(tdict_plan_collect(&(tdict_collected){.plan = &p}, &request, src, err));
+    td_ok(tdict_plan_cut(&p, &cut, err));
+    int begin_in[2] = {0, 0};
+    for (uint32_t k = 0; k < p.num_chunks; k++) begin_in[p.chunks[k].first]++;
+    assert_int_equal(begin_in[0], limited ? 19 : memory == PAGEABLE ? 5 : 1);
+    if (memory == ON_DEVICE) assert_int_equal(begin_in[1], limited ? 20 : 2);
+    tdict_plan_reset(&p);
+  }
+  tdict_conversions_destroy(conversions);
 }
 
 /* Nothing of pinned images is staged, so they leave the limit for pinned leaves that kernels read to other leaves. */

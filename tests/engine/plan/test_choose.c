@@ -14,7 +14,7 @@ typedef enum source_kind { MEMORY, FILES, PACKED, CONVERTED, HALF, INTO_KEPT } s
 static tdict_choice choose_for(const place *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
                                source_kind kind) {
   const tdict_source_rows half = {0, 5, 10};
-  tdict_wire wire = {.slot_bytes = bytes, .packs = kind == PACKED, .uses_kernels = true};
+  tdict_wire wire = {.slot_bytes = bytes, .slots_differ = true, .packs = kind == PACKED};
   tdict_plan plan = {.line_bytes = bytes, .wire = kind == PACKED || kind == CONVERTED ? &wire : NULL};
   plan.way_bytes[by] = bytes;
   const tdict_engine *e = tdict_context_engine(w->c);
