@@ -123,7 +123,6 @@ static tdict_status find_images(const tdict_conversion *rule, const tdict_cursor
 
 tdict_status tdict_conversions_find(tdict_conversions *conversions, const tdict_cursor *cursor, const tdict_tensor *t,
                                     tdict_wire *wire, tdict_item_cast *out, tdict_error *err) {
-  char from[TDICT_DTYPE_TEXT_BYTES], to[TDICT_DTYPE_TEXT_BYTES], on_wire[TDICT_DTYPE_TEXT_BYTES];
   out->rule = 0;
   const size_t found = tdict_patterns_find(conversions->patterns, cursor);
   if (found == TDICT_NO_PATTERN) return TDICT_OK;
@@ -137,12 +136,10 @@ tdict_status tdict_conversions_find(tdict_conversions *conversions, const tdict_
   if (rule->dtype == t->dtype && !is_scaled && (!rule->wire_dtype || rule->wire_dtype == t->dtype)) return TDICT_OK;
   if (rule->wire_dtype && !supports_wire(rule, t->dtype, is_scaled))
     return tdict_fail(err, TDICT_ENOTSUP, "transfer: from %s to %s with the wire dtype %s is not supported",
-                      tdict_dtype_format(t->dtype, from, sizeof from), tdict_dtype_format(rule->dtype, to, sizeof to),
-                      tdict_dtype_format(rule->wire_dtype, on_wire, sizeof on_wire));
+                      TDICT_DTYPE_TEXT(t->dtype), TDICT_DTYPE_TEXT(rule->dtype), TDICT_DTYPE_TEXT(rule->wire_dtype));
   if (!tdict_kernel_converts(rule->dtype, t->dtype) || (is_scaled && !tdict_cast_scales(rule->dtype, t->dtype)))
-    return tdict_fail(err, TDICT_ENOTSUP, "transfer: from %s to %s%s is not supported",
-                      tdict_dtype_format(t->dtype, from, sizeof from), tdict_dtype_format(rule->dtype, to, sizeof to),
-                      is_scaled ? " with a scale or an offset" : "");
+    return tdict_fail(err, TDICT_ENOTSUP, "transfer: from %s to %s%s is not supported", TDICT_DTYPE_TEXT(t->dtype),
+                      TDICT_DTYPE_TEXT(rule->dtype), is_scaled ? " with a scale or an offset" : "");
   *out = (tdict_item_cast){.rule = (uint32_t)found + 1,
                            .wire = rule->wire_dtype,
                            .cast = {rule->dtype, t->dtype, is_scaled, to_float(rule->scale), to_float(rule->offset)}};
@@ -164,11 +161,10 @@ static bool suits_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
 }
 
 static tdict_status fail_kernel(const tdict_item_cast *c, const char *where, tdict_error *err) {
-  char from[TDICT_DTYPE_TEXT_BYTES], to[TDICT_DTYPE_TEXT_BYTES];
   return tdict_fail(
       err, TDICT_ENOTSUP,
       "transfer: from %s to %s needs a kernel %s: wanted contiguous tensors, and elements that always fit",
-      tdict_dtype_format(c->cast.from, from, sizeof from), tdict_dtype_format(c->cast.to, to, sizeof to), where);
+      TDICT_DTYPE_TEXT(c->cast.from), TDICT_DTYPE_TEXT(c->cast.to), where);
 }
 
 /* Lets host threads do the whole conversion. */

@@ -33,17 +33,14 @@ static tdict_status visit_leaves(tdict_cursor *cursor, tdict_consolidated *recor
                                  tdict_error *err) {
   *found = (visited){0};
   *fits = true;
-  for (tdict_leaf leaf; *fits && (leaf = tdict_cursor_next(cursor)) != 0;) {
+  for (tdict_leaf leaf; *fits && (leaf = tdict_cursor_next_leaf(cursor)) != 0;) {
     const tdict_tensor *t = tdict_leaf_tensor(leaf);
-    tdict_tree *child = tdict_leaf_tree(leaf);
-    if (child && !tdict_cursor_enter(cursor, child))
-      return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its plan");
-    if (child) continue;
     *fits = t && add_leaf(found, t);
     if (!*fits || !record) continue;
     const size_t bytes = tdict_tensor_nbytes(t);
     record->layout->leaves[found->num_leaves - 1] = (tdict_leaf_span){found->end - bytes, bytes, t->dtype};
   }
+  if (cursor->no_memory) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its plan");
   /* the storage may end at the last leaf or after its padding */
   const size_t bytes = found->storage ? found->storage->bytes : 0;
   *fits = *fits && found->num_leaves > 1 && found->end <= bytes && bytes - found->end < TDICT_LEAF_ALIGNMENT;

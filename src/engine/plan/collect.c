@@ -16,8 +16,6 @@
 #include "engine/plan/flatten.h"
 #include "engine/plan/item.h"
 
-enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
-
 /* A node, and whether only one path leads to its leaves. */
 typedef struct reached {
   const tdict_tree *node;
@@ -93,10 +91,9 @@ static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error 
 static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor, tdict_tensor *t, uint32_t *place,
                                         tdict_error *err) {
   const tdict_plan_request *r = c->request;
-  char from[32];
   if (r->host_only && t->storage->device.type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "pin_memory: the tensor is on %s, wanted one on the cpu",
-                      tdict_device_format(t->storage->device, from, sizeof from));
+                      TDICT_DEVICE_TEXT(t->storage->device));
   *place = TDICT_SHARED;
   if (is_in_place(c, t)) return TDICT_OK;
   const tdict_tree *node = cursor->frames[cursor->depth - 1].node;
@@ -207,7 +204,6 @@ static bool choose_action(collector *c, const tdict_cursor *cursor, tdict_object
 
 /* Returns the error for an object that cannot be brought to the target. */
 static tdict_status fail_unmovable(const tdict_plan_request *r, const tdict_type *type, tdict_error *err) {
-  char to[32];
   if (r->dst)
     return tdict_fail(err, TDICT_ENOTSUP,
                       "transfer_into: type %.60s has no hook flatten, so its tensors cannot be copied; the option "
@@ -216,12 +212,18 @@ static tdict_status fail_unmovable(const tdict_plan_request *r, const tdict_type
   return tdict_fail(err, TDICT_ENOTSUP,
                     "transfer: type %.60s has no hook to_device or flatten, so it cannot be moved to %s; the option "
                     "keep_objects leaves such objects as they are",
-                    type->name, tdict_device_format(r->device, to, sizeof to));
+                    type->name, TDICT_DEVICE_TEXT(r->device));
 }
 
 /* Reserves space for all leaves of a node at once. */
 static bool reserve_node(collector *c, const tdict_tree *node) {
   return tdict_plan_reserve(c->plan, node->keys->num_live);
+}
+
+/* Retains the sources if the plan borrows them. */
+static void end_borrowing(tdict_plan *plan) {
+  for (uint32_t i = 0; i < plan->num_items && plan->borrows; i++) tdict_tensor_retain(plan->items[i].src);
+  plan->borrows = false;
 }
 
 static tdict_status add_step(collector *c, tdict_box *box, tdict_error *err) {
@@ -230,7 +232,7 @@ static tdict_status add_step(collector *c, tdict_box *box, tdict_error *err) {
   tdict_objects *o = p->objects;
   if (!o || !TDICT_RESERVE(o->steps, o->cap, (size_t)o->count + 1)) return fail_plan_memory(err);
   /* Hooks are code of the program and may release tensors that the caller keeps alive. */
-  tdict_plan_end_borrowing(p);
+  end_borrowing(p);
   o->steps[o->count++] = (tdict_object_step){.box = tdict_box_retain(box), .first_leaf = p->num_leaves};
   return TDICT_OK;
 }
@@ -337,13 +339,10 @@ static tdict_status keep_block_objects(collector *c, const tdict_tree *src, tdic
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, src, false);
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *child = tdict_leaf_tree(leaf);
-    if (child && !tdict_cursor_enter(&cursor, child)) status = fail_plan_memory(err);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next_leaf(&cursor)) != 0;)
     if (tdict_leaf_box(leaf)) status = add_step(c, tdict_leaf_box(leaf), err);
-  }
   tdict_cursor_reset(&cursor);
-  return status;
+  return cursor.no_memory ? fail_plan_memory(err) : status;
 }
 
 /* Writes a new reference to the record of a tree that is copied as one block to *out, or NULL if the leaves must be
@@ -411,6 +410,23 @@ static tdict_status check_patterns(const collector *c, const tdict_tree *src, td
   return status == TDICT_OK && converted ? tdict_patterns_check(converted, src, true, err) : status;
 }
 
+/* Counts the leaves of flattened objects. Without copied leaves and a destination, the result has the same object. */
+static void settle_objects(tdict_plan *p, bool has_destination) {
+  for (uint32_t i = 0; i < p->objects->count; i++) {
+    tdict_object_step *step = &p->objects->steps[i];
+    if (step->action != TDICT_OBJECT_FLAT) continue;
+    step->num_leaves = (uint32_t)tdict_num_leaves(step->flat);
+    bool travels = false;
+    for (uint32_t k = 0; k < step->num_leaves; k++) travels |= p->item_of_leaf[step->first_leaf + k] != TDICT_SHARED;
+    if (has_destination) {
+      tdict_release(step->moved);
+      step->moved = NULL;
+    } else if (!travels) {
+      step->action = TDICT_OBJECT_KEEP;
+    }
+  }
+}
+
 enum { MOST_MISSES = 64 }; /* after MOST_MISSES failed attempts in a row, the fast path is not tried again */
 
 /* Tries the fast path for the leaves that follow in a node. */
@@ -443,7 +459,6 @@ tdict_status tdict_plan_collect(tdict_collected *collected, const tdict_plan_req
   if (status == TDICT_OK && !done && !reserve_node(&c, src)) status = fail_plan_memory(err);
   if (!done) begin_uniform(&c);
   while (status == TDICT_OK && !done) {
-    char path[TDICT_PATH_BYTES];
     if (c.uniform.to && cursor.depth && c.misses < MOST_MISSES) try_uniform(&c, &cursor);
     tdict_leaf leaf = tdict_cursor_next(&cursor);
     if (!leaf) break;
@@ -454,9 +469,7 @@ tdict_status tdict_plan_collect(tdict_collected *collected, const tdict_plan_req
       status = collect_leaf(&c, &cursor, leaf, err);
     else
       status = keep_entry(&c, &cursor, leaf, err);
-    if (status == TDICT_OK || !err || err->path[0]) continue;
-    tdict_cursor_path(&cursor, NULL, path, sizeof path);
-    tdict_error_at(err, status, path);
+    if (status != TDICT_OK && err && !err->path[0]) status = tdict_cursor_fail(&cursor, NULL, status, err);
   }
   /* Add the pending references and finish the objects. */
   if (c.make.slab_count) tdict_item_count_slab(&c.make);
@@ -464,7 +477,7 @@ tdict_status tdict_plan_collect(tdict_collected *collected, const tdict_plan_req
   if (c.same.cap) tdict_same_bytes_reset(&c.same);
   if (status == TDICT_OK && (request->keep || request->conversions)) status = check_patterns(&c, src, err);
   if (status == TDICT_OK && request->narrow && !request->conversions) tdict_plan_drop_unused_wire(plan);
-  if (status == TDICT_OK && plan->objects) tdict_plan_settle_objects(plan, request->dst != NULL);
+  if (status == TDICT_OK && plan->objects) settle_objects(plan, request->dst != NULL);
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;
 }

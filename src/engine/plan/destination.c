@@ -1,27 +1,20 @@
 /* Compares source and destination, by leaf or as consolidated trees. See destination.h for ownership and threads. */
 #include "engine/plan/destination.h"
 
-#include <string.h>
-
 #include "core/base/error.h"
 #include "core/tree/suggest.h"
 #include "core/tree/text.h"
 
-enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
-
 tdict_status tdict_destination_check_leaf(const tdict_tensor *src, tdict_dtype dtype, const tdict_tensor *dst,
                                           tdict_error *err) {
-  char have[96], want[96];
   if (dtype != dst->dtype)
     return tdict_fail(err, TDICT_EDTYPE, "transfer_into: the source %s %s, the destination %s",
-                      dtype == src->dtype ? "is" : "is converted to", tdict_dtype_format(dtype, have, sizeof have),
-                      tdict_dtype_format(dst->dtype, want, sizeof want));
-  bool same = src->ndim == dst->ndim && memcmp(src->dims, dst->dims, (size_t)src->ndim * sizeof *src->dims) == 0;
-  if (!same)
+                      dtype == src->dtype ? "is" : "is converted to", TDICT_DTYPE_TEXT(dtype),
+                      TDICT_DTYPE_TEXT(dst->dtype));
+  if (!tdict_shapes_equal(src->ndim, src->dims, dst->ndim, dst->dims))
     return tdict_fail(err, TDICT_ESHAPE, "transfer_into: the source %s shape %s, the destination %s",
-                      dtype == src->dtype ? "has" : "is converted to",
-                      tdict_text_shape(src->ndim, src->dims, have, sizeof have),
-                      tdict_text_shape(dst->ndim, dst->dims, want, sizeof want));
+                      dtype == src->dtype ? "has" : "is converted to", TDICT_SHAPE_TEXT(src->ndim, src->dims),
+                      TDICT_SHAPE_TEXT(dst->ndim, dst->dims));
   if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
     return tdict_fail(err, TDICT_EREADONLY, "transfer_into: the destination is read-only");
   return TDICT_OK;
@@ -53,9 +46,9 @@ tdict_status tdict_destination_check_keys(tdict_cursor *cursor, const tdict_tree
   for (uint32_t i = 0; i < other->keys->num_slots; i++) {
     const tdict_key *key = &other->keys->slots[i];
     if (!key->name || tdict_keys_find(node->keys, key->name, key->length) >= 0) continue;
-    char above[TDICT_PATH_BYTES], path[TDICT_PATH_BYTES];
-    tdict_cursor_path(cursor, NULL, above, sizeof above);
-    tdict_node_path(above, key, path, sizeof path);
+    char path[sizeof err->path];
+    tdict_cursor_path(cursor, NULL, path, sizeof path);
+    tdict_node_path(path, key, path, sizeof path);
     return tdict_error_at(err, tdict_fail(err, TDICT_ENOTFOUND, "transfer_into: the source has no such key"), path);
   }
   return TDICT_OK;
@@ -63,8 +56,7 @@ tdict_status tdict_destination_check_keys(tdict_cursor *cursor, const tdict_tree
 
 /* Returns true if the tensors have the same dtype and shape, and begin at the same offset of their storages. */
 static bool tensors_match(const tdict_tensor *a, const tdict_tensor *b) {
-  if (!a || !b || a->dtype != b->dtype || a->ndim != b->ndim) return false;
-  if (memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims) != 0) return false;
+  if (!a || !b || a->dtype != b->dtype || !tdict_shapes_equal(a->ndim, a->dims, b->ndim, b->dims)) return false;
   /* an empty tensor has no bytes, so its offset does not matter */
   return a->numel == 0 ||
          (uintptr_t)a->data - (uintptr_t)a->storage->data == (uintptr_t)b->data - (uintptr_t)b->storage->data;

@@ -67,11 +67,10 @@ tdict_status tdict_item_find_gpu(tdict_item_maker *m, tdict_device device, tdict
 /* Returns the GPU of a storage. Returns TDICT_EWRONGDEVICE if the storage is on an absent device, or on a
  * simulated device of another context. Other errors: those of tdict_devices_gpu(). */
 static tdict_status find_storage_gpu(tdict_item_maker *m, const tdict_storage *s, tdict_gpu **out, tdict_error *err) {
-  char name[32];
   if (!tdict_devices_own_storage(m->request->devices, s))
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "transfer: the tensor is on %s of another context: simulated devices belong to one context",
-                      tdict_device_format(s->device, name, sizeof name));
+                      TDICT_DEVICE_TEXT(s->device));
   return tdict_item_find_gpu(m, s->device, out, err);
 }
 
@@ -228,7 +227,7 @@ static bool are_same_bytes(const tdict_tensor *a, const tdict_tensor *b) {
 
 /* Returns true if entry `i` and the leaf `t` are both copied unchanged, or are converted alike. */
 static bool have_same_cast(const tdict_same_bytes *same, size_t i, const tdict_tensor *t) {
-  if (!same->plan || !same->plan->wire) return true;
+  if (!same->plan) return true;
   const uint32_t rule = same->plan->wire->casts[same->table[i] - 1].rule;
   if (rule != same->wanted->rule) return false;
   const tdict_tensor *other = same->tensors[i];

@@ -22,11 +22,6 @@ static void release_tensors(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items && plan->writes_existing; i++) tdict_tensor_release(plan->items[i].dst);
 }
 
-void tdict_plan_end_borrowing(tdict_plan *plan) {
-  for (uint32_t i = 0; i < plan->num_items && plan->borrows; i++) tdict_tensor_retain(plan->items[i].src);
-  plan->borrows = false;
-}
-
 bool tdict_plan_reserve(tdict_plan *p, size_t more) {
   size_t cap = (p->num_items > p->num_leaves ? p->num_items : p->num_leaves) + more;
   if (cap >= TDICT_SHARED) return false;
@@ -66,7 +61,8 @@ void tdict_plan_drop_unused_wire(tdict_plan *plan) {
   if (!plan->wire->packs) free_wire(plan);
 }
 
-void tdict_plan_clear(tdict_plan *plan) {
+/* Releases the tensors and objects of the plan, and keeps the memory of the plan's arrays for reuse. */
+static void clear(tdict_plan *plan) {
   release_tensors(plan);
   if (plan->objects) free_objects(plan->objects);
   if (plan->wire) free_wire(plan);
@@ -81,7 +77,7 @@ void tdict_plan_clear(tdict_plan *plan) {
 }
 
 void tdict_plan_reset(tdict_plan *plan) {
-  tdict_plan_clear(plan);
+  clear(plan);
   free(plan->items);
   free(plan->nodes);
   free(plan->item_of_leaf);
@@ -99,7 +95,7 @@ void tdict_plan_take_used(tdict_used_plan *used, tdict_plan *out) {
 }
 
 void tdict_plan_give_used(tdict_used_plan *used, tdict_plan *plan) {
-  tdict_plan_clear(plan);
+  clear(plan);
   pthread_mutex_lock(&used->lock);
   size_t bytes = plan->cap * (sizeof *plan->items + sizeof *plan->nodes);
   if (bytes <= MAX_USED_BYTES && plan->cap > used->plan.cap) {
@@ -286,20 +282,4 @@ tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error 
     status = add_pieces(plan, span, first, most, cut->max_copy_bytes, err);
   }
   return status;
-}
-
-void tdict_plan_settle_objects(tdict_plan *p, bool has_destination) {
-  for (uint32_t i = 0; i < p->objects->count; i++) {
-    tdict_object_step *step = &p->objects->steps[i];
-    if (step->action != TDICT_OBJECT_FLAT) continue;
-    step->num_leaves = (uint32_t)tdict_num_leaves(step->flat);
-    bool travels = false;
-    for (uint32_t k = 0; k < step->num_leaves; k++) travels |= p->item_of_leaf[step->first_leaf + k] != TDICT_SHARED;
-    if (has_destination) {
-      tdict_release(step->moved);
-      step->moved = NULL;
-    } else if (!travels) {
-      step->action = TDICT_OBJECT_KEEP;
-    }
-  }
 }

@@ -247,12 +247,6 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
  * changes nothing. */
 bool tdict_plan_reserve(tdict_plan *plan, size_t more);
 void tdict_plan_reset(tdict_plan *plan);
-/* Retains the sources if the plan borrows them. */
-void tdict_plan_end_borrowing(tdict_plan *plan);
-/* Counts the leaves of flattened objects. Without copied leaves and a destination, the result has the same object. */
-void tdict_plan_settle_objects(tdict_plan *plan, bool has_destination);
-/* Releases the tensors and objects of the plan, and keeps the memory of the plan's arrays for reuse. */
-void tdict_plan_clear(tdict_plan *plan);
 /* Returns true if no tensor owns the bytes up to the next multiple of 256, which a copy may then overwrite: for leaves
  * of an arena, but not their views, and for NULL, a leaf of a new result. */
 bool tdict_plan_gap_is_free(const tdict_tensor *t);

@@ -272,17 +272,14 @@ static tdict_status keep_consolidated(const builder *b, tdict_tree *result, cons
 static tdict_status clear_devices(const builder *b, tdict_tree *result, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, result, false);
-  tdict_status status = TDICT_OK;
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *child = tdict_leaf_tree(leaf);
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next_leaf(&cursor)) != 0;) {
     const tdict_tensor *t = tdict_leaf_tensor(leaf);
-    if (child && !tdict_cursor_enter(&cursor, child)) status = fail_result_memory(err);
     if (!t || tdict_device_equal(t->storage->device, *b->device)) continue;
     /* above a tree without a device, no tree has a device */
     for (size_t i = cursor.depth; i-- && cursor.frames[i].node->has_device;) cursor.frames[i].node->has_device = false;
   }
   tdict_cursor_reset(&cursor);
-  return status;
+  return cursor.no_memory ? fail_result_memory(err) : TDICT_OK;
 }
 
 /* Cuts the new tensors, which have the shapes of the source, to the rows of the result. Neighbours of equal shape share
@@ -358,15 +355,8 @@ tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, 
 void tdict_leaf_path(const tdict_tree *tree, uint32_t n, char *buffer, size_t bytes) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, tree, false);
-  buffer[0] = 0;
-  tdict_leaf leaf;
-  while ((leaf = tdict_cursor_next(&cursor)) != 0) {
-    if (tdict_leaf_tree(leaf)) {
-      if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf))) break;
-    } else if (tdict_leaf_tensor(leaf) && n-- == 0) {
-      tdict_cursor_path(&cursor, NULL, buffer, bytes);
-      break;
-    }
-  }
+  tdict_leaf leaf = tdict_cursor_next_leaf(&cursor);
+  while (leaf && (!tdict_leaf_tensor(leaf) || n-- != 0)) leaf = tdict_cursor_next_leaf(&cursor);
+  tdict_cursor_path(&cursor, NULL, buffer, bytes); /* empty after the last leaf */
   tdict_cursor_reset(&cursor);
 }
