@@ -3,7 +3,6 @@
 #define TDICT_DEVICE_ALLOCATOR_MEMORY_H
 
 #include "device/gpu.h"
-#include "tdict/context.h"
 #include "tdict/memory.h"
 
 /* Creates the memory with one reference. Copies `allocator`, which the caller has checked. `gpu` is the gpu of the

@@ -4,8 +4,6 @@
 #ifndef TDICT_DEVICE_PLACEMENT_H
 #define TDICT_DEVICE_PLACEMENT_H
 
-#include <sched.h>
-
 #include "core/base/log.h"
 #include "device/gpu.h"
 

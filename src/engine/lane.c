@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/base/assert.h"
-#include "core/base/clock.h"
 #include "engine/kinds/direct.h"
 #include "engine/options/burst.h"
 #include "engine/options/pace.h"

@@ -9,7 +9,6 @@
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
 #include "core/tree/objects.h"
-#include "core/tree/text.h"
 
 /* TEXT_BYTES: size of the buffer for a value in a message. MOST_SHOWN: maximum number of text bytes in a message. */
 enum { TEXT_BYTES = 96, MOST_SHOWN = 40 };

@@ -7,7 +7,6 @@
 #include "core/base/error.h"
 #include "core/leaves/ragged.h"
 #include "core/tree/objects.h"
-#include "core/tree/text.h"
 #include "tdict/view.h"
 
 static const char what[] = "ragged", *const keys[] = {"values", "offsets"};

@@ -9,7 +9,6 @@
 #include "core/tree/agree.h"
 #include "core/tree/objects.h"
 #include "core/tree/place.h"
-#include "core/tree/text.h"
 
 static const char *const tensor_key = "tensor";
 

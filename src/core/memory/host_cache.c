@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 
 #include "core/base/assert.h"
-#include "core/base/device.h"
 #include "core/base/error.h"
 
 enum { PAGE_BYTES = 4096 };

@@ -3,7 +3,6 @@
 
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
-#include "core/tree/text.h"
 
 tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err) {
   tdict_tensor_await(src, false);

@@ -14,7 +14,6 @@
 #include "core/ops/pad.h"
 #include "core/ops/shape.h"
 #include "core/ops/write.h"
-#include "core/tree/text.h"
 
 typedef struct joiner {
   const char *what;

@@ -5,7 +5,6 @@
 #define TDICT_CORE_OPS_MAP_H
 
 #include "core/ops/device/moves.h"
-#include "core/tree/cursor.h"
 #include "core/tree/objects.h"
 
 typedef struct tdict_map tdict_map;

@@ -7,7 +7,6 @@
 #include "core/ops/align.h"
 #include "core/ops/map.h"
 #include "core/tensor/element.h"
-#include "core/tree/text.h"
 #include "tdict/combine.h"
 
 typedef struct padder {

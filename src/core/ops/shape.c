@@ -8,7 +8,6 @@
 #include "core/ops/shape.h"
 #include "core/tensor/affine.h"
 #include "core/tensor/layout.h"
-#include "core/tree/text.h"
 
 tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict_error *err) {
   if (dim < -ndim || dim >= ndim)

@@ -6,7 +6,6 @@
 #include "core/base/error.h"
 #include "core/ops/map.h"
 #include "core/ops/select.h"
-#include "core/tree/agree.h"
 #include "tdict/keysets.h"
 
 typedef struct unflattener {

@@ -6,7 +6,6 @@
 #include "core/base/error.h"
 #include "core/schema/blob.h"
 #include "core/tree/agree.h"
-#include "core/tree/text.h"
 
 static const char what[] = "schema_from_tree";
 

@@ -3,7 +3,6 @@
 #include "core/tree/agree.h"
 
 #include "core/base/error.h"
-#include "core/tree/text.h"
 
 tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path) {
   return (tdict_demand){what, node->batch_ndim, node->batch_size, node->has_device ? &node->device : NULL, path};

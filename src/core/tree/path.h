@@ -4,7 +4,6 @@
 #define TDICT_CORE_TREE_PATH_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "core/tree/name.h"
 #include "tdict/tree.h"

@@ -2,7 +2,6 @@
  * Closing the driver frees the remaining streams and events. Thread rule: safe from any thread. */
 #include <stdlib.h>
 
-#include "core/base/clock.h"
 #include "device/sim/entries.h"
 
 static tdict_cu stream_create(tdict_driver *base, tdict_cu_stream *out, unsigned flags) {

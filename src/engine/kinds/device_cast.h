@@ -3,7 +3,6 @@
 #define TDICT_ENGINE_KINDS_DEVICE_CAST_H
 
 #include "core/kernel/work.h"
-#include "core/tensor/cast.h"
 
 /* Adds the conversion of `count` adjacent elements from `src` to `dst`, both on the device. Errors:
  * tdict_kernel_add_convert(). */

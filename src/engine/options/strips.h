@@ -10,7 +10,6 @@
 #define TDICT_ENGINE_OPTIONS_STRIPS_H
 
 #include "engine/lane.h"
-#include "engine/plan/choose.h"
 
 typedef struct tdict_chunk_strips {
   /* release/acquire: set by the thread of the first strip. NULL before, and after a lane has taken it over */

@@ -1,6 +1,5 @@
 /* Implements tdict_comm_all_gather_stack_async(), tdict_comm_all_gather_async() and tdict_comm_gather_async(). Thread
  * rule: as in tdict/comm.h. */
-#include <stdlib.h>
 
 #include "core/base/checked.h"
 #include "core/ops/device/moves.h"

@@ -2,8 +2,6 @@
  * returned. The plan then owns the indices. Thread rule: see tdict/epoch.h. */
 #include "tdict/epoch.h"
 
-#include <stdlib.h>
-
 #include "core/base/array.h"
 #include "core/base/error.h"
 #include "services/loader/loader_internal.h"

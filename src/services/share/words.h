@@ -11,7 +11,6 @@
 #ifndef TDICT_SERVICES_SHARE_WORDS_H
 #define TDICT_SERVICES_SHARE_WORDS_H
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>

@@ -12,7 +12,6 @@
 #include "core/ops/visit.h"
 #include "core/ops/write.h"
 #include "core/tree/agree.h"
-#include "core/tree/text.h"
 
 /* Makes the plan of an index for the batch dimensions of `td`. The caller resets the plan on success. */
 static tdict_status plan_batch_index(tdict_index_plan *plan, tdict_moves *moves, const tdict_tree *td,

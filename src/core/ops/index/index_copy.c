@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/kernel/work.h"
-#include "core/ops/check_copy.h"
 #include "core/ops/index/index_plan.h"
 #include "core/tensor/layout.h"
 

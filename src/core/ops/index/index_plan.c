@@ -3,12 +3,10 @@
 #include "core/ops/index/index_plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/ops/index/positions.h"
-#include "core/tree/text.h"
 
 enum { MAX_WORDS_PER_POSITION = 16 };
 

@@ -1,7 +1,6 @@
 /* Reads lists and masks. See positions.h for ownership and threads. */
 #include "core/ops/index/positions.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 /* A mask in one piece is read in blocks of BLOCK elements. */

@@ -8,7 +8,6 @@
 #include "core/leaves/nontensor.h"
 #include "core/leaves/ragged.h"
 #include "core/tree/cursor.h"
-#include "core/tree/text.h"
 
 enum { SHAPE_BYTES = 96 };
 

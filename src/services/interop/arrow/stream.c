@@ -6,7 +6,6 @@
 #include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
-#include "core/tensor/tensor.h"
 #include "services/interop/arrow/export.h"
 #include "services/interop/arrow/import.h"
 #include "tdict/combine.h"

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "core/base/thread.h"
 #include "core/tensor/tensor.h"
 
 /* Longer paths are cut at their start, so that the rest of a message has room. */

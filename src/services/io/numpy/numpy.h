@@ -4,7 +4,6 @@
 
 #include "services/io/contents/contents.h"
 #include "services/io/request.h"
-#include "services/io/text.h"
 #include "services/io/zip/zip.h"
 
 /* Returns true if file number `file` begins as a .npy file. Returns false if the file cannot be read. */

@@ -8,7 +8,6 @@
 #ifndef TDICT_SERVICES_IO_OUTPUT_OUTPUT_H
 #define TDICT_SERVICES_IO_OUTPUT_OUTPUT_H
 
-#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "services/io/output/temporary.h"
