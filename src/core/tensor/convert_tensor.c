@@ -39,12 +39,6 @@ tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_t
   return tdict_convert_refuse(what, to, from->dtype, err);
 }
 
-static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
-  (void)user, (void)err;
-  tdict_rect_copy(rect);
-  return TDICT_OK;
-}
-
 /* One side of a conversion: adjacent elements, or strided elements with a buffer for one chunk. */
 typedef struct side {
   char *data;
@@ -73,8 +67,7 @@ static void copy_chunk(side *s, size_t at, size_t count, bool to_buffer) {
   void *first = (void *)((uintptr_t)s->buffer - begin);
   const tdict_pair_span part = {to_buffer ? first : s->data, to_buffer ? s->data : first, begin,
                                 begin + count * s->item};
-  (void)tdict_pair_walk(&s->pair, &part, copy_rect, NULL,
-                        NULL); /* cannot fail, since copy_rect() always returns TDICT_OK */
+  tdict_pair_copy(&s->pair, &part);
 }
 
 /* Converts all elements. Returns their number, or the index of the first in C order that does not fit. */

@@ -213,6 +213,16 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_span *part
   return TDICT_OK;
 }
 
+static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+  (void)user, (void)err;
+  tdict_rect_copy(rect);
+  return TDICT_OK;
+}
+
+void tdict_pair_copy(const tdict_pair *pair, const tdict_pair_span *part) {
+  (void)tdict_pair_walk(pair, part, copy_rect, NULL, NULL);
+}
+
 char *tdict_text_shape(int ndim, const int64_t *shape, char *buffer, size_t bytes) {
   static const char cut[] = "...]";
   size_t length = 0, room = bytes - sizeof cut; /* the remaining bytes are for "...]" */

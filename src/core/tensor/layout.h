@@ -64,6 +64,8 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_span *part
                              tdict_error *err);
 /* Copies one rectangle between host addresses. */
 void tdict_rect_copy(const tdict_rect *rect);
+/* Copies the part between host addresses. */
+void tdict_pair_copy(const tdict_pair *pair, const tdict_pair_span *part);
 
 /* Rows of two tensors in host memory. Row i of the listed tensor is at positions[i] * pitch bytes, and row i of the
  * other tensor is at i * step bytes. */

@@ -8,12 +8,6 @@ void tdict_leaf_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, boo
   tdict_pair_init(pair, t->ndim, t->dims, dst, src, tdict_dtype_bytes(t->dtype));
 }
 
-static tdict_status copy_host_rect(void *user, const tdict_rect *rect, tdict_error *err) {
-  (void)user, (void)err;
-  tdict_rect_copy(rect);
-  return TDICT_OK;
-}
-
 /* Reads the rows of a rectangle from an unloaded storage. */
 static tdict_status read_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   const tdict_storage *s = user;
@@ -29,10 +23,11 @@ static tdict_status read_rect(void *user, const tdict_rect *rect, tdict_error *e
 tdict_status tdict_leaf_copy(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_span *span,
                              tdict_error *err) {
   tdict_storage *s = item->src->storage;
-  const bool reads = use_src && tdict_storage_is_unloaded(s);
   tdict_pair pair;
   tdict_leaf_pair(&pair, item, use_dst, use_src);
-  return tdict_pair_walk(&pair, span, reads ? read_rect : copy_host_rect, s, err);
+  if (use_src && tdict_storage_is_unloaded(s)) return tdict_pair_walk(&pair, span, read_rect, s, err);
+  tdict_pair_copy(&pair, span);
+  return TDICT_OK;
 }
 
 tdict_status tdict_leaf_write_sink(const tdict_item *item, size_t at, const char *bytes, size_t count,

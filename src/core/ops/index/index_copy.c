@@ -88,12 +88,6 @@ static void find_offsets(const gathering *g, int64_t first, int64_t count, int64
   }
 }
 
-static tdict_status copy_position_rect(void *user, const tdict_rect *rect, tdict_error *err) {
-  (void)user, (void)err;
-  tdict_rect_copy(rect);
-  return TDICT_OK;
-}
-
 /* Positions that are copied at once. */
 typedef struct chunk {
   tdict_rows rows;
@@ -136,7 +130,7 @@ static void copy_chunk(const gathering *g, chunk *c, const tdict_pair_span *byte
     tdict_pair_span one = *bytes;
     one.dst = (void *)((uintptr_t)bytes->dst + (c->writes_indexed ? listed : other));
     one.src = (const void *)((uintptr_t)bytes->src + (c->writes_indexed ? other : listed));
-    (void)tdict_pair_walk(&g->one_position, &one, copy_position_rect, NULL, NULL);
+    tdict_pair_copy(&g->one_position, &one);
   }
 }
 

@@ -31,12 +31,6 @@ static tdict_status write_elements(tdict_output *to, const char *data, size_t by
   return status;
 }
 
-static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
-  (void)user, (void)err;
-  tdict_rect_copy(rect);
-  return TDICT_OK;
-}
-
 /* Writes the elements of a tensor that is not in C order. Each piece is copied to the buffer first. */
 static tdict_status write_strided(const tdict_tensor *tensor, const void *data, tdict_output *to, char *buffer,
                                   tdict_error *err) {
@@ -49,7 +43,7 @@ static tdict_status write_strided(const tdict_tensor *tensor, const void *data, 
     const size_t end = bytes - begin < BUFFER_BYTES ? bytes : begin + BUFFER_BYTES;
     /* The walk adds the offset of a byte in the tensor to `dst`, so subtract the offset of the piece. */
     const tdict_pair_span part = {(void *)((uintptr_t)buffer - begin), data, begin, end};
-    tdict_pair_walk(&pair, &part, copy_rect, NULL, NULL);
+    tdict_pair_copy(&pair, &part);
     status = write_elements(to, buffer, end - begin, err);
   }
   return status;
