@@ -199,9 +199,8 @@ static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdi
   else
     return tdict_fail(err, TDICT_ENODEVICE, "device type %d:%d is unknown", (int)device.type, (int)device.index);
   if (*out) return TDICT_OK;
-  char name[32];
-  return tdict_fail_native(err, TDICT_ENODEVICE, reason->native, "%s is absent: %.200s",
-                           tdict_device_format(device, name, sizeof name), reason->message);
+  return tdict_fail_native(err, TDICT_ENODEVICE, reason->native, "%s is absent: %.200s", TDICT_DEVICE_TEXT(device),
+                           reason->message);
 }
 
 tdict_status tdict_devices_check_fork(const tdict_devices *d, const char *what, tdict_error *err) {

@@ -47,10 +47,8 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
   if (means_lost(result)) atomic_store_explicit(&gpu->lost, result, memory_order_relaxed);
   const char *name = "?", *text = "?";
   gpu->driver->ops->error_text(gpu->driver, result, &name, &text);
-  char device[32];
-  tdict_device_format(gpu->memory.device, device, sizeof device);
-  return tdict_fail_native(err, status_of(result), result, "%s: %s returned %d, %s: %s", device, call, result, name,
-                           text);
+  return tdict_fail_native(err, status_of(result), result, "%s: %s returned %d, %s: %s",
+                           TDICT_DEVICE_TEXT(gpu->memory.device), call, result, name, text);
 }
 
 /* Makes the gpu's context current, and sets capture mode "relaxed". This mode allows calls such as cuMemHostRegister
@@ -140,12 +138,11 @@ static tdict_status allocate(tdict_gpu *gpu, size_t bytes, bool large, void **ou
     result = try_allocate(gpu, bytes, large, &data);
   }
   if (result == TDICT_CU_OUT_OF_MEMORY) {
-    char device[32];
     pthread_mutex_lock(&gpu->lock);
     size_t live = gpu->counts.live_bytes;
     pthread_mutex_unlock(&gpu->lock);
     return tdict_fail_native(err, TDICT_ENOMEM, result, "%s has no room for %zu bytes beside the %zu that are live",
-                             tdict_device_format(gpu->memory.device, device, sizeof device), bytes, live);
+                             TDICT_DEVICE_TEXT(gpu->memory.device), bytes, live);
   }
   tdict_status status = tdict_gpu_check(gpu, result, large ? "cuMemAlloc" : "cuMemAllocFromPoolAsync", err);
   if (status != TDICT_OK) return status;

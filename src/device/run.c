@@ -27,11 +27,10 @@ static bool means_no_compiler(tdict_cu result) {
 static tdict_status check_load(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err) {
   if (!means_no_compiler(result)) return tdict_gpu_check(gpu, result, call, err);
   const char *name = "?", *text = "?";
-  char device[32];
   gpu->driver->ops->error_text(gpu->driver, result, &name, &text);
   return tdict_fail_native(err, TDICT_ENOTSUP, result,
                            "%s: the driver cannot compile the library's kernels: %s returned %d, %s: %s",
-                           tdict_device_format(gpu->memory.device, device, sizeof device), call, result, name, text);
+                           TDICT_DEVICE_TEXT(gpu->memory.device), call, result, name, text);
 }
 
 /* Loads the module and finds its functions. The caller holds the lock. */
@@ -173,10 +172,9 @@ static tdict_status run_and_wait(launch *l, tdict_error *err) {
 
 /* Queues the work on a stream of the program. */
 static tdict_status run_on_stream(launch *l, tdict_run_order *order, tdict_error *err) {
-  char name[32];
   if (!tdict_stream_is_of(order->stream, l->gpu))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream belongs to %s, wanted a stream of %s", order->what,
-                      tdict_device_format(order->stream.device, name, sizeof name), l->gpu->name);
+                      TDICT_DEVICE_TEXT(order->stream.device), l->gpu->name);
   l->stream = order->stream.handle;
   tdict_status status = tdict_gpu_refuse_capture(l->gpu, l->stream, order->what, err);
   if (status == TDICT_OK && order->after)

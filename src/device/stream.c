@@ -24,18 +24,17 @@ static char *format_range(const tdict_stream_range *range, char *buffer, size_t 
 }
 
 tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s, const char *what, tdict_error *err) {
-  char name[32], wanted[80];
-  tdict_device_format(s.device, name, sizeof name);
+  char wanted[80];
   const int32_t count = s.device.type == TDICT_DEVICE_CUDA  ? range->num_cuda
                         : s.device.type == TDICT_DEVICE_SIM ? range->num_sim
                                                             : 0;
   if (s.device.index < 0 || s.device.index >= count)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream belongs to %s, wanted a stream of %s", what, name,
-                      format_range(range, wanted, sizeof wanted));
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream belongs to %s, wanted a stream of %s", what,
+                      TDICT_DEVICE_TEXT(s.device), format_range(range, wanted, sizeof wanted));
   if (!tdict_driver_owns_stream(range->sim, range->sim_owner, s))
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "%s: the stream's handle is of no %s of this context: simulated devices belong to one context",
-                      what, name);
+                      what, TDICT_DEVICE_TEXT(s.device));
   return TDICT_OK;
 }
 

@@ -198,12 +198,11 @@ bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_future_has_fail
 
 tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_pin: %s is NULL", tensor ? "out" : "tensor");
-  char name[32];
   const bool is_on_device = tdict_tensor_device(tensor).type != TDICT_DEVICE_CPU;
   const bool is_moved_next = hook->call->pins && hook->call->gpu; /* then only host tensors need pinned memory */
   if (is_on_device && !is_moved_next)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "hook_pin: the tensor is on %s, wanted one on the cpu",
-                      tdict_device_format(tdict_tensor_device(tensor), name, sizeof name));
+                      TDICT_DEVICE_TEXT(tdict_tensor_device(tensor)));
   if (is_on_device || tdict_tensor_is_pinned(tensor)) {
     *out = tdict_tensor_retain(tensor);
     return TDICT_OK;

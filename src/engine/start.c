@@ -87,7 +87,6 @@ static tdict_status check_after(const starter *s, tdict_error *err) {
 static tdict_status choose_memory(starter *s, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
   tdict_devices *devices = s->engine->config.devices;
-  char want[32], have[32];
   if (s->start->dst) return TDICT_OK;
   s->device = s->start->device.type == TDICT_DEVICE_AUTO ? tdict_devices_default(devices, NULL) : s->start->device;
   bool to_host = s->device.type == TDICT_DEVICE_CPU;
@@ -96,11 +95,10 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   if (status != TDICT_OK) return status;
   if (o->memory && !tdict_device_equal(o->memory->device, s->device))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: options.memory is on %s, wanted memory on %s", s->start->what,
-                      tdict_device_format(o->memory->device, have, sizeof have),
-                      tdict_device_format(s->device, want, sizeof want));
+                      TDICT_DEVICE_TEXT(o->memory->device), TDICT_DEVICE_TEXT(s->device));
   if (o->memory && !tdict_devices_own_memory(devices, o->memory))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: options.memory is on %s of another context", s->start->what,
-                      tdict_device_format(o->memory->device, have, sizeof have));
+                      TDICT_DEVICE_TEXT(o->memory->device));
   if (o->pinned_result && !to_host)
     return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is for results on the cpu", s->start->what);
   if (o->pinned_result && o->memory && !o->memory->pinned)

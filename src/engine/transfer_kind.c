@@ -60,13 +60,12 @@ static tdict_status queue_waits_of(tdict_transfer *t, tdict_stream s, tdict_erro
 /* Checks that the stream belongs to a device like those of the transfer, and that it is not being captured. */
 static tdict_status check_wait_stream(const tdict_transfer *t, tdict_stream s, tdict_error *err) {
   static const char what[] = "wait_on_stream";
-  char name[32];
   tdict_gpu_scope scope;
   tdict_status status = TDICT_OK;
   if (!t->gpu) return status;
   if (s.device.type != t->gpu->memory.device.type)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream belongs to %s, which the transfer did not use", what,
-                      tdict_device_format(s.device, name, sizeof name));
+                      TDICT_DEVICE_TEXT(s.device));
   tdict_error cause;
   if (tdict_gpu_enter(t->gpu, &scope, NULL) == TDICT_OK)
     status = tdict_gpu_refuse_capture(t->gpu, s.handle, what, &cause);

@@ -138,8 +138,7 @@ static void emit_column(text_output *to, const char *text, size_t width) {
 /* Writes the device of the i-th printed tensor, and the words "pinned" and "shared". Returns the text. */
 static const char *format_place(const printer *p, size_t i, char text[PLACE_BYTES]) {
   const tdict_tensor *t = p->tensors[i];
-  char device[DEVICE_BYTES];
-  snprintf(text, PLACE_BYTES, "%s%s%s", tdict_device_format(tdict_tensor_device(t), device, sizeof device),
+  snprintf(text, PLACE_BYTES, "%s%s%s", TDICT_DEVICE_TEXT(tdict_tensor_device(t)),
            tdict_tensor_is_pinned(t) ? " pinned" : "", p->overlaps[i] > 1 ? " shared" : "");
   return text;
 }

@@ -72,7 +72,6 @@ static tdict_status add_use(void *user, tdict_storage *s, tdict_error *err) {
 tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream, tdict_error *err) {
   if (!tree) return tdict_fail(err, TDICT_EINVAL, "record_stream: tree is NULL");
   gpu_search f = {stream, NULL};
-  char name[32];
   /* Find the GPU before any use is added, because a wrong stream must record nothing. */
   tdict_status status = each_storage(tree, note_stream_gpu, &f, err);
   if (status != TDICT_OK) return status;
@@ -80,7 +79,7 @@ tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream, td
     return tdict_fail(
         err, TDICT_EWRONGDEVICE,
         "record_stream: the stream belongs to %s, but no tensor of the tree is in memory allocated or pinned for it",
-        tdict_device_format(stream.device, name, sizeof name));
+        TDICT_DEVICE_TEXT(stream.device));
   tdict_fence *use;
   status = tdict_use_create(f.gpu, stream.handle, "record_stream", &use, err);
   if (status != TDICT_OK) return status;

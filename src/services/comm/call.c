@@ -19,24 +19,22 @@ const char *tdict_comm_op_name(int32_t op) {
 static tdict_status record_after(tdict_comm_call *call, tdict_stream after, tdict_error *err) {
   const char *what = tdict_comm_what(call);
   tdict_gpu *gpu = call->comm->gpu;
-  char found[40];
   if (!gpu) return TDICT_OK;
   const bool is_given = tdict_has_stream(after);
   if (is_given && !tdict_stream_is_of(after, gpu))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream belongs to %s, wanted a stream of %s", what,
-                      tdict_device_format(after.device, found, sizeof found), gpu->name);
+                      TDICT_DEVICE_TEXT(after.device), gpu->name);
   return tdict_use_create(gpu, is_given ? after.handle : NULL, what, &call->after, err);
 }
 
 static tdict_status check_memory(const tdict_comm_call *call, tdict_error *err) {
   const tdict_comm *c = call->comm;
-  char found[40], wanted[40];
   if (!call->memory || (tdict_device_equal(tdict_memory_device(call->memory), c->table.device) &&
                         tdict_devices_own_memory(tdict_context_devices(c->context), call->memory)))
     return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is of %s, but the communicator is on %s",
-                    tdict_comm_what(call), tdict_device_format(tdict_memory_device(call->memory), found, sizeof found),
-                    tdict_device_format(c->table.device, wanted, sizeof wanted));
+                    tdict_comm_what(call), TDICT_DEVICE_TEXT(tdict_memory_device(call->memory)),
+                    TDICT_DEVICE_TEXT(c->table.device));
 }
 
 static tdict_status refuse_unused(const tdict_comm_call *call, const tdict_comm_options *o, tdict_error *err) {

@@ -26,9 +26,8 @@ static tdict_status open_device(tdict_comm *c, tdict_error *err) {
   tdict_status status = tdict_devices_check_fork(tdict_context_devices(c->context), "comm", err);
   if (status != TDICT_OK || tdict_device_equal(device, tdict_cpu())) return status;
   if (device.type == TDICT_DEVICE_CPU || device.type == TDICT_DEVICE_AUTO) {
-    char name[40];
     return tdict_fail(err, TDICT_EINVAL, "comm: the device of the table is %s, wanted cpu, cuda or sim",
-                      tdict_device_format(device, name, sizeof name));
+                      TDICT_DEVICE_TEXT(device));
   }
   status = tdict_devices_gpu(tdict_context_devices(c->context), device, &c->gpu, err);
   if (status == TDICT_OK) status = tdict_stream_create(c->context, device, &c->stream, err);

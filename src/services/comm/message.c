@@ -48,14 +48,12 @@ typedef struct tree_check {
 /* Checks what the tensors of one storage have in common. */
 static tdict_status check_storage(tree_check *c, const tdict_storage *storage, tdict_error *err) {
   const tdict_device wanted = c->comm->table.device;
-  char found_name[40], wanted_name[40];
   const bool is_here = tdict_device_equal(storage->device, wanted);
   if (!tdict_devices_own_storage(tdict_context_devices(c->comm->context), storage))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on a simulated device of another context", c->what);
   if (c->use & TDICT_COMM_WRITES && !is_here)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, but the communicator is on %s", c->what,
-                      tdict_device_format(storage->device, found_name, sizeof found_name),
-                      tdict_device_format(wanted, wanted_name, sizeof wanted_name));
+                      TDICT_DEVICE_TEXT(storage->device), TDICT_DEVICE_TEXT(wanted));
   if (c->use & TDICT_COMM_WRITES && storage->flags & TDICT_STORAGE_READ_ONLY)
     return tdict_fail(err, TDICT_EREADONLY, "%s: the tensor is read-only", c->what);
   c->found->common = c->checked ? NULL : storage;

@@ -47,7 +47,7 @@ static bool can_combine(const tdict_comm_call *call, tdict_dtype of_tensor) {
 
 static tdict_status check_dtypes(const tdict_comm_call *call, const tdict_schema *schema, tdict_error *err) {
   static const char *const names[] = {"sum", "mean", "minimum", "maximum"};
-  char text[TDICT_DTYPE_TEXT_BYTES], path[TDICT_SCHEMA_PATH_BYTES];
+  char path[TDICT_SCHEMA_PATH_BYTES];
   tdict_dtype checked = 0;
   if (schema->size.dtype && can_combine(call, schema->size.dtype)) return TDICT_OK;
   for (size_t i = 0; i < schema->num_entries; i++) {
@@ -57,7 +57,7 @@ static tdict_status check_dtypes(const tdict_comm_call *call, const tdict_schema
     if (can_combine(call, e->dtype)) continue;
     return tdict_fail_at(err, TDICT_ENOTSUP, tdict_schema_cut_path(schema, i, path),
                          "all_reduce: %s cannot compute the %s of %s", call->comm->table.name, names[call->reduce],
-                         tdict_dtype_format(e->dtype, text, sizeof text));
+                         TDICT_DTYPE_TEXT(e->dtype));
   }
   return TDICT_OK;
 }

@@ -119,12 +119,10 @@ static void summarize(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES])
 
 /* If the elements cannot be read, writes the reason and returns true. */
 static bool explain_unreadable(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]) {
-  char device[40];
   if (!t->numel)
     snprintf(text, TDICT_PRINT_ABOUT_BYTES, "empty");
   else if (t->storage->device.type != TDICT_DEVICE_CPU)
-    snprintf(text, TDICT_PRINT_ABOUT_BYTES, "not read: on %s",
-             tdict_device_format(t->storage->device, device, sizeof device));
+    snprintf(text, TDICT_PRINT_ABOUT_BYTES, "not read: on %s", TDICT_DEVICE_TEXT(t->storage->device));
   else if (tdict_storage_is_unloaded(t->storage))
     snprintf(text, TDICT_PRINT_ABOUT_BYTES, "not read: in a file");
   else
@@ -176,10 +174,9 @@ tdict_status tdict_describe(const tdict_tree *tree, FILE *file, tdict_error *err
 
 /* Checks that the elements can be read. In host memory, first waits for transfers that write the tensor. */
 static tdict_status check_readable(const tdict_tensor *t, tdict_error *err) {
-  char device[40];
   if (t->storage->device.type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "summary: the tensor is on %s, wanted host memory",
-                      tdict_device_format(t->storage->device, device, sizeof device));
+                      TDICT_DEVICE_TEXT(t->storage->device));
   if (tdict_storage_is_unloaded(t->storage))
     return tdict_fail(err, TDICT_ENOTSUP, "summary: the elements are not loaded from a file yet");
   if (t->numel && !tdict_tensor_const_data(t))

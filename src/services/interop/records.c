@@ -134,13 +134,11 @@ static tdict_status write_field(const char *path, const tdict_tree *dst, const t
   if (status == TDICT_OK) status = tdict_get(src, path, &from, err);
   if (status != TDICT_OK) return status;
   if (!checks_only) return tdict_tensor_copy(to, from, err);
-  if (!tdict_is_on_host(from)) {
-    char device[32];
+  if (!tdict_is_on_host(from))
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "%s: the tensor is on %s, wanted host memory; call tdict_to_device() with the cpu first, or "
                       "tdict_transfer_into_async() with a view of the records",
-                      what, tdict_device_format(from->storage->device, device, sizeof device));
-  }
+                      what, TDICT_DEVICE_TEXT(from->storage->device));
   status = tdict_check_shape(what, from, to->ndim, to->dims, err);
   return status == TDICT_OK ? tdict_check_copy(what, to, from, err) : status;
 }

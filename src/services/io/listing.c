@@ -66,10 +66,9 @@ static tdict_status read_object(const lister *l, const tdict_entry *entry, tdict
 
 static tdict_status check_dtype(const lister *l, const tdict_listed *entry, const tdict_tensor *tensor,
                                 tdict_error *err) {
-  char text[TDICT_DTYPE_TEXT_BYTES], why[96];
+  char why[96];
   if (!tensor || l->rules->name_of_dtype(tdict_tensor_dtype(tensor))) return TDICT_OK;
-  snprintf(why, sizeof why, "%s no dtype for %s", l->rules->dtypes,
-           tdict_dtype_format(tdict_tensor_dtype(tensor), text, sizeof text));
+  snprintf(why, sizeof why, "%s no dtype for %s", l->rules->dtypes, TDICT_DTYPE_TEXT(tdict_tensor_dtype(tensor)));
   return tdict_listing_refuse(l->out, entry, why, err);
 }
 

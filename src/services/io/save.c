@@ -40,11 +40,10 @@ tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *o
 /* The visitor of refuse_devices(). `user` is the name of the public call. */
 static tdict_status refuse_device(void *user, const tdict_entry *entry, tdict_error *err) {
   tdict_save_places places = {.num_tensors = 0};
-  char device[32];
   tdict_status status = note_place(&places, entry, err);
   if (status != TDICT_OK || !places.has_device) return status;
   tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but the tensor is on %s, wanted host memory", (const char *)user,
-             tdict_device_format(places.device, device, sizeof device));
+             TDICT_DEVICE_TEXT(places.device));
   return tdict_error_at(err, TDICT_EINVAL, entry->path);
 }
 

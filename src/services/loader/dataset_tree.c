@@ -60,12 +60,11 @@ static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_e
   /* Check the tensor. */
   const tdict_tensor *t = entry->tensor;
   int ndim = tdict_tensor_ndim(t) - 1;
-  char name[32];
   if (!tdict_tensor_begins_with(t, s->tree->batch_ndim, s->tree->batch_size))
     return tdict_batch_mismatch(error_prefix, s->tree, t, err);
   if (tdict_tensor_device(t).type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory", error_prefix,
-                      tdict_device_format(tdict_tensor_device(t), name, sizeof name));
+                      TDICT_DEVICE_TEXT(tdict_tensor_device(t)));
   if (ndim > MAX_ROW_NDIM)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: %d dimensions after the first, wanted at most %d", error_prefix, ndim,
                       (int)MAX_ROW_NDIM);

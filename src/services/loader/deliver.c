@@ -193,13 +193,12 @@ static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_lo
  * streams of the GPU that pins them. */
 static tdict_status check_consumer_stream(const tdict_loader *l, tdict_stream s, tdict_error *err) {
   tdict_gpu *gpu;
-  char have[32], want[32];
   tdict_status status = tdict_stream_open(tdict_context_devices(l->context), s, "loader", &gpu, err);
   if (status != TDICT_OK) return status;
   const tdict_gpu *pinned_by = l->memory ? tdict_pinned_pool_pinner_self(l->memory) : NULL;
   if (l->device.type == TDICT_DEVICE_CPU ? gpu == pinned_by : tdict_device_equal(l->device, s.device)) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE, "loader: the stream belongs to %s, but batches arrive on %s%s",
-                    tdict_device_format(s.device, have, sizeof have), tdict_device_format(l->device, want, sizeof want),
+                    TDICT_DEVICE_TEXT(s.device), TDICT_DEVICE_TEXT(l->device),
                     l->device.type == TDICT_DEVICE_CPU ? ", which has no streams" : "");
 }
 

@@ -102,10 +102,9 @@ void tdict_replay_release(tdict_replay *r) {
 /* Checks a tensor of the rows. Waits for transfers into the tensor here, so that no writer waits for a device while the
  * writer holds the lock. tdict_write_rows() and tdict_index_set() check dtypes and shapes. */
 static tdict_status check_tensor(const tdict_tensor *t, tdict_error *err) {
-  char name[32];
   if (!tdict_is_on_host(t))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "replay: the tensor is on %s, wanted host memory",
-                      tdict_device_format(tdict_tensor_device(t), name, sizeof name));
+                      TDICT_DEVICE_TEXT(tdict_tensor_device(t)));
   return tdict_check_not_lost("replay", t, err);
 }
 

@@ -63,7 +63,6 @@ static tdict_status plan_batch_size(gathering *g, tdict_error *err) {
 /* Finds the memory of the result. */
 static tdict_status choose_memory(gathering *g, tdict_error *err) {
   tdict_devices *devices = tdict_context_devices(g->context);
-  char want[32], have[32];
   if (g->device.type == TDICT_DEVICE_AUTO) g->device = tdict_devices_default(devices, NULL);
   const bool to_host = g->device.type == TDICT_DEVICE_CPU;
   tdict_gpu *gpu;
@@ -76,8 +75,7 @@ static tdict_status choose_memory(gathering *g, tdict_error *err) {
                                          : NULL;
   if (g->memory && !tdict_device_equal(g->memory->device, g->device))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: options.memory is on %s, wanted memory on %s", g->what,
-                      tdict_device_format(g->memory->device, have, sizeof have),
-                      tdict_device_format(g->device, want, sizeof want));
+                      TDICT_DEVICE_TEXT(g->memory->device), TDICT_DEVICE_TEXT(g->device));
   g->options.memory = NULL; /* the transfer writes an existing tree */
   g->options.pinned_result = false;
   return TDICT_OK;

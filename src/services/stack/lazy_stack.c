@@ -11,8 +11,6 @@
 #include "core/ops/pad.h"
 #include "core/tensor/layout.h"
 
-enum { SHAPE_BYTES = 96 };
-
 tdict_status tdict_lazy_fail_at(tdict_error *err, tdict_status status, size_t i, const char *path) {
   char text[sizeof err->path + 24];
   if (!err) return status;
@@ -26,11 +24,9 @@ static tdict_status check_item(const char *what, const tdict_lazy_stack *stack, 
                                tdict_error *err) {
   const int ndim = stack->batch_ndim - 1;
   const int64_t *wanted = stack->batch_size + 1;
-  char found_text[SHAPE_BYTES], wanted_text[SHAPE_BYTES];
   if (tdict_shapes_equal(tdict_batch_ndim(item), tdict_batch_size(item), ndim, wanted)) return TDICT_OK;
   tdict_fail(err, TDICT_ESHAPE, "%s: item %zu has batch size %s, wanted %s", what, i,
-             tdict_text_shape(tdict_batch_ndim(item), tdict_batch_size(item), found_text, sizeof found_text),
-             tdict_text_shape(ndim, wanted, wanted_text, sizeof wanted_text));
+             TDICT_SHAPE_TEXT(tdict_batch_ndim(item), tdict_batch_size(item)), TDICT_SHAPE_TEXT(ndim, wanted));
   return tdict_lazy_fail_at(err, TDICT_ESHAPE, i, NULL);
 }
 

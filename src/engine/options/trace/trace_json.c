@@ -178,10 +178,10 @@ static int64_t find_shift(const writer *w, int index) {
 static void put_gpu_slices(writer *w, int index) {
   const tdict_trace_gpu *g = &w->r->gpus[index];
   tdict_gpu_scope scope;
-  char device[32], name[64];
+  char name[64];
   slice_place p = {.pid = FIRST_GPU_PID + index};
   w->num_streams = 0;
-  snprintf(name, sizeof name, "%s streams", tdict_device_format(g->gpu->memory.device, device, sizeof device));
+  snprintf(name, sizeof name, "%s streams", TDICT_DEVICE_TEXT(g->gpu->memory.device));
   put_name(w, p.pid, 0, "process_name", name);
   (void)!tdict_gpu_enter(g->gpu, &scope, NULL); /* if the device is lost, no times can be read */
   const int64_t shift = find_shift(w, index);

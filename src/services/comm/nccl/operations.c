@@ -101,9 +101,8 @@ static tdict_status nccl_all_reduce(void *self, void *buffer, size_t num_element
   tdict_nccl_link *link = self;
   const int type = type_of(link, dtype), nccl_op = type >= 0 ? op_of(link, op, type) : -1;
   if (nccl_op < 0) {
-    char text[TDICT_DTYPE_TEXT_BYTES];
     return tdict_fail(err, TDICT_ENOTSUP, "%s: NCCL has no reduction %d of %s", link->where, (int)op,
-                      tdict_dtype_format(dtype, text, sizeof text));
+                      TDICT_DTYPE_TEXT(dtype));
   }
   tdict_nccl_call call = {.link = link, .name = "ncclAllReduce", .deadline_ns = tdict_deadline_ns(timeout_ns)};
   tdict_status status = tdict_nccl_begin(&call, err);

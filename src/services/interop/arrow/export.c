@@ -9,8 +9,6 @@
 #include "core/leaves/ragged.h"
 #include "core/tree/cursor.h"
 
-enum { SHAPE_BYTES = 96 };
-
 /* Packs `count` bools, one byte each, into bits. */
 static void pack_bits(uint8_t *bits, const uint8_t *bools, int64_t count) {
   for (int64_t i = 0; i < count; i += 8) {
@@ -22,18 +20,15 @@ static void pack_bits(uint8_t *bits, const uint8_t *bools, int64_t count) {
 
 /* Checks device and dtype of a tensor, waits for transfers that write it, and checks that no bytes are lost. */
 static tdict_status check_tensor(const tdict_arrow_exporter *e, const tdict_tensor *t, tdict_error *err) {
-  char found[32], wanted[32];
   if (!e->any_device && t->storage->device.type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "%s: the tensor is on %s, wanted the cpu; tdict_arrow_export_device() accepts devices", e->what,
-                      tdict_device_format(t->storage->device, found, sizeof found));
+                      TDICT_DEVICE_TEXT(t->storage->device));
   if (!tdict_device_equal(t->storage->device, e->device))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, but the first tensor is on %s", e->what,
-                      tdict_device_format(t->storage->device, found, sizeof found),
-                      tdict_device_format(e->device, wanted, sizeof wanted));
+                      TDICT_DEVICE_TEXT(t->storage->device), TDICT_DEVICE_TEXT(e->device));
   if (!tdict_arrow_format(t->dtype))
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: Arrow has no type for %s", e->what,
-                      tdict_dtype_format(t->dtype, found, sizeof found));
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: Arrow has no type for %s", e->what, TDICT_DTYPE_TEXT(t->dtype));
   tdict_tensor_await(t, false);
   if (!tdict_tensor_is_lost(t)) return TDICT_OK;
   return tdict_tensor_refuse_lost(e->what, "the bytes", t, err);
@@ -120,11 +115,10 @@ static tdict_status fail_walk(const tdict_arrow_exporter *e, tdict_error *err) {
 static tdict_status export_leaf(tdict_arrow_exporter *e, tdict_leaf leaf, const char *key, const tdict_arrow_node *node,
                                 tdict_error *err) {
   const tdict_tensor *t = tdict_leaf_tensor(leaf);
-  char text[SHAPE_BYTES];
   if (!t) return export_object(e, tdict_leaf_box(leaf), key, node, err);
   if (t->ndim > 0 && t->dims[0] == e->num_rows) return export_tensor(e, t, key, *node, err);
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s, but the tree has %lld rows", e->what,
-                    tdict_text_shape(t->ndim, t->dims, text, sizeof text), (long long)e->num_rows);
+                    TDICT_SHAPE_TEXT(t->ndim, t->dims), (long long)e->num_rows);
 }
 
 /* Makes the struct of a tree. The caller exports the entries. */
@@ -191,10 +185,9 @@ tdict_status tdict_arrow_export_tree(tdict_arrow_exporter *e, const tdict_tree *
   struct ArrowSchema schema = {0};
   struct ArrowArray array = {0};
   const tdict_arrow_node made = {&schema, &array};
-  char text[SHAPE_BYTES];
   if (tree->batch_ndim != 1)
     return tdict_fail(err, TDICT_ESHAPE, "%s: the batch size is %s, wanted one dimension; see tdict_reshape()", e->what,
-                      tdict_text_shape(tree->batch_ndim, tree->batch_size, text, sizeof text));
+                      TDICT_SHAPE_TEXT(tree->batch_ndim, tree->batch_size));
   e->num_rows = tree->batch_size[0];
   e->device = tdict_cpu();
   e->is_pinned = true;

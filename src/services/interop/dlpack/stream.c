@@ -19,13 +19,11 @@ tdict_status tdict_dlpack_stream_open(tdict_context *context, tdict_stream strea
 }
 
 tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *s, const tdict_storage *storage, tdict_error *err) {
-  char wanted[32], found[32];
   const tdict_device device = storage->device;
   if (!s->gpu || device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   if (!tdict_device_equal(device, s->device))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "dlpack: the stream belongs to %s, and the tensor is on %s",
-                      tdict_device_format(s->device, found, sizeof found),
-                      tdict_device_format(device, wanted, sizeof wanted));
+                      TDICT_DEVICE_TEXT(s->device), TDICT_DEVICE_TEXT(device));
   if (!tdict_devices_own_storage(s->devices, storage))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "dlpack: the tensor is on a simulated device of another context");
   return TDICT_OK;
