@@ -19,7 +19,7 @@ tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *
                                  tdict_error *err) {
   tdict_allocator a = tdict_allocator_default();
   if (!context || !allocator || !out)
-    return tdict_fail(err, TDICT_EINVAL, "memory: %s is NULL", !context ? "context" : !allocator ? "allocator" : "out");
+    return tdict_fail_null(err, "memory", !context ? "context" : !allocator ? "allocator" : "out");
   tdict_status status = tdict_options_read(&a, sizeof a, allocator, "allocator", err);
   if (status != TDICT_OK) return status;
   if (!a.allocate || !a.release) return tdict_fail(err, TDICT_EINVAL, "memory: allocate or release is NULL");
@@ -53,7 +53,7 @@ void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep
 tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device, tdict_device_counts *out,
                                       tdict_error *err) {
   tdict_gpu *gpu;
-  if (!context || !out) return tdict_fail(err, TDICT_EINVAL, "counts: %s is NULL", context ? "out" : "context");
+  if (!context || !out) return tdict_fail_null(err, "counts", context ? "out" : "context");
   tdict_status status = tdict_devices_gpu(tdict_context_devices(context), device, &gpu, err);
   if (status != TDICT_OK) return status;
   tdict_memory_counts memory;

@@ -65,7 +65,7 @@ tdict_status tdict_stream_create(tdict_context *context, tdict_device device, td
   tdict_gpu *gpu;
   tdict_gpu_scope scope;
   tdict_cu_stream stream;
-  if (!context || !out) return tdict_fail(err, TDICT_EINVAL, "stream: %s is NULL", context ? "out" : "context");
+  if (!context || !out) return tdict_fail_null(err, "stream", context ? "out" : "context");
   tdict_status status = tdict_devices_gpu(tdict_context_devices(context), device, &gpu, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(gpu, &scope, err);

@@ -108,8 +108,7 @@ static tdict_status pin_in_tree(tdict_context *c, tdict_tree *wrapper, tdict_box
 
 tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
                               const tdict_pin_options *options, void **out, tdict_error *err) {
-  if (!type || !self || !out)
-    return tdict_fail(err, TDICT_EINVAL, "pin_object: %s is NULL", !type ? "type" : !self ? "self" : "out");
+  if (!type || !self || !out) return tdict_fail_null(err, "pin_object", !type ? "type" : !self ? "self" : "out");
   tdict_status status = tdict_type_check("pin_object", type, err);
   if (status != TDICT_OK) return status;
   tdict_tree *wrapper;
@@ -171,11 +170,7 @@ tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *
   tdict_place place;
   tdict_tensor *moved = NULL;
   if (!context || !tree || !path || !tensor)
-    return tdict_fail(err, TDICT_EINVAL, "set_to: %s is NULL",
-                      !context ? "context"
-                      : !tree  ? "tree"
-                      : !path  ? "path"
-                               : "tensor");
+    return tdict_fail_null(err, "set_to", !context ? "context" : !tree ? "tree" : !path ? "path" : "tensor");
   tdict_status status = tdict_place_find(&place, tree, path, "set_to", err);
   if (status != TDICT_OK) return status;
   /* A simulated device of another context may have the same name, so the storage must be this context's. */
@@ -197,7 +192,7 @@ tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *
 bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_future_has_failed(&hook->call->transfer->future); }
 
 tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_pin: %s is NULL", tensor ? "out" : "tensor");
+  if (!tensor || !out) return tdict_fail_null(err, "hook_pin", tensor ? "out" : "tensor");
   const bool is_on_device = tdict_tensor_device(tensor).type != TDICT_DEVICE_CPU;
   const bool is_moved_next = hook->call->pins && hook->call->gpu; /* then only host tensors need pinned memory */
   if (is_on_device && !is_moved_next)
@@ -212,7 +207,7 @@ tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_
 }
 
 tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_move: %s is NULL", tensor ? "out" : "tensor");
+  if (!tensor || !out) return tdict_fail_null(err, "hook_move", tensor ? "out" : "tensor");
   tdict_transfer_options options = tdict_transfer_options_default();
   /* The hook may run on the last free pool thread, so the hook must not wait for another pool thread. */
   options.num_threads = 0;

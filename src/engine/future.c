@@ -267,7 +267,7 @@ tdict_future_phase tdict_future_state(const tdict_future *future) {
 }
 
 tdict_status tdict_future_get_stats(const tdict_future *future, tdict_transfer_stats *out, tdict_error *err) {
-  if (!future || !out) return tdict_fail(err, TDICT_EINVAL, "future: %s is NULL", future ? "out" : "future");
+  if (!future || !out) return tdict_fail_null(err, "future", future ? "out" : "future");
   if (!tdict_future_is_ready(future))
     return tdict_fail(err, TDICT_EINVAL, "future: the %s has not ended", kind_of(future)->name);
   return tdict_options_write(out, &future->stats, sizeof future->stats, "stats", err);

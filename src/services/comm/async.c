@@ -253,7 +253,7 @@ tdict_status tdict_comm_start(const tdict_comm_call *call, const tdict_comm_opti
                               tdict_error *err) {
   TDICT_UNCANCELLED;
   const char *what = tdict_comm_what(call);
-  if (!call->comm || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, call->comm ? "out" : "comm");
+  if (!call->comm || !out) return tdict_fail_null(err, what, call->comm ? "out" : "comm");
   queued_call *q = calloc(1, sizeof *q);
   if (!q) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the call", what);
   tdict_future *f = &q->future;

@@ -54,8 +54,7 @@ tdict_status tdict_comm_create(tdict_context *context, const tdict_comm_table *t
                                const tdict_comm_create_options *options, tdict_comm **out, tdict_error *err) {
   tdict_comm_create_options o = tdict_comm_create_options_default();
   tdict_comm_table t = tdict_comm_table_default();
-  if (!context || !table || !out)
-    return tdict_fail(err, TDICT_EINVAL, "comm: %s is NULL", !context ? "context" : !table ? "table" : "out");
+  if (!context || !table || !out) return tdict_fail_null(err, "comm", !context ? "context" : !table ? "table" : "out");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "comm_create options", err);
   if (status == TDICT_OK) status = tdict_options_read(&t, sizeof t, table, "comm_table", err);
   if (status == TDICT_OK) status = check_table(&t, err);

@@ -196,7 +196,7 @@ TDICT_FLOAT_ENV_BODY static void set_range(const summary *s, tdict_tensor_summar
 }
 
 tdict_status tdict_tensor_get_summary(const tdict_tensor *tensor, tdict_tensor_summary *out, tdict_error *err) {
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "summary: %s is NULL", tensor ? "out" : "tensor");
+  if (!tensor || !out) return tdict_fail_null(err, "summary", tensor ? "out" : "tensor");
   tdict_tensor_summary found = tdict_tensor_summary_default();
   tdict_status status = tdict_options_check_size(out, sizeof found, "summary", err);
   if (status == TDICT_OK) status = check_readable(tensor, err);

@@ -99,10 +99,7 @@ static tdict_status start_load(tdict_context *context, tdict_start *start, loade
                                tdict_error *err) {
   tdict_tree *source = NULL;
   if (!context || !l->path || !future)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", start->what,
-                      !context   ? "context"
-                      : !l->path ? "path"
-                                 : "out");
+    return tdict_fail_null(err, start->what, !context ? "context" : !l->path ? "path" : "out");
   tdict_status status = read_options(l, start->what, err);
   if (status != TDICT_OK) return status;
   tdict_contents_init(&l->contents, start->what, l->path);

@@ -25,7 +25,7 @@ tdict_status tdict_open(const char *path, const tdict_open_options *options, tdi
   tdict_contents contents;
   opened found;
   bool again = true;
-  if (!path || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "out" : "path");
+  if (!path || !out) return tdict_fail_null(err, what, path ? "out" : "path");
   tdict_status status = tdict_contents_options(what, options, &o, err);
   if (status != TDICT_OK) return status;
   tdict_contents_init(&contents, what, path);

@@ -169,7 +169,7 @@ tdict_status tdict_save_request_run(tdict_save_request *request, tdict_context *
 tdict_status tdict_save_read_options(const char *what, const char *path, const tdict_tree *tree,
                                      const tdict_save_options *options, tdict_save_options *out, tdict_error *err) {
   *out = tdict_save_options_default();
-  if (!path || !tree) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "tree" : "path");
+  if (!path || !tree) return tdict_fail_null(err, what, path ? "tree" : "path");
   tdict_status status = tdict_options_read(out, sizeof *out, options, "save_options", err);
   if (status == TDICT_OK && (out->snapshot < TDICT_SNAPSHOT_AUTO || out->snapshot > TDICT_SNAPSHOT_HOST))
     return tdict_fail(err, TDICT_EINVAL, "%s: snapshot is %d, wanted a tdict_snapshot", what, (int)out->snapshot);

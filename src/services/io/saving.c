@@ -225,7 +225,7 @@ tdict_status tdict_save_async(tdict_context *context, const char *path, const td
   tdict_save_options o;
   saving *s;
   tdict_tree *metadata = NULL;
-  if (!context || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, context ? "out" : "context");
+  if (!context || !out) return tdict_fail_null(err, what, context ? "out" : "context");
   tdict_status status = tdict_forkmark_check(tdict_context_engine(context)->config.mark, what, err);
   if (status == TDICT_OK) status = tdict_save_read_options(what, path, tree, options, &o, err);
   /* The program may change its tree after the call. */

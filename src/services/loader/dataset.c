@@ -16,7 +16,7 @@ static tdict_status check_table(const tdict_dataset_table *t, tdict_error *err) 
 }
 
 tdict_status tdict_dataset_create(const tdict_dataset_table *table, tdict_dataset **out, tdict_error *err) {
-  if (!table || !out) return tdict_fail(err, TDICT_EINVAL, "dataset: %s is NULL", table ? "out" : "the table");
+  if (!table || !out) return tdict_fail_null(err, "dataset", table ? "out" : "the table");
   tdict_dataset_table t = tdict_dataset_table_default();
   tdict_status status = tdict_options_read(&t, sizeof t, table, "dataset table", err);
   if (status == TDICT_OK) status = check_table(&t, err);
@@ -65,8 +65,7 @@ static tdict_status callback_sample(void *self, const tdict_fetch_info *info, in
 
 tdict_status tdict_dataset_from_callback(tdict_make_sample make, void *user, int64_t length, tdict_dataset **out,
                                          tdict_error *err) {
-  if (!make || !out)
-    return tdict_fail(err, TDICT_EINVAL, "dataset_from_callback: %s is NULL", make ? "out" : "the callback");
+  if (!make || !out) return tdict_fail_null(err, "dataset_from_callback", make ? "out" : "the callback");
   callback *self = malloc(sizeof *self);
   if (!self) return tdict_fail(err, TDICT_ENOMEM, "dataset_from_callback: no host memory for its record");
   *self = (callback){make, user, length};

@@ -244,8 +244,7 @@ static tdict_status open_token_files(token_source *s, const tdict_token_options 
 
 tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict_dataset **out, tdict_error *err) {
   TDICT_UNCANCELLED;
-  if (!options || !out)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", error_prefix, options ? "out" : "options");
+  if (!options || !out) return tdict_fail_null(err, error_prefix, options ? "out" : "options");
   tdict_token_options o = tdict_token_options_default();
   tdict_status status = tdict_options_read(&o, sizeof o, options, "token options", err);
   if (status == TDICT_OK) status = check_token_options(&o, err);

@@ -156,7 +156,7 @@ static tdict_status fetch_tree_sample(void *self, const tdict_fetch_info *info, 
 }
 
 tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset **out, tdict_error *err) {
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", error_prefix, tree ? "out" : "the tree");
+  if (!tree || !out) return tdict_fail_null(err, error_prefix, tree ? "out" : "the tree");
   if (tdict_batch_ndim(tree) < 1)
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension to take samples from", error_prefix);
   tree_source *s = calloc(1, sizeof *s);

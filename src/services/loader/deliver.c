@@ -234,7 +234,7 @@ static bool must_skip(tdict_loader *l, const tdict_loader_slot *slot, int *num_s
 }
 
 tdict_status tdict_loader_next(tdict_loader *l, tdict_stream stream, tdict_tree **out, tdict_error *err) {
-  if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", l ? "out" : "the loader");
+  if (!l || !out) return tdict_fail_null(err, "loader", l ? "out" : "the loader");
   l->info = tdict_batch_info_default();
   const bool has_stream = tdict_has_stream(stream);
 
@@ -279,6 +279,6 @@ tdict_status tdict_loader_next(tdict_loader *l, tdict_stream stream, tdict_tree 
 }
 
 tdict_status tdict_loader_get_batch_info(const tdict_loader *l, tdict_batch_info *out, tdict_error *err) {
-  if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "batch info: %s is NULL", l ? "out" : "the loader");
+  if (!l || !out) return tdict_fail_null(err, "batch info", l ? "out" : "the loader");
   return tdict_options_write(out, &l->info, sizeof l->info, "batch info", err);
 }

@@ -216,10 +216,7 @@ static tdict_status set_up_loader(tdict_loader *l, tdict_error *err) {
 tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                  const tdict_loader_options *options, tdict_loader **out, tdict_error *err) {
   if (!context || !dataset || !out)
-    return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL",
-                      !context  ? "the context"
-                      : dataset ? "out"
-                                : "the dataset");
+    return tdict_fail_null(err, "loader", !context ? "the context" : dataset ? "out" : "the dataset");
   tdict_loader_options o = tdict_loader_options_default();
   tdict_forkmark *mark = tdict_context_engine(context)->config.mark;
   tdict_status status = tdict_options_read(&o, sizeof o, options, "loader options", err);
@@ -265,7 +262,7 @@ int64_t tdict_loader_length(const tdict_loader *l) {
 }
 
 tdict_status tdict_loader_get_stats(tdict_loader *l, tdict_loader_stats *out, tdict_error *err) {
-  if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader stats: %s is NULL", l ? "out" : "the loader");
+  if (!l || !out) return tdict_fail_null(err, "loader stats", l ? "out" : "the loader");
   tdict_status status = tdict_forkmark_check(l->mark, "loader stats", err);
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);

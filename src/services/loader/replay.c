@@ -76,7 +76,7 @@ static tdict_status open_tree(tdict_replay *r, const tdict_tree *tree, int64_t n
 }
 
 tdict_status tdict_replay_create(const tdict_tree *tree, int64_t num_filled, tdict_replay **out, tdict_error *err) {
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "replay: %s is NULL", tree ? "out" : "the tree");
+  if (!tree || !out) return tdict_fail_null(err, "replay", tree ? "out" : "the tree");
   tdict_replay *r = calloc(1, sizeof *r);
   if (!r) return tdict_fail(err, TDICT_ENOMEM, "replay: no host memory for its record");
   atomic_init(&r->references, 1);
@@ -148,7 +148,7 @@ static void set_counts(tdict_replay *r, int64_t next_row, int64_t length, int64_
 }
 
 tdict_status tdict_replay_append(tdict_replay *r, const tdict_tree *rows, tdict_error *err) {
-  if (!r || !rows) return tdict_fail(err, TDICT_EINVAL, "replay: %s is NULL", r ? "rows" : "the replay buffer");
+  if (!r || !rows) return tdict_fail_null(err, "replay", r ? "rows" : "the replay buffer");
   tdict_status status = check_rows(r, rows, err);
   if (status != TDICT_OK) return status;
   int64_t count = tdict_batch_size(rows)[0];
@@ -166,7 +166,7 @@ tdict_status tdict_replay_append(tdict_replay *r, const tdict_tree *rows, tdict_
 }
 
 tdict_status tdict_replay_write(tdict_replay *r, int64_t first, const tdict_tree *rows, tdict_error *err) {
-  if (!r || !rows) return tdict_fail(err, TDICT_EINVAL, "replay: %s is NULL", r ? "rows" : "the replay buffer");
+  if (!r || !rows) return tdict_fail_null(err, "replay", r ? "rows" : "the replay buffer");
   tdict_status status = check_rows(r, rows, err);
   if (status != TDICT_OK) return status;
   int64_t count = tdict_batch_size(rows)[0];
@@ -196,7 +196,7 @@ static tdict_replay_state describe_state(const tdict_replay *r) {
 }
 
 tdict_status tdict_replay_get_state(const tdict_replay *r, tdict_replay_state *out, tdict_error *err) {
-  if (!r || !out) return tdict_fail(err, TDICT_EINVAL, "replay state: %s is NULL", r ? "out" : "the replay buffer");
+  if (!r || !out) return tdict_fail_null(err, "replay state", r ? "out" : "the replay buffer");
   tdict_replay_state s = describe_state(r);
   return tdict_options_write(out, &s, sizeof s, "replay state", err);
 }
@@ -220,8 +220,7 @@ static tdict_status check_state(const tdict_replay *r, const tdict_replay_state 
 }
 
 tdict_status tdict_replay_set_state(tdict_replay *r, const tdict_replay_state *state, tdict_error *err) {
-  if (!r || !state)
-    return tdict_fail(err, TDICT_EINVAL, "replay state: %s is NULL", r ? "the state" : "the replay buffer");
+  if (!r || !state) return tdict_fail_null(err, "replay state", r ? "the state" : "the replay buffer");
   tdict_replay_state s;
   tdict_status status = tdict_options_read_saved(&s, sizeof s, state, "replay state", err);
   if (status == TDICT_OK) status = check_state(r, &s, err);
@@ -274,7 +273,7 @@ static tdict_status fetch_filled_row(void *self, const tdict_fetch_info *info, i
 }
 
 tdict_status tdict_dataset_from_replay(tdict_replay *r, tdict_dataset **out, tdict_error *err) {
-  if (!r || !out) return tdict_fail(err, TDICT_EINVAL, "replay: %s is NULL", r ? "out" : "the replay buffer");
+  if (!r || !out) return tdict_fail_null(err, "replay", r ? "out" : "the replay buffer");
   tdict_dataset_table t = tdict_dataset_table_default();
   t.name = "replay";
   t.self = tdict_replay_retain(r);

@@ -178,7 +178,7 @@ static tdict_status plan_saved_epoch(const tdict_loader *l, const tdict_loader_s
 }
 
 tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
-  if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
+  if (!l || !out) return tdict_fail_null(err, "loader state", l ? "out" : "the loader");
   tdict_status status =
       tdict_forkmark_check(l->mark, "loader state", err); /* In a forked child, the lock may stay locked for ever. */
   if (status != TDICT_OK) return status;
@@ -230,7 +230,7 @@ static tdict_status plan_saved_batches(tdict_loader *l, tdict_loader_state *s, t
 }
 
 tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *state, tdict_error *err) {
-  if (!l || !state) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "the state" : "the loader");
+  if (!l || !state) return tdict_fail_null(err, "loader state", l ? "the state" : "the loader");
   tdict_loader_epoch epoch = {0};
   tdict_epoch_plan plan = {.epoch = -1};
   tdict_loader_state s;

@@ -29,8 +29,7 @@ typedef struct gathering {
 } gathering;
 
 static tdict_status check_pointers(const gathering *g, tdict_error *err) {
-  if (!g->context || !g->trees)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", g->what, g->context ? "trees" : "context");
+  if (!g->context || !g->trees) return tdict_fail_null(err, g->what, g->context ? "trees" : "context");
   if (g->num_trees < 1 || g->num_trees > TDICT_MAX_DEVICES)
     return tdict_fail(err, TDICT_EINVAL, "%s: count is %zu, wanted 1 to %d", g->what, g->num_trees, TDICT_MAX_DEVICES);
   for (size_t i = 0; i < g->num_trees; i++)

@@ -117,8 +117,7 @@ static tdict_status read_devices(tdict_spreading *s, const tdict_spread *spread,
 }
 
 static tdict_status check_request(const tdict_spreading *s, const tdict_spread *spread, tdict_error *err) {
-  if (!s->context || !s->src)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", s->what, s->context ? "src" : "context");
+  if (!s->context || !s->src) return tdict_fail_null(err, s->what, s->context ? "src" : "context");
   if (spread->kind != TDICT_REPLICATE && spread->kind != TDICT_SPLIT)
     return tdict_fail(err, TDICT_EINVAL, "%s: kind is %d, wanted a tdict_spread_kind", s->what, (int)spread->kind);
   if (s->options.memory && spread->num_devices > 1)
@@ -151,7 +150,7 @@ tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *sr
   tdict_spreading s = {.what = "to_devices_async", .context = context, .src = src, .pinned = SIZE_MAX};
   tdict_spread own = tdict_spread_replicate(NULL, 0);
   s.options = tdict_transfer_options_default();
-  if (!out || !spread) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", s.what, out ? "spread" : "out");
+  if (!out || !spread) return tdict_fail_null(err, s.what, out ? "spread" : "out");
   tdict_status status = tdict_options_read(&own, sizeof own, spread, "spread", err);
   if (status == TDICT_OK) status = tdict_options_read(&s.options, sizeof s.options, options, "transfer options", err);
   if (status == TDICT_OK) status = check_request(&s, &own, err);

@@ -85,7 +85,7 @@ tdict_status tdict_share_ring_create(const tdict_tree *like, const tdict_share_r
   static const char what[] = "share_ring_create";
   tdict_share_ring_options o = tdict_share_ring_options_default();
   tdict_segment *segment;
-  if (!like || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, like ? "out" : "like");
+  if (!like || !out) return tdict_fail_null(err, what, like ? "out" : "like");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "share_ring_options", err);
   if (status == TDICT_OK) status = check_options(&o, what, err);
   if (status != TDICT_OK) return status;

@@ -22,7 +22,7 @@ tdict_status tdict_share_create(const tdict_tree *tree, const tdict_share_option
   tdict_share_options o = tdict_share_options_default();
   tdict_segment *segment;
   tdict_tree *made = NULL;
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", create_what, tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, create_what, tree ? "out" : "tree");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "share_options", err);
   if (status == TDICT_OK) status = tdict_segment_create(create_what, tree, &wanted, &segment, err);
   if (status == TDICT_OK) status = make_tree(segment, &made, err);

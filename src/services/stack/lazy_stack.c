@@ -67,7 +67,7 @@ static void put_item(tdict_lazy_stack *stack, size_t i, const tdict_tree *item) 
 tdict_status tdict_lazy_stack_create(tdict_tree *const *items, size_t count, tdict_lazy_stack **out, tdict_error *err) {
   static const char what[] = "lazy_stack_create";
   tdict_lazy_stack *stack;
-  if (!out || (count && !items)) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, out ? "items" : "out");
+  if (!out || (count && !items)) return tdict_fail_null(err, what, out ? "items" : "out");
   if (!count) return tdict_fail(err, TDICT_EINVAL, "%s: there are no items, wanted at least one", what);
   for (size_t i = 0; i < count; i++)
     if (!items[i]) return tdict_fail(err, TDICT_EINVAL, "%s: item %zu is NULL", what, i);
@@ -100,7 +100,7 @@ const int64_t *tdict_lazy_stack_get_batch_size(const tdict_lazy_stack *stack, in
 
 tdict_status tdict_lazy_stack_get_item(const tdict_lazy_stack *stack, int64_t i, tdict_tree **out, tdict_error *err) {
   static const char what[] = "lazy_stack_get_item";
-  if (!stack || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, stack ? "out" : "stack");
+  if (!stack || !out) return tdict_fail_null(err, what, stack ? "out" : "stack");
   const int64_t count = (int64_t)stack->count;
   if (i < -count || i >= count)
     return tdict_fail(err, TDICT_EINVAL, "%s: index %" PRId64 ", but the stack has %" PRId64 " items", what, i, count);
@@ -116,7 +116,7 @@ static bool is_locked(const tdict_lazy_stack *stack) {
 
 tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_tree *item, tdict_error *err) {
   static const char what[] = "lazy_stack_insert";
-  if (!stack || !item) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, stack ? "item" : "stack");
+  if (!stack || !item) return tdict_fail_null(err, what, stack ? "item" : "stack");
   const int64_t count = (int64_t)stack->count;
   if (i < -count || i > count)
     return tdict_fail(err, TDICT_EINVAL, "%s: index %" PRId64 ", but the stack has %" PRId64 " items", what, i, count);

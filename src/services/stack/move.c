@@ -36,7 +36,7 @@ static tdict_status get_child(const char *what, const tdict_tree *tree, size_t i
 
 tdict_status tdict_lazy_stack_from_tree(const tdict_tree *tree, tdict_lazy_stack **out, tdict_error *err) {
   static const char what[] = "lazy_stack_from_tree";
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   const size_t count = tdict_num_keys(tree);
   if (count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no keys", what);
   tdict_tree **items = malloc(count * sizeof *items);

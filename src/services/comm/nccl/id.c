@@ -39,7 +39,7 @@ static const char *write_new_file(const char *path, const tdict_nccl_id *id) {
 
 tdict_status tdict_nccl_write_id_file(const char *path, const tdict_nccl_id *id, tdict_error *err) {
   TDICT_UNCANCELLED;
-  if (!path || !id) return tdict_fail(err, TDICT_EINVAL, "nccl id: %s is NULL", path ? "id" : "path");
+  if (!path || !id) return tdict_fail_null(err, "nccl id", path ? "id" : "path");
   if (!*path) return tdict_fail(err, TDICT_EINVAL, "nccl id: the path is empty");
   const size_t length = strlen(path);
   char *part = malloc(length + sizeof ".part");
@@ -77,7 +77,7 @@ static tdict_status read_open_file(int fd, const char *path, tdict_nccl_id *out,
 
 tdict_status tdict_nccl_read_id_file(const char *path, int64_t timeout_ns, tdict_nccl_id *out, tdict_error *err) {
   TDICT_UNCANCELLED;
-  if (!path || !out) return tdict_fail(err, TDICT_EINVAL, "nccl id: %s is NULL", path ? "out" : "path");
+  if (!path || !out) return tdict_fail_null(err, "nccl id", path ? "out" : "path");
   if (timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "nccl id: timeout_ns is %lld, wanted 0 or more", (long long)timeout_ns);
   const int64_t deadline = tdict_deadline_ns(timeout_ns);

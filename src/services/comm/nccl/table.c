@@ -154,7 +154,7 @@ tdict_status tdict_nccl_create_table(tdict_context *context, const tdict_nccl_op
   TDICT_UNCANCELLED;
   tdict_nccl_options o = tdict_nccl_options_default();
   if (!context || !options || !out)
-    return tdict_fail(err, TDICT_EINVAL, "nccl: %s is NULL", !context ? "context" : !options ? "options" : "out");
+    return tdict_fail_null(err, "nccl", !context ? "context" : !options ? "options" : "out");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "options of nccl", err);
   if (status == TDICT_OK) status = tdict_options_check_size(out, sizeof *out, "table", err);
   if (status == TDICT_OK) status = check_options(&o, err);

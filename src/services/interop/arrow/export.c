@@ -205,8 +205,7 @@ tdict_status tdict_arrow_export_tree(tdict_arrow_exporter *e, const tdict_tree *
 tdict_status tdict_arrow_export(const tdict_tree *tree, struct ArrowSchema *schema, struct ArrowArray *array,
                                 tdict_error *err) {
   static const char what[] = "arrow_export";
-  if (!tree || !schema || !array)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, !tree ? "tree" : schema ? "array" : "schema");
+  if (!tree || !schema || !array) return tdict_fail_null(err, what, !tree ? "tree" : schema ? "array" : "schema");
   tdict_arrow_exporter e = {.what = what};
   const tdict_arrow_node node = {schema, array};
   return tdict_arrow_export_tree(&e, tree, &node, err);
@@ -215,8 +214,7 @@ tdict_status tdict_arrow_export(const tdict_tree *tree, struct ArrowSchema *sche
 tdict_status tdict_arrow_export_device(const tdict_tree *tree, struct ArrowSchema *schema,
                                        struct ArrowDeviceArray *array, tdict_error *err) {
   static const char what[] = "arrow_export_device";
-  if (!tree || !schema || !array)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, !tree ? "tree" : schema ? "array" : "schema");
+  if (!tree || !schema || !array) return tdict_fail_null(err, what, !tree ? "tree" : schema ? "array" : "schema");
   struct ArrowDeviceArray made = {0};
   tdict_arrow_exporter e = {.what = what, .any_device = true};
   const tdict_arrow_node node = {schema, &made.array};

@@ -163,8 +163,7 @@ tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct Arrow
 static tdict_status begin_import(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                  const struct ArrowArray *array, const tdict_arrow_import_options *options,
                                  const void *out, tdict_error *err) {
-  if (!schema || !array || !out)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", m->what, !schema ? "schema" : array ? "out" : "array");
+  if (!schema || !array || !out) return tdict_fail_null(err, m->what, !schema ? "schema" : array ? "out" : "array");
   if (!schema->release || !array->release)
     return tdict_fail(err, TDICT_EINVAL, "%s: the %s is released", m->what, schema->release ? "array" : "schema");
   return tdict_arrow_import_begin(m, options, err);

@@ -121,7 +121,7 @@ static tdict_status open_stream(tdict_arrow_importer *m, struct ArrowArrayStream
                                 const tdict_arrow_import_options *options, const void *out, struct ArrowSchema *schema,
                                 tdict_error *err) {
   const char *what = m->what;
-  if (!stream || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, stream ? "out" : "stream");
+  if (!stream || !out) return tdict_fail_null(err, what, stream ? "out" : "stream");
   if (!stream->release) return tdict_fail(err, TDICT_EINVAL, "%s: the stream is released", what);
   tdict_status status = tdict_arrow_import_begin(m, options, err);
   if (status != TDICT_OK) return status;

@@ -262,7 +262,7 @@ tdict_status tdict_dlpack_export(tdict_context *context, const tdict_tensor *ten
                                  tdict_error *err) {
   exporter e;
   export_block *b;
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", tensor ? "out" : "tensor");
+  if (!tensor || !out) return tdict_fail_null(err, "dlpack", tensor ? "out" : "tensor");
   const listed leaf = {tensor, 0};
   tdict_status status = begin_export(&e, context, options, err);
   e.leaves = &leaf;
@@ -279,7 +279,7 @@ tdict_status tdict_dlpack_export_tree(tdict_context *context, const tdict_tree *
   export_block *b = NULL;
   leaf_list list = {0};
   if (!tree || !entries || !count)
-    return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", !tree ? "tree" : !entries ? "entries" : "count");
+    return tdict_fail_null(err, "dlpack", !tree ? "tree" : !entries ? "entries" : "count");
   tdict_status status = begin_export(&e, context, options, err);
   if (status == TDICT_OK) status = add_tree(&list, tree, 0, err);
   e.leaves = list.leaves;

@@ -132,7 +132,7 @@ tdict_status tdict_dlpack_import(tdict_context *context, tdict_dlpack_entry *ent
                                  const tdict_dlpack_import_options *options, tdict_tensor **out, tdict_error *err) {
   importer im;
   tdict_tensor *tensor;
-  if (!entry || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", entry ? "out" : "entry");
+  if (!entry || !out) return tdict_fail_null(err, "dlpack", entry ? "out" : "entry");
   tdict_status status = check_managed(entry, err);
   if (status == TDICT_OK && entry->versioned) status = check_version(&entry->versioned, err);
   if (status != TDICT_OK) return status;
@@ -207,7 +207,7 @@ static tdict_status import_entries(importer *im, tdict_dlpack_entry *entries, si
 tdict_status tdict_dlpack_import_tree(tdict_context *context, tdict_dlpack_entry *entries, size_t count,
                                       const tdict_dlpack_import_options *options, tdict_tree **out, tdict_error *err) {
   importer im;
-  if ((!entries && count) || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", out ? "entries" : "out");
+  if ((!entries && count) || !out) return tdict_fail_null(err, "dlpack", out ? "entries" : "out");
   tdict_status status = check_versions(entries, count, err);
   if (status != TDICT_OK) return status;
   status = begin_import(&im, context, options, err);

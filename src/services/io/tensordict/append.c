@@ -350,7 +350,7 @@ tdict_status tdict_append(tdict_context *context, const char *path, const tdict_
   tdict_append_options o = tdict_append_options_default();
   const tdict_save_options plain = tdict_save_options_default();
   tdict_tree *host = NULL;
-  if (!path || !rows) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "rows" : "path");
+  if (!path || !rows) return tdict_fail_null(err, what, path ? "rows" : "path");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "append_options", err);
   if (status == TDICT_OK) status = tdict_save_host_tree(what, context, rows, &plain, &host, err);
   if (status != TDICT_OK) return status;
