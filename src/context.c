@@ -83,7 +83,7 @@ tdict_status tdict_context_create_over(const tdict_context_options *options, tdi
   if (status == TDICT_OK) status = check_context_options(&o, err);
   if (status != TDICT_OK) return status;
   tdict_context *c = calloc(1, sizeof *c);
-  if (!c) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its record");
+  if (!c) return tdict_fail_memory(err, "context", NULL, "its record");
   status = create_parts(c, &o, driver, err);
   return TDICT_HAND_OVER(status, c, out, tdict_context_destroy);
 }

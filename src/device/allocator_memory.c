@@ -104,7 +104,7 @@ tdict_gpu *tdict_gpu_of_allocator_memory(tdict_memory *memory) {
 tdict_status tdict_allocator_memory_create(const tdict_allocator *allocator, tdict_gpu *gpu, tdict_memory **out,
                                            tdict_error *err) {
   allocator_memory *m = calloc(1, sizeof *m);
-  if (!m) return tdict_fail(err, TDICT_ENOMEM, "memory: no host memory for its record");
+  if (!m) return tdict_fail_memory(err, "memory", NULL, "its record");
   m->memory = (tdict_memory){gpu ? &device_ops : &host_ops, allocator->device, allocator->pinned};
   atomic_init(&m->refs, 1);
   m->allocator = *allocator;

@@ -129,7 +129,7 @@ static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, t
                       cause.message);
     d->no_pinned.native = cause.native;
     d->pinned = tdict_absent_memory_create(tdict_cpu(), &d->no_pinned);
-    return d->pinned ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its pinned memory");
+    return d->pinned ? TDICT_OK : tdict_fail_memory(err, "context", NULL, "its pinned memory");
   }
   tdict_pinner pinner = tdict_gpu_pinner(gpu, pool);
   return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
@@ -145,7 +145,7 @@ static size_t round_piece_bytes(size_t wanted) {
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err) {
   const tdict_context_options *options = config->options;
   tdict_devices *d = calloc(1, sizeof *d);
-  if (!d) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its devices");
+  if (!d) return tdict_fail_memory(err, "context", NULL, "its devices");
   pthread_mutex_init(&d->lock, NULL);
   d->cache_bytes = options->device_cache_bytes;
   d->pin_piece = round_piece_bytes(options->pin_piece_bytes);

@@ -93,7 +93,7 @@ static tdict_status pin_in_tree(tdict_context *c, tdict_tree *wrapper, tdict_box
   const tdict_name name = tdict_name_of("object", 6);
   tdict_status status = tdict_node_add_name(wrapper, &name, tdict_leaf_of_box(box))
                             ? TDICT_OK
-                            : tdict_fail(err, TDICT_ENOMEM, "pin_object: no host memory for a tree");
+                            : tdict_fail_memory(err, "pin_object", NULL, "a tree");
   if (status != TDICT_OK) return status;
   tdict_box_retain(box);
   status = tdict_pin_memory(c, wrapper, o, &pinned, err);

@@ -8,7 +8,7 @@
 
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err) {
   tdict_engine *e = calloc(1, sizeof *e);
-  if (!e) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its engine");
+  if (!e) return tdict_fail_memory(err, "context", NULL, "its engine");
   if (tdict_host_cache_create(&e->host_cache, err) != TDICT_OK) {
     free(e);
     return TDICT_ENOMEM;

@@ -23,7 +23,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t
                                    tdict_error *err) {
   const size_t bytes = sizeof(tdict_transfer) + (size_t)num_workers * sizeof(tdict_worker);
   tdict_transfer *t = calloc(1, bytes + num_targets * sizeof t->targets[0]);
-  if (!t) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its record");
+  if (!t) return tdict_fail_memory(err, "transfer", NULL, "its record");
   tdict_future_init(&t->future, engine, &tdict_transfer_kind);
   t->how.num_workers = num_workers;
   t->targets = (tdict_target *)(void *)((char *)t + bytes);

@@ -77,7 +77,7 @@ void tdict_transfer_launch(tdict_transfer *t) {
 static tdict_status make_marks(tdict_transfer *t, tdict_error *err) {
   tdict_plan *p = &t->plan;
   t->writes = malloc((t->num_targets + (p->writes_existing ? p->num_items : 0)) * sizeof *t->writes);
-  if (!t->writes) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its marks");
+  if (!t->writes) return tdict_fail_memory(err, "transfer", NULL, "its marks");
   const tdict_storage *last = NULL;
   t->num_writes = 0;
   for (uint32_t i = 0; i < p->num_items && p->writes_existing; i++) {

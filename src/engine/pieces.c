@@ -130,7 +130,7 @@ static tdict_status cast_piece(const piece *p, void *to, const void *from, tdict
   if (buffers_to) c.to_buffer = malloc(most * tdict_dtype_bytes(p->host->to));
   tdict_status status = TDICT_OK;
   if ((buffers_from && !c.from_buffer) || (buffers_to && !c.to_buffer))
-    status = tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for a buffer of %zu elements", most);
+    status = tdict_fail_memory(err, "transfer", NULL, "a buffer of %zu elements", most);
   for (size_t at = 0, some; at < count && status == TDICT_OK; at += some) {
     some = count - at < most ? count - at : most;
     status = cast_block(&c, first + at, some, err);
@@ -155,7 +155,7 @@ static tdict_status read_blocks(const piece *p, size_t room,
                                 void *user, tdict_error *err) {
   if (p->end - p->begin < room) room = p->end - p->begin;
   char *buffer = malloc(room);
-  if (!buffer) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for a buffer of %zu bytes", room);
+  if (!buffer) return tdict_fail_memory(err, "transfer", NULL, "a buffer of %zu bytes", room);
   tdict_status status = TDICT_OK;
   for (size_t at = p->begin, end; at < p->end && status == TDICT_OK; at = end) {
     end = p->end - at < room ? p->end : at + room;

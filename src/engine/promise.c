@@ -26,7 +26,7 @@ static tdict_status add_result(tdict_future *part, size_t position, tdict_tree *
   pthread_mutex_unlock(&part->error_lock);
   if (tdict_node_add_name(parent, &name, tdict_leaf_of_tree(result))) return TDICT_OK;
   tdict_release(result);
-  return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the tree of all results");
+  return tdict_fail_memory(err, "transfer", NULL, "the tree of all results");
 }
 
 /* Creates the tree of the results of the parts, which exist, if there is none yet. The caller holds the lock. */
@@ -180,7 +180,7 @@ tdict_status tdict_promise_create(tdict_context *context, const char *what, size
   tdict_status status = tdict_forkmark_check(e->config.mark, what, err);
   if (status != TDICT_OK) return status;
   tdict_promise *p = calloc(1, sizeof *p + max_parts * sizeof p->parts[0]);
-  if (!p) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a future", what);
+  if (!p) return tdict_fail_memory(err, what, NULL, "a future");
   tdict_future_init(&p->future, e, &promise_kind);
   p->num_open = 1;
   pthread_mutex_init(&p->lock, NULL);

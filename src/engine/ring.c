@@ -23,7 +23,7 @@ static void push_idle(tdict_ring *ring, tdict_slot *slot) {
 
 static tdict_status make_ring_slots(tdict_ring *ring, char *data, tdict_error *err) {
   ring->slots = calloc((size_t)ring->num_slots, sizeof *ring->slots);
-  if (!ring->slots) return tdict_fail(err, TDICT_ENOMEM, "staging: no host memory for %d slots", ring->num_slots);
+  if (!ring->slots) return tdict_fail_memory(err, "staging", NULL, "%d slots", ring->num_slots);
   for (int i = 0; i < ring->num_slots; i++) {
     tdict_slot *slot = &ring->slots[i];
     tdict_status status = tdict_gpu_take_event(ring->gpu, &slot->event, err);
@@ -42,7 +42,7 @@ size_t tdict_ring_slot_bytes(size_t staging_bytes) {
 tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_bytes, tdict_ring **out,
                                tdict_error *err) {
   tdict_ring *ring = calloc(1, sizeof *ring);
-  if (!ring) return tdict_fail(err, TDICT_ENOMEM, "staging: no host memory for its record");
+  if (!ring) return tdict_fail_memory(err, "staging", NULL, "its record");
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -21,7 +21,7 @@ enum { PAGE_BYTES = 4096 };
 
 tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err) {
   tdict_forkmark *mark = calloc(1, sizeof *mark);
-  if (!mark) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its fork mark");
+  if (!mark) return tdict_fail_memory(err, "context", NULL, "its fork mark");
   atomic_init(&mark->refs, 1);
   mark->creator = getpid();
   void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

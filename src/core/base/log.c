@@ -24,7 +24,7 @@ struct tdict_log {
 tdict_status tdict_log_create(void (*fn)(void *user, int32_t level, const char *text), void *user, tdict_log **out,
                               tdict_error *err) {
   tdict_log *log = calloc(1, sizeof *log);
-  if (!log) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its log");
+  if (!log) return tdict_fail_memory(err, "context", NULL, "its log");
   atomic_init(&log->refs, 1);
   atomic_init(&log->state, fn ? 0 : CLOSED);
   log->fn = fn;

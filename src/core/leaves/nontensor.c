@@ -97,7 +97,7 @@ tdict_status tdict_nontensor_create(int ndim, const int64_t *shape, tdict_value_
   fits = fits && tdict_add_size(header + (size_t)count * sizeof(cell), text_bytes, &bytes);
   if (!fits) return tdict_fail(err, TDICT_EOVERFLOW, "values: their bytes do not fit in memory");
   tdict_nontensor *made = malloc(bytes);
-  if (!made) return tdict_fail(err, TDICT_ENOMEM, "values: no host memory for %zu bytes", bytes);
+  if (!made) return tdict_fail_memory(err, "values", NULL, "%zu bytes", bytes);
   *made = (tdict_nontensor){ndim, count, text_bytes, (cell *)(void *)((char *)made + header)};
   for (int i = 0; i < ndim; i++) made->shape[i] = shape[i];
   /* Copy the values. */

@@ -14,7 +14,7 @@ tdict_status tdict_ragged_new(const char *what, int64_t num_rows, tdict_ragged *
   tdict_ragged *r = NULL;
   if (tdict_mul_size((size_t)num_rows + 1, sizeof r->at[0], &bytes) && tdict_add_size(bytes, sizeof *r, &bytes))
     r = malloc(bytes);
-  if (!r) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %lld offsets", what, (long long)num_rows + 1);
+  if (!r) return tdict_fail_memory(err, what, NULL, "%lld offsets", (long long)num_rows + 1);
   atomic_init(&r->refs, 1);
   r->values = r->offsets = NULL;
   r->num_rows = num_rows;

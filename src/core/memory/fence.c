@@ -50,7 +50,7 @@ void tdict_fences_wait(const tdict_fences *set) {
 
 tdict_status tdict_fences_wait_on_stream(const tdict_fences *set, const char *what, void *device, void *stream,
                                          tdict_error *err) {
-  if (set->no_memory) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the work to wait for", what);
+  if (set->no_memory) return tdict_fail_memory(err, what, NULL, "the work to wait for");
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0; i < set->cap && status == TDICT_OK; i++) {
     tdict_fence *fence = set->at[i];

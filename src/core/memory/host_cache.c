@@ -42,7 +42,7 @@ static void drop(tdict_host_cache *cache) {
 
 tdict_status tdict_host_cache_create(tdict_host_cache **out, tdict_error *err) {
   tdict_host_cache *cache = calloc(1, sizeof *cache);
-  if (!cache) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its cache memory");
+  if (!cache) return tdict_fail_memory(err, "context", NULL, "its cache memory");
   atomic_init(&cache->refs, 1);
   *out = cache;
   return TDICT_OK;
@@ -101,7 +101,7 @@ tdict_status tdict_host_cache_storage(tdict_host_cache *cache, size_t bytes, tdi
   }
   const bool is_kept = b != NULL;
   if (!b) b = calloc(1, sizeof *b);
-  if (!b) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for its block");
+  if (!b) return tdict_fail_memory(err, "storage", NULL, "its block");
   tdict_status status = is_kept ? reuse(b, bytes, out, err) : allocate(b, bytes, out, err);
   if (status != TDICT_OK) {
     free_block(b);

@@ -196,7 +196,7 @@ static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_blo
   tdict_pinned_pages pages = {0};
   tdict_pinned_block *b = tdict_blocks_new(), *other = NULL;
   tdict_status status = b ? pin_pages(p, bytes, node, &pages, &cause)
-                          : tdict_fail(&cause, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
+                          : tdict_fail_memory(&cause, "pinned memory", NULL, "a block's record");
   if (status != TDICT_OK && b && drop_cache(p)) /* unpin the cached pages, which the system may need, and try again */
     status = pin_pages(p, bytes, node, &pages, &cause);
   /* End the reservation, and count the block if a block was obtained. */
@@ -334,7 +334,7 @@ static const tdict_memory_ops pool_ops = {.allocate = pool_allocate,
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err) {
   pool *p = calloc(1, sizeof *p);
-  if (!p) return tdict_fail(err, TDICT_ENOMEM, "pinned memory: no host memory for the pool");
+  if (!p) return tdict_fail_memory(err, "pinned memory", NULL, "the pool");
   p->memory.ops = &pool_ops;
   p->memory.device = tdict_cpu();
   p->memory.pinned = true;

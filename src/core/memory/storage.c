@@ -30,7 +30,7 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err) {
   tdict_storage *s = calloc(1, sizeof *s);
-  if (!s) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for its record");
+  if (!s) return tdict_fail_memory(err, "storage", NULL, "its record");
   atomic_init(&s->refs, 1);
   atomic_init(&s->marks, 0);
   atomic_init(&s->busy_uses, 0);
@@ -68,7 +68,7 @@ static tdict_status allocate_plain(tdict_storage *s, bool zero, tdict_error *err
     block = malloc(s->bytes + HOST_ALIGNMENT);
   else if (posix_memalign(&block, s->bytes >= HUGE_BYTES ? HUGE_PAGE : HOST_ALIGNMENT, s->bytes) != 0)
     block = NULL;
-  if (!block) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for %zu bytes", s->bytes);
+  if (!block) return tdict_fail_memory(err, "storage", NULL, "%zu bytes", s->bytes);
   s->block.data = block;
   s->data = (char *)block + (HOST_ALIGNMENT - (uintptr_t)block % HOST_ALIGNMENT) % HOST_ALIGNMENT;
   ask_for_huge_pages(s->data, s->bytes);

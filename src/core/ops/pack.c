@@ -127,7 +127,7 @@ static tdict_status add_leaf(void *user, const tdict_entry *entry, tdict_error *
   tdict_status status = check_parts(p, entry, leaf, err);
   if (status != TDICT_OK) return status;
   char *path = strdup(entry->path);
-  if (!path) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a path", what);
+  if (!path) return tdict_fail_memory(err, what, NULL, "a path");
   const tdict_tensor *t = entry->tensor;
   tdict_field *field = &p->fields[p->num_leaves++];
   *field = (tdict_field){.path = path, .dtype = t->dtype, .ndim = t->ndim + leaf->is_stacked};
@@ -282,7 +282,7 @@ tdict_status tdict_pack_sequence(const tdict_tree *const *items, size_t count, c
   p.leaves = calloc(p.aligned.num_entries + 1, sizeof *p.leaves);
   p.fields = calloc(p.aligned.num_entries + MAX_NEW_LEAVES, sizeof *p.fields);
   status = p.leaves && p.fields ? tdict_walk(items[0], add_leaf, &p, err)
-                                : tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a table of tensors", what);
+                                : tdict_fail_memory(err, what, NULL, "a table of tensors");
   if (status == TDICT_OK) status = complete_fields(&p, err);
   if (status == TDICT_OK) status = make_packed(&p, out, err);
   release_packer(&p);

@@ -188,7 +188,7 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
   if (!pool || !sleepers) {
     free(pool);
     free(sleepers);
-    return tdict_fail(err, TDICT_ENOMEM, "pool: no host memory for %d threads", num_threads);
+    return tdict_fail_memory(err, "pool", NULL, "%d threads", num_threads);
   }
   pthread_mutex_init(&pool->lock, NULL);
   pool->sleepers = sleepers;

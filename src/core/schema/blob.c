@@ -234,7 +234,7 @@ static int compare_keys(const void *a, const void *b) {
 static tdict_status check_unique_keys(const tdict_schema *s, tdict_error *err) {
   if (s->num_entries < 2) return TDICT_OK;
   const tdict_schema_entry **sorted = malloc(s->num_entries * sizeof *sorted);
-  if (!sorted) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu entries", what, s->num_entries);
+  if (!sorted) return tdict_fail_memory(err, what, NULL, "%zu entries", s->num_entries);
   for (size_t i = 0; i < s->num_entries; i++) sorted[i] = &s->entries[i];
   qsort(sorted, s->num_entries, sizeof *sorted, compare_keys);
   tdict_status status = TDICT_OK;
@@ -282,7 +282,7 @@ tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_truste
   tdict_status status = read_blob(&p, err);
   if (status != TDICT_OK) return status;
   tdict_schema *s = allocate_schema(&p);
-  if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu entries", what, p.num_entries);
+  if (!s) return tdict_fail_memory(err, what, NULL, "%zu entries", p.num_entries);
   /* Reads the copy, so that keys point into it. Later changes of `bytes` do not affect the schema. */
   p.bytes = s->bytes;
   p.out = s;

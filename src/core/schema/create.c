@@ -70,7 +70,7 @@ static tdict_status add_leaf(maker *m, const tdict_schema_entry *entry, tdict_le
   const tdict_name name = tdict_name_of(entry->key, strlen(entry->key));
   if (tdict_node_add_name(parent, &name, leaf)) return TDICT_OK;
   tdict_leaf_release(leaf);
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a key", what);
+  return tdict_fail_memory(err, what, NULL, "a key");
 }
 
 /* Creates the tensor or tree of an entry and adds it to the node of its parent. */
@@ -100,7 +100,7 @@ static tdict_status keep_tables(const maker *m, tdict_tree *root, tdict_error *e
   tdict_schema *schema = (tdict_schema *)(uintptr_t)m->schema;
   const size_t count = 1 + schema->num_entries - schema->num_tensors;
   tdict_schema_tables *made = malloc(sizeof *made + count * sizeof made->tables[0]), *none = NULL;
-  if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for key tables", what);
+  if (!made) return tdict_fail_memory(err, what, NULL, "key tables");
   made->tables[0] = tdict_keys_retain(root->keys);
   made->count = 1;
   tdict_cursor cursor;

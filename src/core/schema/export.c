@@ -115,7 +115,7 @@ static tdict_status export_tree(writer *w, const tdict_tree *tree, tdict_schema 
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: the blob would have %zu bytes, wanted at most %zu", what, count,
                       TDICT_BLOB_MAX_BYTES);
   w->bytes = malloc(count);
-  if (!w->bytes) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu bytes", what, count);
+  if (!w->bytes) return tdict_fail_memory(err, what, NULL, "%zu bytes", count);
   status = write_blob(w, tree, err);
   if (status == TDICT_OK) status = tdict_blob_parse(w->bytes, count, true, out, err);
   free(w->bytes);

@@ -11,7 +11,7 @@ static void release_layout(tdict_block_layout *layout) {
 }
 
 static tdict_status fail_record_memory(size_t num_leaves, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "consolidate: no host memory for a record of %zu leaves", num_leaves);
+  return tdict_fail_memory(err, "consolidate", NULL, "a record of %zu leaves", num_leaves);
 }
 
 /* Makes a record. Takes over the caller's reference to the layout, also on failure. */

@@ -38,7 +38,7 @@ tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *
                                tdict_error *err) {
   tdict_tensor *t = malloc(sizeof *t + 2 * (size_t)view->ndim * sizeof(int64_t));
   if (!t) {
-    tdict_fail(err, TDICT_ENOMEM, "tensor: no host memory for its record");
+    tdict_fail_memory(err, "tensor", NULL, "its record");
     return TDICT_ENOMEM;
   }
   atomic_init(&t->refs, 1);
@@ -261,7 +261,7 @@ tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storag
       !tdict_add_size(bytes, sizeof(tdict_slab), &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "slab: %zu tensors with %zu dimensions do not fit", num_tensors, num_dims);
   tdict_slab *slab = malloc(bytes);
-  if (!slab) return tdict_fail(err, TDICT_ENOMEM, "slab: no host memory for %zu tensors", num_tensors);
+  if (!slab) return tdict_fail_memory(err, "slab", NULL, "%zu tensors", num_tensors);
   atomic_init(&slab->refs, 1);
   slab->storage = storage ? tdict_storage_retain(storage) : NULL;
   slab->num_tensors = 0;

@@ -34,7 +34,7 @@ tdict_status tdict_type_check(const char *what, const tdict_type *type, tdict_er
 
 tdict_status tdict_box_create(const tdict_type *type, void *self, tdict_box **out, tdict_error *err) {
   tdict_box *box = malloc(sizeof *box);
-  if (!box) return tdict_fail(err, TDICT_ENOMEM, "object: no host memory for its box");
+  if (!box) return tdict_fail_memory(err, "object", NULL, "its box");
   atomic_init(&box->refs, 1);
   box->type = type;
   box->self = self;

@@ -111,7 +111,7 @@ tdict_status tdict_create_numbered(const char *caller, tdict_tree *const *trees,
     if (tdict_node_add_name(parent, &name, tdict_leaf_of_tree(tdict_retain(trees[i])))) continue;
     tdict_release(trees[i]);
     tdict_release(parent);
-    status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu trees", caller, count);
+    status = tdict_fail_memory(err, caller, NULL, "%zu trees", count);
   }
   if (status == TDICT_OK) *out = parent;
   return status;

@@ -195,7 +195,7 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
   tdict_status status = tdict_driver_sim_check(options, err);
   if (status != TDICT_OK) return status;
   tdict_sim_driver *d = calloc(1, sizeof *d);
-  if (!d) return tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for the driver");
+  if (!d) return tdict_fail_memory(err, "sim", NULL, "the driver");
   status = tdict_forkmark_create(&d->mark, err);
   if (status != TDICT_OK) {
     free(d);
@@ -304,7 +304,7 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
   tdict_status status = tdict_forkmark_check(d->mark, "sim", err);
   if (status != TDICT_OK) return status;
   tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_CALL);
-  if (!op) return tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for an operation");
+  if (!op) return tdict_fail_memory(err, "sim", NULL, "an operation");
   op->engine = TDICT_SIM_ENGINE_OTHER;
   op->work.fn = fn;
   op->work.user = user;
@@ -312,7 +312,7 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
   tdict_cu result = tdict_sim_push(stream.handle, op);
   tdict_sim_op_release(op);
   tdict_sim_unlock(d);
-  return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for an operation");
+  return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_fail_memory(err, "sim", NULL, "an operation");
 }
 
 void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address) {

@@ -34,7 +34,7 @@ tdict_status tdict_burst_create(const tdict_plan *plan, size_t max_queued_bytes,
   if (chunk == plan->num_chunks) return TDICT_OK;
   if (plan->items[plan->chunks[chunk].first].kind == TDICT_CU_D2H && plan->line_bytes <= SMALL_BYTES) return TDICT_OK;
   tdict_burst *b = calloc(1, sizeof *b);
-  if (!b) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for copies that are queued together");
+  if (!b) return tdict_fail_memory(err, "transfer", NULL, "copies that are queued together");
   b->gpu = plan->items[plan->chunks[chunk].first].gpu;
   b->kind = (tdict_cu_kind)plan->items[plan->chunks[chunk].first].kind;
   b->most = most_copies(max_queued_bytes, num_slots, slot_bytes);

@@ -86,7 +86,7 @@ tdict_status tdict_conversions_create(const char *call, const tdict_conversion *
     free(made);
     free(images);
     free(patterns);
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu conversions", what, count);
+    return tdict_fail_memory(err, what, NULL, "%zu conversions", count);
   }
   *made = (tdict_conversions){.count = count, .images = images};
   tdict_status status = read_rules(what, given, made, patterns, err);
@@ -287,7 +287,7 @@ tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cas
     c = make_packed(item->src->dtype);
   tdict_wire *wire = plan->wire;
   if (!TDICT_RESERVE(wire->casts, wire->cap_casts, (size_t)plan->num_items + 1))
-    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u conversions", plan->num_items + 1);
+    return tdict_fail_memory(err, "transfer", NULL, "%u conversions", plan->num_items + 1);
   wire->casts[plan->num_items] = c;
   wire->packs |= c.is_packed;
   item->is_cast = c.rule || c.is_packed;

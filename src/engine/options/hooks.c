@@ -47,7 +47,7 @@ tdict_status tdict_hooks_prepare(tdict_transfer *t, tdict_context *context, tdic
   const uint32_t count = objects->num_hooked;
   if (!count) return TDICT_OK;
   tdict_hooks *h = calloc(1, sizeof *h + count * sizeof h->tasks[0]);
-  if (!h) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u hooks", count);
+  if (!h) return tdict_fail_memory(err, "transfer", NULL, "%u hooks", count);
   h->context = context;
   h->device = device;
   h->move = move;

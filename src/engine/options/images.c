@@ -191,7 +191,7 @@ tdict_status tdict_images_find(const tdict_conversion *rule, const tdict_cast *c
   tdict_images *m = NULL;
   if (tdict_mul_size(count, sizeof m->places[0], &bytes) && tdict_add_size(bytes, sizeof *m, &bytes))
     m = calloc(1, bytes);
-  if (!m) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %zu windows of images", count);
+  if (!m) return tdict_fail_memory(err, "transfer", NULL, "%zu windows of images", count);
   set_sizes(m, image, t);
   set_scales(m, image, cast);
   status = set_places(m, count, image, cursor->frames[0].node, t, err);

@@ -93,7 +93,7 @@ tdict_status tdict_patterns_create(const char *what, const char *const *patterns
   for (size_t i = 0; i < count; i++)
     if (!patterns[i]) return tdict_fail(err, TDICT_EINVAL, "%s[%zu] is NULL", what, i);
   tdict_patterns *made = new_patterns(patterns, count);
-  if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu patterns", what, count);
+  if (!made) return tdict_fail_memory(err, what, NULL, "%zu patterns", count);
   tdict_status status = TDICT_OK;
   char *text = made->text;
   snprintf(made->what, sizeof made->what, "%s", what);

@@ -45,7 +45,7 @@ size_t tdict_queue_limit_chunk_bytes(size_t max_queued_bytes, bool is_staged) {
 
 tdict_status tdict_queue_limit_create(size_t max_bytes, int most_copies, tdict_queue_limit **out, tdict_error *err) {
   tdict_queue_limit *limit = calloc(1, sizeof *limit + (size_t)most_copies * sizeof limit->copies[0]);
-  if (!limit) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its limit of queued bytes");
+  if (!limit) return tdict_fail_memory(err, "transfer", NULL, "its limit of queued bytes");
   pthread_mutex_init(&limit->turn, NULL);
   pthread_mutex_init(&limit->lock, NULL);
   limit->max_bytes = max_bytes;

@@ -13,7 +13,7 @@ tdict_status tdict_strips_create(tdict_transfer *t, uint32_t max_strips, tdict_e
   const uint32_t count = t->plan.num_chunks;
   if (count == 0 || !t->plan.way_bytes[TDICT_WAY_STAGE_IN]) return TDICT_OK;
   t->strips = malloc(sizeof *t->strips + count * sizeof t->strips->chunks[0]);
-  if (!t->strips) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the strips of %u chunks", count);
+  if (!t->strips) return tdict_fail_memory(err, "transfer", NULL, "the strips of %u chunks", count);
   *t->strips =
       (tdict_strips){.max_strips = max_strips, .caller_queues = t->how.on_caller && count < TDICT_BURST_CHUNKS};
   for (uint32_t i = 0; i < count; i++) {

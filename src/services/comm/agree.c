@@ -90,8 +90,7 @@ static tdict_status share_error(tdict_comm_call *call, int32_t r, tdict_error *e
 tdict_status tdict_comm_allocate_blob(const tdict_comm_call *call, uint64_t bytes, void **out, tdict_error *err) {
   *out = bytes <= INT32_MAX ? malloc(bytes + 1) : NULL;
   if (*out) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a schema of %llu bytes", tdict_comm_what(call),
-                    (unsigned long long)bytes);
+  return tdict_fail_memory(err, tdict_comm_what(call), NULL, "a schema of %llu bytes", (unsigned long long)bytes);
 }
 
 tdict_status tdict_comm_read_schema(const tdict_comm_call *call, const void *blob, const tdict_comm_header *header,

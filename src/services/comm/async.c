@@ -183,7 +183,7 @@ static void stop_queue(tdict_comm *comm) {
 /* Creates the queue, and its thread if the table may be used on this thread. The caller holds comm->lock. */
 static tdict_status create_queue(tdict_comm *comm, tdict_error *err) {
   tdict_comm_queue *queue = calloc(1, sizeof *queue);
-  if (!queue) return tdict_fail(err, TDICT_ENOMEM, "comm: no host memory for the queue of calls");
+  if (!queue) return tdict_fail_memory(err, "comm", NULL, "the queue of calls");
   atomic_init(&queue->refs, 1);
   queue->has_thread = !comm->table.on_calling_thread;
   queue->end = &queue->first;
@@ -230,7 +230,7 @@ static tdict_status copy_arguments(queued_call *q, tdict_error *err) {
   }
   if (!call->counts || call->op != TDICT_COMM_SCATTER || call->comm->table.rank != call->root) return TDICT_OK;
   q->counts = malloc(bytes);
-  if (!q->counts) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the counts", tdict_comm_what(call));
+  if (!q->counts) return tdict_fail_memory(err, tdict_comm_what(call), NULL, "the counts");
   memcpy(q->counts, call->counts, bytes);
   q->call.counts = q->counts;
   return TDICT_OK;
@@ -255,7 +255,7 @@ tdict_status tdict_comm_start(const tdict_comm_call *call, const tdict_comm_opti
   const char *what = tdict_comm_what(call);
   if (!call->comm || !out) return tdict_fail_null(err, what, call->comm ? "out" : "comm");
   queued_call *q = calloc(1, sizeof *q);
-  if (!q) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the call", what);
+  if (!q) return tdict_fail_memory(err, what, NULL, "the call");
   tdict_future *f = &q->future;
   tdict_future_init(f, tdict_context_engine(call->comm->context), &queued_kind);
   f->begin_ns = tdict_now_ns();

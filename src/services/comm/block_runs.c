@@ -64,7 +64,7 @@ static void free_runs(tdict_block_runs *runs) {
 static tdict_status make_runs(const char *what, const tdict_schema *schema, int dim, tdict_block_runs **out,
                               tdict_error *err) {
   tdict_block_runs *runs = calloc(1, sizeof *runs + schema->num_tensors * sizeof *runs->list);
-  if (!runs) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the runs of a block", what);
+  if (!runs) return tdict_fail_memory(err, what, NULL, "the runs of a block");
   runs->schema = tdict_schema_retain(schema);
   runs->dim = dim;
   const bool is_found = find_runs(runs);

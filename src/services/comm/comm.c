@@ -62,15 +62,14 @@ tdict_status tdict_comm_create(tdict_context *context, const tdict_comm_table *t
     status = tdict_fail(err, TDICT_EINVAL, "comm: timeout_ns is %lld, wanted 1 or more", (long long)o.timeout_ns);
   if (status != TDICT_OK) return status;
   tdict_comm *c = calloc(1, sizeof *c);
-  if (!c) return tdict_fail(err, TDICT_ENOMEM, "comm: no host memory for a communicator");
+  if (!c) return tdict_fail_memory(err, "comm", NULL, "a communicator");
   c->context = context;
   c->table = t;
   c->timeout_ns = o.timeout_ns;
   pthread_mutex_init(&c->lock, NULL);
   c->headers = calloc((size_t)t.world_size, sizeof *c->headers);
   c->peers = calloc((size_t)t.world_size, sizeof *c->peers);
-  if (!c->headers || !c->peers)
-    status = tdict_fail(err, TDICT_ENOMEM, "comm: no host memory for %d ranks", (int)t.world_size);
+  if (!c->headers || !c->peers) status = tdict_fail_memory(err, "comm", NULL, "%d ranks", (int)t.world_size);
   if (status == TDICT_OK) status = open_device(c, err);
   return TDICT_HAND_OVER(status, c, out, free_comm);
 }

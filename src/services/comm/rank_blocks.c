@@ -19,7 +19,7 @@ tdict_status tdict_rank_blocks_init(const tdict_comm_call *call, tdict_rank_bloc
                              .trees = calloc(world, sizeof *out->trees)};
   if (out->rows && out->offsets && out->bytes && out->trees) return TDICT_OK;
   tdict_rank_blocks_reset(out);
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu ranks", tdict_comm_what(call), world);
+  return tdict_fail_memory(err, tdict_comm_what(call), NULL, "%zu ranks", world);
 }
 
 void tdict_rank_blocks_reset(tdict_rank_blocks *blocks) {

@@ -141,7 +141,7 @@ static tdict_status prepare(tdict_comm_call *call, reduction *red, tdict_error *
   if (status != TDICT_OK) return status;
   const size_t count = red->schema->num_entries + 1, most_groups = red->schema->size.dtype ? 1 : count;
   red->groups = calloc(most_groups, sizeof *red->groups);
-  if (!red->groups) return tdict_fail(err, TDICT_ENOMEM, "all_reduce: no host memory for %zu entries", count);
+  if (!red->groups) return tdict_fail_memory(err, "all_reduce", NULL, "%zu entries", count);
   list_groups(call, red);
   if (call->message.packed && red->num_groups <= 1) { /* the block has the layout of a copy */
     red->groups[0].end = call->message.bytes;
@@ -149,7 +149,7 @@ static tdict_status prepare(tdict_comm_call *call, reduction *red, tdict_error *
     return TDICT_OK;
   }
   red->offsets = calloc(count, sizeof *red->offsets);
-  if (!red->offsets) return tdict_fail(err, TDICT_ENOMEM, "all_reduce: no host memory for %zu entries", count);
+  if (!red->offsets) return tdict_fail_memory(err, "all_reduce", NULL, "%zu entries", count);
   place_tensors(call, red);
   return allocate_copy(call, red, err);
 }

@@ -73,7 +73,7 @@ static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *er
   tdict_block_message *own = &call->message;
   size_t count = (size_t)world;
   s->pieces = calloc(count, sizeof(tdict_tree *));
-  if (!s->pieces) return tdict_fail(err, TDICT_ENOMEM, "scatter: no host memory for %zu ranks", count);
+  if (!s->pieces) return tdict_fail_memory(err, "scatter", NULL, "%zu ranks", count);
   tdict_status status = tdict_split(call->src, s->dim, s->counts, s->pieces, &count, err);
   if (status == TDICT_OK) status = tdict_schema_create_over(s->part_schema, own->storage, &own->packed, err);
   for (int32_t r = 0; r < world && status == TDICT_OK; r++) {

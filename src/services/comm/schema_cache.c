@@ -59,7 +59,7 @@ static tdict_status set_rows(const tdict_schema *schema, const char *what, int d
   if (dim < 0 || dim >= schema->batch_ndim)
     return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d does not exist", what, dim);
   uint8_t *blob = malloc(bytes + MOST_INT_BYTES);
-  if (!blob) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a schema of %zu bytes", what, bytes);
+  if (!blob) return tdict_fail_memory(err, what, NULL, "a schema of %zu bytes", bytes);
   /* only the batch size of the root has the size: all other sizes in a blob are sizes of additional dimensions */
   const uint8_t *from = skip_int(schema->bytes + TDICT_BLOB_HEAD);
   for (int i = 0; i < dim; i++) from = skip_int(from);

@@ -26,7 +26,7 @@ struct tdict_io_progress {
 tdict_status tdict_io_progress_create(const char *what, bool (*report)(void *user, uint64_t done, uint64_t total),
                                       void *user, tdict_io_progress **out, tdict_error *err) {
   tdict_io_progress *p = calloc(1, sizeof *p);
-  if (!p) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the progress", what);
+  if (!p) return tdict_fail_memory(err, what, NULL, "the progress");
   atomic_init(&p->refs, 1);
   p->what = what;
   p->report = report;

@@ -194,7 +194,7 @@ static tdict_status create(tdict_context *context, const char *path, const tdict
   if (s) s->path = strdup(path);
   if (!s || !s->path) {
     free(s);
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", what);
+    return tdict_fail_memory(err, what, NULL, "its record");
   }
   tdict_future_init(&s->future, tdict_context_engine(context), &saving_kind);
   s->context = context;

@@ -22,7 +22,7 @@ tdict_status tdict_dataset_create(const tdict_dataset_table *table, tdict_datase
   if (status == TDICT_OK) status = check_table(&t, err);
   if (status != TDICT_OK) return status;
   tdict_dataset *d = malloc(sizeof *d);
-  if (!d) return tdict_fail(err, TDICT_ENOMEM, "dataset: no host memory for its record");
+  if (!d) return tdict_fail_memory(err, "dataset", NULL, "its record");
   atomic_init(&d->references, 1);
   d->table = t;
   *out = d;
@@ -67,7 +67,7 @@ tdict_status tdict_dataset_from_callback(tdict_make_sample make, void *user, int
                                          tdict_error *err) {
   if (!make || !out) return tdict_fail_null(err, "dataset_from_callback", make ? "out" : "the callback");
   callback *self = malloc(sizeof *self);
-  if (!self) return tdict_fail(err, TDICT_ENOMEM, "dataset_from_callback: no host memory for its record");
+  if (!self) return tdict_fail_memory(err, "dataset_from_callback", NULL, "its record");
   *self = (callback){make, user, length};
   tdict_dataset_table t = tdict_dataset_table_default();
   t.name = "callback";

@@ -228,8 +228,7 @@ static tdict_status check_token_options(const tdict_token_options *o, tdict_erro
 static tdict_status open_token_files(token_source *s, const tdict_token_options *o, tdict_error *err) {
   s->files = calloc(o->num_paths, sizeof *s->files);
   s->first_sample = calloc(o->num_paths + 1, sizeof *s->first_sample);
-  if (!s->files || !s->first_sample)
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu files", error_prefix, o->num_paths);
+  if (!s->files || !s->first_sample) return tdict_fail_memory(err, error_prefix, NULL, "%zu files", o->num_paths);
   s->num_files = (int64_t)o->num_paths;
   for (int64_t i = 0; i < s->num_files; i++) {
     tdict_status status = open_file(&s->files[i], o->paths[i], o->format, err);
@@ -252,7 +251,7 @@ tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict
 
   /* Open the files. */
   token_source *s = calloc(1, sizeof *s);
-  if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", error_prefix);
+  if (!s) return tdict_fail_memory(err, error_prefix, NULL, "its record");
   s->window = o.window;
   s->step = o.step ? o.step : o.window;
   s->dtype = o.dtype;

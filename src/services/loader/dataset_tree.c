@@ -83,7 +83,7 @@ static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_e
       return tdict_fail(err, TDICT_EOVERFLOW, "%s: a sample's bytes do not fit 64 bits", error_prefix);
   }
   field->path = strdup(entry->path);
-  if (!field->path) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a path", error_prefix);
+  if (!field->path) return tdict_fail_memory(err, error_prefix, NULL, "a path");
   s->row_bytes[s->num_fields++] = bytes;
   if (!tdict_layout_is_contiguous(ndim, t->dims + 1, tdict_tensor_strides(t) + 1)) s->has_strided_rows = true;
   return TDICT_OK;
@@ -160,7 +160,7 @@ tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset **out
   if (tdict_batch_ndim(tree) < 1)
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension to take samples from", error_prefix);
   tree_source *s = calloc(1, sizeof *s);
-  if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", error_prefix);
+  if (!s) return tdict_fail_memory(err, error_prefix, NULL, "its record");
   /* Clone the nodes, so that the program cannot change the keys after they were checked. */
   tdict_status status = tdict_clone(tree, &s->tree, err);
   s->length = tdict_batch_size(tree)[0];
@@ -168,7 +168,7 @@ tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset **out
   s->fields = calloc(s->capacity + 1, sizeof *s->fields);
   s->row_bytes = calloc(s->capacity + 1, sizeof *s->row_bytes);
   if (status == TDICT_OK && !(s->fields && s->row_bytes))
-    status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu fields", error_prefix, s->capacity);
+    status = tdict_fail_memory(err, error_prefix, NULL, "%zu fields", s->capacity);
   if (status == TDICT_OK) status = tdict_walk(s->tree, add_tree_field, s, err);
   if (status != TDICT_OK) {
     release_tree_source(s);

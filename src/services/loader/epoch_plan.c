@@ -25,7 +25,7 @@ static tdict_status divide_by_tokens(tdict_division *d, const tdict_dataset_tabl
     tdict_status status = check_length(length, index, d->max_tokens, err);
     if (status != TDICT_OK) return status;
     if (!tdict_division_add(d, length))
-      return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for the batches of epoch %lld", (long long)epoch);
+      return tdict_fail_memory(err, "loader", NULL, "the batches of epoch %lld", (long long)epoch);
   }
   return TDICT_OK;
 }
@@ -39,9 +39,7 @@ static tdict_status take_rank(tdict_epoch_plan *plan, const tdict_division *d, c
   plan->num_batches = tdict_divide(d->num_batches, order->world_size, order->drop_uneven);
   plan->num_batches_of_all = d->num_batches;
   plan->ranges = calloc((size_t)plan->num_batches + 1, sizeof *plan->ranges);
-  if (!plan->ranges)
-    return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for the batches of epoch %lld",
-                      (long long)plan->epoch);
+  if (!plan->ranges) return tdict_fail_memory(err, "loader", NULL, "the batches of epoch %lld", (long long)plan->epoch);
   for (int64_t k = 0; k < plan->num_batches; k++)
     plan->ranges[k] = d->ranges[(k * order->world_size + order->rank) % d->num_batches];
   return TDICT_OK;

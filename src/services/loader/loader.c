@@ -159,8 +159,7 @@ static tdict_status allocate_slots(tdict_loader *l, tdict_error *err) {
     has_memory = l->slots[i].indices && l->slots[i].samples;
   }
   if (has_memory) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for %d batches of %lld samples", (int)l->depth,
-                    (long long)o->batch_size);
+  return tdict_fail_memory(err, "loader", NULL, "%d batches of %lld samples", (int)l->depth, (long long)o->batch_size);
 }
 
 /* Frees the loader, its prefetched batches and their transfers. Releases the dataset last, because batches may refer to
@@ -225,7 +224,7 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   if (status == TDICT_OK) status = tdict_forkmark_check(mark, "loader", err);
   if (status != TDICT_OK) return status;
   tdict_loader *l = calloc(1, sizeof *l);
-  if (!l) return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for its record");
+  if (!l) return tdict_fail_memory(err, "loader", NULL, "its record");
   l->context = context;
   l->tracer = tdict_context_tracer(context);
   l->options = o;

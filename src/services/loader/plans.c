@@ -11,7 +11,7 @@
 #include "tdict/random.h"
 
 static tdict_status fail_memory(const char *what, int64_t count, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %lld samples", what, (long long)count);
+  return tdict_fail_memory(err, what, NULL, "%lld samples", (long long)count);
 }
 
 /* ---- balanced and mixed ---- */

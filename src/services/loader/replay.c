@@ -78,7 +78,7 @@ static tdict_status open_tree(tdict_replay *r, const tdict_tree *tree, int64_t n
 tdict_status tdict_replay_create(const tdict_tree *tree, int64_t num_filled, tdict_replay **out, tdict_error *err) {
   if (!tree || !out) return tdict_fail_null(err, "replay", tree ? "out" : "the tree");
   tdict_replay *r = calloc(1, sizeof *r);
-  if (!r) return tdict_fail(err, TDICT_ENOMEM, "replay: no host memory for its record");
+  if (!r) return tdict_fail_memory(err, "replay", NULL, "its record");
   atomic_init(&r->references, 1);
   r->state = tdict_replay_state_default();
   pthread_mutex_init(&r->entrance, NULL);
@@ -131,7 +131,7 @@ static tdict_status check_rows(const tdict_replay *r, const tdict_tree *rows, td
  * two calls could fail after the first part was written. */
 static tdict_status write_around_end(tdict_replay *r, const tdict_tree *rows, int64_t count, tdict_error *err) {
   int64_t *positions = malloc((size_t)count * sizeof *positions);
-  if (!positions) return tdict_fail(err, TDICT_ENOMEM, "replay: no host memory for %lld positions", (long long)count);
+  if (!positions) return tdict_fail_memory(err, "replay", NULL, "%lld positions", (long long)count);
   for (int64_t i = 0; i < count; i++) positions[i] = (r->state.next_row + i) % r->state.capacity;
   tdict_status status = tdict_index_set(NULL, r->tree, TDICT_INDEX(TDICT_LIST(positions, count)), rows, NULL, err);
   free(positions);

@@ -102,7 +102,7 @@ TDICT_FLOAT_ENV_BODY static tdict_status build_alias_table(tdict_sampler *s, con
     for (int64_t i = 0; i < s->length; i++)
       s->weights_hash = tdict_mix(tdict_mix(s->weights_hash, s->columns[i].own_share), (uint64_t)s->columns[i].other);
   } else {
-    status = tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for %lld weights", (long long)s->length);
+    status = tdict_fail_memory(err, "sampler", NULL, "%lld weights", (long long)s->length);
   }
   free(share);
   free(order);
@@ -117,7 +117,7 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   if (status == TDICT_OK) status = check_sampler_options(length, &o, err);
   if (status != TDICT_OK) return status;
   tdict_sampler *s = calloc(1, sizeof *s);
-  if (!s) return tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for its record");
+  if (!s) return tdict_fail_memory(err, "sampler", NULL, "its record");
   atomic_init(&s->references, 1);
   s->length = length;
   s->num_drawn = o.num_samples ? o.num_samples : length;

@@ -285,7 +285,7 @@ static tdict_status replicate_large(group *g, tdict_error *err) {
   const size_t most_pairs = g->source->num_leaves + (size_t)TDICT_MAX_DEVICES;
   tdict_status status = TDICT_OK;
   g->pairs = malloc(most_pairs * sizeof *g->pairs);
-  if (!g->pairs) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its parts", g->spreading->what);
+  if (!g->pairs) return tdict_fail_memory(err, g->spreading->what, NULL, "its parts");
   for (size_t i = 0; i < g->count && status == TDICT_OK; i++) status = create_replica(g, i, err);
   if (status == TDICT_OK) status = start_rounds(g, err);
   for (size_t i = 0; i < g->count; i++) reset_replica(&g->replicas[i]);

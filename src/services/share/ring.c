@@ -52,7 +52,7 @@ static tdict_status make_ring(tdict_segment *segment, bool is_trainer, tdict_sha
   tdict_share_ring *r = calloc(1, sizeof *r);
   if (!r) {
     tdict_segment_release(segment);
-    return tdict_fail(err, TDICT_ENOMEM, "share_ring: no host memory for a ring");
+    return tdict_fail_memory(err, "share_ring", NULL, "a ring");
   }
   r->segment = segment;
   r->words = (tdict_ring_words *)(segment->map + segment->layout.words_at);
@@ -61,9 +61,8 @@ static tdict_status make_ring(tdict_segment *segment, bool is_trainer, tdict_sha
   r->num_slots = segment->layout.num_slots;
   r->max_workers = segment->layout.max_workers;
   r->trainer_fd = -1;
-  tdict_status status = make_tables(r)
-                            ? TDICT_OK
-                            : tdict_fail(err, TDICT_ENOMEM, "share_ring: no host memory for %u slots", r->num_slots);
+  tdict_status status =
+      make_tables(r) ? TDICT_OK : tdict_fail_memory(err, "share_ring", NULL, "%u slots", r->num_slots);
   if (status == TDICT_OK) status = tdict_forkmark_create(&r->mark, err);
   if (status == TDICT_OK) status = make_slots(r, err);
   return TDICT_HAND_OVER(status, r, out, free_ring);

@@ -71,7 +71,7 @@ static char *map_segment(int fd, size_t bytes) {
 static tdict_status make_segment(const char *what, int fd, const tdict_segment_layout *layout,
                                  const tdict_schema *schema, tdict_segment **out, tdict_error *err) {
   tdict_segment *s = calloc(1, sizeof *s);
-  if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a segment", what);
+  if (!s) return tdict_fail_memory(err, what, NULL, "a segment");
   char *map = map_segment(fd, layout->total_bytes);
   if (map == MAP_FAILED) {
     free(s);
@@ -219,7 +219,7 @@ static tdict_status check_file(const char *what, int fd, tdict_segment_kind kind
 static tdict_status read_schema(const char *what, int fd, const tdict_segment_layout *layout, tdict_schema **out,
                                 tdict_error *err) {
   void *blob = malloc(layout->blob_bytes ? layout->blob_bytes : 1);
-  if (!blob) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu bytes", what, layout->blob_bytes);
+  if (!blob) return tdict_fail_memory(err, what, NULL, "%zu bytes", layout->blob_bytes);
   tdict_status status = read_at(what, fd, blob, layout->blob_bytes, layout->blob_at, err);
   if (status == TDICT_OK) status = tdict_schema_read(blob, layout->blob_bytes, out, err);
   free(blob);

@@ -47,7 +47,7 @@ tdict_status tdict_lazy_stack_walk(const tdict_lazy_stack *stack, tdict_lazy_vis
   if (status != TDICT_OK) return status;
   if (!visit) return tdict_fail(err, TDICT_EINVAL, "%s: visit is NULL", what);
   walker w = {stack, visit, user, malloc(stack->count * sizeof *w.tensors)};
-  if (!w.tensors) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu tensors", what, stack->count);
+  if (!w.tensors) return tdict_fail_memory(err, what, NULL, "%zu tensors", stack->count);
   status = tdict_walk(stack->items[0], visit_common, &w, err);
   free(w.tensors);
   return status;
@@ -118,7 +118,7 @@ tdict_status tdict_lazy_stack_get_tree(const tdict_lazy_stack *stack, const char
   tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
   if (status != TDICT_OK) return status;
   tdict_tree **trees = malloc(stack->count * sizeof *trees);
-  if (!trees) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu trees", what, stack->count);
+  if (!trees) return tdict_fail_memory(err, what, NULL, "%zu trees", stack->count);
   for (size_t i = 0; i < stack->count && status == TDICT_OK; i++) {
     status = tdict_get_tree(stack->items[i], path, &trees[i], err);
     if (status != TDICT_OK) tdict_lazy_fail_at(err, status, i, path);

@@ -48,7 +48,7 @@ static tdict_status create_empty(const char *what, const tdict_tree *first, size
   tdict_lazy_stack *stack = calloc(1, sizeof *stack);
   if (!stack || !TDICT_RESERVE(stack->items, stack->cap, cap)) {
     free(stack);
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, cap);
+    return tdict_fail_memory(err, what, NULL, "%zu items", cap);
   }
   atomic_init(&stack->refs, 1);
   stack->batch_ndim = ndim + 1;
@@ -127,7 +127,7 @@ tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_t
   tdict_status status = check_item(what, stack, item, place, err);
   if (status != TDICT_OK) return status;
   if (!TDICT_RESERVE(stack->items, stack->cap, stack->count + 1))
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, stack->count + 1);
+    return tdict_fail_memory(err, what, NULL, "%zu items", stack->count + 1);
   put_item(stack, place, item);
   return TDICT_OK;
 }

@@ -40,7 +40,7 @@ tdict_status tdict_lazy_stack_from_tree(const tdict_tree *tree, tdict_lazy_stack
   const size_t count = tdict_num_keys(tree);
   if (count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no keys", what);
   tdict_tree **items = malloc(count * sizeof *items);
-  if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, count);
+  if (!items) return tdict_fail_memory(err, what, NULL, "%zu items", count);
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++) status = get_child(what, tree, i, &items[i], err);
   if (status == TDICT_OK) status = tdict_lazy_stack_create(items, count, out, err);

@@ -238,8 +238,7 @@ tdict_status tdict_trace_start(tdict_context *context, const tdict_trace_options
   /* Make the new recording before taking the lock. `old` is released at the end: the replaced recording, or on failure
    * the new one. */
   tdict_recording *made = create_recording(o.max_events, tracer->pool), *old = made;
-  if (!made)
-    return tdict_fail(err, TDICT_ENOMEM, "trace_start: no host memory for %lld events", (long long)o.max_events);
+  if (!made) return tdict_fail_memory(err, "trace_start", NULL, "%lld events", (long long)o.max_events);
   pthread_mutex_lock(&tracer->lock);
   bool busy = atomic_load_explicit(&tracer->on, memory_order_relaxed);
   if (!busy) {

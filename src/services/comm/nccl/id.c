@@ -43,7 +43,7 @@ tdict_status tdict_nccl_write_id_file(const char *path, const tdict_nccl_id *id,
   if (!*path) return tdict_fail(err, TDICT_EINVAL, "nccl id: the path is empty");
   const size_t length = strlen(path);
   char *part = malloc(length + sizeof ".part");
-  if (!part) return tdict_fail(err, TDICT_ENOMEM, "nccl id: no host memory for a path");
+  if (!part) return tdict_fail_memory(err, "nccl id", NULL, "a path");
   memcpy(part, path, length);
   memcpy(part + length, ".part", sizeof ".part");
   const char *failed = write_new_file(part, id);

@@ -17,7 +17,7 @@ static tdict_status queue_or_collect(tdict_nccl_link *link, tdict_nccl_move move
                       (int)link->rank);
   if (!link->is_grouping) return tdict_nccl_queue(link, &move, 1, stream.handle, tdict_deadline_ns(timeout_ns), err);
   if (!TDICT_RESERVE(link->moves, link->cap_moves, link->num_moves + 1))
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a group", link->where);
+    return tdict_fail_memory(err, link->where, NULL, "a group");
   link->moves[link->num_moves++] = move;
   return TDICT_OK;
 }

@@ -120,7 +120,7 @@ static tdict_status open_link(tdict_nccl_link *link, const tdict_nccl_options *o
 static tdict_status create_link(const tdict_nccl_options *o, const tdict_nccl_api *api, tdict_gpu *gpu,
                                 tdict_nccl_link **out, tdict_error *err) {
   tdict_nccl_link *link = calloc(1, sizeof *link);
-  if (!link) return tdict_fail(err, TDICT_ENOMEM, "nccl: no host memory for a table");
+  if (!link) return tdict_fail_memory(err, "nccl", NULL, "a table");
   link->api = *api;
   link->gpu = tdict_gpu_retain(gpu);
   tdict_device_format(gpu->memory.device, link->where, sizeof link->where);

@@ -177,8 +177,7 @@ tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *m, const tdict
   *out = NULL;
   if (!above && has_no_nulls(c)) return TDICT_OK;
   uint8_t *valid = malloc((size_t)c->count + 1);
-  if (!valid)
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the nulls of %lld rows", m->what, (long long)c->count);
+  if (!valid) return tdict_fail_memory(err, m->what, NULL, "the nulls of %lld rows", (long long)c->count);
   tdict_status status = read_validity(m, c, valid, err);
   for (int64_t i = 0; status == TDICT_OK && i < c->count; i++) {
     if (above && !above[i]) valid[i] = 0;

@@ -148,7 +148,7 @@ static tdict_status import_columns(tdict_arrow_importer *m, const struct ArrowSc
 tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      struct ArrowArray *array, tdict_tree **out, tdict_error *err) {
   tdict_arrow_holder *holder = calloc(1, sizeof *holder);
-  if (!holder) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the array's record", m->what);
+  if (!holder) return tdict_fail_memory(err, m->what, NULL, "the array's record");
   atomic_init(&holder->refs, 1);
   m->holder = holder;
   tdict_status status = import_columns(m, schema, array, out, err);

@@ -164,8 +164,7 @@ static tdict_status read_offsets(const tdict_arrow_importer *m, const tdict_arro
       !tdict_mul_size((size_t)c->count + 1, sizeof **out, &room))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: too many offsets", m->what);
   int64_t *at = calloc(1, room);
-  if (!at)
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %lld offsets", m->what, (long long)c->count + 1);
+  if (!at) return tdict_fail_memory(err, m->what, NULL, "%lld offsets", (long long)c->count + 1);
   tdict_status status = TDICT_OK;
   if (c->count) status = tdict_arrow_to_host(m, buffer + begin, (c->count + 1) * (int64_t)item, &copy, &raw, err);
   if (status == TDICT_OK && c->count)
@@ -216,7 +215,7 @@ static tdict_status join_rows(const tdict_arrow_importer *m, const list_rows *r,
   tdict_ragged_options options = tdict_ragged_options_default();
   const int64_t count = r->column->count;
   tdict_tensor **rows = calloc((size_t)count, sizeof(tdict_tensor *));
-  if (!rows) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %lld rows", m->what, (long long)count);
+  if (!rows) return tdict_fail_memory(err, m->what, NULL, "%lld rows", (long long)count);
   tdict_status status = TDICT_OK;
   for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
     const tdict_tensor_range range = {0, r->at[i] - r->at[0], r->valid[i] ? r->at[i + 1] - r->at[i] : 0, 1};
@@ -293,7 +292,7 @@ tdict_status tdict_arrow_import_text(tdict_arrow_importer *m, const tdict_arrow_
                                      tdict_error *err) {
   tdict_tensor *copy = NULL;
   tdict_value *values = calloc((size_t)c->count + 1, sizeof *values);
-  if (!values) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %lld texts", m->what, (long long)c->count);
+  if (!values) return tdict_fail_memory(err, m->what, NULL, "%lld texts", (long long)c->count);
   tdict_status status = TDICT_OK;
   if (c->type.kind == TDICT_ARROW_TEXT) status = read_texts(m, c, valid, values, &copy, err);
   if (status == TDICT_OK) status = tdict_set_values(m->tree, m->path.bytes, values, (size_t)c->count, err);

@@ -90,7 +90,7 @@ static bool make_schema(struct ArrowSchema *schema, const tdict_arrow_field *fie
 
 tdict_status tdict_arrow_node_make(const tdict_arrow_node *node, const tdict_arrow_field *field, tdict_error *err) {
   if (make_schema(node->schema, field) && make_array(node->array, field)) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOMEM, "arrow_export: no host memory for the structs of a field");
+  return tdict_fail_memory(err, "arrow_export", NULL, "the structs of a field");
 }
 
 void tdict_arrow_node_release(const tdict_arrow_node *node) {

@@ -97,7 +97,7 @@ tdict_status tdict_arrow_export_stream(const tdict_tree *const *trees, size_t co
   stream_data *data = NULL;
   if (tdict_mul_size(count, sizeof(struct ArrowArray), &bytes) && tdict_add_size(bytes, sizeof *data, &bytes))
     data = calloc(1, bytes);
-  if (!data) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu arrays", what, count);
+  if (!data) return tdict_fail_memory(err, what, NULL, "%zu arrays", count);
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++) status = add_tree(data, trees[i], i, err);
   if (status != TDICT_OK) {
@@ -191,8 +191,7 @@ static tdict_status import_all(const tdict_arrow_importer *m, struct ArrowArrayS
                                const struct ArrowSchema *schema, tree_list *list, tdict_error *err) {
   for (;;) {
     if (!TDICT_RESERVE(list->trees, list->cap, list->count + 1))
-      return tdict_fail(err, TDICT_ENOMEM, "arrow_import_stream: no host memory for a list of %zu trees",
-                        list->count + 1);
+      return tdict_fail_memory(err, "arrow_import_stream", NULL, "a list of %zu trees", list->count + 1);
     tdict_status status = import_next(m, stream, schema, &list->trees[list->count], err);
     if (status != TDICT_OK || !list->trees[list->count]) return status;
     list->count++;

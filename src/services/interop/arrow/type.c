@@ -86,7 +86,7 @@ const char *tdict_arrow_format(tdict_dtype dtype) {
 tdict_status tdict_arrow_path_push(tdict_io_text *path, const char *key, tdict_error *err) {
   const size_t dot = path->length != 0, bytes = tdict_path_escape(key, NULL, 0);
   char *to = tdict_io_text_reserve(path, dot + bytes);
-  if (!to) return tdict_fail(err, TDICT_ENOMEM, "arrow: no host memory for a path of %zu bytes", path->length + bytes);
+  if (!to) return tdict_fail_memory(err, "arrow", NULL, "a path of %zu bytes", path->length + bytes);
   if (dot) *to = '.';
   tdict_path_escape(key, to + dot, bytes + 1);
   path->length += dot + bytes;

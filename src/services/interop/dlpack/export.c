@@ -225,7 +225,7 @@ static tdict_status fill_block(const exporter *e, export_block *b, tdict_error *
 /* Makes the block. Each managed tensor holds a reference, and the entries of a tree together hold one more. */
 static tdict_status make_block(const exporter *e, export_block **out, tdict_error *err) {
   export_block *b = allocate_block(e);
-  if (!b) return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory for %zu managed tensors", e->count);
+  if (!b) return tdict_fail_memory(err, "dlpack", NULL, "%zu managed tensors", e->count);
   tdict_status status = fill_block(e, b, err);
   if (status != TDICT_OK) {
     free(b);

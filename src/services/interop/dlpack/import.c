@@ -194,7 +194,7 @@ static tdict_status import_entries(importer *im, tdict_dlpack_entry *entries, si
                                    tdict_error *err) {
   tdict_tree *tree = NULL;
   tdict_tensor **tensors = calloc(count ? count : 1, sizeof *tensors);
-  if (!tensors) return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory for %zu tensors", count);
+  if (!tensors) return tdict_fail_memory(err, "dlpack", NULL, "%zu tensors", count);
   tdict_status status = tdict_create(0, NULL, &tree, err);
   if (status == TDICT_OK) status = make_leaves(im, entries, count, tree, tensors, err);
   if (status == TDICT_OK) status = check_names(entries, count, tree, tensors, err);
