@@ -10,10 +10,6 @@
 #include "tdict/epoch.h"
 #include "tdict/random.h"
 
-static tdict_status fail_memory(const char *what, int64_t count, tdict_error *err) {
-  return tdict_fail_memory(err, what, NULL, "%lld samples", (long long)count);
-}
-
 /* ---- balanced and mixed ---- */
 
 /* A class or a part of the dataset, which has the items first to first + count - 1 of an array of indices. */
@@ -114,7 +110,7 @@ tdict_status tdict_plan_balanced(void *user, const tdict_epoch_info *info, tdict
   pool *classes = calloc((size_t)o.num_classes, sizeof *classes);
   int64_t *items = calloc(o.num_labels + 1, sizeof *items);
   if (!classes || !items) {
-    status = fail_memory("balanced", info->num_indices, err);
+    status = tdict_fail_memory(err, "balanced", NULL, "%lld samples", (long long)info->num_indices);
   } else {
     fill_classes(&o, classes, items);
     if (!draw_samples(classes, (size_t)o.num_classes, items, num_samples, info, epoch))
@@ -156,8 +152,8 @@ tdict_status tdict_plan_mixed(void *user, const tdict_epoch_info *info, tdict_ep
   const int64_t num_samples = o.num_samples ? o.num_samples : info->num_indices;
   pool *parts = calloc(o.num_parts, sizeof *parts);
   int64_t *items = calloc((size_t)info->num_indices + 1, sizeof *items);
-  status =
-      parts && items ? fill_parts(&o, info->num_indices, parts, err) : fail_memory("mixed", info->num_indices, err);
+  status = parts && items ? fill_parts(&o, info->num_indices, parts, err)
+                          : tdict_fail_memory(err, "mixed", NULL, "%lld samples", (long long)info->num_indices);
   for (int64_t i = 0; status == TDICT_OK && i < info->num_indices; i++) items[i] = i;
   if (status == TDICT_OK && !draw_samples(parts, o.num_parts, items, num_samples, info, epoch))
     status = tdict_fail(err, TDICT_EINVAL, "mixed: all weights are 0");
@@ -223,7 +219,7 @@ tdict_status tdict_plan_bucketed(void *user, const tdict_epoch_info *info, tdict
   if (has_memory)
     add_batches(&d, items, &random, epoch);
   else
-    status = fail_memory("bucketed", info->num_indices, err);
+    status = tdict_fail_memory(err, "bucketed", NULL, "%lld samples", (long long)info->num_indices);
   free(d.ranges);
   free(items);
   return status;

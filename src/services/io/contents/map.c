@@ -25,10 +25,6 @@ static void unmap(void *user) {
   free(m);
 }
 
-static tdict_status fail_memory(const tdict_contents *c, const char *path, tdict_error *err) {
-  return tdict_fail_memory(err, c->what, path, "the tensors of the file");
-}
-
 /* Maps a whole file read-only. The storage unmaps the file. */
 static tdict_status map_file(const tdict_contents *c, size_t number, tdict_storage **out, tdict_error *err) {
   const tdict_source_file *file = &c->files[number];
@@ -42,7 +38,7 @@ static tdict_status map_file(const tdict_contents *c, size_t number, tdict_stora
   }
   const int code = errno;
   tdict_contents_close_file(c, number, fd);
-  if (!m) return fail_memory(c, file->path, err);
+  if (!m) return tdict_fail_memory(err, c->what, file->path, "the tensors of the file");
   if (m->address == MAP_FAILED) {
     free(m);
     tdict_fail_native(err, code == ENOMEM ? TDICT_ENOMEM : TDICT_EIO, code, "%s: the file cannot be mapped: %s",
@@ -86,7 +82,7 @@ static tdict_status read_fortran(const tdict_contents *c, const tdict_item *item
   tdict_tensor *src = NULL, *dst = NULL;
   int64_t strides[TDICT_MAX_NDIM], stride = 1;
   void *bytes = malloc((size_t)item->span.bytes);
-  if (!bytes) return fail_memory(c, c->files[item->span.file].path, err);
+  if (!bytes) return tdict_fail_memory(err, c->what, c->files[item->span.file].path, "the tensors of the file");
   tdict_status status = tdict_contents_read(c, item->span, bytes, err);
   for (int d = 0; d < item->ndim; d++) {
     strides[d] = stride;
@@ -122,7 +118,7 @@ static tdict_status open_group(const tdict_contents *c, size_t file, group *g, t
   tdict_status status = g->num_tensors ? map_file(c, file, &storage, err) : TDICT_OK;
   if (status != TDICT_OK || !storage) return status;
   if (tdict_slab_create(g->num_tensors, g->num_dims, storage, &g->slab, NULL) != TDICT_OK)
-    status = fail_memory(c, c->files[file].path, err);
+    status = tdict_fail_memory(err, c->what, c->files[file].path, "the tensors of the file");
   tdict_storage_release(storage);
   return status;
 }
@@ -170,7 +166,7 @@ tdict_status tdict_contents_map(tdict_contents *contents, tdict_error *err) {
   tdict_status status = tdict_contents_add_leaves(contents, err);
   if (status != TDICT_OK) return status;
   group *groups = calloc(contents->num_files + 1, sizeof *groups);
-  if (!groups) return fail_memory(contents, contents->path, err);
+  if (!groups) return tdict_fail_memory(err, contents->what, contents->path, "the tensors of the file");
   status = map_items(contents, groups, err);
   if (status == TDICT_OK) status = read_others(contents, err);
   for (size_t f = 0; f < contents->num_files; f++)

@@ -85,10 +85,6 @@ static void release_source(void *user) {
   free(s);
 }
 
-static tdict_status fail_memory(const tdict_contents *c, const char *path, tdict_error *err) {
-  return tdict_fail_memory(err, c->what, path, "the tensors of the file");
-}
-
 /* Pointers that all storages of one load hold. */
 typedef struct shared_parts {
   tdict_io_progress *progress; /* NULL: the program wants no progress */
@@ -100,7 +96,7 @@ static tdict_status create_storage(const tdict_contents *c, tdict_source_file *f
                                    tdict_storage **out, tdict_error *err) {
   const size_t path = strlen(file->path) + 1, below = file->below.name ? strlen(file->below.name) + 1 : 0;
   source *s = malloc(sizeof *s + path + below);
-  if (!s) return fail_memory(c, file->path, err);
+  if (!s) return tdict_fail_memory(err, c->what, file->path, "the tensors of the file");
   *s = (source){.progress = shared->progress, .what = c->what, .bytes = file->bytes, .fd = file->fd};
   memcpy(s->path, file->path, path);
   if (file->below.name) {
@@ -125,7 +121,7 @@ static tdict_status share_folder(const tdict_contents *c, source_folder **out, t
   *out = NULL;
   if (c->root < 0) return TDICT_OK;
   source_folder *folder = malloc(sizeof *folder);
-  if (!folder) return fail_memory(c, c->path, err);
+  if (!folder) return tdict_fail_memory(err, c->what, c->path, "the tensors of the file");
   atomic_init(&folder->refs, 1);
   folder->fd = fcntl(c->root, F_DUPFD_CLOEXEC, 0);
   if (folder->fd >= 0) {
@@ -190,7 +186,7 @@ tdict_status tdict_contents_unload(tdict_contents *contents, tdict_io_progress *
   tdict_status status = tdict_contents_add_leaves(contents, err);
   if (status != TDICT_OK) return status;
   tdict_storage **storages = calloc(contents->num_files + 1, sizeof *storages);
-  if (!storages) return fail_memory(contents, contents->path, err);
+  if (!storages) return tdict_fail_memory(err, contents->what, contents->path, "the tensors of the file");
   /* make_leaves() moves the descriptors, so call make_leaves() last. */
   status = read_early(contents, has_row_range, err);
   if (status == TDICT_OK) status = share_folder(contents, &shared.folder, err);

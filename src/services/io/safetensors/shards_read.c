@@ -38,10 +38,6 @@ static int compare_shards(const void *a, const void *b) {
   return strcmp((*(const reference *const *)a)->shard, (*(const reference *const *)b)->shard);
 }
 
-static tdict_status fail_memory(const reader *r, size_t count, tdict_error *err) {
-  return tdict_fail_memory(err, r->contents->what, r->path, "%zu keys", count);
-}
-
 /* Opens a shard and reads its header. The path of the shard is the folder of the index, followed by the name. */
 static tdict_status open_shard(reader *r, const char *name, tdict_error *err) {
   const char *slash = strrchr(r->path, '/'), *path, *none;
@@ -58,7 +54,7 @@ static tdict_status read_references(reader *r, tdict_json map, tdict_error *err)
   tdict_json key, value;
   const size_t count = tdict_json_count(map);
   r->references = calloc(count + 1, sizeof *r->references);
-  if (!r->references) return fail_memory(r, count, err);
+  if (!r->references) return tdict_fail_memory(err, r->contents->what, r->path, "%zu keys", count);
   while (tdict_json_next(&cursor, &key, &value)) {
     reference *next = &r->references[r->num_references++];
     tdict_status status = tdict_json_copy(r->contents, key, &next->tensor, NULL, err);
@@ -77,7 +73,7 @@ static tdict_status open_shards(reader *r, tdict_error *err) {
   const size_t count = r->num_references;
   tdict_status status = TDICT_OK;
   reference **sorted = tdict_array_sorted(r->references, count, sizeof *r->references, compare_shards);
-  if (!sorted) return fail_memory(r, count, err);
+  if (!sorted) return tdict_fail_memory(err, r->contents->what, r->path, "%zu keys", count);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     if (i == 0 || strcmp(sorted[i]->shard, sorted[i - 1]->shard) != 0) status = open_shard(r, sorted[i]->shard, err);
     sorted[i]->file = r->contents->num_files - 1;
@@ -93,7 +89,7 @@ static tdict_status choose_items(reader *r, tdict_error *err) {
   tdict_item *old = c->items;
   const tdict_item **sorted = tdict_array_sorted(old, count, sizeof *old, compare_items);
   tdict_status status = TDICT_OK;
-  if (!sorted) return fail_memory(r, count, err);
+  if (!sorted) return tdict_fail_memory(err, r->contents->what, r->path, "%zu keys", count);
   c->items = NULL;
   c->num_items = c->cap_items = 0;
   for (size_t i = 0; i < r->num_references && status == TDICT_OK; i++) {
