@@ -132,14 +132,11 @@ static tdict_status fill_padded(const tdict_ragged *r, tdict_tensor *padded, con
 
 tdict_status tdict_ragged_to_padded(const tdict_ragged *ragged, double value, tdict_memory *memory,
                                     tdict_tensor **padded, tdict_tensor **mask, tdict_error *err) {
-  unsigned char element[4 * TDICT_ELEMENT_BYTES];
+  unsigned char element[TDICT_ELEMENT_ROOM];
   int64_t shape[TDICT_MAX_NDIM + 1];
   tdict_tensor *made = NULL, *made_mask = NULL;
   if (!ragged || !padded) return tdict_fail_null(err, to_padded, ragged ? "padded" : "ragged");
   const tdict_tensor *values = ragged->values;
-  if (tdict_dtype_bytes(values->dtype) > sizeof element)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes are not supported", to_padded,
-                      tdict_dtype_bytes(values->dtype));
   shape[0] = ragged->num_rows;
   shape[1] = tdict_ragged_max_length(ragged);
   for (int i = 1; i < values->ndim; i++) shape[i + 1] = values->dims[i];

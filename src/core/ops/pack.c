@@ -97,7 +97,7 @@ static tdict_status check_tensors(const packer *p, const packed_leaf *leaf, tdic
 /* Checks the tensors at one path, and decides whether the tensors are joined or stacked. */
 static tdict_status check_parts(packer *p, const tdict_entry *entry, packed_leaf *leaf, tdict_error *err) {
   const tdict_tensor *t = entry->tensor;
-  unsigned char element[4 * TDICT_ELEMENT_BYTES];
+  unsigned char element[TDICT_ELEMENT_ROOM];
   leaf->is_stacked = t->ndim == 0 || is_stack_path(&p->o, p->o.num_stack_paths, entry->path);
   if (!tdict_is_on_host(t))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory", what,
@@ -105,9 +105,6 @@ static tdict_status check_parts(packer *p, const tdict_entry *entry, packed_leaf
   if (t->ndim + leaf->is_stacked > FIELD_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the result would have %d dimensions, wanted at most %d", what,
                       t->ndim + leaf->is_stacked, FIELD_NDIM);
-  if (tdict_dtype_bytes(t->dtype) > sizeof element)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes are not supported", what,
-                      tdict_dtype_bytes(t->dtype));
   tdict_status status = check_tensors(p, leaf, err);
   if (status == TDICT_OK) status = tdict_element_from_double(what, t->dtype, p->o.pad_value, element, err);
   if (status != TDICT_OK || leaf->is_stacked) return status;
@@ -171,7 +168,7 @@ static tdict_status complete_fields(packer *p, tdict_error *err) {
 
 /* Fills a tensor with the padding value, from index `from` of the first dimension on. */
 static tdict_status fill_tail(const packer *p, const tdict_tensor *made, int64_t from, tdict_error *err) {
-  unsigned char element[4 * TDICT_ELEMENT_BYTES];
+  unsigned char element[TDICT_ELEMENT_ROOM];
   tdict_made tail;
   tdict_temp temp;
   if (from == made->dims[0]) return TDICT_OK;

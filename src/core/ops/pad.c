@@ -78,7 +78,7 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
                                     tdict_error *err) {
   const padder *p = map->user;
   const char *what = p->rule->what;
-  unsigned char element[4 * TDICT_ELEMENT_BYTES];
+  unsigned char element[TDICT_ELEMENT_ROOM];
   /* The mask has the batch dimensions, and then all up to the last dimension in which tensors differ. The mask of a
    * sequence always has the sequence dimension. */
   int num_masked = p->rule->pads_sequence && p->ndim == 1 ? 2 : p->ndim;
@@ -103,9 +103,6 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   }
   if (p->is_mask) made->ndim = num_masked;
   /* Check that the dtype can hold the value. */
-  if (tdict_dtype_bytes(from->dtype) > sizeof element)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes are not supported", what,
-                      tdict_dtype_bytes(from->dtype));
   return tdict_element_from_double(what, from->dtype, p->rule->value, element, err);
 }
 
@@ -128,7 +125,7 @@ static tdict_status fill_padded(const tdict_map *map, size_t entry, const tdict_
                                 tdict_error *err) {
   const padder *p = map->user;
   const char *what = p->rule->what;
-  unsigned char element[4 * TDICT_ELEMENT_BYTES];
+  unsigned char element[TDICT_ELEMENT_ROOM];
   tdict_status status = tdict_element_from_double(what, from->dtype, p->rule->value, element, err);
   tdict_made row;
   tdict_temp temp;

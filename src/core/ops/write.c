@@ -72,19 +72,15 @@ tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_indices
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
 
-enum { MAX_ELEMENT_BYTES = 4 * TDICT_ELEMENT_BYTES };
-
 /* A fill, with the value as an element of the last tensor's dtype. */
 typedef struct filling {
   tdict_moves *moves;
   double value;
   tdict_dtype dtype; /* 0: no tensor yet */
-  unsigned char element[MAX_ELEMENT_BYTES];
+  unsigned char element[TDICT_ELEMENT_ROOM];
 } filling;
 
 static tdict_status convert_value(filling *f, tdict_dtype dtype, tdict_error *err) {
-  if (tdict_dtype_bytes(dtype) > sizeof f->element)
-    return tdict_fail(err, TDICT_ENOTSUP, "fill: elements of %zu bytes are not supported", tdict_dtype_bytes(dtype));
   tdict_status status = tdict_element_from_double("fill", dtype, f->value, f->element, err);
   f->dtype = status == TDICT_OK ? dtype : 0;
   return status;

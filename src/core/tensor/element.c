@@ -26,6 +26,9 @@ TDICT_FLOAT_ENV_BODY static tdict_status write_number(const char *what, tdict_dt
 
 tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
                                        tdict_error *err) {
+  if (tdict_dtype_bytes(dtype) > TDICT_ELEMENT_ROOM)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes are not supported", what,
+                      tdict_dtype_bytes(dtype));
   const tdict_float_env saved = tdict_float_env_enter();
   tdict_status status = write_number(what, dtype, value, element, err);
   tdict_float_env_leave(&saved);

@@ -4,11 +4,12 @@
 
 #include "core/tensor/tensor.h"
 
-enum { TDICT_ELEMENT_BYTES = 16 };
-/* Writes `value` as one element of `dtype`. `element` has at least tdict_dtype_bytes() bytes. Numbers are converted as
- * by tdict_convert_simple(). A bool element becomes 0 or 1. A complex element gets the imaginary part 0. For types with
- * several lanes, the value must be +0, else the function returns TDICT_ENOTSUP. Returns TDICT_EOVERFLOW if an integer
- * type cannot hold the value. The error message begins with `what`. */
+enum { TDICT_ELEMENT_BYTES = 16, TDICT_ELEMENT_ROOM = 64 };
+/* Writes `value` as one element of `dtype`. `element` has TDICT_ELEMENT_ROOM bytes. Numbers are converted as by
+ * tdict_convert_simple(). A bool element becomes 0 or 1. A complex element gets the imaginary part 0. For types with
+ * several lanes, the value must be +0, else the function returns TDICT_ENOTSUP. It also returns TDICT_ENOTSUP for
+ * elements that do not fit the room, and TDICT_EOVERFLOW if an integer type cannot hold the value. The error message
+ * begins with `what`. */
 tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
                                        tdict_error *err);
 /* Checks that the tensor can be filled. Returns TDICT_EREADONLY, TDICT_EWRONGDEVICE for device memory of no context,

@@ -17,7 +17,7 @@ static bool is_float(tdict_dtype dtype) { return dtype == TDICT_F16 || dtype == 
 /* Writes the fill value to each null row of a tensor in host memory. NaN becomes 0 in integers and bools. */
 static tdict_status fill_rows(const tdict_arrow_importer *m, tdict_tensor *t, const uint8_t *valid, int64_t count,
                               tdict_error *err) {
-  unsigned char element[TDICT_ELEMENT_BYTES];
+  unsigned char element[TDICT_ELEMENT_ROOM];
   const double value = isnan(m->options.fill_value) && !is_float(t->dtype) ? 0 : m->options.fill_value;
   tdict_status status = tdict_element_from_double(m->what, t->dtype, value, element, err);
   if (status != TDICT_OK || t->numel == 0) return status;
