@@ -278,25 +278,7 @@ tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, voi
   return run_apply(&j, NULL, out, err);
 }
 
-/* Returns true if there is no tensor and no object below the tree. Recurses only if memory for a deeper cursor is
- * exhausted. */
-static bool is_empty(const tdict_tree *tree) {
-  tdict_cursor cursor;
-  bool empty = true;
-  if (!tree) return true;
-  tdict_cursor_init(&cursor, tree, false);
-  for (tdict_leaf leaf; empty && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *child = tdict_leaf_tree(leaf);
-    if (!child)
-      empty = false;
-    else if (!tdict_cursor_enter(&cursor, child))
-      empty = is_empty(child);
-  }
-  tdict_cursor_reset(&cursor);
-  return empty;
-}
-
-/* Recurses for the same reason. */
+/* Recurses only if memory for a deeper cursor is exhausted. */
 int tdict_depth(const tdict_tree *tree) {
   tdict_cursor cursor;
   size_t deepest = 0;
@@ -305,7 +287,8 @@ int tdict_depth(const tdict_tree *tree) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *child = tdict_leaf_tree(leaf);
     size_t level = cursor.depth - 1; /* depth of a tensor or object; an empty child does not count */
-    if (child && (tdict_cursor_enter(&cursor, child) || is_empty(child))) continue;
+    if (child && (tdict_cursor_enter(&cursor, child) || tdict_num_leaves(child) + tdict_num_objects(child) == 0))
+      continue;
     if (child) level += 1 + (size_t)tdict_depth(child);
     if (level > deepest) deepest = level;
   }
