@@ -14,10 +14,9 @@
 #include <time.h>
 
 /* Include guards of the headers that this file replaces. */
-#define TDICT_BASE_ASSERT_H
-#define TDICT_BASE_CLOCK_H
-#define TDICT_BASE_THREAD_H
-#define TDICT_SCHED_SPIN_H
+#define TDICT_CORE_BASE_ASSERT_H
+#define TDICT_CORE_BASE_CLOCK_H
+#define TDICT_CORE_BASE_THREAD_H
 
 #define TDICT_ASSERT(condition) assert(condition)
 #define TDICT_UNCANCELLED ((void)0)
