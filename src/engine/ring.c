@@ -43,12 +43,8 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
                                tdict_error *err) {
   tdict_ring *ring = calloc(1, sizeof *ring);
   if (!ring) return tdict_fail_memory(err, "staging", NULL, "its record");
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_mutex_init(&ring->lock, NULL);
-  pthread_cond_init(&ring->slot_returned, &attributes);
-  pthread_condattr_destroy(&attributes);
+  tdict_cond_init_monotonic(&ring->slot_returned);
   ring->gpu = gpu;
   ring->pinner = tdict_gpu_pinner(gpu, pool);
   /* the memory may be pinned in pieces, because only the library queues copies from or to the ring */

@@ -36,6 +36,14 @@ void tdict_thread_set_name(const char *format, ...) {
 #endif
 }
 
+void tdict_cond_init_monotonic(pthread_cond_t *condition) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
 static void unlock(void *lock) { pthread_mutex_unlock(lock); }
 
 int tdict_cond_wait_cancellable(pthread_cond_t *condition, pthread_mutex_t *lock, const struct timespec *deadline) {

@@ -31,6 +31,8 @@ static inline void tdict_cancel_restore(const int *before) { pthread_setcancelst
 #define TDICT_UNCANCELLED \
   __attribute__((cleanup(tdict_cancel_restore), unused)) const int tdict_cancel_before_ = tdict_cancel_disable()
 
+/* Initializes a condition variable whose waits have deadlines of the monotonic clock. */
+void tdict_cond_init_monotonic(pthread_cond_t *condition);
 /* Like the functions of POSIX with similar names, but the calling thread is not cancelled meanwhile. */
 static inline int tdict_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock) {
   TDICT_UNCANCELLED;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/thread.h"
 #include "device/devices.h"
 #include "device/sim/entries.h"
 #include "tdict/sim.h"
@@ -174,7 +175,7 @@ static void fill_table(tdict_driver_ops *ops) {
 }
 
 /* Opens a device, whose engines start with its context. Returns false without address space. */
-static bool open_device(tdict_sim_driver *d, int32_t ordinal, const pthread_condattr_t *monotonic) {
+static bool open_device(tdict_sim_driver *d, int32_t ordinal) {
   tdict_sim_device *device = &d->devices[ordinal];
   if (!tdict_sim_space_open(&device->space, d->options.memory_bytes)) return false;
   device->driver = d;
@@ -183,7 +184,7 @@ static bool open_device(tdict_sim_driver *d, int32_t ordinal, const pthread_cond
   tdict_sim_stream_init(&device->per_thread, device, false);
   for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
     device->engines[k].device = device;
-    pthread_cond_init(&device->engines[k].wake, monotonic);
+    tdict_cond_init_monotonic(&device->engines[k].wake);
   }
   device->engines[TDICT_SIM_ENGINE_IN].bytes_per_second = d->options.h2d_bytes_per_second;
   device->engines[TDICT_SIM_ENGINE_OUT].bytes_per_second = d->options.d2h_bytes_per_second;
@@ -191,7 +192,6 @@ static bool open_device(tdict_sim_driver *d, int32_t ordinal, const pthread_cond
 }
 
 tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_driver **out, tdict_error *err) {
-  pthread_condattr_t monotonic;
   tdict_status status = tdict_driver_sim_check(options, err);
   if (status != TDICT_OK) return status;
   tdict_sim_driver *d = calloc(1, sizeof *d);
@@ -214,11 +214,8 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
   d->held = options->held;
   pthread_mutex_init(&d->lock, NULL);
   pthread_cond_init(&d->changed, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   /* Open the devices. If a device cannot be opened, close_driver() closes the devices that are open. */
-  while (d->num_devices < options->num_devices && open_device(d, d->num_devices, &monotonic)) d->num_devices++;
-  pthread_condattr_destroy(&monotonic);
+  while (d->num_devices < options->num_devices && open_device(d, d->num_devices)) d->num_devices++;
   if (d->num_devices < options->num_devices) {
     int failed = d->num_devices;
     close_driver(&d->base);

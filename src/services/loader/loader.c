@@ -7,6 +7,7 @@
 #include "core/base/device.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "core/base/thread.h"
 #include "core/tree/create_from.h"
 #include "engine/engine.h"
 #include "engine/options/conversions.h"
@@ -190,14 +191,10 @@ static void free_loader(tdict_loader *l) {
 /* Initializes the locks and condition variables. Timed waits use deadlines of the monotonic clock, so `batch_done` must
  * also use that clock. */
 static void init_sync(tdict_loader *l) {
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_mutex_init(&l->lock, NULL);
   pthread_cond_init(&l->can_begin, NULL);
-  pthread_cond_init(&l->batch_done, &monotonic);
+  tdict_cond_init_monotonic(&l->batch_done);
   pthread_cond_init(&l->can_fetch, NULL);
-  pthread_condattr_destroy(&monotonic);
 }
 
 static tdict_status set_up_loader(tdict_loader *l, tdict_error *err) {

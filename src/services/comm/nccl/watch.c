@@ -9,15 +9,11 @@
 #include "core/base/thread.h"
 
 void tdict_nccl_watch_init(tdict_nccl_watch *w, const tdict_nccl_api *api) {
-  pthread_condattr_t attributes;
   memset(w, 0, sizeof *w);
   w->api = api;
   w->deadline_ns = w->sleeps_until_ns = INT64_MAX;
   pthread_mutex_init(&w->lock, NULL);
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&w->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
+  tdict_cond_init_monotonic(&w->changed);
 }
 
 /* Aborts the parent. Call under the lock. The function unlocks while NCCL runs. */
