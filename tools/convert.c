@@ -1,5 +1,4 @@
 /* tdict convert: reads files and writes them in another format, or with other keys. Thread rule: one thread. */
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

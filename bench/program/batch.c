@@ -1,8 +1,6 @@
 /* Makes the tree of the option --batch, see batch.h. Owns no data. Thread rule: one thread. */
 #include "batch.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

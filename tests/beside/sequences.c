@@ -4,7 +4,6 @@
  *
  * Exits with 0 if all results are equal. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <tdict/combine.h>

@@ -2,7 +2,6 @@
 #include "context.h"
 
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "core/sched/pool.h"
 #include "device/sim/driver.h"

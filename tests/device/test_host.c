@@ -1,8 +1,6 @@
 /* Tests memory objects without a driver: plain host memory, and the memory of an absent device. */
 #include "device/host.h"
 
-#include <stdatomic.h>
-
 #include "core/base/error.h"
 #include "support/test.h"
 

@@ -1,5 +1,4 @@
 /* Tests tdict_stream_synchronize(). test_control.c tests how streams are created and destroyed. */
-#include "device/stream.h"
 
 #include "device/counted.h"
 #include "device/gpu_help.h"

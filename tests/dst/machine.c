@@ -2,7 +2,6 @@
 #include "dst/dst.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <sched.h>
 #include <spawn.h>
 #include <stdarg.h>

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define WEAK __attribute__((weak))
 WEAK void dst_scheduler_start(uint64_t seed);

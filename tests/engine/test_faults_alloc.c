@@ -1,7 +1,6 @@
 /* Tests transfers with failing host allocations: the first allocation fails, then the second and so on, until none
  * fails. One sweep makes allocations of the calling thread fail, another those of the only pool thread. Allocations by
  * the driver never fail here, because test_faults.c makes them fail. */
-#include "context.h"
 #include "core/sched/latch.h"
 #include "core/sched/pool.h"
 #include "engine/engine.h"

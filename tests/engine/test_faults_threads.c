@@ -2,7 +2,6 @@
  * and so on, until no call fails. Threads of the simulated device are counted, too. */
 #include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "context.h"
 #include "device/sim/driver.h"

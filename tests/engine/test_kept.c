@@ -1,5 +1,4 @@
 /* Tests the option keep: kept entries are shared, not copied. */
-#include "engine/engine.h"
 #include "trees.h"
 
 static const char *const kept_patterns[] = {"meta", "**.text", "list.*"};

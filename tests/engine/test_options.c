@@ -1,5 +1,4 @@
 /* Tests which values of transfer options are refused, and option structs of other versions of the header. */
-#include <time.h>
 
 #include "trees.h"
 #include "wrap.h"

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "core/ops/visit.h"
-#include "core/sched/cpus.h"
 
 static double cpu_now(clockid_t clock) {
   struct timespec t;

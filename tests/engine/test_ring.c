@@ -1,7 +1,6 @@
 /* Tests the staging ring: taking and returning slots, and that no slot is reused before its copy has ended. */
 #include <stdatomic.h>
 
-#include "core/base/clock.h"
 #include "device/fake_sysfs.h"
 #include "engine/engine.h"
 #include "engine/ring.h"

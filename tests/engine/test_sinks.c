@@ -1,5 +1,4 @@
 /* Tests transfers into sinks: storages that pass their bytes to a callback (tdict_storage_create_sink()). */
-#include "engine/engine.h"
 #include "support/unloaded.h"
 #include "trees.h"
 

@@ -1,5 +1,4 @@
 /* Tests transfers between two simulated devices, and trees with leaves on both devices and on the host. */
-#include "context.h"
 #include "core/memory/pinned_blocks.h"
 #include "core/sched/gate.h"
 #include "engine/transfer.h"

@@ -2,7 +2,6 @@
 #include "support/fail_alloc.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 static _Thread_local bool armed, sticky, hit;
 static _Thread_local int64_t left, seen;

@@ -1,6 +1,5 @@
 /* Operations on child trees: change them through their own handles, and put them below several parents. Later
  * operations compare the parents. See ops.h. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,4 @@
 /* Packs sequences of different lengths into one tree, and compares the result with the model. See ops.h. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/ops.h"
 

@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 
-#include "context.h"
 #include "device/devices.h"
 #include "support/test.h"
 

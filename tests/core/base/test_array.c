@@ -1,8 +1,6 @@
 /* Tests TDICT_RESERVE(), which grows an array. */
 #include "support/test.h"
 
-#include <stdlib.h>
-
 #include "core/base/array.h"
 
 CASE(array_keeps_its_items_when_it_grows) {

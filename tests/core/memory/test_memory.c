@@ -1,5 +1,4 @@
 /* Tests the public functions that describe a memory, for each kind of memory of a context. */
-#include <stdatomic.h>
 
 #include "core/memory/memory.h"
 #include "support/test.h"

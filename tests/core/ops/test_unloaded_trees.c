@@ -1,6 +1,5 @@
 /* Tests operations on trees whose leaves are not in memory. Operations that need no elements must succeed. All others
  * must fail with the path of the leaf. No operation may read the file. */
-#include "core/tree/text.h"
 #include "support/unloaded.h"
 
 /* A tree of six rows. In `twin`, the leaves "file.*" are unloaded tensors, whose elements are still in files. */

@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 
 #include "core/sched/gate.h"

@@ -2,8 +2,6 @@
  * Also tests the pointer that each thread can store. */
 #include "support/test.h"
 
-#include <pthread.h>
-
 #include "core/sched/gate.h"
 
 static tdict_pool *open_pool(int num_threads) { return td_made(pool, tdict_pool_create(num_threads, &made, err)); }

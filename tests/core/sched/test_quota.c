@@ -2,7 +2,6 @@
 #include "support/test.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/sched/cpus.h"
 

@@ -1,5 +1,4 @@
 /* Compares the kernel WINDOW with a naive model: random parts of windows, from images and from windows without gaps. */
-#include "core/base/float_env.h"
 #include "core/kernel/work.h"
 #include "core/tensor/cast.h"
 #include "device/gpu_help.h"

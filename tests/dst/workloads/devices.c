@@ -3,11 +3,10 @@
  * Each thread replicates or splits trees over up to four devices and joins the parts again, or moves a tree from one
  * device to another. A promise is the future of all parts. A thread waits for the promise, cancels it, lets a stream
  * wait for it, or releases it at once. The tree of each device is compared with its expected rows. */
-#include <stdatomic.h>
 
+#include "tdict/devices.h"
 #include "dst/workloads/model.h"
 #include "support/take.h"
-#include "tdict/devices.h"
 
 enum { NUM_PLAYERS = 3, NUM_ACTIONS = 4, ROWS = 8, MOST_DEVICES = 4, NARROW = 30, WIDE = 3000, ROUNDS = 13000 };
 static const uint32_t cancelled = 1u << TDICT_ECANCELLED;

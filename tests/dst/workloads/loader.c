@@ -5,7 +5,6 @@
  * of the loader and restores them. Another thread reads statistics and states at the same time. Some fetches fail.
  * Batches stay on the host, or arrive on the device, where work on a stream reads them. When the thread stops, the
  * loader is destroyed in whatever state it is. */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 

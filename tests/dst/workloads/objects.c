@@ -4,7 +4,6 @@
  * are nested. The hooks of a box use the functions of tdict/hook.h. A flat object has only the hooks flatten and
  * unflatten. A stone has no hooks and is never moved. Some crates cannot be moved. */
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "dst/workloads/model.h"

@@ -4,7 +4,6 @@
  * the rows that all ranks passed to the call. In some runs, a function of a rank's table fails, a rank exits between
  * two calls, or a rank is late. Each call then returns the right result or an error. A rank that gets an error aborts
  * its communicator, as a program would, so no rank waits forever. */
-#include <stdatomic.h>
 #include <unistd.h>
 
 #include "dst/workloads/model.h"

@@ -1,6 +1,5 @@
 /* Tests the option conversions. The plain C code of core/tensor/naive_convert.h computes the expected elements. */
 #include "engine/conversions.h"
-#include "engine/engine.h"
 #include "support/float_env.h"
 #include "support/things.h"
 #include "support/unloaded.h"

@@ -1,6 +1,5 @@
 /* Tests the launches and copies that a transfer with conversions queues. A kernel reads small pinned sources without a
  * copy, and slots contain elements of the narrow wire dtype. */
-#include "core/base/error.h"
 #include "device/gpu.h"
 #include "engine/conversions.h"
 #include "engine/engine.h"

@@ -1,7 +1,6 @@
 /* Tests block runs against sizes that the test computes from the entries of the schema. */
 #include "services/comm/block_runs.h"
 
-#include "core/base/error.h"
 #include "core/schema/create.h"
 #include "core/schema/schema.h"
 #include "services/comm/trees.h"

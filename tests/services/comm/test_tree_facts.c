@@ -2,7 +2,6 @@
 #include "core/tensor/tensor.h"
 #include "services/comm/call.h"
 #include "services/comm/every_op.h"
-#include "services/comm/message.h"
 
 enum { WORLD = 3 };
 static _Atomic(int) walks[THREAD_MOST_RANKS]; /* for each rank: how often all tensors of a tree were checked */

@@ -1,5 +1,4 @@
 /* The program that tests/services/debug/gdb.py stops in GDB. */
-#include <stdio.h>
 
 #include "tdict/nontensor.h"
 #include "tdict/sim.h"

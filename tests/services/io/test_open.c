@@ -2,8 +2,6 @@
 #include "support/descriptors.h"
 #include "without_memory.h"
 
-#include <errno.h>
-
 /* The tensors of golden/all.safetensors, which safetensors 0.8 wrote: name, dtype, offset after the header, shape. */
 typedef struct golden {
   const char *path;

@@ -1,8 +1,6 @@
 /* Compares the positions of random lists and masks with positions that plain loops find. */
 #include "core/ops/index/positions.h"
 
-#include <string.h>
-
 #include "core/tensor/naive.h"
 #include "support/test.h"
 

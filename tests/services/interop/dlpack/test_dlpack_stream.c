@@ -1,6 +1,5 @@
 /* Tests a consumer's stream: it waits for the work that fills the bytes, and finishes its own work before they are
  * freed or written. Kernels wait at a gate, so work that runs too early is always detected. */
-#include "engine/start.h"
 #include "streams.h"
 #include "support/threads.h"
 

@@ -1,5 +1,4 @@
 /* Tests dtypes and devices: conversions to and from DLPack's codes, and errors that name what is refused. */
-#include "services/interop/dlpack/values.h"
 
 #include "rig.h"
 
