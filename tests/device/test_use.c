@@ -140,11 +140,6 @@ static tdict_cu refuse_wait(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e
   (void)d, (void)s, (void)e;
   return TDICT_CU_UNKNOWN;
 }
-static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
-  (void)d, (void)s;
-  *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
-  return TDICT_CU_SUCCESS;
-}
 static tdict_cu event_fault(tdict_driver *d, tdict_cu_event e) {
   (void)d, (void)e;
   return TDICT_CU_ILLEGAL_ADDRESS;

@@ -159,11 +159,6 @@ SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
   for (int k = 0; k < 4; k++) tdict_future_release(futures[k]);
 }
 
-static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
-  (void)d, (void)s;
-  *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
-  return TDICT_CU_SUCCESS;
-}
 SIM_CASE(streams_are_checked_for_capture_first) {
   scoped_place w = place_open(2);
   shim h;

@@ -1,5 +1,6 @@
 /* Tests which values of transfer options are refused, and option structs of other versions of the header. */
 
+#include "support/shim.h"
 #include "trees.h"
 #include "wrap.h"
 
@@ -152,11 +153,6 @@ DEVICE_CASE(transfer_option_sizes) {
 }
 
 /* Reports that the stream is being captured, so that calls refuse it. */
-static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
-  (void)d, (void)s;
-  *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
-  return TDICT_CU_SUCCESS;
-}
 SIM_CASE(transfer_refuses_capturing_stream) {
   scoped_place w = open_wrapped(NULL);
   TD_STREAM(s, w.c, w.device);

@@ -27,11 +27,6 @@ static void refuse_stream(const place *w, const tdict_tensor *t, tdict_stream s,
   assert_int_equal(atomic_load(&t->storage->refs), refs);
 }
 
-static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
-  (void)d, (void)s;
-  *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
-  return TDICT_CU_SUCCESS;
-}
 static tdict_cu refuse_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
   (void)d, (void)e, (void)s;
   return TDICT_CU_ILLEGAL_ADDRESS;
