@@ -157,6 +157,14 @@ static void end_family(family *f) {
 }
 #define scoped_family TD_SCOPED(end_family, family)
 
+/* Waits until the child has ended, without a failed check. */
+static void expect_good_end(pid_t child) {
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  if (WIFSIGNALED(status)) fail_msg("the child was killed by signal %d", WTERMSIG(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 GPU_CASE(fork_is_refused) {
   for (int i = 0; i < 3; i++) {
     scoped_family f = begin_family();
@@ -164,10 +172,7 @@ GPU_CASE(fork_is_refused) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) live_as_child(&f);
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (WIFSIGNALED(status)) fail_msg("the child was killed by signal %d", WTERMSIG(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    expect_good_end(child);
   }
 }
 
@@ -203,10 +208,7 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
     pthread_mutex_unlock(&((tdict_transfer *)futures[i])->queued.lock);
     pthread_mutex_unlock(&futures[i]->error_lock);
   }
-  int status = 0;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  if (WIFSIGNALED(status)) fail_msg("the child was killed by signal %d", WTERMSIG(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
+  expect_good_end(child);
 }
 
 /* Locks or unlocks all locks that calls can take, as if other threads of the parent were inside calls. */
@@ -278,10 +280,7 @@ GPU_CASE(fork_holds_all_locks) {
   }
   lock_all(&f, false);
   assert_true(child >= 0);
-  int status = 0;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  if (WIFSIGNALED(status)) fail_msg("the child was killed by signal %d", WTERMSIG(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
+  expect_good_end(child);
 }
 
 typedef struct mover {
@@ -321,10 +320,7 @@ SIM_CASE(fork_while_pointers_are_requested) {
       CHILD(tdict_data(src, "a") != NULL);
       _exit(0);
     }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (WIFSIGNALED(status)) fail_msg("the child was killed by signal %d", WTERMSIG(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    expect_good_end(child);
   }
   atomic_store(&m.stops, true);
   pthread_join(thread, NULL);
