@@ -5,6 +5,7 @@
 
 #include "tdict/lazy_stack.h"
 #include "tdict/nontensor.h"
+#include "tdict/visit.h"
 
 #include "support/expressions.h"
 #include "support/model.h"
@@ -118,6 +119,11 @@ ops_choice ops_choose(ops *o, uint32_t ways);
 tdict_status ops_index_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
 tdict_status ops_shape_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
 tdict_status ops_join_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
+
+/* Returns whether no cell occurs twice in an array of the tree. */
+bool ops_all_distinct(const m_tree *t);
+/* Copies a leaf, for tdict_apply(). */
+tdict_status ops_copy_leaf(void *user, const tdict_leaves *leaves, tdict_tensor **out, tdict_error *err);
 
 /* Leaves that are not tensors, and a tensor that identifies their elements. ops_put_values() adds to a tree: "ids", an
  * int64 tensor whose elements all differ; "s", a column with the values of ops_value() for these numbers; "w", the text

@@ -503,17 +503,12 @@ static void op_filter(ops *o) {
   ops_keep(o, td, made);
 }
 
-static tdict_status clone_first(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
-  (void)user;
-  return tdict_tensor_clone(at->tensors[0], NULL, out, err);
-}
-
 static void op_apply(ops *o) {
   int s = ops_slot(o);
   const m_tree *t = o->model[s];
   const tdict_tree *trees[2] = {o->td[s], o->td[s]};
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_apply(NULL, trees, 2, clone_first, NULL, NULL, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_apply(NULL, trees, 2, ops_copy_leaf, NULL, NULL, &td, o->err));
   if (!ops_judge(o, status, TDICT_OK)) return;
   m_tree *made = m_tree_each(t, 0, 0, NULL, copy_array, NULL);
   m_open(made);

@@ -231,7 +231,7 @@ tdict_status ops_shape_of(const tdict_tree *td, const choice *c, tdict_tree **ou
   return status == TDICT_OK && !*out ? TDICT_ENOTFOUND : status; /* the call returned no pieces */
 }
 
-static tdict_status copy_leaf(void *user, const tdict_leaves *leaves, tdict_tensor **out, tdict_error *err) {
+tdict_status ops_copy_leaf(void *user, const tdict_leaves *leaves, tdict_tensor **out, tdict_error *err) {
   (void)user;
   return tdict_tensor_clone(leaves->tensors[0], NULL, out, err);
 }
@@ -251,7 +251,7 @@ tdict_status ops_join_of(const tdict_tree *td, const choice *c, tdict_tree **out
   case 4:
     return tdict_clone_deep(td, NULL, out, err);
   default:
-    return tdict_apply(NULL, items, 2, copy_leaf, NULL, NULL, out, err);
+    return tdict_apply(NULL, items, 2, ops_copy_leaf, NULL, NULL, out, err);
   }
 }
 

@@ -183,20 +183,6 @@ static void op_index_get(ops *o) {
   end_choice(&c);
 }
 
-/* Returns whether no cell occurs twice. */
-static bool distinct(const m_array *a) {
-  for (int64_t i = 0; i < a->n; i++)
-    for (int64_t j = i + 1; j < a->n; j++)
-      if (a->cells[i] == a->cells[j]) return false;
-  return true;
-}
-
-static bool all_distinct(const m_tree *t) {
-  for (int i = 0; i < t->count; i++)
-    if (t->entries[i].array ? !distinct(t->entries[i].array) : !all_distinct(t->entries[i].tree)) return false;
-  return true;
-}
-
 /* Returns a tree like `t` with new values, without its first `lead` batch dimensions and without some keys. */
 static m_tree *values_like(ops *o, const m_tree *t, int lead) {
   m_tree *made = m_tree_make(0, NULL);
@@ -257,7 +243,7 @@ static void op_index_set(ops *o) {
   if (good) {
     c.map.copies = false;
     m_tree *part = mapped(o->model[s], &c.map);
-    if (all_distinct(part)) {
+    if (ops_all_distinct(part)) {
       m_tree *value = values_like(o, part, part->nb && ops_pick(o, 3) == 0 ? 1 : 0);
       scoped_tree td = ops_tree(value);
       tdict_status status = OPS_CALL(o, tdict_index_set(NULL, o->td[s], &c.index, td, NULL, o->err));

@@ -112,9 +112,9 @@ static m_tree *like(ops *o, const m_tree *t, bool part) {
   return made;
 }
 
-static bool writable(const m_tree *t) {
+bool ops_all_distinct(const m_tree *t) {
   for (int i = 0; i < t->count; i++)
-    if (t->entries[i].array ? !distinct(t->entries[i].array) : !writable(t->entries[i].tree)) return false;
+    if (t->entries[i].array ? !distinct(t->entries[i].array) : !ops_all_distinct(t->entries[i].tree)) return false;
   return true;
 }
 
@@ -131,7 +131,7 @@ static void op_copy(ops *o) {
   int s = ops_slot(o);
   uint32_t way = ops_pick(o, 4);
   m_tree *t = o->model[s];
-  if (!writable(t)) return;
+  if (!ops_all_distinct(t)) return;
   m_tree *value = like(o, t, way == 1);
   tdict_status wanted = TDICT_OK;
   if (way == 3) {
@@ -380,7 +380,7 @@ static void op_pad(ops *o) {
 static void op_rows(ops *o) {
   int s = ops_slot(o);
   m_tree *t = o->model[s];
-  if (t->nb == 0 || t->bs[0] == 0 || !writable(t) || t->count == 0 || !m_fits(t)) return;
+  if (t->nb == 0 || t->bs[0] == 0 || !ops_all_distinct(t) || t->count == 0 || !m_fits(t)) return;
   int64_t rows = 1 + ops_pick(o, (uint32_t)t->bs[0]), first = ops_pick(o, (uint32_t)(t->bs[0] - rows) + 2);
   bool good = first + rows <= t->bs[0];
   m_tree *value = m_tree_each(t, 1, 1, &rows, ops_first_rows, &rows);
