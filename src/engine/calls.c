@@ -152,8 +152,9 @@ static bool are_leaves_pinned(const tdict_tree *td) {
 
 bool tdict_is_pinned(const tdict_tree *tree) { return tree && are_leaves_pinned(tree); }
 
-tdict_status tdict_move_tensor(tdict_context *c, tdict_tensor *tensor, tdict_device device,
-                               const tdict_transfer_options *options, tdict_tensor **out, tdict_error *err) {
+/* Moves a tensor as the only leaf of a tree. */
+static tdict_status move_tensor(tdict_context *c, tdict_tensor *tensor, tdict_device device,
+                                const tdict_transfer_options *options, tdict_tensor **out, tdict_error *err) {
   tdict_tree *wrapper = NULL, *moved = NULL;
   tdict_status status = tdict_create(0, NULL, &wrapper, err);
   if (status != TDICT_OK) return status;
@@ -182,7 +183,7 @@ tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *
   tdict_place_reset(&place);
   if (status != TDICT_OK) return status;
   if (!moves) return tdict_set(tree, path, tensor, err);
-  status = tdict_move_tensor(context, tensor, device, NULL, &moved, err);
+  status = move_tensor(context, tensor, device, NULL, &moved, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = tdict_set(tree, path, moved, err);
   tdict_tensor_release(moved);
@@ -211,5 +212,5 @@ tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict
   tdict_transfer_options options = tdict_transfer_options_default();
   /* The hook may run on the last free pool thread, so the hook must not wait for another pool thread. */
   options.num_threads = 0;
-  return tdict_move_tensor(hook->context, tensor, hook->device, &options, out, err);
+  return move_tensor(hook->context, tensor, hook->device, &options, out, err);
 }

@@ -54,9 +54,5 @@ tdict_status tdict_start_call(tdict_context *context, tdict_start *start, const 
 /* Waits for a transfer that was just started, and drops the future. On success, writes the statistics, and writes a new
  * reference to the result to *out. `stats` and `out` may be NULL. */
 tdict_status tdict_start_wait(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out, tdict_error *err);
-/* Writes a tensor with the elements of `tensor` on `device` to *out, by moving a tree with this one leaf. Returns the
- * errors of tdict_to_device(). */
-tdict_status tdict_move_tensor(tdict_context *context, tdict_tensor *tensor, tdict_device device,
-                               const tdict_transfer_options *options, tdict_tensor **out, tdict_error *err);
 
 #endif

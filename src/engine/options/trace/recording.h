@@ -57,9 +57,6 @@ typedef struct tdict_recording {
   tdict_slice slices[];
 } tdict_recording;
 
-tdict_recording *tdict_recording_retain(tdict_recording *recording);
-void tdict_recording_release(tdict_recording *recording); /* NULL is allowed */
-
 typedef tdict_status (*tdict_trace_sink)(void *user, const char *text, size_t bytes);
 /* Writes the recording as JSON, in pieces. If `write` fails, returns the status of `write`, or TDICT_EHOOK if `write`
  * returns a number that is not a tdict_status. Returns TDICT_ENOMEM if host memory is exhausted. */

@@ -18,7 +18,7 @@
 
 enum { MIN_EVENTS = 16, MAX_EVENTS = 1 << 24 };
 
-tdict_recording *tdict_recording_retain(tdict_recording *r) {
+static tdict_recording *retain_recording(tdict_recording *r) {
   atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
   return r;
 }
@@ -46,7 +46,7 @@ static void destroy_events(tdict_recording *r, int index) {
   tdict_gpu_release(gpu);
 }
 
-void tdict_recording_release(tdict_recording *r) {
+static void release_recording(tdict_recording *r) {
   if (!r || atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1) return;
   for (int i = 0; i < r->num_gpus; i++) destroy_events(r, i);
   pthread_mutex_destroy(&r->lock);
@@ -72,7 +72,7 @@ void tdict_tracer_init(tdict_tracer *tracer, const tdict_forkmark *mark, const t
 }
 
 void tdict_tracer_reset(tdict_tracer *tracer) {
-  tdict_recording_release(tracer->recording);
+  release_recording(tracer->recording);
   pthread_mutex_destroy(&tracer->lock);
 }
 
@@ -80,7 +80,7 @@ void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer) {
   pthread_mutex_lock(&tracer->lock);
   tdict_recording *r = tracer->recording;
   if (r && atomic_load_explicit(&r->on, memory_order_relaxed)) {
-    traced->recording = tdict_recording_retain(r);
+    traced->recording = retain_recording(r);
     traced->number = 1 + atomic_fetch_add_explicit(&r->num_transfers, 1, memory_order_relaxed);
   }
   pthread_mutex_unlock(&tracer->lock);
@@ -89,7 +89,7 @@ void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer) {
 void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes) {
   if (!traced->recording) return;
   tdict_trace_add(traced, TDICT_RANGE_TRANSFER, begin_ns, bytes);
-  tdict_recording_release(traced->recording);
+  release_recording(traced->recording);
   traced->recording = NULL;
 }
 
@@ -154,11 +154,11 @@ void tdict_trace_note(tdict_tracer *tracer, tdict_range range, int64_t begin_ns,
   if (!atomic_load_explicit(&tracer->on, memory_order_relaxed)) return;
   pthread_mutex_lock(&tracer->lock);
   tdict_recording *r = tracer->recording;
-  if (r) tdict_recording_retain(r);
+  if (r) retain_recording(r);
   pthread_mutex_unlock(&tracer->lock);
   if (!r) return;
   tdict_trace_add(&(tdict_traced){.recording = r}, range, begin_ns, value);
-  tdict_recording_release(r);
+  release_recording(r);
 }
 
 static bool create_timing_event(tdict_gpu *gpu, tdict_cu_event *out) {
@@ -247,7 +247,7 @@ tdict_status tdict_trace_start(tdict_context *context, const tdict_trace_options
     atomic_store_explicit(&tracer->on, true, memory_order_relaxed);
   }
   pthread_mutex_unlock(&tracer->lock);
-  tdict_recording_release(old);
+  release_recording(old);
   return busy ? tdict_fail(err, TDICT_EINVAL, "trace_start: a recording is on: stop it first") : TDICT_OK;
 }
 
@@ -265,7 +265,7 @@ static tdict_status find_recording(tdict_context *c, const char *what, tdict_rec
   if (status != TDICT_OK) return status;
   tdict_tracer *tracer = tdict_context_tracer(c);
   pthread_mutex_lock(&tracer->lock);
-  tdict_recording *r = tracer->recording ? tdict_recording_retain(tracer->recording) : NULL;
+  tdict_recording *r = tracer->recording ? retain_recording(tracer->recording) : NULL;
   pthread_mutex_unlock(&tracer->lock);
   if (!r) return tdict_fail(err, TDICT_EINVAL, "%s: nothing was recorded: call tdict_trace_start() first", what);
   *out = r;
@@ -280,7 +280,7 @@ tdict_status tdict_trace_write_to(tdict_context *context,
   tdict_status status = find_recording(context, "trace_write_to", &r, err);
   if (status != TDICT_OK) return status;
   status = tdict_recording_write(r, write, user, err);
-  tdict_recording_release(r);
+  release_recording(r);
   return status;
 }
 
@@ -300,7 +300,7 @@ tdict_status tdict_trace_write(tdict_context *context, const char *path, tdict_e
   if (status == TDICT_OK) status = tdict_recording_write(r, write_file, file, err);
   /* Keep errno: releasing the recording may change errno. */
   int code = errno;
-  tdict_recording_release(r);
+  release_recording(r);
   if (!file) return status;
   if (status != TDICT_OK && status != TDICT_EIO) {
     fclose(file);
