@@ -43,7 +43,7 @@ static bool is_torch_file(const tdict_contents *c) {
 static tdict_status read_zip(tdict_contents *c, const tdict_open_options *o, bool *has_paths, tdict_error *err) {
   tdict_zip zip;
   if (is_torch_file(c)) return fail_other(c, "a zip file of torch.save, which has a pickle", "pickles", err);
-  tdict_status status = tdict_zip_read(c, 0, &zip, err);
+  tdict_status status = tdict_zip_read(c, &zip, err);
   /* A damaged header should be reported as a wrong checksum, so the check comes first. */
   if (status == TDICT_OK && o->check_crc) status = tdict_zip_check(c, &zip, err);
   if (status != TDICT_OK) return status;
@@ -68,7 +68,7 @@ static tdict_status read_start(tdict_contents *c, const char **structure, bool *
   tdict_status status = TDICT_EFORMAT;
   *decides = false;
   /* Use the name that NumPy gives to the first array without a name. */
-  if (tdict_npy_is_npy(c, 0))
+  if (tdict_npy_is_npy(c))
     status = tdict_npy_read(c, (tdict_span){0, 0, c->files[0].bytes}, "arr_0", err);
   else if (!read_at(c, TDICT_SAFETENSORS_PREFIX, &brace, 1) || brace != '{')
     return TDICT_OK;
@@ -99,11 +99,11 @@ static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, de
   if (status != TDICT_OK) return status;
   /* A header at the start comes first: elements at the end can look like the end of a consolidated file. */
   status = read_start(c, &out->structure, &decides, &why);
-  if (!decides && tdict_consolidated_is(c, 0)) {
+  if (!decides && tdict_consolidated_is(c)) {
     out->has_paths = true;
-    return tdict_consolidated_read(c, 0, o, err);
+    return tdict_consolidated_read(c, o, err);
   }
-  if (!decides && tdict_zip_is_zip(c, 0)) return read_zip(c, o, &out->has_paths, err);
+  if (!decides && tdict_zip_is_zip(c)) return read_zip(c, o, &out->has_paths, err);
   if (!decides && ends_with(out->path, ".json")) {
     status = tdict_safetensors_refuse_other(c, 0, err);
     if (status != TDICT_OK) return status;

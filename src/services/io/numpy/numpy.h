@@ -6,8 +6,8 @@
 #include "services/io/request.h"
 #include "services/io/zip/zip.h"
 
-/* Returns true if file number `file` begins as a .npy file. Returns false if the file cannot be read. */
-bool tdict_npy_is_npy(const tdict_contents *contents, size_t file);
+/* Returns true if file 0 begins as a .npy file. Returns false if the file cannot be read. */
+bool tdict_npy_is_npy(const tdict_contents *contents);
 /* Reads the header of an array that fills `span`, and adds an item. The name of the item is `name`, which must live as
  * long as the contents. Returns TDICT_EFORMAT if the header breaks a rule or the span has another size than the array.
  * Returns TDICT_ENOTSUP for another version of the format, and for a type that needs pickle or that tdict does not

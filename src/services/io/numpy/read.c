@@ -146,9 +146,9 @@ static tdict_status read_literal(parser *p, tdict_error *err) {
   return p->at == p->end ? TDICT_OK : fail_here(p, err, "spaces to the end of the header");
 }
 
-bool tdict_npy_is_npy(const tdict_contents *contents, size_t file) {
+bool tdict_npy_is_npy(const tdict_contents *contents) {
   char found[MAGIC_BYTES];
-  return tdict_contents_read(contents, (tdict_span){file, 0, MAGIC_BYTES}, found, NULL) == TDICT_OK &&
+  return tdict_contents_read(contents, (tdict_span){0, 0, MAGIC_BYTES}, found, NULL) == TDICT_OK &&
          memcmp(found, magic, MAGIC_BYTES) == 0;
 }
 

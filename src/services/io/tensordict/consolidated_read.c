@@ -15,33 +15,33 @@
 enum { LENGTH_BYTES = 8, LEAF_MEMBERS = 5, MOST_PAD = 7 };
 static const char values_mark[] = "<NJT_VALUES>", offsets_mark[] = "<NJT_OFFSETS>", lengths_mark[] = "<NJT_LENGTHS>";
 
+/* The file is file 0 of the contents. */
 typedef struct node_reader {
   tdict_reader base;
-  size_t file;
   uint64_t payload; /* bytes of the elements */
 } node_reader;
 
 static tdict_status read_node(node_reader *r, tdict_json node, tdict_error *err);
 
 /* Reads the position and the length of the JSON. Returns false if the file does not end as a consolidated file. */
-static bool find_json(const tdict_contents *c, size_t file, tdict_span *out) {
+static bool find_json(const tdict_contents *c, tdict_span *out) {
   static const char start[] = "{\"cls\"";
-  const uint64_t bytes = c->files[file].bytes;
+  const uint64_t bytes = c->files[0].bytes;
   unsigned char length[LENGTH_BYTES], first[sizeof start - 1];
   uint64_t count = 0;
   if (bytes < LENGTH_BYTES + sizeof first) return false;
-  if (tdict_contents_read(c, (tdict_span){file, bytes - LENGTH_BYTES, LENGTH_BYTES}, length, NULL) != TDICT_OK)
+  if (tdict_contents_read(c, (tdict_span){0, bytes - LENGTH_BYTES, LENGTH_BYTES}, length, NULL) != TDICT_OK)
     return false;
   for (int i = LENGTH_BYTES - 1; i >= 0; i--) count = count << 8 | length[i];
   if (count < sizeof first || count > bytes - LENGTH_BYTES) return false;
-  *out = (tdict_span){file, bytes - LENGTH_BYTES - count, count};
-  return tdict_contents_read(c, (tdict_span){file, out->offset, sizeof first}, first, NULL) == TDICT_OK &&
+  *out = (tdict_span){0, bytes - LENGTH_BYTES - count, count};
+  return tdict_contents_read(c, (tdict_span){0, out->offset, sizeof first}, first, NULL) == TDICT_OK &&
          memcmp(first, start, sizeof first) == 0;
 }
 
-bool tdict_consolidated_is(const tdict_contents *contents, size_t file) {
+bool tdict_consolidated_is(const tdict_contents *contents) {
   tdict_span json;
-  return find_json(contents, file, &json);
+  return find_json(contents, &json);
 }
 
 static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
@@ -59,7 +59,7 @@ static tdict_status read_number(const node_reader *r, tdict_json leaf, size_t i,
 
 /* Reads a leaf: [dtype, shape, start, stop, pad]. In a leaf of offsets, the index of the ragged dimension follows. */
 static tdict_status read_leaf(node_reader *r, tdict_json leaf, tdict_item_kind kind, tdict_error *err) {
-  tdict_item item = {.kind = kind, .span = {.file = r->file}};
+  tdict_item item = {.kind = kind};
   tdict_sizes shape;
   uint64_t stop = 0, pad = 0;
   const size_t members = tdict_json_count(leaf);
@@ -253,13 +253,12 @@ static tdict_status check_overlap(const node_reader *r, tdict_error *err) {
   return status;
 }
 
-tdict_status tdict_consolidated_read(tdict_contents *contents, size_t file, const tdict_open_options *options,
-                                     tdict_error *err) {
-  const char *path = contents->files[file].path;
-  node_reader r = {.file = file};
+tdict_status tdict_consolidated_read(tdict_contents *contents, const tdict_open_options *options, tdict_error *err) {
+  const char *path = contents->files[0].path;
+  node_reader r = {0};
   tdict_span span = {0};
   tdict_json_document document = {0};
-  if (!find_json(contents, file, &span))
+  if (!find_json(contents, &span))
     return tdict_fail_at(err, TDICT_EIO, path, "%s: the file was changed during the call", contents->what);
   if (span.bytes > TDICT_TD_MAX_JSON)
     return tdict_fail_at(err, TDICT_ENOTSUP, path,

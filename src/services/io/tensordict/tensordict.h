@@ -42,9 +42,8 @@ bool tdict_archive_is(const tdict_zip *zip);
 /* Adds an item for each leaf. Returns TDICT_ENOTSUP for compressed entries, and errors of tdict_td_read_files(). */
 tdict_status tdict_archive_read(tdict_contents *contents, const tdict_zip *zip, const tdict_open_options *options,
                                 tdict_error *err);
-bool tdict_consolidated_is(const tdict_contents *contents, size_t file);
-tdict_status tdict_consolidated_read(tdict_contents *contents, size_t file, const tdict_open_options *options,
-                                     tdict_error *err);
+bool tdict_consolidated_is(const tdict_contents *contents);
+tdict_status tdict_consolidated_read(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
 
 /* The writers of the formats. */
 tdict_status tdict_memmap_save(const tdict_save_request *request, tdict_error *err);

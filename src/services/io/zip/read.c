@@ -21,10 +21,9 @@ static const uint32_t end_mark = 0x06054b50, locator_mark = 0x07064b50, end64_ma
                       central_mark = 0x02014b50, local_mark = 0x04034b50;
 static const uint64_t most_directory = 1 << 28; /* maximum size of the central directory, which is read into memory */
 
-/* A file that is read. */
+/* The file that is read: file 0 of the contents. */
 typedef struct reader {
   tdict_contents *contents;
-  size_t file;
   const char *path;
   uint64_t bytes;
 } reader;
@@ -56,13 +55,13 @@ static tdict_status fail_entry(const reader *r, const char *name, tdict_status s
 }
 
 static tdict_status read_at(const reader *r, uint64_t offset, void *to, size_t bytes, tdict_error *err) {
-  return tdict_contents_read(r->contents, (tdict_span){r->file, offset, bytes}, to, err);
+  return tdict_contents_read(r->contents, (tdict_span){0, offset, bytes}, to, err);
 }
 
-bool tdict_zip_is_zip(const tdict_contents *contents, size_t file) {
+bool tdict_zip_is_zip(const tdict_contents *contents) {
   unsigned char mark[8];
-  if (contents->files[file].bytes < END_BYTES) return false;
-  if (tdict_contents_read(contents, (tdict_span){file, 0, sizeof mark}, mark, NULL) != TDICT_OK) return false;
+  if (contents->files[0].bytes < END_BYTES) return false;
+  if (tdict_contents_read(contents, (tdict_span){0, 0, sizeof mark}, mark, NULL) != TDICT_OK) return false;
   if (number(mark, 4) == end_mark) return true; /* an archive without entries */
   /* A safetensors file with a header of 67,324,752 bytes begins with the same mark, and then has four zeros. */
   return number(mark, 4) == local_mark && number(mark + 4, 4) != 0;
@@ -210,7 +209,7 @@ static tdict_status read_entry(const reader *r, uint64_t limit, bytes_left *rest
   if (flags & 1) return fail_entry(r, entry->name, TDICT_ENOTSUP, err, "the entry is encrypted");
   if (entry->method == TDICT_ZIP_STORED && packed != bytes)
     return fail_entry(r, entry->name, TDICT_EFORMAT, err, "its two sizes differ, but the entry is not compressed");
-  entry->span = (tdict_span){r->file, 0, packed};
+  entry->span = (tdict_span){0, 0, packed};
   *rest = (bytes_left){from + used, left - used};
   return read_local(r, at, limit, entry, err);
 }
@@ -261,8 +260,8 @@ static tdict_status read_entries(const reader *r, const directory *d, const unsi
   return status == TDICT_OK ? check_entries(r, out, err) : status;
 }
 
-tdict_status tdict_zip_read(tdict_contents *contents, size_t file, tdict_zip *out, tdict_error *err) {
-  const reader r = {contents, file, contents->files[file].path, contents->files[file].bytes};
+tdict_status tdict_zip_read(tdict_contents *contents, tdict_zip *out, tdict_error *err) {
+  const reader r = {contents, contents->files[0].path, contents->files[0].bytes};
   directory d;
   tdict_status status = find_directory(&r, &d, err);
   if (status != TDICT_OK) return status;

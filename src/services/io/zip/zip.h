@@ -33,13 +33,13 @@ typedef struct tdict_zip {
   size_t count;
 } tdict_zip;
 
-/* Returns true if file number `file` begins as a zip file. Returns false if the file cannot be read. */
-bool tdict_zip_is_zip(const tdict_contents *contents, size_t file);
-/* Reads the central directory of file number `file`, and the header of each entry. Returns TDICT_EFORMAT for wrong
+/* Returns true if file 0 begins as a zip file. Returns false if the file cannot be read. */
+bool tdict_zip_is_zip(const tdict_contents *contents);
+/* Reads the central directory of file 0, and the header of each entry. Returns TDICT_EFORMAT for wrong
  * positions or sizes, entries that overlap, two equal names, and names that are not UTF-8. Also returns TDICT_EFORMAT
  * if the directory and the header of an entry have different names or methods. Returns TDICT_ENOTSUP for archives of
  * several disks and for encrypted entries. Returns TDICT_EIO and TDICT_ENOMEM. */
-tdict_status tdict_zip_read(tdict_contents *contents, size_t file, tdict_zip *out, tdict_error *err);
+tdict_status tdict_zip_read(tdict_contents *contents, tdict_zip *out, tdict_error *err);
 /* Returns the entry with a name, or NULL. */
 const tdict_zip_entry *tdict_zip_find(const tdict_zip *zip, const char *name);
 /* Returns TDICT_ENOTSUP with the name of the method if an entry is compressed. */
