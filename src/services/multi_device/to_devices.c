@@ -97,7 +97,6 @@ static tdict_status split(tdict_spreading *s, const tdict_spread *spread, tdict_
 
 /* Copies the devices of the request, replaces TDICT_DEVICE_AUTO, and checks that the devices differ. */
 static tdict_status read_devices(tdict_spreading *s, const tdict_spread *spread, tdict_error *err) {
-  char name[32];
   if (!spread->devices) return tdict_fail(err, TDICT_EINVAL, "%s: devices is NULL", s->what);
   if (spread->num_devices < 1 || spread->num_devices > TDICT_MAX_DEVICES)
     return tdict_fail(err, TDICT_EINVAL, "%s: num_devices is %zu, wanted 1 to %d", s->what, spread->num_devices,
@@ -111,7 +110,7 @@ static tdict_status read_devices(tdict_spreading *s, const tdict_spread *spread,
     for (size_t j = 0; j < i; j++)
       if (tdict_device_equal(s->devices[i], s->devices[j]))
         return tdict_fail(err, TDICT_EINVAL, "%s: devices %zu and %zu are both %s, wanted different devices", s->what,
-                          j, i, tdict_device_format(s->devices[i], name, sizeof name));
+                          j, i, TDICT_DEVICE_TEXT(s->devices[i]));
   }
   return TDICT_OK;
 }

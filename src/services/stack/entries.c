@@ -69,12 +69,10 @@ static tdict_status check_stackable(const char *what, const tdict_tensor *first,
                       tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
   if (t->dtype != first->dtype)
     return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has dtype %s in item %zu, but %s in item 0", what,
-                      tdict_dtype_format(t->dtype, found, sizeof found), i,
-                      tdict_dtype_format(first->dtype, wanted, sizeof wanted));
+                      TDICT_DTYPE_TEXT(t->dtype), i, TDICT_DTYPE_TEXT(first->dtype));
   if (!tdict_device_equal(t->storage->device, first->storage->device))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in item %zu, but on %s in item 0", what,
-                      tdict_device_format(t->storage->device, found, sizeof found), i,
-                      tdict_device_format(first->storage->device, wanted, sizeof wanted));
+                      TDICT_DEVICE_TEXT(t->storage->device), i, TDICT_DEVICE_TEXT(first->storage->device));
   return TDICT_OK;
 }
 
