@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#undef tdict_fail /* error.h defines macros with the names of both functions for clang-tidy */
+#undef tdict_fail /* error.h defines macros with the names of these functions for clang-tidy */
 #undef tdict_fail_native
+#undef tdict_fail_null
+#undef tdict_fail_memory
 
 const char *tdict_status_name(tdict_status status) {
   switch (status) {

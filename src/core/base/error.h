@@ -53,6 +53,8 @@ static inline void tdict_error_clear(tdict_error *err) {
 #ifdef __clang_analyzer__
 #define tdict_fail(err, status, ...) (tdict_fail((err), (status), __VA_ARGS__), (status))
 #define tdict_fail_native(err, status, ...) (tdict_fail_native((err), (status), __VA_ARGS__), (status))
+#define tdict_fail_null(err, what, name) (tdict_fail_null((err), (what), (name)), TDICT_EINVAL)
+#define tdict_fail_memory(err, what, ...) (tdict_fail_memory((err), (what), __VA_ARGS__), TDICT_ENOMEM)
 #endif
 
 #endif
