@@ -387,8 +387,7 @@ tdict_status tdict_kernel_repeat(tdict_kernel_work *work, void *dst, const void 
   if (work->num_entries == 0) return TDICT_OK;
   const addresses at = addresses_of(dst, src);
   const uint64_t *last = work->entries + TDICT_WORDS_PER_ENTRY * (work->num_entries - 1);
-  const uint64_t bits = last[TDICT_ENTRY_DST] | last[TDICT_ENTRY_SRC];
-  if (((at.dst | at.src) ^ bits) % MAX_WIDTH != 0) return TDICT_OK;
+  if (((at.dst ^ last[TDICT_ENTRY_DST]) | (at.src ^ last[TDICT_ENTRY_SRC])) % MAX_WIDTH != 0) return TDICT_OK;
   tdict_status status = add_entry(work, last[TDICT_ENTRY_LAYOUT], at, work->num_blocks - last[TDICT_ENTRY_BLOCK], err);
   *done = status == TDICT_OK;
   return status;

@@ -1,7 +1,7 @@
 /* The bodies of the kernels. kernels.cu compiles the bodies for GPUs, and host.c compiles them for the host. A unit is
- * some bytes (COPY, FILL, UNPACK), an element (CONVERT) or a position (CHECK). A thread handles its units in batches.
- * The loads of different units in a batch do not depend on each other, so their latencies overlap. Pure functions;
- * thread-safe. */
+ * some bytes (COPY, FILL, UNPACK), one or four elements (CONVERT) or a position (CHECK). A thread handles its units in
+ * batches, except single elements. The loads of different units in a batch do not depend on each other, so their
+ * latencies overlap. Pure functions; thread-safe. */
 #ifndef TDICT_DEVICE_KERNELS_BODY_H
 #define TDICT_DEVICE_KERNELS_BODY_H
 

@@ -369,6 +369,29 @@ GPU_CASE(kernel_repeats_conversions) {
   run_check_and_close(&a, &work);
 }
 
+/* The addresses of a repeated conversion have the alignment of the last one on each side, not only together. */
+CASE(kernel_repeats_no_conversion_of_other_sides) {
+  static const struct {
+    uint64_t dst, src;
+    bool is_repeated;
+  } rows[] = {{0x1000, 0x2008, false}, {0x1008, 0x2008, false}, {0x1000, 0x2000, false}, {0x1018, 0x2010, true}};
+  const int64_t shape[] = {64}, to[] = {2}, from[] = {4};
+  const tdict_cast cast = {.to = TDICT_F16, .from = TDICT_F32};
+  tdict_kernel_work work;
+  tdict_kernel_move move = {.ndim = 1, .shape = shape, .dst_strides = to, .src_strides = from};
+  move.dst = (void *)0x1008;
+  move.src = (const void *)0x2000;
+  tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
+  td_ok(tdict_kernel_add_convert(&work, &move, &cast, err));
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    bool is_done;
+    td_ok(tdict_kernel_repeat(&work, (void *)(uintptr_t)rows[i].dst, (const void *)(uintptr_t)rows[i].src, &is_done,
+                              err));
+    assert_int_equal(is_done, rows[i].is_repeated);
+  }
+  tdict_kernel_work_reset(&work);
+}
+
 /* A copy uses the widest unit that all addresses and strides allow, up to 16 bytes. */
 CASE(kernel_units_are_as_wide_as_possible) {
   static const struct {
