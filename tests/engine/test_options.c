@@ -152,7 +152,6 @@ DEVICE_CASE(transfer_option_sizes) {
   }
 }
 
-/* Reports that the stream is being captured, so that calls refuse it. */
 SIM_CASE(transfer_refuses_capturing_stream) {
   scoped_place w = open_wrapped(NULL);
   TD_STREAM(s, w.c, w.device);

@@ -151,12 +151,11 @@ template <class S> struct hooks {
     tree made;
     tdict_error failure;
     tdict_status status = pack(*of(self), made, failure);
-    char text[sizeof failure.message]; /* the path of the member, because the library sets that of the object */
-    std::snprintf(text, sizeof text, "%.100s: %.150s", failure.path, failure.message);
-    if (status == TDICT_OK)
-      *out = made.detach();
-    else if (err)
-      fail(*err, status, "", text);
+    if (status == TDICT_OK) return *out = made.detach(), status;
+    if (!err) return status;
+    *err = failure;
+    if (failure.path[0]) /* the library sets the path of the object, so the message gets that of the member */
+      std::snprintf(err->message, sizeof err->message, "%.100s: %.150s", failure.path, failure.message);
     return status;
   }
   static tdict_status unflatten(const void *, const tdict_tree *from, void **out, tdict_error *err) {
