@@ -45,8 +45,8 @@ TDICT_API uint64_t tdict_sample_seed(const tdict_fetch_info *info, int64_t index
 
 /** The functions of a dataset: one or more of `fetch`, `fetch_batch` and `fetch_sample`. They report errors with
  *  tdict_error_set(), and the loader puts the number of the sample before the message. A number that is not a
- *  tdict_status becomes #TDICT_EHOOK. All functions must return, and must not throw: see docs/callbacks.md.
- *  Thread rule: if `in_order` is false, several threads can call the functions at once. */
+ *  tdict_status, and #TDICT_OK without a tree, become #TDICT_EHOOK. All functions must return, and must not throw: see
+ *  docs/callbacks.md. Thread rule: if `in_order` is false, several threads can call the functions at once. */
 typedef struct tdict_dataset_table {
   size_t struct_size;
   const char *name; /**< for error messages; must live as long as the dataset; NULL: "dataset" */

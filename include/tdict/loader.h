@@ -22,8 +22,8 @@ struct tdict_sampler;      /* tdict/sampler.h */
 struct tdict_pack_options; /* tdict/combine.h */
 
 /** Makes a batch of samples: a new tree of any tensors and objects. Several workers may call the function at the same
- *  time. The samples are borrowed. @p info has the memory for the tensors. A number that is not a tdict_status becomes
- *  #TDICT_EHOOK. */
+ *  time. The samples are borrowed. @p info has the memory for the tensors. A number that is not a tdict_status, and
+ *  #TDICT_OK without a tree, become #TDICT_EHOOK. */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_fetch_info *info, const tdict_tree *const *samples,
                                       size_t count, tdict_tree **out, tdict_error *err);
 
@@ -139,7 +139,8 @@ typedef struct tdict_batch_info {
   size_t struct_size;
   int64_t epoch, batch; /**< the epoch, and the number of the batch in the epoch; both count from 0 */
   int64_t num_samples;
-  int64_t num_tokens; /**< packed or padded batches: the sum of the lengths of the samples; else 0 */
+  int64_t
+      num_tokens; /**< packed or padded batches: the sum of the lengths of the samples, see docs/loader.md; else 0 */
   int64_t max_seqlen; /**< packed or padded batches: the largest length, on the host for attention kernels; else 0 */
 } tdict_batch_info;
 static inline tdict_batch_info tdict_batch_info_default(void) {
