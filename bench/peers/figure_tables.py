@@ -154,8 +154,7 @@ def first_rows(figures):
     total = f", {file['bytes'][0] / 1e9:.1f} GB" if file else ""
 
     def with_hand(key, row):
-        beside = figures.row("compare", f"batches/{key}, by hand")
-        return {**row, "hand": beside.get("hand"), "beside": beside.get("tdict")}  # measured in turns
+        return {**row, **figures.row("compare", f"batches/{key}, by hand")}  # tdict and `hand` took turns
 
     packages = [file[side] for side in ("safetensors", "fastsafetensors", "instanttensor-mmap") if side in file]
     rows = [("10,000 tensors of 4000 bytes", with_hand("10,000 x 4000 B", figures.row("compare", "batches/10,000 x 4000 B"))),
@@ -174,9 +173,7 @@ def first_table(figures):
     cells = []
     for name, row in first_rows(figures):
         times = [f"{three_digits(1e3 * row[side][0])} ms" if row.get(side) else "" for side in ("line", *FIRST)]
-        best_other = min(FIRST[1:], key=row.get)
-        mine = row["beside"] if best_other == "hand" and "beside" in row else row["tdict"]
-        cells.append([name, *times, f"**{ratio(mine, row[best_other])}**"])
+        cells.append([name, *times, f"**{ratio(row['tdict'], min(row[side] for side in FIRST[1:]))}**"])
     heads = ["host memory or file to the GPU", "the link alone", "tdict", "by hand", "PyTorch", "TensorDict", "fastest other / tdict"]
     return table(heads, cells)
 

@@ -96,14 +96,41 @@ bool h2d_make(bench_job *job, int tree, tdict_tree **out) {
   return move_tree(job, job->place->sources[tree].tree, job->place->device, out);
 }
 
+static bool h2d_by_hand(bench_job *job, int tree, double *seconds) {
+  const bench_place *p = job->place;
+  return plain_leaves(&p->sources[tree], p->device.index, job->raw_device, seconds);
+}
+
+/* Also compares every byte that the threads of a row "by hand" have copied. */
+static int h2d_verify(bench_job *job) {
+  const check_place *c = &job->place->check;
+  const check_source *s = &job->place->sources[0];
+  const int answer = job_verify_made(job);
+  double seconds;
+  if (answer != BENCH_OK || !is_equal(job->row.calls, "by hand") || !place_is_gpu(job->place)) return answer;
+  if (!raw_fill(c->raw, job->raw_device, CHECK_POISON, s->total_bytes)) return driver_failed(job), BENCH_FAILED;
+  if (!h2d_by_hand(job, 0, &seconds)) return BENCH_FAILED;
+  raw_address from = job->raw_device;
+  for (int64_t i = 0; i < s->leaves; from += s->bytes[i], i++)
+    for (size_t at = 0, size; at < s->bytes[i]; at += size) {
+      size = s->bytes[i] - at < c->bounce_bytes ? s->bytes[i] - at : c->bounce_bytes;
+      if (!raw_copy_out(c->raw, c->bounce, from + at, size)) return driver_failed(job), BENCH_FAILED;
+      if (memcmp(c->bounce, s->data[i] + at, size) == 0) continue;
+      bench_print_error("%s/%s: leaf %" PRId64 " differs", job->scenario, job->row.name, i);
+      return BENCH_DIFFERS;
+    }
+  return BENCH_OK;
+}
+
 static bool h2d_driver(bench_job *job, int tree, double *seconds) {
   const bool waits = is_equal(job->row.calls, "blocking");
-  if (is_equal(job->row.calls, "by hand")) return plain_leaves(&job->place->sources[tree], job->raw_device, seconds);
+  if (is_equal(job->row.calls, "by hand")) return h2d_by_hand(job, tree, seconds);
   return place_copy_leaves(job->place, &job->place->sources[tree], job->raw_device, waits, seconds) ||
          driver_failed(job);
 }
 
-const bench_kind kind_h2d = {.name = "h2d", .prepare = allocate_on_device, .make = h2d_make, .driver = h2d_driver};
+const bench_kind kind_h2d = {
+    .name = "h2d", .prepare = allocate_on_device, .make = h2d_make, .verify = h2d_verify, .driver = h2d_driver};
 
 /* Returns whether copies to the host write to existing trees, rather than to a new tree each time. */
 static bool writes_over(const bench_job *job) {

@@ -119,8 +119,8 @@ bool plain_lines(int count, size_t bytes, double *bytes_per_second) {
   return good;
 }
 
-/* Copies parts[i] to GPU i, for `count` GPUs. A processor in CPUS_PER_THREAD has a thread. */
-static bool stage(stretch *parts, int count, raw_address results, double *seconds) {
+/* Copies parts[i] to GPU first + i, for `count` GPUs. A processor in CPUS_PER_THREAD has a thread. */
+static bool stage(stretch *parts, int first, int count, raw_address results, double *seconds) {
   copier all[MOST_THREADS];
   int each = bench_cpu_count() / (CPUS_PER_THREAD * count);
   each = each < 1 ? 1 : each > MOST_THREADS / count ? MOST_THREADS / count : each;
@@ -129,7 +129,7 @@ static bool stage(stretch *parts, int count, raw_address results, double *second
     parts[i].piece = piece < LEAST_PIECE ? LEAST_PIECE : piece > MOST_PIECE ? MOST_PIECE : piece;
   }
   for (int i = 0; i < count * each; i++)
-    all[i] = (copier){.ordinal = i % count, .ordinary = &parts[i % count], .results = results};
+    all[i] = (copier){.ordinal = first + i % count, .ordinary = &parts[i % count], .results = results};
   return run_all(all, count * each, seconds);
 }
 
@@ -148,12 +148,12 @@ bool plain_staging(int count, size_t bytes, double *bytes_per_second) {
     data[i] = ordinary + part * (size_t)i;
     parts[i] = (stretch){.data = &data[i], .bytes = &part, .total = part};
   }
-  const bool good = stage(parts, count, 0, &seconds);
+  const bool good = stage(parts, 0, count, 0, &seconds);
   *bytes_per_second = (double)(part * (size_t)count) / seconds;
   return good;
 }
 
-bool plain_leaves(const check_source *source, raw_address to, double *seconds) {
+bool plain_leaves(const check_source *source, int ordinal, raw_address to, double *seconds) {
   stretch all = {.data = source->data, .bytes = source->bytes, .total = source->total_bytes};
-  return stage(&all, 1, to, seconds);
+  return stage(&all, ordinal, 1, to, seconds);
 }
