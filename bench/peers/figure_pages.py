@@ -116,9 +116,8 @@ def draw(figures):
     groups = []
     for name, row in figure_tables.first_rows(figures):
         slowest = max(row[side][0] for side in figure_tables.FIRST)
-        name = name.split(", ")[0].removesuffix(" that works ahead")
-        groups.append((name, {side: (100 * row[side][0] / slowest, 0) for side in figure_tables.FIRST}))
-    chart("first", "Time until the tensors are on the GPU", "percent of the slowest way's time", groups, figure_tables.FIRST)
+        groups.append((name.split(", ")[0], {side: (100 * row[side][0] / slowest, 0) for side in figure_tables.FIRST}))
+    chart("first", "Time until the tensors are on the GPU", "percent of the slowest time in each group", groups, figure_tables.FIRST)
     return charts_of
 
 

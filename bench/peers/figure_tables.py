@@ -159,7 +159,7 @@ def first_rows(figures):
     packages = [file[side] for side in ("safetensors", "fastsafetensors", "instanttensor-mmap") if side in file]
     rows = [("10,000 tensors of 4000 bytes", with_hand("10,000 x 4000 B", figures.row("compare", "batches/10,000 x 4000 B"))),
             ("1000 tensors of 4 MB", with_hand("1000 x 4 MB", {**figures.row("compare", LARGE), **fastest_peers(figures)})),
-            ("a batch of a loader that works ahead, 256 shuffled samples of 7 tensors, 10.9 MB",
+            ("a prefetching loader, time per batch of 256 shuffled samples of 7 tensors, 10.9 MB",
              {"tdict": batch.get("tdict"), "hand": batch.get("loop"), "torch": batch.get("DataLoader"),
               "tensordict": batch.get("TensorDict"), "line": figures.row("compare", "batches/10.9 MB of 7 leaves, pinned").get("line")}),
             (f"a safetensors file in the page cache{total}",
@@ -181,12 +181,12 @@ def first_table(figures):
 def first(figures):
     """README's table, and the paragraph below it."""
     text = first_table(figures)
-    tie = "In *a tie*, the spread is larger than the difference. " if "a tie" in text else ""
+    tie = "In *a tie*, the difference is within the spread. " if "a tie" in text else ""
     return text + "\n" + wrapped(
-        f"Medians on one {figures.about()}. *The link alone* is a single copy of the same bytes from one pinned buffer. *By hand* is "
-        "an expert's code: in rows 1 and 2, threads in C that pack pinned buffers, and in rows 3 and 4, PyTorch with pinned buffers. "
-        f"PyTorch and TensorDict run with the fastest settings and packages that were found. {tie}"
-        "[Performance](docs/performance.md) shows all rows, and where tdict is slower.")
+        f"Medians on one {figures.about()}. *The link alone* copies the same bytes from one pinned "
+        "buffer with a single call. *By hand* is our own code: in rows 1 and 2, C threads that pack pinned buffers, "
+        "and in rows 3 and 4, a PyTorch loop with pinned buffers. PyTorch and TensorDict use the fastest of several "
+        f"settings and packages. {tie}[Performance](docs/performance.md) shows all rows, and where tdict is slower.")
 
 
 def start(figures):
