@@ -151,8 +151,8 @@ template <class S> struct hooks {
     tree made;
     tdict_error failure;
     tdict_status status = pack(*of(self), made, failure);
-    if (status == TDICT_OK) return *out = made.detach(), status;
-    if (!err) return status;
+    if (status == TDICT_OK) *out = made.detach();
+    if (status == TDICT_OK || !err) return status;
     *err = failure;
     if (failure.path[0]) /* the library sets the path of the object, so the message gets that of the member */
       std::snprintf(err->message, sizeof err->message, "%.100s: %.150s", failure.path, failure.message);
