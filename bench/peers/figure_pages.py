@@ -167,9 +167,9 @@ def differences(root):
     """Returns (file, reason) for each page or chart that does not show the figures of docs/figures, and for each page that
     names figures of two versions."""
     found = []
-    commits = {name: machine["commit"] for name, machine in Figures(root).machines.items()}
-    if len(set(commits.values())) > 1:
-        found.append(("docs/figures", f"has figures of different commits: {', '.join(map(' of '.join, commits.items()))}"))
+    versions = {name: machine["version"] for name, machine in Figures(root).machines.items()}
+    if len(set(versions.values())) > 1:
+        found.append(("docs/figures", f"has figures of different versions: {', '.join(map(' of '.join, versions.items()))}"))
     for path, text in made(root):
         if not path.exists() or path.read_text() != text:
             found.append((path.relative_to(root), "does not show the figures of docs/figures: run bench/peers/pages"))

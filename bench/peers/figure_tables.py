@@ -358,9 +358,10 @@ def container(figures):
 def devices(figures):
     """Copies of a tree to two GPUs, and the time of one link."""
     found = [(name, figures.row("devices", key)) for key, name in COPIES.items()]
-    rows = [[name, *(milliseconds(row[side]) if side in row else "-" for side in ("tdict", "each", "torch", "tensordict"))]
-            for name, row in found if row]
-    text = table(["1000 leaves, times in ms", "tdict", "one tdict transfer for each GPU", "PyTorch", "TensorDict"], rows)
+    names = {"tdict": "tdict", "each": "one tdict transfer for each GPU", "torch": "PyTorch", "tensordict": "TensorDict"}
+    sides = [side for side in names if any(side in row for _, row in found)]
+    rows = [[name, *(milliseconds(row[side]) if side in row else "-" for side in sides)] for name, row in found if row]
+    text = table(["1000 leaves, times in ms", *(names[side] for side in sides)], rows)
     link = figures.row("devices", "link")
     return text + (f"\nOne copy of 4 GB from pinned memory to one GPU takes {milliseconds(link['driver'])} ms.\n" if link else "")
 

@@ -1,7 +1,7 @@
 """Gate: the figures on a page are of one version, and those that bench/peers/pages writes are of docs/figures.
 
 usage: figures.py ROOT
-The files docs/figures/*.json must be of one commit. The pages and charts must be what bench/peers/pages makes of them. A
+The files docs/figures/*.json must be of one version. The pages and charts must be what bench/peers/pages makes of them. A
 page must not name two versions of tdict, two commits or two dates."""
 
 import subprocess
