@@ -139,8 +139,7 @@ typedef struct tdict_batch_info {
   size_t struct_size;
   int64_t epoch, batch; /**< the epoch, and the number of the batch in the epoch; both count from 0 */
   int64_t num_samples;
-  int64_t
-      num_tokens; /**< packed or padded batches: the sum of the lengths of the samples, see docs/loader.md; else 0 */
+  int64_t num_tokens; /**< packed or padded batches: the sum of all lengths, see docs/loader.md; else 0 */
   int64_t max_seqlen; /**< packed or padded batches: the largest length, on the host for attention kernels; else 0 */
 } tdict_batch_info;
 static inline tdict_batch_info tdict_batch_info_default(void) {
